@@ -76,7 +76,7 @@ def examined(provider: Provider, patience: DoctorPatience | None = QUICK, **how:
     launcher = launcher_of(provider)
     return {
         line.check: line
-        for line in examine_cluster(provider, launcher, typical_trials(load(CONFIG), provider, launcher, now), patience=patience, **how)
+        for line in examine_cluster(provider, launcher, typical_trials(load(CONFIG), provider, now), patience=patience, **how)
     }
 
 

@@ -13,9 +13,9 @@ from tests.fakes.openai_server import Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 
 from plumbline.declarations import Provider, Trial, installation_paths
-from plumbline.launch import launcher_for
 from plumbline.launch.collect import collect
 from plumbline.launch.endpoint import EndpointClientLauncher
+from plumbline.launch.registry import launcher_for
 from plumbline.results import LaunchRecord, ResultDocument, ResultStore
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
-from plumbline.declarations import KubernetesLauncher, Provider, SimulatedLauncher
+from plumbline.declarations import Provider
 from plumbline.declarations.installation import TEAM_SERVER
 from plumbline.launch.failures import EXCEPTIONS, RETRIED, DeclaredInterruption
 
@@ -18,7 +18,6 @@ PLAN_WEIGHT = 1000
 _STEP_LIMIT = timedelta(minutes=20)
 _LAUNCH_MARGIN = timedelta(minutes=15)
 _WAIT_FOR_MACHINE = timedelta(hours=1)
-_RETRIES = 2
 _AN_HOUR_LONG: dict[str, Any] = {
     # 1 + 2 + 4 + 8 + 15 + 15 + 15 minutes: a restart or an upgrade of PostgreSQL, or a store that is away, needs no person.
     "retries": 7,
@@ -62,18 +61,15 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
     The launcher's own timeouts end a trial in order and say so in its record; Airflow's comes after them, for a launcher that hangs.
     """
     launcher = provider.launcher
-    # Nothing runs for a simulated trial: it is made within a second.
-    limit_s = 0.0 if isinstance(launcher, SimulatedLauncher) else launcher.timeout
-    if isinstance(launcher, KubernetesLauncher):
-        waits = timedelta(seconds=launcher.schedule_timeout + launcher.startup_timeout + launcher.unreachable_timeout)
-        # Capacity and quotas come back within minutes to hours: each wait is twice the last.
-        tries = {"retries": launcher.retries, "retry_delay": timedelta(seconds=launcher.retry_delay), "retry_exponential_backoff": True}
-    else:
-        waits = _WAIT_FOR_MACHINE
-        tries = {"retries": _RETRIES, "retry_delay": timedelta(seconds=5)}
+    waits = _WAIT_FOR_MACHINE
+    if launcher.start_wait_s is not None:
+        waits = timedelta(seconds=launcher.start_wait_s + launcher.unreachable_s)
+    tries = {"retries": launcher.retry.times, "retry_delay": timedelta(seconds=launcher.retry.delay_s)}
+    if launcher.retry.doubled:
+        tries["retry_exponential_backoff"] = True
     return {
         "pool": provider.pool,
-        "execution_timeout": waits + timedelta(seconds=limit_s) + _LAUNCH_MARGIN,
+        "execution_timeout": waits + timedelta(seconds=launcher.trial_limit_s) + _LAUNCH_MARGIN,
         **tries,
         "retry_policy": ExceptionRetryPolicy(
             rules=[
@@ -91,7 +87,7 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
 
 def collect_settings(provider: Provider) -> dict[str, Any]:
     """Arguments of the task that collects a trial: a bucket elsewhere may be away, and a result that was paid for must not be lost."""
-    return dict(_AN_HOUR_LONG) if isinstance(provider.launcher, KubernetesLauncher) else {}
+    return dict(_AN_HOUR_LONG) if provider.launcher.remote_store is not None else {}
 
 
 def record_settings() -> dict[str, Any]:

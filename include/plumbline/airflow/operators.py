@@ -298,3 +298,8 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         self.pod_template_dict = manifests.pod_manifest(
             attempt.trial, requested_at=attempt.requested_at, deletions=attempt.replaced.deletions
         )
+
+
+def operator_for(*, gang: bool) -> type[TrialPodOperator]:
+    """The operator of trials that run in one pod, or in a gang of pods."""
+    return TrialGangOperator if gang else TrialPodOperator

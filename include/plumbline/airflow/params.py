@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from plumbline.declarations import Declarations, KubernetesLauncher, Provider
+from plumbline.declarations import Declarations, Provider
 
 _CAMPAIGN = r"^[a-z0-9][a-z0-9.-]{0,62}$"
 _KINDS = ["training", "inference"]
@@ -28,7 +28,7 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
         ),
         "campaign": campaign_field("Empty: a campaign of its own, named by the time."),
     }
-    if isinstance(provider.launcher, KubernetesLauncher):
+    if provider.launcher.runs_pods:
         fields["placement"] = Param(
             "any",
             type="string",

@@ -18,15 +18,14 @@ from plumbline.declarations import (
     AnyWorkload,
     DeclarationError,
     Declarations,
-    EndpointLauncher,
     InferenceWorkload,
-    KubernetesLauncher,
     Provider,
     load,
 )
 from plumbline.declarations.loader import Placeholder, find_placeholders
 from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
+from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.plan import typical_trials
 
@@ -50,11 +49,10 @@ def patched_fields(declared: Declarations, providers: Sequence[Provider]) -> lis
 
 
 def _of(declared: Declarations, provider: Provider) -> list[PatchedField]:
-    launcher = provider.launcher
-    if not isinstance(launcher, KubernetesLauncher) or not launcher.pod_patch:
+    if not provider.launcher.runs_pods or not (launcher := cluster_declaration(provider)).pod_patch:
         return []
     now = datetime.now(timezone.utc)
-    trial = next(iter(typical_trials(declared, provider, launcher, now)), None)
+    trial = next(iter(typical_trials(declared, provider, now)), None)
     if trial is None:
         return []
     plain = trial.model_copy(update={"provider": provider.model_copy(update={"launcher": launcher.model_copy(update={"pod_patch": {}})})})
@@ -185,7 +183,7 @@ def _charged(provider: Provider, workload: AnyWorkload) -> str:
     """The part of the instance that a trial is charged, in words."""
     if (share := share_of(provider, workload.gpus)) is not None:
         return str(share)
-    if isinstance(provider.launcher, EndpointLauncher):
+    if provider.launcher.hosted:
         return _PLAIN[1]
     servers = workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else 1
     return f"the whole node, {servers} servers at once" if servers > 1 else _PLAIN[0]

@@ -23,6 +23,7 @@ from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.cluster.doctor import examine_cluster
 from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
 from plumbline.launch.cluster.launcher_account import MIN_LIFETIME_S, AccessError, admin_client, grant_access
+from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import sweep as cluster_sweep
 from plumbline.launch.cluster.operate.sweep import campaign_launches
 from plumbline.launch.doctor_check import DoctorCheck
@@ -122,7 +123,7 @@ def doctor(
     chosen, launcher, declared = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     lines = []
-    trials = typical_trials(declared, chosen, launcher, datetime.now(timezone.utc))
+    trials = typical_trials(declared, chosen, datetime.now(timezone.utc))
     for line in examine_cluster(chosen, launcher, trials, patience=None if no_pod else DoctorPatience(), gpu=not no_gpu):
         lines.append(line)
         if not as_json:
@@ -168,9 +169,9 @@ def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:
     found = declared.providers.get(name)
     if found is None:
         fail(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}')
-    if not isinstance(found.launcher, KubernetesLauncher):
+    if not found.launcher.runs_pods:
         fail(f'"{name}" is reached by the launcher "{found.launcher.kind}"; expected a provider of the launcher kubernetes')
-    return found, found.launcher, declared
+    return found, cluster_declaration(found), declared
 
 
 def _provide_connections(launcher: KubernetesLauncher, kubeconfig: Path | None) -> None:

@@ -13,7 +13,7 @@ import typer
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.cli.exit_status import DRIFTED, FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
-from plumbline.declarations import DeclarationError, Declarations, KubernetesLauncher, Provider, load
+from plumbline.declarations import DeclarationError, Declarations, Provider, load
 from plumbline.embedded.connections import provide_connections
 from plumbline.findings.price import format_price_name
 from plumbline.findings.probe import ProbeVerdict
@@ -87,7 +87,7 @@ def _chosen(names: list[str] | None) -> list[Provider]:
 
 def _adopt_connections(places: list[Provider]) -> None:
     """Those that Airflow keeps of the clusters; one that is missing is told by the look that needs it."""
-    wanted = [p.launcher.connection for p in places if isinstance(p.launcher, KubernetesLauncher)]
+    wanted = [name for p in places if p.launcher.runs_pods for name in p.launcher.connections[:1]]
     if wanted:
         # Airflow sets up its log when it is first imported, on what is then standard output; that is for what was seen alone.
         with redirect_stdout(sys.stderr):

@@ -19,7 +19,7 @@ from rich.text import Text
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, table
-from plumbline.declarations import DeclarationError, Declarations, EndpointLauncher, InferenceWorkload, LocalLauncher, Trial, load
+from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, load
 from plumbline.embedded.connections import provide_connections
 from plumbline.harness import selfcheck as instrument
 from plumbline.harness.inference.server import backends, tritonserver
@@ -124,10 +124,10 @@ def trial(
 
 def _local(declared: Declarations, workload: str) -> str:
     """The declared part of this machine that has the most of the cores (or GPUs) that are usable now, of those that fit the workload if any."""
-    parts = [p for p in declared.enabled_providers() if isinstance(p.launcher, LocalLauncher)]
+    parts = [p for p in declared.enabled_providers() if p.launcher.cpus_here]
     here = [p for p in parts if workload in {w.name for w in declared.workloads_for(p)}] or parts
     usable = os.sched_getaffinity(0)
-    fitting = [p for p in here if isinstance(p.launcher, LocalLauncher) and usable.issuperset(p.launcher.cpus)] or here
+    fitting = [p for p in here if usable.issuperset(p.launcher.cpus_here)] or here
     if not fitting:
         fail(f"no enabled provider has a launcher of kind local; declared: {', '.join(sorted(declared.providers))}")
     return max(fitting, key=lambda p: (p.accelerator.count, p.name)).name
@@ -163,10 +163,10 @@ def _within_budget(planned: Trial) -> None:
 def _run(planned: Trial, as_json: bool) -> None:
     _within_budget(planned)
     launcher = planned.provider.launcher
-    if isinstance(launcher, EndpointLauncher) and launcher.connection is not None:
+    if launcher.hosted and launcher.connections:
         # What Airflow does not have is told by the launcher, in the trial's record.
         with clear_errors(RuntimeError):
-            provide_connections([launcher.connection])
+            provide_connections(launcher.connections)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -18,37 +18,3 @@ class Declared(BaseModel):
     """Base of all declarations: unknown keys are errors, values are never coerced, instances never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, revalidate_instances="never")
-
-
-class LauncherDeclaration(Declared):
-    """Base of all launchers: what a trial asks of the one that started it, whatever its kind."""
-
-    @property
-    def hosted(self) -> bool:
-        """Whether the model runs behind a URL, on hardware that nobody but the provider sees."""
-        return False
-
-    @property
-    def trial_limit_s(self) -> float:
-        """After how long the launcher ends a trial."""
-        return float(getattr(self, "timeout", 0.0))
-
-    @property
-    def isolates_accelerators(self) -> bool:
-        """Whether a trial sees its own accelerators alone, rather than all of the node's."""
-        return False
-
-    @property
-    def gang_assembly_s(self) -> float:
-        """How long the nodes of a job wait for each other."""
-        return 120.0
-
-    @property
-    def unreachable_s(self) -> float:
-        """How long the launcher may be unable to reach a trial that runs."""
-        return 0.0
-
-    @property
-    def replaces_pods(self) -> bool:
-        """Whether a trial can go on in another pod, with what it kept on a volume."""
-        return False

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 
 from plumbline.declarations.providers import Provider
-from plumbline.declarations.providers.launchers import EndpointLauncher, KubernetesLauncher, Launcher
-from plumbline.declarations.providers.simulation import SimulatedLauncher
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.models import BertShape, Encoder, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.workloads.training import LanguageModel, Lora, SyntheticImages, SyntheticTokens, TokenFileData, TrainingWorkload
@@ -108,8 +106,8 @@ def incompatibility(workload: TrainingWorkload | InferenceWorkload, provider: Pr
     return (
         _unsuitable(workload, provider)
         or _missing_engine(workload, provider)
-        or _missing_declaration(workload, provider)
-        or _insufficient_scratch(workload, provider)
+        or provider.launcher.missing(workload)
+        or scratch_shortage(workload, provider.launcher.ephemeral_storage)
     )
 
 
@@ -125,22 +123,7 @@ def _unsuitable(workload: TrainingWorkload | InferenceWorkload, provider: Provid
         return f"it takes whole nodes of {needs.count} {needs.accelerator}, the provider has {has.count}"
     if isinstance(workload, InferenceWorkload) and (idle := workload.unfilled_by(has.count)) is not None:
         return idle
-    launcher = provider.launcher
-    if isinstance(launcher, SimulatedLauncher):
-        # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.
-        return f"it needs {workload.nodes} nodes, the provider has {launcher.nodes}" if workload.nodes > launcher.nodes else None
-    if isinstance(workload, InferenceWorkload):
-        wrong = _client_server_mismatch(workload, launcher)
-        if wrong is not None:
-            return wrong
-    elif isinstance(launcher, EndpointLauncher):
-        return f"it is {workload.kind}, and an endpoint only answers inference requests"
-    if isinstance(launcher, KubernetesLauncher):
-        return None
-    if isinstance(workload, TrainingWorkload) and workload.pod_deletions:
-        return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {launcher.kind}; rank_kill or group_kill fits"
-    nodes = workload.nodes
-    return f"it needs {nodes} nodes, which a {launcher.kind} provider does not have" if nodes > 1 else None
+    return provider.launcher.unsuitable(workload)
 
 
 def _missing_engine(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
@@ -155,50 +138,13 @@ def _missing_engine(workload: TrainingWorkload | InferenceWorkload, provider: Pr
     )
 
 
-def _missing_declaration(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
-    """What the workload needs of a cluster and its declaration leaves out."""
-    launcher = provider.launcher
-    if not isinstance(launcher, KubernetesLauncher):
-        return None
-    if launcher.image_for(workload.kind) is None:
-        return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
-    if isinstance(workload, TrainingWorkload) and workload.pod_deletions and launcher.volume_claim is None:
-        return (
-            "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
-            "expected the name of a PersistentVolumeClaim in its namespace"
-        )
-    return None
-
-
-def _insufficient_scratch(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
-    launcher = provider.launcher
-    return scratch_shortage(workload, launcher.resources.ephemeral_storage) if isinstance(launcher, KubernetesLauncher) else None
-
-
-def _client_server_mismatch(workload: InferenceWorkload, launcher: Launcher) -> str | None:
-    """Whether the provider has the workload's server, and its client where the workload says."""
-    backend, placement = workload.server.backend, workload.server.client_placement
-    if not isinstance(launcher, EndpointLauncher):
-        if backend == "external":
-            return f"its server exists already (server.backend: external), and a {launcher.kind} provider starts one; an endpoint fits"
-        if placement != "same_node":
-            return f"its client is on {placement.replace('_', ' ')} than the server, and a {launcher.kind} provider runs both on one; same_node fits"
-        return None
-    if backend != "external":
-        return f"its server.backend {backend} is started for each trial, and an endpoint has a server already; backend: external fits"
-    if launcher.near != (placement == "same_node"):
-        where = "the client's own machine" if launcher.near else "another machine"
-        return f"its client_placement is {placement}, and {launcher.url} is on {where}"
-    if launcher.protocol == "openai_chat" and not workload.requests.text:
-        return "it sends token ids, and openai_chat takes text only; requests: {text: true} fits"
-    if launcher.protocol.startswith("openai") and isinstance(workload.model, Encoder):
-        return f"its model is an encoder, and {launcher.protocol} is driven for completions only; kserve_http or kserve_grpc fits"
-    return None
-
-
 def reason_to_skip(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
     """Why a workload that is meant for such a provider cannot run there: no engine for it, or too little scratch disk. None if it can or is not meant for it."""
     if _unsuitable(workload, provider) is not None:
         return None
     why = _missing_engine(workload, provider)
-    return why if why is not None or _missing_declaration(workload, provider) is not None else _insufficient_scratch(workload, provider)
+    return (
+        why
+        if why is not None or provider.launcher.missing(workload) is not None
+        else scratch_shortage(workload, provider.launcher.ephemeral_storage)
+    )

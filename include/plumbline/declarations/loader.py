@@ -18,7 +18,7 @@ from plumbline.declarations.compatibility import incompatibility, reason_to_skip
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.installation import REPOSITORY, Upkeep, installation_paths
 from plumbline.declarations.providers import ContractSource, Provider
-from plumbline.declarations.providers.launchers import KubernetesLauncher, LauncherDefaults
+from plumbline.declarations.providers.launchers import LauncherDefaults
 from plumbline.declarations.providers.launchers import apply_defaults as fill_in_defaults
 from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.references import References
@@ -391,10 +391,9 @@ def find_placeholders(declared: Declarations) -> tuple[Placeholder, ...]:
 
 
 def _placeholder_images(provider: Provider) -> Iterator[tuple[str, str]]:
-    if isinstance(provider.launcher, KubernetesLauncher):
-        for kind in ("training", "inference"):
-            if _ZERO_DIGEST.search(provider.launcher.image_for(kind) or ""):
-                yield f"launcher.images.{kind}", "the digest of an image that you built (k8s/images/README.md)"
+    for kind in ("training", "inference"):
+        if _ZERO_DIGEST.search(provider.launcher.image_for(kind) or ""):
+            yield f"launcher.images.{kind}", "the digest of an image that you built (k8s/images/README.md)"
 
 
 def _placeholder_sources(value: Any, field: str = "") -> Iterator[tuple[str, str]]:

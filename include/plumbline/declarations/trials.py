@@ -12,7 +12,6 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.providers import Provider
-from plumbline.declarations.providers.launchers import EndpointLauncher
 from plumbline.declarations.thresholds import ValidityLimits
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
@@ -112,9 +111,7 @@ def specification(workload: TrainingWorkload | InferenceWorkload) -> dict[str, A
 def requested_specification(trial: Trial) -> dict[str, Any]:
     """What was asked of the provider: the specification, and of an endpoint whether its answers are as long as it was asked for."""
     spec = specification(trial.workload)
-    launcher = trial.provider.launcher
-    if isinstance(launcher, EndpointLauncher):
-        spec["requests"]["exact_output"] = launcher.exact_output
+    trial.provider.launcher.extend_specification(spec)
     return spec
 
 

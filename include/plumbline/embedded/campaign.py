@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import Declarations, KubernetesLauncher, Trial, installation_paths
+from plumbline.declarations import Declarations, Trial, installation_paths
 from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, TaskInstance, end_active_runs, pause_again, unpause
 from plumbline.embedded.server import AirflowServer
 from plumbline.harness.launcher_protocol import ProgressLine
@@ -250,7 +250,7 @@ class _Campaign:
         for run in started:
             if not self.client.run(run.dag_id, run.run_id).ended:
                 self.client.end_run(run.dag_id, run.run_id, "stopped by the command that asked for it")
-        pods = any(isinstance(self.declared.providers[name].launcher, KubernetesLauncher) for name in self.planned)
+        pods = any(self.declared.providers[name].launcher.runs_pods for name in self.planned)
         deadline = time.monotonic() + (_STOP_PODS_LIMIT_S if pods else _STOP_LIMIT_S)
         while time.monotonic() < deadline and any(progress_file(t.trial_id).exists() for t in self.trials):
             time.sleep(0.2)

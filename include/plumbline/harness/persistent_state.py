@@ -102,7 +102,7 @@ def persistent_state_of(trial: Trial, variables: Mapping[str, str]) -> Persisten
     if not isinstance(workload, TrainingWorkload) or not workload.pod_deletions:
         return None
     root = variables.get(VOLUME_VARIABLE)
-    if not root or not launcher.replaces_pods:
+    if not root or not launcher.runs_pods:
         raise TrialFailed(
             "bad_declaration",
             f"the fault pod_delete needs a volume that outlives the pod, and {VOLUME_VARIABLE} names none here; expected a kubernetes launcher with volume_claim",

@@ -176,7 +176,7 @@ class _Run:
                     device: Literal["cpu", "cuda"] = "cpu" if trial.provider.accelerator.kind == "cpu" else "cuda"
                     ranks = _local_ranks(trial)
                     with monitor.phase("environment"):
-                        self._probed = self._probe(cpus[: allotted_cores()], workdir, device, ranks, trial.provider.collective_s)
+                        self._probed = self._probe(cpus[: allotted_cores()], workdir, device, ranks, trial.provider.launcher.collective_s)
                 self._record_event("measurement_started" if earlier is None else "measurement_continued")
                 if self._state is not None:
                     StartState(self._facts, self._probed, self._events).save(self._state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from plumbline.declarations import KubernetesLauncher, Trial
+from plumbline.declarations import Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import store_credentials
 from plumbline.launch.cluster.operate.attempts import UNFINISHED
@@ -56,7 +56,7 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
     except (FileNotFoundError, InvalidResult) as error:
         return _missing_specification(store, folder, error)
     record, unread = _read_launch(store, folder)
-    if isinstance(asked.provider.launcher, KubernetesLauncher) and _may_have_written(record):
+    if asked.provider.launcher.remote_store is not None and _may_have_written(record):
         try:
             left_away = stores.fetch_attempt(asked, stores.store_of(asked.provider), store)
         except PermissionError as error:
@@ -74,7 +74,7 @@ def _collect_attempt(store: ResultStore, folder: str, keys: Keys) -> ResultDocum
     else:
         wrong = stores.evidence_violations(document) or damaged_files(store, document)
         wrong += _wrong_trial(asked, document)
-        if isinstance(asked.provider.launcher, KubernetesLauncher):
+        if asked.provider.launcher.remote_store is not None:
             try:
                 document = signing.verify_collected(document, keys(asked.campaign_id, asked.trial_id))
             except ValueError as error:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
+from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.declarations import EndpointLauncher as Declared
-from plumbline.declarations import Trial
 from plumbline.harness import launcher_protocol
-from plumbline.launch import OnProgress
+from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import GRACE_S, HARNESS, PATIENCE_S, Allocation, ProcessRunner, StartRefused
 from plumbline.results import LaunchRecord, ResultStore
+from plumbline.results.document import ProbeDocument
 
 _CLIENT_MEMORY = 4 * 2.0**30
 
 
-class EndpointClientLauncher:
+class EndpointClientLauncher(Launcher):
     """Runs the client of a hosted model; see ThisMachine for the arguments.
 
     The key goes from the Airflow connection into the environment of the client's process: no argument, file or record ever holds it.
@@ -25,9 +27,13 @@ class EndpointClientLauncher:
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         """See Launcher.launch. OSError if the store cannot be written; a trial that was running is ended all the same."""
-        declared = trial.provider.launcher
-        assert isinstance(declared, Declared)
-        return self._machine.launch(trial, store, _allocation(declared), on_progress)
+        return self._machine.launch(trial, store, _allocation(trial.provider.launcher_as(Declared)), on_progress)
+
+    def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
+        return ProviderFacts((), {}, (f"{provider.name} is hosted behind an URL: only a trial shows its environment",))
+
+    def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
+        return ProbeSkipped(f"{provider.name} is hosted behind an URL: there is no machine to probe")
 
 
 def _allocation(declared: Declared) -> Allocation | StartRefused:

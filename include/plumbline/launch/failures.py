@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Literal
 
 from plumbline.results import FAILED_AS_DECLARED, FailureClass, InvalidResult, LaunchRecord, ResultStore, Validity, log_transport
-
-if TYPE_CHECKING:
-    from plumbline.launch.local.process import ProcessEnd
 
 
 class TrialFailure(Exception):
@@ -118,6 +116,15 @@ _PRINTED_RESULT = re.compile(rf"{log_transport.MARK} |[A-Za-z0-9+/=]{{200,}}$")
 """A line of a printed result, or the end of one that a container's status cut."""
 
 Outcome = tuple[FailureClass | None, str | None]
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """How it ended: `code` as in subprocess (negative: a signal); `stopped` if it was we who ended it, and why."""
+
+    code: int
+    stopped: Literal["timeout", "memory"] | None
+    detail: str
 
 
 def trial_outcome(ended: ProcessEnd, store: ResultStore, folder: str, log_tail: str) -> Outcome:

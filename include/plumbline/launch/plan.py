@@ -12,7 +12,6 @@ from plumbline.declarations import (
     AnyWorkload,
     Declarations,
     InferenceWorkload,
-    KubernetesLauncher,
     Origin,
     Provider,
     Trial,
@@ -209,14 +208,14 @@ def _list(names: Iterable[str]) -> str:
 _TYPICAL_CAMPAIGN = "doctor"
 
 
-def typical_trials(declared: Declarations, provider: Provider, launcher: KubernetesLauncher, now: datetime) -> list[Trial]:
+def typical_trials(declared: Declarations, provider: Provider, now: datetime) -> list[Trial]:
     """One trial for each kind that the provider has an image for: its largest workload.
 
     Where none fits yet (a new provider), any workload of the kind stands in and uses all accelerators of one node.
     """
     found = []
     for kind in KINDS:
-        if launcher.image_for(kind) is None:
+        if provider.launcher.image_for(kind) is None:
             continue
         candidates = declared.workloads_for(provider, kind) or [
             other

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plumbline.declarations import KubernetesLauncher, Provider, Trial, installation_paths, load_upkeep
+from plumbline.declarations import Provider, Trial, installation_paths, load_upkeep
 from plumbline.launch import connections
 from plumbline.results import Evidence, InvalidResult, ResultDocument, ResultStore, bounded_json, evidence_files, log_transport, quarantine
 from plumbline.results.bounded_json import format_size
@@ -32,12 +32,12 @@ def store_of(provider: Provider) -> ResultStore:
     Credentials come from the Airflow connection `results_connection`, or from the environment if none is declared.
     Raises ValueError naming the connection if it does not suit the store's URL.
     """
-    launcher = provider.launcher
-    if not isinstance(launcher, KubernetesLauncher):
+    remote = provider.launcher.remote_store
+    if remote is None:
         return home()
-    if launcher.results_connection is None:
-        return ResultStore(launcher.results_url)
-    return ResultStore(launcher.results_url, connections.store_options(launcher.results_url, launcher.results_connection))
+    if remote.connection is None:
+        return ResultStore(remote.url)
+    return ResultStore(remote.url, connections.store_options(remote.url, remote.connection))
 
 
 def planned_trial(store: ResultStore, spec: Mapping[str, str]) -> Trial:

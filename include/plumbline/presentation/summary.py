@@ -157,9 +157,8 @@ def comparison_limits(
         )
     shared: dict[str, list[str]] = {}
     for name in sorted({c.provider for c in cards}):
-        launcher = campaign.providers[name].launcher if name in campaign.providers else None
-        if launcher is not None and launcher.kind == "local":
-            shared.setdefault(launcher.machine, []).append(name)
+        if name in campaign.providers and (launcher := campaign.providers[name].launcher).cpus_here:
+            shared.setdefault(str(launcher.machine_name), []).append(name)
     found += [
         f"{join_words(names)} are the same machine ({machine}) with different cores." for machine, names in shared.items() if len(names) > 1
     ]

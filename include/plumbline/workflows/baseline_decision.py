@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from plumbline.archive import Archive, WrongState
-from plumbline.declarations import Declarations, KubernetesLauncher
+from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
@@ -114,7 +114,7 @@ def plan_rerun(declared: Declarations, finding: Finding) -> Rerun:
         "workloads": names,
         "kinds": sorted({fits[name] for name in names}),
     }
-    if isinstance(provider.launcher, KubernetesLauncher):
+    if provider.launcher.runs_pods:
         # Everywhere else there is one machine, or the provider chooses: the same place again is all that can be had.
         conf["placement"] = "fresh_node"
     return Rerun(provider.dag_id, conf)

@@ -13,16 +13,18 @@ from types import FrameType
 from typing import Any
 
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial, installation, installation_paths, load
+from plumbline.declarations import Declarations, Provider, Trial, installation, installation_paths, load
 from plumbline.declarations import trial_id as make_trial_id
 from plumbline.harness.launcher_protocol import ProgressLine
-from plumbline.launch import PlanError, launcher_for, progress, stores
+from plumbline.launch import PlanError, progress, stores
+from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import settle_abandoned as settled
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
 from plumbline.launch.collect import collect as collected
 from plumbline.launch.failures import InsufficientCapacity, Interrupted, raise_failure
 from plumbline.launch.plan import KINDS, RunRequest, plan
+from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
 from plumbline.workflows import alert, budget
@@ -105,7 +107,7 @@ def collect_trial(spec: Mapping[str, str], *, settle: bool = False) -> Row:
 
     `settle`: the task that ran the trial is over, so what is left of it on a cluster is deleted and recorded first.
     """
-    if settle and isinstance(stores.planned_trial(stores.home(), spec).provider.launcher, KubernetesLauncher):
+    if settle and stores.planned_trial(stores.home(), spec).provider.launcher.runs_pods:
         settled(spec)
     documents = collected(stores.home(), spec["campaign_id"], spec["trial_id"])
     last = documents[-1].validity
@@ -207,14 +209,15 @@ def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
 
 def cluster_providers() -> list[str]:
     """The names of the enabled providers that are clusters."""
-    return [provider.name for provider in load().enabled_providers() if isinstance(provider.launcher, KubernetesLauncher)]
+    return [provider.name for provider in load().enabled_providers() if provider.launcher.runs_pods]
 
 
 def sweep_cluster(provider: str) -> list[str]:
     """Delete what launches on the provider's cluster left behind long after their end; what was deleted. Counts what is there then."""
-    launcher = load().providers[provider].launcher
-    if not isinstance(launcher, KubernetesLauncher):
+    declared = load().providers[provider]
+    if not declared.launcher.runs_pods:
         return []
+    launcher = cluster_declaration(declared)
     deleted = swept(launcher)
     found = sweep.count_pods(launcher)
     sweep.store_count(provider, found)

@@ -12,7 +12,7 @@ from plumbline.analysis.document_sample import held_seconds
 from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
-from plumbline.declarations import AnyWorkload, Declarations, Provider, SimulatedLauncher, Trial, series_key
+from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import KINDS, declared_slots
 from plumbline.results import InvalidResult, ResultDocument
@@ -78,8 +78,7 @@ def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | No
 
 def limit_s(provider: Provider, nodes: int) -> float:
     """Seconds, over all nodes, that a trial can hold the provider at the most."""
-    launcher = provider.launcher
-    return nodes * (_SIMULATED_LIMIT_S if isinstance(launcher, SimulatedLauncher) else launcher.timeout)
+    return nodes * (_SIMULATED_LIMIT_S if provider.simulated else provider.launcher.trial_limit_s)
 
 
 def _document(archive: Archive, attempt: TrialView) -> ResultDocument | None:

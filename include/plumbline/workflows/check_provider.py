@@ -9,13 +9,13 @@ from typing import Any
 
 from plumbline.analysis.drift.environment import fact_name
 from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView, open_archive
-from plumbline.declarations import Declarations, KubernetesLauncher, Provider, load
+from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings import environment_check
 from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation, check_failing_finding
 from plumbline.launch import DISCOVERY_PATIENCE_S, ProviderFacts
-from plumbline.launch import discover as looked_at
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.registry import launcher_for
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Facts
 from plumbline.workflows import pending_changes
@@ -81,7 +81,7 @@ def _trials_of(archive: Archive, finding: FindingView) -> Sequence[Facts]:
 def _shared(provider: Provider, looked: dict[str, Sequence[Any]], trials: Sequence[Facts]) -> dict[str, Sequence[Any]]:
     """What the trials say of facts that a look shows in the same words; of everything, where no look was before."""
     names = set().union(*trials) & looked.keys() if looked else set().union(*trials)
-    if isinstance(provider.launcher, KubernetesLauncher):
+    if provider.launcher.runs_pods:
         names &= shared_facts(provider)
     found = {name: list(dict.fromkeys(v for facts in trials if (v := facts.get(name)) is not None)) for name in names}
     return {name: own for name, own in found.items() if own}
@@ -138,7 +138,7 @@ def check_environment(provider: str, at: datetime | None = None, *, patience_s: 
         raise LookupError(f'no provider is called "{provider}"; declared: {", ".join(sorted(declared.providers))}')
     now = at or datetime.now(timezone.utc)
     try:
-        seen = looked_at(known, now, patience_s=patience_s)
+        seen = launcher_for(known).discover(known, now, patience_s=patience_s)
     except (Unreachable, BadDeclaration, ApiRefused) as error:
         with open_archive() as archive:
             _report_unreachable(archive, known, now, str(error))

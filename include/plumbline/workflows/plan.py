@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, Protocol
 
-from plumbline.declarations import Declarations, KubernetesLauncher, Origin, Provider, SimulatedLauncher, Trial
+from plumbline.declarations import Declarations, Origin, Provider, Trial
 from plumbline.declarations.loader import AnyWorkload
 from plumbline.launch.plan import KINDS, PlanError, RunRequest, declared_slots, plan
 
@@ -127,8 +127,7 @@ def trials_of(asked: RunParameters, declared: Declarations, provider: Provider, 
     )
     if asked.slot is not None:
         wanted = [w for w in wanted if asked.slot in declared_slots(provider, w)]
-    if isinstance(provider.launcher, SimulatedLauncher):
-        wanted = [w for w in wanted if not provider.launcher.silent(w.name, planned_at)]
+    wanted = [w for w in wanted if not provider.launcher.skips(w.name, planned_at)]
     if not wanted:
         return []
     request = RunRequest(
@@ -168,7 +167,7 @@ def planned_trials(declared: Declarations, asked: RunParameters, providers: Sequ
         trials = [t for kind in KINDS for t in trials_of(mine, declared, known[name], kind, now)]
         if trials:
             found[name] = trials
-    if asked.placement == "fresh_node" and (fixed := [n for n in found if not isinstance(known[n].launcher, KubernetesLauncher)]):
+    if asked.placement == "fresh_node" and (fixed := [n for n in found if not known[n].launcher.runs_pods]):
         raise PlanError(f"{', '.join(fixed)} has no other node to run on; expected providers on clusters for the placement fresh_node")
     if not found:
         raise PlanError("nothing to run: no enabled provider fits what was asked for; `plumbline check` shows what would run where")
@@ -191,13 +190,8 @@ def pool_slots(providers: Iterable[Provider]) -> dict[str, int]:
     """Pool to its number of slots, by name."""
     slots: dict[str, int] = {}
     for provider in providers:
-        slots[provider.pool] = max(slots.get(provider.pool, 1), _trials_at_a_time(provider))
+        slots[provider.pool] = max(slots.get(provider.pool, 1), provider.launcher.trials_at_a_time)
     return dict(sorted(slots.items()))
-
-
-def _trials_at_a_time(provider: Provider) -> int:
-    # On one machine two trials measure each other; on a cluster each has its own GPUs, as many as the quota allows; nothing runs for simulated ones.
-    return provider.launcher.parallel if isinstance(provider.launcher, KubernetesLauncher | SimulatedLauncher) else 1
 
 
 class RunsNotStarted(Exception):

@@ -8,12 +8,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from plumbline.archive import Archive, FindingView, open_archive
-from plumbline.declarations import Declarations, KubernetesLauncher, Provider, load
+from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings import probe as drift
 from plumbline.findings.probe import PROBE_SUBJECT, ProbeReconciliation, ProbeResult, ProbeVerdict
-from plumbline.launch import ProviderFacts, machine_facts
-from plumbline.launch.local import process_launcher
-from plumbline.launch.local.process_launcher import ProbeSkipped
+from plumbline.launch import ProbeSkipped, ProviderFacts, machine_facts
+from plumbline.launch.registry import launcher_for
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Scalar
@@ -78,7 +77,7 @@ def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float 
     with open_archive() as archive:
         if (spent := _over_budget(archive, known, now, limit_s)) is not None:
             return ProbeReport(provider, now, put_off=spent)
-    document = process_launcher.probe_provider(declared, known, now, limit_s=limit_s)
+    document = launcher_for(known).probe(declared, known, now, limit_s)
     if isinstance(document, ProbeSkipped):
         return ProbeReport(provider, now, put_off=document.why)
     with open_archive() as archive:
@@ -165,7 +164,7 @@ def _limits(declared: Declarations) -> dict[str, float]:
 def _facts(archive: Archive, provider: Provider, document: ProbeDocument) -> dict[str, Scalar]:
     """The machine's own facts. On a cluster without those that its API tells of the nodes in other words: they would differ for ever."""
     facts = machine_facts(document.environment.facts)
-    if not isinstance(provider.launcher, KubernetesLauncher):
+    if not provider.launcher.runs_pods:
         return facts
     nodes = {name for look in archive.snapshots(provider.name, "cluster") for name in look.facts}
     return {name: value for name, value in facts.items() if name not in nodes - shared_facts(provider)}

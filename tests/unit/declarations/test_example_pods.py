@@ -27,7 +27,7 @@ EXAMPLES = [p for p in DECLARED.providers.values() if p.name.startswith("example
 
 def trials(provider: Provider) -> list[Trial]:
     assert isinstance(provider.launcher, KubernetesLauncher)
-    return typical_trials(DECLARED, provider, provider.launcher, NOW)
+    return typical_trials(DECLARED, provider, NOW)
 
 
 def pod(name: str) -> dict[str, Any]:

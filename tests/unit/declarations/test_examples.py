@@ -34,7 +34,7 @@ def test_an_example_is_disabled_and_names_its_page(provider: Provider) -> None:
 @pytest.mark.parametrize("provider", [p for p in EXAMPLES if isinstance(p.launcher, KubernetesLauncher)], ids=lambda p: p.name)
 def test_an_example_becomes_a_pod(provider: Provider) -> None:
     assert isinstance(provider.launcher, KubernetesLauncher)
-    trials = typical_trials(DECLARED, provider, provider.launcher, NOW)
+    trials = typical_trials(DECLARED, provider, NOW)
     assert [t.workload.kind for t in trials] == ["training", "inference"]
     assert trials[0].workload.needs.count == provider.accelerator.count, "nothing declared fits: a stand-in takes the whole node"
     for trial in trials:

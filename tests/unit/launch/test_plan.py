@@ -16,8 +16,10 @@ from tests.fakes.trials import PLANNED_AT, cluster_provider, declared
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, criteria_hash, series_key, spec_hash
 from plumbline.declarations.workloads import Primary
 from plumbline.harness.inference.load.schedule import schedule_of
-from plumbline.launch import PlanError, launcher_for
+from plumbline.launch import PlanError
 from plumbline.launch.plan import RunRequest, declared_slots, plan
+from plumbline.launch.registry import launcher_for
+from plumbline.results import ResultStore
 
 SHIPPED = declared()
 
@@ -161,11 +163,12 @@ def test_a_hosted_model_is_planned_for_workloads_whose_server_is_external() -> N
         plan(world([hosted], [chat]), ask(providers=["hosted"], workloads=["chat-tiny-cpu"]), PLANNED_AT)
 
 
-def test_a_cluster_is_planned_for_and_left_to_airflow() -> None:
+def test_a_cluster_is_planned_for_and_left_to_airflow(tmp_path: Path) -> None:
     cluster = cluster_provider()
-    assert {t.provider.name for t in plan(world([cluster]), ask(), PLANNED_AT)} == {"cluster-a"}
+    planned = plan(world([cluster]), ask(), PLANNED_AT)
+    assert {t.provider.name for t in planned} == {"cluster-a"}
     with pytest.raises(PlanError, match="trigger the DAG benchmark_cluster_a"):
-        launcher_for(cluster)
+        launcher_for(cluster).launch(planned[0], ResultStore(tmp_path.as_uri()))
 
 
 def test_several_nodes_and_images_are_a_clusters_matter() -> None:
@@ -218,7 +221,7 @@ def test_a_seed_that_draws_no_arrival() -> None:
 
 def test_planning_is_light_enough_for_the_parse_of_a_dag() -> None:
     heavy = ["numpy", "torch", "pandas", "tritonclient", "airflow", "sqlalchemy", "great_expectations"]
-    code = f"import sys, plumbline.launch, plumbline.launch.failures; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, plumbline.launch.registry, plumbline.launch.failures; print([m for m in {heavy} if m in sys.modules])"
     include = Path(__file__).resolve().parents[3] / "include"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(include)})
     assert done.stdout.strip() == "[]"

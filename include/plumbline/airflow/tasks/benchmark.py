@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from pkgutil import resolve_name
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -14,7 +15,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 from plumbline import workflows
 from plumbline.airflow.defaults import PLAN_WEIGHT, collect_settings, launch_settings, record_settings
 from plumbline.airflow.schedules import RESULTS, provider_changed
-from plumbline.declarations import KubernetesLauncher, Provider, load
+from plumbline.declarations import Provider, load
+from plumbline.launch.registry import launcher_for
 from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
 
 Row = dict[str, Any]
@@ -50,14 +52,12 @@ def trial(provider: Provider, lane: TrialGroup, spec: Any) -> None:
 
 def _launched(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
     settings = launch_settings(provider)
-    if not isinstance(provider.launcher, KubernetesLauncher):
+    operator = launcher_for(provider).operator
+    if operator is None:
         return run.override(**settings)(spec=spec)
-    # The cluster's client takes seconds to import: only where a cluster is declared.
-    if lane.gang:
-        from plumbline.airflow.operators import TrialGangOperator as Operator
-    else:
-        from plumbline.airflow.operators import TrialPodOperator as Operator
-    return Operator(task_id="run", provider=provider, spec=spec, map_index_template="{{ task.spec['title'] }}", **settings)
+    # A cluster's client takes seconds to import: only where a cluster is declared.
+    make = resolve_name(operator)(gang=lane.gang)
+    return make(task_id="run", provider=provider, spec=spec, map_index_template="{{ task.spec['title'] }}", **settings)
 
 
 @task(map_index_template=_TITLE)

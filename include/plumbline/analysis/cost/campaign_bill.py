@@ -42,7 +42,7 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
         measured_s=None if measured is None else measured * nodes,
         evidence_bytes=evidence,
         checkpoint_bytes=document.value("checkpoint_size", "value") or 0.0,
-        egress_bytes=evidence if trial.provider.launcher.kind == "kubernetes" else 0,
+        egress_bytes=evidence if trial.provider.launcher.remote_store is not None else 0,
         retention_s=retention_s,
         gpus=trial.workload.gpus,
     )

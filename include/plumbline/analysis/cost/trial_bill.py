@@ -13,7 +13,6 @@ from datetime import date
 from plumbline.analysis.cost.bill import Bill, CostBasis, Item, Line, Money, Quantity, UnitPrice, Unknown, exact
 from plumbline.analysis.prices.book import InstanceShare, quote, share_of
 from plumbline.declarations import Provider
-from plumbline.declarations.providers.launchers import KubernetesLauncher
 from plumbline.declarations.providers.rates import Purchase, RateItem, SourcedAmount
 
 HOUR_S = 3600.0
@@ -124,8 +123,7 @@ def _beside(use: TrialUsage, provider: Provider, on: date, share: InstanceShare 
     """What is billed by rates of its own."""
     own_cpu = provider.accelerator.kind != "cpu" and any(rate.item == "cpu" for rate in provider.rates)
     if own_cpu:
-        launcher = provider.launcher
-        cores = launcher.resources.cpu if isinstance(launcher, KubernetesLauncher) else None
+        cores = provider.launcher.cores_per_trial
         if cores is None:
             yield Unknown("cpu", f"how many cores of {provider.name} a trial uses is declared nowhere (launcher.resources.cpu)")
         elif use.held_s is None:
@@ -136,8 +134,7 @@ def _beside(use: TrialUsage, provider: Provider, on: date, share: InstanceShare 
         yield Unknown("storage", "evidence is kept for ever: there is no time to reckon with (evidence.keep in upkeep.yaml)")
     elif use.evidence_bytes and use.retention_s is not None:
         yield _rated("storage", use.evidence_bytes * hours(use.retention_s) / MONTH_H, provider, on, "evidence")
-    on_volume = isinstance(provider.launcher, KubernetesLauncher) and provider.launcher.volume_claim is not None
-    if on_volume and use.checkpoint_bytes and use.held_s is not None:
+    if provider.launcher.checkpoint_volume and use.checkpoint_bytes and use.held_s is not None:
         yield _rated("storage", use.checkpoint_bytes * hours(use.held_s) / MONTH_H, provider, on, "checkpoints while it ran")
     if use.egress_bytes:
         yield _rated("egress", use.egress_bytes, provider, on, "evidence")

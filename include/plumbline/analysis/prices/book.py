@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Protocol
 
-from plumbline.declarations import EndpointLauncher, Price, Provider
+from plumbline.declarations import Price, Provider
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.declarations.providers.simulation import PriceChange, SimulatedLauncher
 
 OTHER_GPUS = "other_gpus_alike"
 """The caveat of every figure that charges a part of an instance that is sold whole."""
@@ -76,7 +75,7 @@ def share_of(provider: Provider, gpus: int | None) -> InstanceShare | None:
     The cores of a CPU provider are one trial's, the client's beside the server's, and what is behind an endpoint is billed as a whole.
     """
     has = provider.accelerator
-    if gpus is None or gpus >= has.count or has.kind == "cpu" or isinstance(provider.launcher, EndpointLauncher):
+    if gpus is None or gpus >= has.count or has.kind == "cpu" or provider.launcher.hosted:
         return None
     return InstanceShare(gpus, has.count, assumed=provider.sold_by == "instance")
 
@@ -154,8 +153,4 @@ def with_price_factor(provider: Provider, factor: float) -> Provider:
     if factor <= 0:
         raise ValueError(f"{provider.name}'s prices cannot be multiplied by {factor:g}; expected a factor above 0")
     prices = tuple(price.model_copy(update={"price": price.price * factor}) for price in provider.prices)
-    launcher = provider.launcher
-    if isinstance(launcher, SimulatedLauncher):
-        drift = tuple(e.model_copy(update={"price": e.price * factor}) if isinstance(e, PriceChange) else e for e in launcher.drift)
-        launcher = launcher.model_copy(update={"drift": drift})
-    return provider.model_copy(update={"prices": prices, "launcher": launcher})
+    return provider.model_copy(update={"prices": prices, "launcher": provider.launcher.repriced(factor)})

@@ -107,8 +107,8 @@ def friction(trials: Sequence[TrialSample], provider: Provider | None) -> Fricti
 
 def lead_time_of(trials: Sequence[TrialSample], provider: Provider | None) -> PooledMetric:
     """Lead times of all launches that ran; None with the reason where nothing is provisioned or nobody measured it."""
-    if provider is not None and provider.launcher.kind == "endpoint":
-        return pool_measurements("provisioning_lead_time", (), "nothing is provisioned: the endpoint's server runs already")
+    if provider is not None and (reason := provider.launcher.not_provisioned) is not None:
+        return pool_measurements("provisioning_lead_time", (), reason)
     return pool_measurements("provisioning_lead_time", _values(trials, "provisioning_lead_time"), _unmeasured(trials))
 
 
@@ -191,8 +191,8 @@ def _shortage(slot: str, trials: Sequence[TrialSample]) -> Shortage:
 def _reason(scale: Sequence[ScaleTime], provider: Provider | None) -> str:
     if not scale:
         return "nothing was launched"
-    if provider is not None and provider.launcher.kind == "local":
-        return "one machine, this one: it cannot be scaled"
+    if provider is not None and provider.launcher.not_scalable is not None:
+        return provider.launcher.not_scalable
     known = [s.nodes for s in scale if s.time.value is not None]
     if not known:
         return scale[0].time.reason

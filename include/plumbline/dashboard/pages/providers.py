@@ -17,7 +17,7 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.pages.overview import MAX_OPEN_FINDINGS
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
-from plumbline.declarations import Declarations, KubernetesLauncher, Provider
+from plumbline.declarations import Declarations, Provider
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_percent
@@ -215,7 +215,7 @@ def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[
 
 def _on_cluster(provider: Provider, now: datetime) -> tuple[tuple[str, str], ...]:
     """The pods of ours on its cluster when the hourly upkeep last counted them."""
-    if not isinstance(provider.launcher, KubernetesLauncher):
+    if not provider.launcher.runs_pods:
         return ()
     counted = sweep.stored_count(provider.name)
     if counted is None:

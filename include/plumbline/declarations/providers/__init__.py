@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import date
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.providers.launchers import COLLECTIVE_LIMIT_S, EndpointLauncher, KubernetesLauncher, Launcher, LocalLauncher
+from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices, check_rates
-from plumbline.declarations.providers.simulation import PriceChange, SimulatedLauncher
 from plumbline.metrics.units import Duration, HourlyPrice, Pause, Share
 
 
@@ -99,6 +99,9 @@ class MonitoringConfig(Declared):
     )
 
 
+AnyLauncher = TypeVar("AnyLauncher", bound=LauncherBase)
+
+
 class Accelerator(Declared):
     """What computes. For a CPU provider `count` is the number of cores a trial may use."""
 
@@ -167,22 +170,14 @@ class Provider(Declared):
 
     @model_validator(mode="after")
     def _consistent(self) -> Provider:
-        if (
-            isinstance(self.launcher, LocalLauncher)
-            and self.accelerator.kind == "cpu"
-            and len(self.launcher.cpus) != self.accelerator.count
-        ):
-            raise ValueError(
-                f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {len(self.launcher.cpus)}; expected one core per count"
-            )
+        cores = len(self.launcher.cpus_here)
+        if cores and self.accelerator.kind == "cpu" and cores != self.accelerator.count:
+            raise ValueError(f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {cores}; expected one core per count")
         self._budget_counts()
-        if (
-            isinstance(self.launcher, KubernetesLauncher)
-            and self.accelerator.kind == "amd"
-            and self.launcher.gpu_resource.startswith("nvidia")
-        ):
-            raise ValueError(f"launcher.gpu_resource is {self.launcher.gpu_resource}, but accelerator.kind is amd; expected amd.com/gpu")
-        if self.sold_by == "gpu" and (self.accelerator.kind == "cpu" or isinstance(self.launcher, EndpointLauncher)):
+        resource = self.launcher.accelerator_resource or ""
+        if self.accelerator.kind == "amd" and resource.startswith("nvidia"):
+            raise ValueError(f"launcher.gpu_resource is {resource}, but accelerator.kind is amd; expected amd.com/gpu")
+        if self.sold_by == "gpu" and (self.accelerator.kind == "cpu" or self.launcher.hosted):
             raise ValueError(
                 f"sold_by gpu, but {'accelerator.kind is cpu' if self.accelerator.kind == 'cpu' else 'the launcher is an endpoint'}: a trial "
                 "takes all of it; expected sold_by: instance, or none"
@@ -222,30 +217,27 @@ class Provider(Declared):
     @property
     def pool(self) -> str:
         """The Airflow pool that keeps this provider's trials apart from each other."""
-        if isinstance(self.launcher, KubernetesLauncher | SimulatedLauncher):
-            return f"plumbline_{self.name}"
-        return f"plumbline_{self.launcher.machine}"
+        return f"plumbline_{self.launcher.machine_name or self.name}"
 
-    @property
-    def collective_s(self) -> float:
-        """How many seconds the collectives of a hardware probe may take there."""
-        launcher = self.launcher
-        return launcher.collective_timeout if isinstance(launcher, LocalLauncher | KubernetesLauncher) else COLLECTIVE_LIMIT_S
+    def launcher_as(self, kind: type[AnyLauncher]) -> AnyLauncher:
+        """The launcher's declaration, for code that runs one kind only. TypeError if it is of another kind."""
+        if not isinstance(self.launcher, kind):
+            raise TypeError(
+                f"{self.name}: launcher.kind is {self.launcher.kind}; expected {get_args(kind.model_fields['kind'].annotation)[0]}"
+            )
+        return self.launcher
 
     @property
     def simulated(self) -> bool:
         """Whether there is no machine behind it: its results never mix with measured ones."""
-        return isinstance(self.launcher, SimulatedLauncher)
+        return self.launcher.simulated
 
     @property
     def price_list(self) -> tuple[Price, ...]:
         """Every price, what is to be believed first where two hold on a day: a simulated change, the latest first, then the declared ones."""
-        if not isinstance(self.launcher, SimulatedLauncher):
-            return self.prices
-        changes = sorted((e for e in self.launcher.drift if isinstance(e, PriceChange)), key=lambda e: e.since, reverse=True)
         simulated = (
             Price.model_construct(purchase=e.purchase, price=e.price, since=e.since, until=e.until, source="simulated price change")
-            for e in changes
+            for e in self.launcher.price_changes()
         )
         return (*simulated, *self.prices)
 

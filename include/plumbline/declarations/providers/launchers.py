@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
-from plumbline.declarations.base import Declared, LauncherDeclaration, Name
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
 from plumbline.declarations.providers.pods import (
     Annotations,
     Image,
@@ -26,11 +27,14 @@ from plumbline.declarations.providers.pods import (
 from plumbline.declarations.providers.simulation import SimulatedLauncher
 from plumbline.metrics.units import ByteSize, Duration
 
-COLLECTIVE_LIMIT_S = 300.0
+if TYPE_CHECKING:
+    from plumbline.declarations.workloads.inference import InferenceWorkload
+    from plumbline.declarations.workloads.training import TrainingWorkload
+
 _COLLECTIVE_DESCRIPTION = "how long a probe's collectives may take, NCCL's start included; on many or large nodes that start takes minutes"
 
 
-class LocalLauncher(LauncherDeclaration):
+class LocalLauncher(LauncherBase):
     """A process on this machine. Trials on the same `machine` never overlap: one Airflow pool per machine, one slot."""
 
     kind: Literal["local"]
@@ -45,6 +49,17 @@ class LocalLauncher(LauncherDeclaration):
         if len(set(self.cpus)) != len(self.cpus):
             raise ValueError(f"cpus {list(self.cpus)} names a core twice; expected distinct cores such as [0, 1]")
         return self
+
+    not_scalable: ClassVar[str | None] = "one machine, this one: it cannot be scaled"
+
+    @property
+    def cpus_here(self) -> tuple[int, ...]:
+        return self.cpus
+
+    @property
+    def collective_s(self) -> float:
+        limit_s: float = self.collective_timeout
+        return limit_s
 
 
 class Images(Declared):
@@ -92,7 +107,7 @@ _NOT_IN_TRAINJOBS = ("host_ipc", "host_network", "priority_class", "runtime_clas
 """Fields of the launcher that the Kubeflow trainer lets no TrainJob set."""
 
 
-class KubernetesLauncher(LauncherDeclaration):
+class KubernetesLauncher(LauncherBase):
     """Pods on a GPU cluster, reached through an Airflow connection."""
 
     kind: Literal["kubernetes"]
@@ -170,33 +185,77 @@ class KubernetesLauncher(LauncherDeclaration):
             )
         return self
 
-    @property
-    def isolates_accelerators(self) -> bool:
-        return True
+    runs_pods: ClassVar[bool] = True
 
     @property
-    def replaces_pods(self) -> bool:
-        return True
-
-    @property
-    def gang_assembly_s(self) -> float:
-        """The provider may take so long to find a node for the last pod and to start it. The launcher ends a gang that is not complete in
-        time, and knows what was missing: a node that gave up earlier would hide it."""
-        return float(self.schedule_timeout + self.startup_timeout)
+    def start_wait_s(self) -> float:
+        wait_s: float = self.schedule_timeout + self.startup_timeout
+        return wait_s
 
     @property
     def unreachable_s(self) -> float:
-        return float(self.unreachable_timeout)
+        patience_s: float = self.unreachable_timeout
+        return patience_s
+
+    @property
+    def retry(self) -> Retries:
+        # Capacity and quotas come back within minutes to hours.
+        return Retries(self.retries, self.retry_delay, doubled=True)
+
+    @property
+    def trials_at_a_time(self) -> int:
+        return self.parallel
+
+    @property
+    def collective_s(self) -> float:
+        limit_s: float = self.collective_timeout
+        return limit_s
+
+    @property
+    def remote_store(self) -> RemoteStore:
+        return RemoteStore(self.results_url, self.results_connection)
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        return (self.connection,) if self.results_connection is None else (self.connection, self.results_connection)
+
+    @property
+    def cores_per_trial(self) -> float | None:
+        return self.resources.cpu
+
+    @property
+    def accelerator_resource(self) -> str:
+        return self.gpu_resource
+
+    @property
+    def checkpoint_volume(self) -> bool:
+        return self.volume_claim is not None
+
+    @property
+    def ephemeral_storage(self) -> float | None:
+        return self.resources.ephemeral_storage
+
+    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        return self.server_mismatch(workload)
+
+    def missing(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        if self.image_for(workload.kind) is None:
+            return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
+        if workload.kind == "training" and workload.pod_deletions and self.volume_claim is None:
+            return (
+                "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
+                "expected the name of a PersistentVolumeClaim in its namespace"
+            )
+        return None
 
     def image_for(self, kind: str) -> str | None:
-        """The image that runs trials of a kind; None if the provider declares none."""
         image = self.images.training if kind == "training" else self.images.inference
         if image is None or self.registry is None or has_registry(image):
             return image
         return f"{self.registry}/{image}"
 
 
-class EndpointLauncher(LauncherDeclaration):
+class EndpointLauncher(LauncherBase):
     """A model that somebody else hosts behind a URL, for inference: only the client runs, on a machine of ours."""
 
     kind: Literal["endpoint"]
@@ -239,9 +298,35 @@ class EndpointLauncher(LauncherDeclaration):
             )
         return self
 
+    hosted: ClassVar[bool] = True
+    not_provisioned: ClassVar[str | None] = "nothing is provisioned: the endpoint's server runs already"
+
     @property
-    def hosted(self) -> bool:
-        return True
+    def connections(self) -> tuple[str, ...]:
+        return () if self.connection is None else (self.connection,)
+
+    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        if workload.kind == "training":
+            return f"it is {workload.kind}, and an endpoint only answers inference requests"
+        return super().unsuitable(workload)
+
+    def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        if workload.kind == "training":
+            return None
+        backend, placement = workload.server.backend, workload.server.client_placement
+        if backend != "external":
+            return f"its server.backend {backend} is started for each trial, and an endpoint has a server already; backend: external fits"
+        if self.near != (placement == "same_node"):
+            where = "the client's own machine" if self.near else "another machine"
+            return f"its client_placement is {placement}, and {self.url} is on {where}"
+        if self.protocol == "openai_chat" and not workload.requests.text:
+            return "it sends token ids, and openai_chat takes text only; requests: {text: true} fits"
+        if self.protocol.startswith("openai") and workload.model.architecture == "encoder":
+            return f"its model is an encoder, and {self.protocol} is driven for completions only; kserve_http or kserve_grpc fits"
+        return None
+
+    def extend_specification(self, spec: dict[str, Any]) -> None:
+        spec["requests"]["exact_output"] = self.exact_output
 
     @property
     def near(self) -> bool:

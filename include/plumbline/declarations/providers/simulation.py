@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from datetime import date, datetime, timezone
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from plumbline.declarations.base import Declared, LauncherDeclaration, Name
+from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.workloads import Seed, parse_metric_value
 from plumbline.metrics import metric
 from plumbline.metrics.units import HourlyPrice, Percent, Spread
+
+if TYPE_CHECKING:
+    from plumbline.declarations.workloads.inference import InferenceWorkload
+    from plumbline.declarations.workloads.training import TrainingWorkload
 
 Family = Literal["training", "inference", "start_up", "storage", "hardware"]
 """Which noise a metric has: of steps, of requests, of starting and restarting, of disks, of the hardware probes."""
@@ -180,7 +185,7 @@ class DataGap(SimulatedEvent):
 DriftEvent = Annotated[DriftStep | DriftRamp | DriftSpike | BimodalNode | DriverChange | PriceChange | DataGap, Field(discriminator="kind")]
 
 
-class SimulatedLauncher(LauncherDeclaration):
+class SimulatedLauncher(LauncherBase):
     """No machine at all: a seeded model of one, told apart in every document, row, page and message."""
 
     kind: Literal["simulated"]
@@ -217,8 +222,24 @@ class SimulatedLauncher(LauncherDeclaration):
         """What is in force for a trial of the workload that is planned at this time, in the order of declaration."""
         return tuple(event for event in self.drift if event.concerns(workload, at))
 
-    def silent(self, workload: str, at: datetime) -> bool:
-        """Whether nothing of the workload arrives at this time."""
+    simulated: ClassVar[bool] = True
+
+    @property
+    def trials_at_a_time(self) -> int:
+        return self.parallel
+
+    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.
+        return f"it needs {workload.nodes} nodes, the provider has {self.nodes}" if workload.nodes > self.nodes else None
+
+    def price_changes(self) -> tuple[PriceChange, ...]:
+        return tuple(sorted((e for e in self.drift if isinstance(e, PriceChange)), key=lambda e: e.since, reverse=True))
+
+    def repriced(self, factor: float) -> SimulatedLauncher:
+        drift = tuple(e.model_copy(update={"price": e.price * factor}) if isinstance(e, PriceChange) else e for e in self.drift)
+        return self.model_copy(update={"drift": drift})
+
+    def skips(self, workload: str, at: datetime) -> bool:
         return any(isinstance(event, DataGap) for event in self.events(workload, at))
 
     def noise_of(self, family: Family) -> Noise:

@@ -11,7 +11,7 @@ import httpx
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from plumbline.declarations import Declarations, KubernetesLauncher
+from plumbline.declarations import Declarations
 from plumbline.embedded.connections import variable
 from plumbline.embedded.doctor.databases import AirflowPlace, read_only
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
@@ -153,8 +153,8 @@ def pools(place: AirflowPlace, known: Metadata | None, declared: Declarations | 
 
 def connections(known: Metadata | None, declared: Declarations | None) -> Iterator[DoctorCheck]:
     """Those that enabled providers on clusters name, and Slack's, which is a choice."""
-    launchers = [p.launcher for p in declared.enabled_providers() if isinstance(p.launcher, KubernetesLauncher)] if declared else []
-    wanted = sorted({c for launcher in launchers for c in (launcher.connection, launcher.results_connection) if c is not None})
+    providers = declared.enabled_providers() if declared else []
+    wanted = sorted({name for p in providers if p.launcher.runs_pods for name in p.launcher.connections})
     backend = os.environ.get("AIRFLOW__SECRETS__BACKEND")
 
     def there(name: str) -> bool:

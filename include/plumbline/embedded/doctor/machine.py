@@ -16,7 +16,7 @@ import httpx
 from packaging.requirements import Requirement
 from sqlalchemy.exc import SQLAlchemyError
 
-from plumbline.declarations import Declarations, KubernetesLauncher
+from plumbline.declarations import Declarations
 from plumbline.embedded.doctor.databases import AirflowPlace, clock_of
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
@@ -119,7 +119,7 @@ def _served_time(place: AirflowPlace) -> datetime | None:
 def pods(declared: Declarations | None) -> Iterator[DoctorCheck]:
     """One for each cluster. No cluster is asked: one that does not answer would hold up every other line."""
     providers = list(declared.enabled_providers()) if declared else []
-    for provider in (p for p in providers if isinstance(p.launcher, KubernetesLauncher)):
+    for provider in (p for p in providers if p.launcher.runs_pods):
         check, counted = f"pods on {provider.name}", sweep.stored_count(provider.name)
         if counted is None:
             yield unknown(check, "not counted yet: `upkeep` counts hourly")

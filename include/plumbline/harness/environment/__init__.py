@@ -41,7 +41,7 @@ def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mappi
     declared = provider.accelerator
     if provider.launcher.hosted:
         return None
-    count_wanted = requested if requested is not None and provider.launcher.isolates_accelerators else declared.count
+    count_wanted = requested if requested is not None and provider.launcher.runs_pods else declared.count
     if declared.kind == "cpu":
         return None
     wanted = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"

@@ -39,9 +39,9 @@ class Endpoint:
     @classmethod
     def of(cls, trial: Trial) -> Endpoint:
         """The endpoint of a trial, with the key that the launcher handed over; TypeError if the trial's provider is none."""
-        launcher, workload = trial.provider.launcher, trial.workload
-        if not isinstance(launcher, EndpointLauncher) or not isinstance(workload, InferenceWorkload):
-            raise TypeError(f"trial {trial.trial_id} is {workload.kind} on a {launcher.kind} provider; expected inference on an endpoint")
+        launcher, workload = trial.provider.launcher_as(EndpointLauncher), trial.workload
+        if not isinstance(workload, InferenceWorkload):
+            raise TypeError(f"trial {trial.trial_id} is {workload.kind}; expected inference on an endpoint")
         return cls(launcher, workload, launcher_protocol.take_endpoint_key())
 
     @property

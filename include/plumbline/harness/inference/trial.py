@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
+from plumbline.declarations import InferenceWorkload, Trial
 from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
@@ -55,7 +55,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     try:
         schedule, prompts = _load(record)
         record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
-        if isinstance(trial.provider.launcher, EndpointLauncher):
+        if trial.provider.launcher.hosted:
             _on_endpoint(record, schedule, prompts)
         else:
             _on_own_triton(record, schedule, prompts)

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations.providers.launchers import COLLECTIVE_LIMIT_S
+from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S
 from plumbline.harness import engine_python
 from plumbline.harness.process_tree import describe_exit, worker_process
 from plumbline.results import MetricRow, metric_row

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from plumbline.launch.cluster.names import LAUNCH
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.names import LAUNCH, Row
 from plumbline.launch.failures import BadDeclaration, Unreachable
 
 _log = logging.getLogger(__name__)

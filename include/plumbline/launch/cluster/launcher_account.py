@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.names import Row
 
 SERVICE_ACCOUNT = "plumbline-launcher"
 TOKEN_SECRET = f"{SERVICE_ACCOUNT}-token"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
 from plumbline.launch.failures import BadDeclaration
+
+Row = dict[str, Any]
+"""An object of the Kubernetes API."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "plumbline"
@@ -75,9 +79,10 @@ def label_value(text: str) -> str:
 
 def cluster_declaration(provider: Provider) -> KubernetesLauncher:
     """The provider's launcher; BadDeclaration if it is none of Kubernetes."""
-    if isinstance(provider.launcher, KubernetesLauncher):
-        return provider.launcher
-    raise BadDeclaration(f"{provider.name}: launcher.kind is {provider.launcher.kind}; expected kubernetes for a trial that runs in pods")
+    try:
+        return provider.launcher_as(KubernetesLauncher)
+    except TypeError as error:
+        raise BadDeclaration(f"{error} for a trial that runs in pods") from None
 
 
 def trial_image(trial: Trial) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.names import Row, cluster_declaration
 
 _S3 = (
     "AWS_ACCESS_KEY_ID",
@@ -59,8 +59,7 @@ _REFUSAL = re.compile(
 
 def pod_key_source(provider: Provider) -> str:
     """Where a provider's pods get the store's key from."""
-    launcher = provider.launcher
-    assert isinstance(launcher, KubernetesLauncher)
+    launcher = cluster_declaration(provider)
     if launcher.results_secret is None:
         return f"the workload identity of the service account {launcher.service_account} (launcher.results_secret names no Secret)"
     return (
@@ -70,8 +69,7 @@ def pod_key_source(provider: Provider) -> str:
 
 def own_key_source(provider: Provider) -> str:
     """Where this installation gets the store's key from."""
-    launcher = provider.launcher
-    assert isinstance(launcher, KubernetesLauncher)
+    launcher = cluster_declaration(provider)
     if launcher.results_connection is None:
         return "the environment's credentials (launcher.results_connection names no Airflow connection)"
     return f"the Airflow connection {launcher.results_connection} (launcher.results_connection)"

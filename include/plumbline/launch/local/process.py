@@ -20,6 +20,7 @@ import psutil
 
 import plumbline
 from plumbline.harness.process_tree import KILL_S, ProcessId, end_processes, tagged_processes
+from plumbline.launch.failures import ProcessEnd
 from plumbline.launch.local import reaper
 
 TRIAL_TOKEN = "PLUMBLINE_TRIAL_TOKEN"
@@ -129,15 +130,6 @@ class ProcessLimits:
     timeout_s: float
     memory_bytes: float
     grace_s: float
-
-
-@dataclass(frozen=True)
-class ProcessEnd:
-    """How it ended: `code` as in subprocess (negative: a signal); `stopped` if it was we who ended it, and why."""
-
-    code: int
-    stopped: Literal["timeout", "memory"] | None
-    detail: str
 
 
 class TrialOutput:

@@ -22,26 +22,23 @@ from urllib.request import url2pathname
 
 from plumbline.declarations import (
     Declarations,
-    EndpointLauncher,
-    KubernetesLauncher,
     LocalLauncher,
     Provider,
-    SimulatedLauncher,
     Trial,
     installation,
     installation_paths,
 )
-from plumbline.declarations import LocalLauncher as Declared
 from plumbline.declarations.compatibility import scratch_needed
+from plumbline.harness.environment import collect_facts
 from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
-from plumbline.launch import OnProgress, stores
+from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts, machine_facts, stores
 from plumbline.launch.failures import STORE_FAILED, HarnessError, OutOfMemory, TrialTimeout, WrongHardware, trial_outcome
 from plumbline.launch.local import machine_access
 from plumbline.launch.local.machine_access import LockRefused, MachineBusy, machine_lock
 from plumbline.launch.local.process import ProcessLimits, TrialOutput, supervised, trial_environment
 from plumbline.launch.stores import next_attempt
 from plumbline.results import Event, FailureClass, LaunchRecord, ResultStore, Scalar, log_transport
-from plumbline.results.document import PROBE_LIMIT_S, InvalidProbe, ProbeDocument
+from plumbline.results.document import InvalidProbe, ProbeDocument
 
 _log = logging.getLogger(__name__)
 
@@ -237,7 +234,7 @@ class _LocalAttempt:
 
 def _insufficient_disk(trial: Trial, store: ResultStore, work: Path) -> str | None:
     """Why the trial's files do not fit on this machine's disks; None if they do. An endpoint's model is elsewhere."""
-    scratch = None if isinstance(trial.provider.launcher, EndpointLauncher) else scratch_needed(trial.workload)
+    scratch = None if trial.provider.launcher.hosted else scratch_needed(trial.workload)
     needed = _RESERVED_BYTES + (0.0 if scratch is None else scratch.checkpoints + scratch.data + scratch.weights)
     folders = [(work, needed), (Path(tempfile.gettempdir()), _RESERVED_BYTES)]
     if store.url.startswith("file:"):
@@ -263,35 +260,6 @@ def _join_cpus(cpus: Sequence[int]) -> str:
 
 PROBE_START_S = 60.0
 """Beyond its own limit: for Python, the facts, and the disk that the document goes to."""
-
-
-@dataclass(frozen=True)
-class ProbeSkipped:
-    """No probe was made now; `why` in words that a person reads."""
-
-    why: str
-
-
-def probe_provider(
-    declared: Declarations, provider: Provider, now: datetime, *, limit_s: float = PROBE_LIMIT_S, command: Sequence[str] = HARNESS
-) -> ProbeDocument | ProbeSkipped:
-    """Probe the provider now. `now`: a simulated one shows what it is then. `limit_s`: what does not fit into it is left out.
-
-    A TrialFailure as a launch there would raise it, Refused if its cluster refuses; OSError if its result store does not answer.
-    """
-    launcher = provider.launcher
-    if isinstance(launcher, LocalLauncher):
-        return _probe_local(provider, launcher, limit_s, command)
-    if isinstance(launcher, SimulatedLauncher):
-        from plumbline.launch.simulated.launcher import simulate_probe
-
-        return simulate_probe(provider, now)
-    if isinstance(launcher, KubernetesLauncher):
-        from plumbline.launch.cluster.operate import hardware_probe
-
-        return hardware_probe.probe_cluster(declared, provider, launcher, now, limit_s)
-    assert isinstance(launcher, EndpointLauncher)
-    return ProbeSkipped(f"{provider.name} is hosted behind an URL: there is no machine to probe")
 
 
 def _probe_local(provider: Provider, launcher: LocalLauncher, limit_s: float, command: Sequence[str]) -> ProbeDocument | ProbeSkipped:
@@ -347,15 +315,27 @@ def read_probe(text: bytes, where: str) -> ProbeDocument:
         raise HarnessError(f"{bad}; is its image of another version?") from bad
 
 
-class ProcessLauncher:
+class ProcessLauncher(Launcher):
     """Runs trials on the provider's cores; see ThisMachine for the arguments."""
 
     def __init__(self, command: Sequence[str] = HARNESS, *, grace_s: float = GRACE_S, patience_s: float = PATIENCE_S) -> None:
         self._machine = ProcessRunner(command, grace_s, patience_s)
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
-        """See Launcher.launch. OSError if the store cannot be written; a trial that was running is ended all the same."""
-        declared = trial.provider.launcher
-        assert isinstance(declared, Declared)
+        declared = trial.provider.launcher_as(LocalLauncher)
         place = Allocation("local", declared.machine, declared.cpus, declared.memory, declared.timeout)
         return self._machine.launch(trial, store, place, on_progress)
+
+    def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
+        machine = provider.launcher_as(LocalLauncher).machine
+        try:
+            with machine_lock(machine, "a look at the machine", installation_paths().work, 0.0, lambda _: None):
+                seen = collect_facts()
+        except MachineBusy as busy:
+            return ProviderFacts((), {}, (f"not checked: {busy}",))
+        unknown = seen.get("gpu.unknown_because")
+        notes = (f"the GPUs cannot be observed: {unknown}",) if unknown else ()
+        return ProviderFacts((machine_facts(seen),), {}, notes)
+
+    def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
+        return _probe_local(provider, provider.launcher_as(LocalLauncher), limit_s, self._machine.command)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal, get_args
 
-from plumbline.declarations import InferenceWorkload, Provider, TrainingWorkload, Trial
+from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, Trial
 from plumbline.declarations.providers.simulation import DriverChange, PerformanceEvent, Probe, SimulatedLauncher
 from plumbline.declarations.trials import AnyWorkload
 from plumbline.declarations.workloads.load import max_phase_seconds
 from plumbline.harness.inference.analysis.validity import quality_unchecked, too_few_requests
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
-from plumbline.launch import OnProgress
+from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.failures import BadDeclaration
 from plumbline.launch.simulated import inference, training
 from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, probe_rows
@@ -63,15 +63,13 @@ _GPU_FACTS: dict[str, Scalar] = {
 def simulated_environment(draw: TrialDraw) -> Environment:
     """The facts of this trial: the accelerator's usual ones, then the declared, then what driver changes made of them."""
     provider = draw.trial.provider
-    launcher = provider.launcher
-    assert isinstance(launcher, SimulatedLauncher)
+    launcher = provider.launcher_as(SimulatedLauncher)
     return Environment.of({**_usual_facts(provider), "host.node": draw.node_name(draw.node), **launcher.environment, **draw.facts()})
 
 
 def simulated_facts(provider: Provider, at: datetime) -> dict[str, Scalar]:
     """The same without a trial: what every node shows on that day, also of changes that are declared for some workloads only."""
-    launcher = provider.launcher
-    assert isinstance(launcher, SimulatedLauncher)
+    launcher = provider.launcher_as(SimulatedLauncher)
     facts = {**_usual_facts(provider), **launcher.environment}
     for event in launcher.drift:
         if isinstance(event, DriverChange) and event.concerns((event.workloads or ("",))[0], at):
@@ -188,8 +186,14 @@ def _reproducibility(trial: Trial, draw: TrialDraw) -> Reproducibility:
 _NEVER_STARTED = ("quota_exceeded", "insufficient_capacity", "image_error", "launch_timeout")
 
 
-class SimulationLauncher:
+class SimulationLauncher(Launcher):
     """Writes what a trial would have left."""
+
+    def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
+        return ProviderFacts(({k: v for k, v in sorted(simulated_facts(provider, at).items()) if v is not None},), {})
+
+    def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
+        return simulate_probe(provider, now)
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         """See Launcher.launch. OSError if the store cannot be written. ValueError for a trial whose provider is not simulated."""
@@ -238,8 +242,7 @@ _PROBE_SAMPLES = 30
 
 def simulate_probe(provider: Provider, at: datetime) -> ProbeDocument:
     """The same declaration and the same time give the same figures. BadDeclaration for hardware that nothing is known of."""
-    launcher = provider.launcher
-    assert isinstance(launcher, SimulatedLauncher)
+    launcher = provider.launcher_as(SimulatedLauncher)
     try:
         has = hardware_of(provider)
     except UnknownHardware as unknown:

@@ -40,7 +40,7 @@ class TrialDraw:
     _random: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.trial.provider.launcher, SimulatedLauncher):
+        if not self.trial.provider.simulated:
             raise ValueError(
                 f"{self.trial.trial_id} runs on {self.trial.provider.name}, which is {self.trial.provider.launcher.kind}, not simulated"
             )
@@ -48,9 +48,7 @@ class TrialDraw:
 
     @property
     def declared(self) -> SimulatedLauncher:
-        launcher = self.trial.provider.launcher
-        assert isinstance(launcher, SimulatedLauncher)
-        return launcher
+        return self.trial.provider.launcher_as(SimulatedLauncher)
 
     @cached_property
     def events(self) -> tuple[Any, ...]:
@@ -74,7 +72,7 @@ class TrialDraw:
 
     def ends_as(self) -> str | None:
         """The class that this attempt fails with, or None."""
-        if self.declared.silent(self.trial.workload.name, self.trial.planned_at):
+        if self.declared.skips(self.trial.workload.name, self.trial.planned_at):
             return "unreachable"
         luck = self._seeded("failure", self.trial.trial_id, str(self.trial.attempt)).random()
         for name, share in sorted(self.declared.failures.items()):
@@ -199,8 +197,7 @@ class Hardware:
 
 def hardware_of(provider: Provider) -> Hardware:
     """The provider's declared levels, and the usual ones of its accelerator for the rest. UnknownHardware where neither is known."""
-    launcher, has = provider.launcher, provider.accelerator
-    assert isinstance(launcher, SimulatedLauncher)
+    launcher, has = provider.launcher_as(SimulatedLauncher), provider.accelerator
     levels = {name: parse_metric_value(METRICS[name].unit, text) for name, text in launcher.levels.items()}
     gpu = has.kind != "cpu"
     if gpu:

@@ -78,8 +78,8 @@ def test_only_the_first_nodes_of_a_bimodal_provider_are_bad() -> None:
 
 def test_silence_is_of_its_time_and_workload() -> None:
     declared = launcher(drift=[{"kind": "silence", "since": "2026-05", "until": "2026-06", "workloads": ["gpt-test"]}])
-    assert declared.silent("gpt-test", at("2026-05-01")) and not declared.silent("chat-test", at("2026-05-01"))
-    assert not declared.silent("gpt-test", at("2026-06-01"))
+    assert declared.skips("gpt-test", at("2026-05-01")) and not declared.skips("chat-test", at("2026-05-01"))
+    assert not declared.skips("gpt-test", at("2026-06-01"))
 
 
 def _simulated(**fields: Any) -> Provider:

@@ -8,8 +8,8 @@ import pytest
 from tests.data.result_documents import provider, trial
 
 from plumbline.declarations import Provider, Trial
-from plumbline.launch import launcher_for
 from plumbline.launch.collect import collect
+from plumbline.launch.registry import launcher_for
 from plumbline.results import ResultStore
 from plumbline.results.launch_record import launch_metrics
 

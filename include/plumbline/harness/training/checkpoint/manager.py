@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -25,10 +24,10 @@ from plumbline.harness.training.checkpoint import (
     flatten_state,
     single_file,
 )
+from plumbline.harness.training.checkpoint.ranks import CheckpointRanks
 from plumbline.harness.training.worker_protocol import StepLog, WorkerSpec
 
 if TYPE_CHECKING:
-    import torch.distributed as dist
     from torch.distributed.checkpoint.stateful import Stateful
 
 
@@ -81,36 +80,6 @@ class TrainingState:
         kept = flatten_state({name: state[name] for name in ("model", "optimizer")})
         # A sharded tensor's part is asked for by its method, as its class would have to be imported for `isinstance`.
         return {name: getattr(leaf, "to_local", lambda leaf=leaf: leaf)() for name, leaf in kept.items() if isinstance(leaf, torch.Tensor)}
-
-
-class CheckpointRanks(Protocol):
-    """The ranks that save and load together, each told of its place."""
-
-    node: int
-    local: int
-    processes: int
-    writes: bool
-    part: str
-    replica_group: dist.ProcessGroup | None
-
-    def gather(self, value: Any) -> list[Any]:
-        """Everybody's value, in the order of the ranks; everybody has come this far then."""
-
-
-@dataclass
-class SingleProcess:
-    """One process that holds the whole state. `replica_group`: of a job whose other ranks do not save, one that a CPU can talk through."""
-
-    node: int = 0
-    local: int = 0
-    processes: int = 1
-    writes: bool = True
-    part: str = "all"
-    replica_group: dist.ProcessGroup | None = None
-
-    def gather(self, value: Any) -> list[Any]:
-        """The value itself."""
-        return [value]
 
 
 class CheckpointManager:

@@ -38,7 +38,7 @@ from plumbline.harness.training.checkpoint import (
     sync_file,
     sync_folder,
 )
-from plumbline.harness.training.checkpoint.manager import CheckpointRanks, SingleProcess
+from plumbline.harness.training.checkpoint.ranks import CheckpointRanks, SingleProcess
 
 _METADATA = ".metadata"
 _DCP = "torch.distributed.checkpoint."

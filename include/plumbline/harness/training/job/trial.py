@@ -134,7 +134,7 @@ class _TrialRun:
         place, store = setting.place, setting.store
         assert store is not None
         self._report("measuring collectives between the nodes", force=True)
-        limit_s = self._trial.provider.collective_s
+        limit_s = self._trial.provider.launcher.collective_s
         orders = inter_node.CollectiveSpec(place.nodes, place.processes, device, store.host, store.port, limit_s)
         team.probe(orders, store)
         ranks = inter_node.RankProcesses(orders, place.node, setting.shares[0].threads, self._folder, setting.variables)

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from plumbline.harness.image_requirements import ImageIncomplete
-from plumbline.harness.training.checkpoint.manager import CheckpointManager, CheckpointRanks, SingleProcess, TrainingState
+from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
+from plumbline.harness.training.checkpoint.ranks import CheckpointRanks, SingleProcess
 from plumbline.harness.training.learners import Learner, Samples, build_learner
 from plumbline.harness.training.worker import final_checks, torch_setup
 from plumbline.harness.training.worker.device import InlineFeed, PrefetchingFeed, batch_feed, peak_memory, step_timer, synchronizer

@@ -22,6 +22,7 @@ from plumbline.launch.cluster.names import (
     EXPIRES,
     LAUNCH,
     TRIAL,
+    Row,
     cluster_declaration,
     key_name,
     label_value,
@@ -30,7 +31,6 @@ from plumbline.launch.cluster.names import (
     pod_name,
     trial_image,
 )
-from plumbline.launch.cluster.observe import Row
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results import ResultStore, signing
 

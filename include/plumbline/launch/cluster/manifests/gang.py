@@ -10,8 +10,7 @@ from datetime import datetime
 from plumbline.declarations import Trial
 from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests import load_template
-from plumbline.launch.cluster.names import LAUNCH, cluster_declaration, launch_name, pod_name
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.names import LAUNCH, Row, cluster_declaration, launch_name, pod_name
 
 
 def jobset_manifest(trial: Trial, *, requested_at: datetime) -> Row:

@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.declarations.providers.pods import DIRECTIVE, MERGE_KEYS
 from plumbline.declarations.yaml_source import FieldPath, format_path
-from plumbline.launch.cluster.observe import Row
+from plumbline.launch.cluster.names import Row
 
 
 def apply_patch(row: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from plumbline.launch.cluster.names import RANK
-
-Row = dict[str, Any]
+from plumbline.launch.cluster.names import Row as Row
 
 StopReason = Literal[
     "schedule_timeout",  # no node in time (`detail` says what the scheduler or Kueue said last)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 
-from plumbline.declarations import KubernetesLauncher
 from plumbline.launch import progress, stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import ApiRefused
@@ -56,7 +55,7 @@ def settle_abandoned(spec: Mapping[str, str]) -> list[str]:
         except (FileNotFoundError, InvalidResult) as error:
             _log.warning("%s is not looked for on a cluster: %s", folder, error)
             continue
-        if not isinstance(attempt.trial.provider.launcher, KubernetesLauncher) or not _is_unsettled(attempt):
+        if not attempt.trial.provider.launcher.runs_pods or not _is_unsettled(attempt):
             continue
         name = names.launch_name(attempt.trial)
         if tolerate(f"look for launch {name}", attempt.lives, _is_unfinished(attempt)):

@@ -9,14 +9,14 @@ from datetime import datetime
 from functools import partial
 
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial
-from plumbline.launch import stores
+from plumbline.launch import ProbeSkipped, stores
 from plumbline.launch.cluster import manifests, names, observe
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.observe import Row
 from plumbline.launch.cluster.observe.polling import tolerate
 from plumbline.launch.cluster.observe.verdict import pod_verdict
 from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, HarnessError, Interrupted, LaunchTimeout, TrialTimeout
-from plumbline.launch.local.process_launcher import PROBE_START_S, ProbeSkipped, read_probe
+from plumbline.launch.local.process_launcher import PROBE_START_S, read_probe
 from plumbline.launch.plan import typical_trials
 from plumbline.results.document import ProbeDocument
 
@@ -42,7 +42,7 @@ def probe_cluster(
     limit_s: float,
     patience: PodPatience | None = None,
 ) -> ProbeDocument | ProbeSkipped:
-    """Probe one node of the provider; PutOff if none has room now, or if trials run there: they share nodes, and must not be measured with us.
+    """Probe one node of the provider; ProbeSkipped if none has room now, or if trials run there, which share the nodes.
 
     A TrialFailure as a trial's launch would raise it; Refused if the cluster refuses the pod; OSError if the store does not answer.
     """
@@ -53,7 +53,7 @@ def probe_cluster(
         return ProbeSkipped(
             f"put off: {', '.join(busy[:3])}{' and others' if len(busy) > 3 else ''} on {provider.name}; what is measured there goes first"
         )
-    trials = typical_trials(declared, provider, launcher, now)
+    trials = typical_trials(declared, provider, now)
     if not trials:
         raise BadDeclaration(f"no workload can run on {provider.name}, so nobody knows what a pod there looks like; expected one that fits")
     name = f"pl-probe-{secrets.token_hex(4)}"

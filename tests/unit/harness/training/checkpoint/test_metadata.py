@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from plumbline.harness.training.checkpoint import CheckpointCorrupt, checkpoint_name, digest_file
-from plumbline.harness.training.checkpoint.manager import SingleProcess
+from plumbline.harness.training.checkpoint.ranks import SingleProcess
 from plumbline.harness.training.checkpoint.sharded import MetadataReader, ShardedCheckpoints
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from plumbline.harness.training.checkpoint import sharded
-from plumbline.harness.training.checkpoint.manager import SingleProcess
+from plumbline.harness.training.checkpoint.ranks import SingleProcess
 from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints
 
 

@@ -1,0 +1,171 @@
+"""What every kind of launcher answers about itself, so that nobody asks for its class."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from typing_extensions import Self
+
+from plumbline.declarations.base import Declared
+
+if TYPE_CHECKING:
+    from plumbline.declarations.workloads.inference import InferenceWorkload
+    from plumbline.declarations.workloads.training import TrainingWorkload
+
+COLLECTIVE_LIMIT_S = 300.0
+
+
+class RemoteStore(NamedTuple):
+    """A result store that trials write to directly, and the Airflow connection with its credentials; None: the environment's."""
+
+    url: str
+    connection: str | None
+
+
+class Retries(NamedTuple):
+    """Further attempts after a temporary failure. `doubled`: each delay is twice the last."""
+
+    times: int
+    delay_s: float
+    doubled: bool
+
+
+class LauncherBase(Declared):
+    """Base of all launcher declarations. The defaults are those of a process on this machine."""
+
+    if TYPE_CHECKING:
+        kind: str
+
+    runs_pods: ClassVar[bool] = False
+    """Trials are pods of a Kubernetes cluster: each sees only its own accelerators, and another try may get another node."""
+    hosted: ClassVar[bool] = False
+    """Another party serves the model: only the client runs here."""
+    simulated: ClassVar[bool] = False
+    """No machine behind it: its results never mix with measured ones."""
+    not_provisioned: ClassVar[str | None] = None
+    """Why no lead time of provisioning exists; None where trials wait for a machine."""
+    not_scalable: ClassVar[str | None] = None
+    """Why launches of more nodes cannot be measured; None where they can."""
+
+    @property
+    def trial_limit_s(self) -> float:
+        """Seconds after which a running trial is ended; 0 where nothing runs."""
+        limit_s: float = getattr(self, "timeout", 0.0)
+        return limit_s
+
+    @property
+    def start_wait_s(self) -> float | None:
+        """Seconds that a launch may wait for a node and its containers; None where it waits for this machine only."""
+        return None
+
+    @property
+    def unreachable_s(self) -> float:
+        """Seconds that the place of a running trial may be unreachable."""
+        return 0.0
+
+    @property
+    def gang_assembly_s(self) -> float:
+        """Seconds that the nodes of a job wait for each other. The launcher ends a gang that is not complete in time and knows what was
+        missing; a node that gave up earlier would hide it."""
+        return 120.0 if self.start_wait_s is None else self.start_wait_s
+
+    @property
+    def retry(self) -> Retries:
+        """What Airflow does after a temporary failure."""
+        return Retries(2, 5.0, doubled=False)
+
+    @property
+    def trials_at_a_time(self) -> int:
+        """On one machine two trials measure each other."""
+        return 1
+
+    @property
+    def machine_name(self) -> str | None:
+        """The machine that providers share; None where trials of the provider share it with no other provider."""
+        machine: str | None = getattr(self, "machine", None)
+        return machine
+
+    @property
+    def cpus_here(self) -> tuple[int, ...]:
+        """Cores of this machine that a trial is pinned to."""
+        return ()
+
+    @property
+    def collective_s(self) -> float:
+        """Seconds that the collectives of a hardware probe may take."""
+        return COLLECTIVE_LIMIT_S
+
+    @property
+    def remote_store(self) -> RemoteStore | None:
+        """Where trials write; None for the installation's own store."""
+        return None
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """Airflow connections that a launch or a look at the provider needs."""
+        return ()
+
+    @property
+    def cores_per_trial(self) -> float | None:
+        """Cores that a trial is charged by a rate of its own; None where none are declared."""
+        return None
+
+    @property
+    def accelerator_resource(self) -> str | None:
+        """The extended resource of a trial's accelerators; None where they are not requested."""
+        return None
+
+    @property
+    def checkpoint_volume(self) -> bool:
+        """Whether checkpoints lie on a volume that is billed."""
+        return False
+
+    @property
+    def ephemeral_storage(self) -> float | None:
+        """Declared scratch disk of a trial in bytes; None: no bound is declared."""
+        return None
+
+    def image_for(self, kind: str) -> str | None:
+        """The image that runs trials of a kind; None where trials run without one."""
+        return None
+
+    def repriced(self, factor: float) -> Self:
+        """The declaration with every price in it multiplied by `factor`."""
+        return self
+
+    def skips(self, workload: str, at: datetime) -> bool:
+        """Whether the workload is not planned at that time."""
+        return False
+
+    def price_changes(self) -> tuple[Any, ...]:
+        """Declared changes of the price (`PriceChange` of a simulation), the latest first."""
+        return ()
+
+    def extend_specification(self, spec: dict[str, Any]) -> None:
+        """Add what is asked of the provider beyond the workload's specification."""
+
+    def missing(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        """What the workload needs of the provider that its declaration leaves out; None if nothing."""
+        return None
+
+    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        """Why trials of the workload cannot be launched this way; None if they can. The defaults are those of one machine."""
+        if (wrong := self.server_mismatch(workload)) is not None:
+            return wrong
+        if workload.kind == "training" and workload.pod_deletions:
+            return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {self.kind}; rank_kill or group_kill fits"
+        nodes = workload.nodes
+        return f"it needs {nodes} nodes, which a {self.kind} provider does not have" if nodes > 1 else None
+
+    def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        """Whether the launcher starts the workload's server, with the client beside it."""
+        if workload.kind == "training":
+            return None
+        backend, placement = workload.server.backend, workload.server.client_placement
+        if backend == "external":
+            return f"its server exists already (server.backend: external), and a {self.kind} provider starts one; an endpoint fits"
+        if placement != "same_node":
+            where = placement.replace("_", " ")
+            return f"its client is on {where} than the server, and a {self.kind} provider runs both on one; same_node fits"
+        return None

@@ -1,0 +1,21 @@
+"""The launcher of each kind that a provider can declare."""
+
+from __future__ import annotations
+
+from pkgutil import resolve_name
+
+from plumbline.declarations import Provider
+from plumbline.launch import Launcher
+
+_LAUNCHERS = {
+    "local": "plumbline.launch.local.process_launcher:ProcessLauncher",
+    "endpoint": "plumbline.launch.endpoint:EndpointClientLauncher",
+    "simulated": "plumbline.launch.simulated.launcher:SimulationLauncher",
+    "kubernetes": "plumbline.launch.cluster.launcher:ClusterLauncher",
+}
+
+
+def launcher_for(provider: Provider) -> Launcher:
+    """The launcher of the provider's kind, imported when it is first needed."""
+    launcher: Launcher = resolve_name(_LAUNCHERS[provider.launcher.kind])()
+    return launcher
