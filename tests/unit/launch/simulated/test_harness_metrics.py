@@ -23,7 +23,7 @@ from plumbline.harness.training.analysis import performance, recovery
 from plumbline.harness.training.analysis.records import TrainingRecords
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
 from plumbline.launch.simulated.launcher import simulate
-from plumbline.metrics import LoadPhase
+from plumbline.metrics import METRICS, LoadPhase
 from plumbline.results import MetricRow
 
 Rows = set[tuple[str, str, bool]]
@@ -38,8 +38,8 @@ def rows_of(rows: Iterable[MetricRow]) -> Rows:
 
 
 def made_in(*modules: ModuleType) -> set[str]:
-    """The metrics whose rows the source of these modules makes by name."""
-    return {name for module in modules for name in re.findall(r'\bmetric_row\(\s*"(\w+)"', inspect.getsource(module))}
+    """The metrics that the source of these modules names."""
+    return {name for module in modules for name in re.findall(r'"(\w+)"', inspect.getsource(module))} & METRICS.keys()
 
 
 def log_of(workload: InferenceWorkload, phase: LoadPhase, closed: bool, tokens: int) -> RequestLog:
