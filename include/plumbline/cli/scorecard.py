@@ -15,9 +15,8 @@ from plumbline.declarations import DeclarationError
 from plumbline.presentation.decisions import rank_rows
 from plumbline.presentation.scorecard_rows import (
     CardTable,
+    Cell,
     CriterionCell,
-    MetricCell,
-    PlainCell,
     ScorecardRows,
     acceptance_rows,
     campaign_rows,
@@ -46,7 +45,7 @@ def show_rows(rows: ScorecardRows) -> None:
         out.print(marked("  [yellow]{}[/]: {}", said, apart.reason), highlight=False)
 
 
-def _row_cell(cell: PlainCell) -> Text:
+def _row_cell(cell: Cell) -> Text:
     if cell.reason:
         return Text(cell.reason, style="dim")
     return Text.assemble((cell.text, _COLOURS.get(cell.mark or "", "")), (f" {cell.detail}" if cell.detail else "", "dim"))
@@ -137,8 +136,8 @@ def _card(card: CardTable) -> Table:
     return shown
 
 
-def _cell(cell: MetricCell) -> Text:
-    return Text(f"{cell.value} {cell.unit}".strip(), style="bold green" if cell.mark == "best" else "")
+def _cell(cell: Cell) -> Text:
+    return Text(f"{cell.text} {cell.unit}".strip(), style="bold green" if cell.mark == "best" else "")
 
 
 def _acceptance(card: CardTable) -> None:

@@ -23,32 +23,38 @@ from plumbline.results import ResultDocument
 
 
 @dataclass(frozen=True)
-class PlainCell:
-    """One provider's answer: `text` with its unit, `detail` its interval, n and verdict. Where there is none, `text` is an en dash and
-    `reason` says why. `mark`: good, bad or "". `trials`: the ids behind it."""
+class Cell:
+    """One provider's value. `detail`: its interval, n and verdict; `reason`: why there is none. `mark`: good, bad, best, tied or empty.
+    `trials`: ids behind it. `left`, `width`, `dot`: its interval on the row's own scale, in percent."""
 
     text: str
     detail: str = ""
     reason: str = ""
-    mark: Literal["good", "bad", ""] = ""
+    mark: Literal["good", "bad", "best", "tied", ""] = ""
     trials: tuple[str, ...] = ()
+    unit: str = ""
+    title: str = ""
+    left: float | None = None
+    width: float | None = None
+    dot: float | None = None
 
 
 @dataclass(frozen=True)
-class PlainRow:
-    """One question and each provider's answer, in the order of the columns."""
+class TableRow:
+    """One metric and each provider's value, in the order of the columns. `minor`: not the metric's leading statistic."""
 
     name: str
     meaning: str
-    cells: tuple[PlainCell, ...]
+    cells: tuple[Cell, ...]
+    detail: str = ""
+    arrow: str = ""
+    minor: bool = False
 
 
 @dataclass(frozen=True)
 class ShareLine:
-    """One share of a reference as a sentence; `exact` False: the reference is of another shape, and the sentence says in what.
-
-    `of_model`: it is about the model that ran, which is asked before what the bare hardware does.
-    """
+    """One share of a reference as a sentence. `exact`: the reference has the same shape. `of_model`: it is about the model, which leads over
+    bare hardware."""
 
     provider: str
     sentence: str
@@ -61,7 +67,7 @@ class ShareLine:
 
 @dataclass(frozen=True)
 class ScorecardRows:
-    """What one table of scorecards says beside its metrics. `primary` None: nobody said which number is asked first."""
+    """A table of scorecards beside its metrics. `primary`: None without a primary metric."""
 
     kind: str
     workload: str
@@ -69,22 +75,22 @@ class ScorecardRows:
     title: str
     anchor: str
     providers: tuple[str, ...]
-    primary: PlainRow | None
-    friction: tuple[PlainRow, ...]
-    capacity: tuple[PlainRow, ...]
+    primary: TableRow | None
+    friction: tuple[TableRow, ...]
+    capacity: tuple[TableRow, ...]
     shares: tuple[ShareLine, ...]
     apart: tuple[Incomparable, ...]
 
     @property
     def first_shares(self) -> tuple[ShareLine, ...]:
-        """Of each provider that has any the share that is asked first: of the model that ran, published before physical."""
+        """Each provider's leading exact share: of the model that ran, published before physical."""
         exact = [s for s in self.shares if s.exact]
         by_provider = ([s for s in exact if s.provider == name] for name in self.providers)
         return tuple(next((s for s in own if s.of_model), own[0]) for own in by_provider if own)
 
 
 def campaign_rows(campaign: CampaignData, cards: Sequence[Scorecard]) -> tuple[ScorecardRows, ...]:
-    """The rows of a campaign's cards, with the providers and workloads as its trials carry them."""
+    """The rows of a campaign's cards, with providers and workloads as recorded in its trials."""
     specs = [d.trial for d in campaign.documents] or list(campaign.planned)
     return scorecard_rows(
         cards, campaign.references, {s.provider.name: s.provider for s in specs}, {s.workload.name: s.workload for s in specs}
@@ -114,19 +120,19 @@ def scorecard_rows(
     )
 
 
-def _primary(table: CardTable) -> PlainRow | None:
+def _primary(table: CardTable) -> TableRow | None:
     asked = next((c.primary_metric for c in table.cards if c.primary_metric is not None), None)
     if asked is None:
         return None
     known = METRICS[asked.metric]
     shown = common_scale(known.unit, [c.primary.value for c in table.cards if c.primary is not None], asked.metric)
-    return PlainRow(asked.text.replace("_", " "), known.description, tuple(_first(c.primary, shown) for c in table.cards))
+    return TableRow(asked.text.replace("_", " "), known.description, tuple(_first(c.primary, shown) for c in table.cards))
 
 
-def _first(row: Row | None, shown: Scale) -> PlainCell:
+def _first(row: Row | None, shown: Scale) -> Cell:
     if row is None or row.value is None:
-        return PlainCell("–", reason="not measured in any usable trial")
-    return PlainCell(shown.text(row.value), _detail(shown, row.low, row.high, row.coverage, row.n), trials=row.trials)
+        return Cell("–", reason="not measured in any usable trial")
+    return Cell(shown.text(row.value), _detail(shown, row.low, row.high, row.coverage, row.n), trials=row.trials)
 
 
 def _detail(shown: Scale, low: float | None, high: float | None, coverage: float | None, n: int) -> str:
@@ -135,14 +141,14 @@ def _detail(shown: Scale, low: float | None, high: float | None, coverage: float
     return f"{shown.number(low)} … {shown.number(high)} ({format_percent(coverage)}), n {n}"
 
 
-def _friction(cards: Sequence[Scorecard]) -> tuple[PlainRow, ...]:
+def _friction(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
     leads = [c.friction.lead_time.time for c in cards]
     return (
-        PlainRow("launch success", "share of launches whose harness started", tuple(_launch(c) for c in cards)),
-        PlainRow("lead time", METRICS["provisioning_lead_time"].description, tuple(_lead(c, _scale(leads)) for c in cards)),
+        TableRow("launch success", "share of launches whose harness started", tuple(_launch(c) for c in cards)),
+        TableRow("lead time", METRICS["provisioning_lead_time"].description, tuple(_lead(c, _scale(leads)) for c in cards)),
         _measured("pod scheduling", [c.friction.pod_scheduling for c in cards]),
         _measured("image pull", [c.friction.image_pull for c in cards]),
-        PlainRow("manual steps", "declared manual work before a trial can run", tuple(_steps(c) for c in cards)),
+        TableRow("manual steps", "declared manual work before a trial can run", tuple(_steps(c) for c in cards)),
     )
 
 
@@ -150,73 +156,73 @@ def _scale(found: Sequence[PooledMetric]) -> Scale:
     return common_scale("s", [m.value for m in found], found[0].metric if found else "")
 
 
-def _cell(measured: PooledMetric, shown: Scale) -> PlainCell:
+def _cell(measured: PooledMetric, shown: Scale) -> Cell:
     if measured.value is None:
-        return PlainCell("–", reason=measured.reason)
+        return Cell("–", reason=measured.reason)
     detail = _detail(shown, measured.low, measured.high, measured.coverage, measured.n)
-    return PlainCell(shown.text(measured.value), detail, trials=measured.trials)
+    return Cell(shown.text(measured.value), detail, trials=measured.trials)
 
 
-def _measured(name: str, found: Sequence[PooledMetric]) -> PlainRow:
-    return PlainRow(name, METRICS[found[0].metric].description, tuple(_cell(m, _scale(found)) for m in found))
+def _measured(name: str, found: Sequence[PooledMetric]) -> TableRow:
+    return TableRow(name, METRICS[found[0].metric].description, tuple(_cell(m, _scale(found)) for m in found))
 
 
 _VERDICTS: dict[str, Literal["good", "bad", ""]] = {"met": "good", "missed": "bad"}
 
 
-def _launch(card: Scorecard) -> PlainCell:
+def _launch(card: Scorecard) -> Cell:
     launch = card.launch
     if launch.share.ratio is None:
-        return PlainCell("–", reason="no launches")
+        return Cell("–", reason="no launches")
     detail = _share(launch.share)
     if launch.promised is not None:
         detail += f"; promised {format_percent(launch.promised, 1)}: {launch.verdict}"
     if launch.verdict == "unproven" and launch.launches_needed:
         detail += f", needs {launch.launches_needed} flawless launches"
-    return PlainCell(format_percent(launch.share.ratio), detail, mark=_VERDICTS.get(launch.verdict, ""))
+    return Cell(format_percent(launch.share.ratio), detail, mark=_VERDICTS.get(launch.verdict, ""))
 
 
-def _lead(card: Scorecard, shown: Scale) -> PlainCell:
+def _lead(card: Scorecard, shown: Scale) -> Cell:
     lead = card.friction.lead_time
     cell = _cell(lead.time, shown)
     if lead.promised_s is None or lead.kept.ratio is None:
         return cell
     promised = common_scale("s", [lead.promised_s]).text(lead.promised_s)
     detail = f"{cell.detail}; promised {promised}: {lead.verdict} ({lead.kept.successes} of {lead.kept.n} within it)"
-    return PlainCell(cell.text, detail, cell.reason, _VERDICTS.get(lead.verdict, ""), cell.trials)
+    return Cell(cell.text, detail, cell.reason, _VERDICTS.get(lead.verdict, ""), cell.trials)
 
 
-def _steps(card: Scorecard) -> PlainCell:
+def _steps(card: Scorecard) -> Cell:
     steps = card.friction.manual_steps
     if steps is None:
-        return PlainCell("–", reason="not declared (manual_steps of the provider)")
-    return PlainCell("none" if not steps else str(len(steps)), "; ".join(steps))
+        return Cell("–", reason="not declared (manual_steps of the provider)")
+    return Cell("none" if not steps else str(len(steps)), "; ".join(steps))
 
 
-def _capacity(cards: Sequence[Scorecard]) -> tuple[PlainRow, ...]:
+def _capacity(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
     rows = []
     for nodes in sorted({s.nodes for c in cards for s in c.capacity.scale}):
         found = [next((s.time for s in c.capacity.scale if s.nodes == nodes), None) for c in cards]
         shown = _scale([m for m in found if m is not None])
-        cells = tuple(PlainCell("–", reason="no such launch") if m is None else _cell(m, shown) for m in found)
-        rows.append(PlainRow(f"time to {nodes} {'node' if nodes == 1 else 'nodes'}", "from the request to the last pod running", cells))
+        cells = tuple(Cell("–", reason="no such launch") if m is None else _cell(m, shown) for m in found)
+        rows.append(TableRow(f"time to {nodes} {'node' if nodes == 1 else 'nodes'}", "from the request to the last pod running", cells))
     slots = sorted({s.slot for c in cards for s in c.capacity.shortage})
     for slot in slots if len(slots) > 1 else []:
         refused = [next((s for s in c.capacity.shortage if s.slot == slot), None) for c in cards]
-        cells = tuple(PlainCell("–", reason="no launches in this slot") if r is None else _refused(r.refused, r.trials) for r in refused)
-        rows.append(PlainRow(f"refused at {slot} UTC", "launches in this slot that failed for lack of capacity", cells))
+        cells = tuple(Cell("–", reason="no launches in this slot") if r is None else _refused(r.refused, r.trials) for r in refused)
+        rows.append(TableRow(f"refused at {slot} UTC", "launches in this slot that failed for lack of capacity", cells))
     every = tuple(_refused(c.capacity.refused, tuple(t for s in c.capacity.shortage for t in s.trials)) for c in cards)
-    rows.append(PlainRow("refused", "launches that failed for lack of capacity, all slots", every))
-    limits = tuple(PlainCell("–" if c.capacity.reason else "", reason=c.capacity.reason) for c in cards)
+    rows.append(TableRow("refused", "launches that failed for lack of capacity, all slots", every))
+    limits = tuple(Cell("–" if c.capacity.reason else "", reason=c.capacity.reason) for c in cards)
     return (
-        (*rows, PlainRow("unknown", "capacity that these launches do not show", limits)) if any(c.reason for c in limits) else tuple(rows)
+        (*rows, TableRow("unknown", "capacity that these launches do not show", limits)) if any(c.reason for c in limits) else tuple(rows)
     )
 
 
-def _refused(share: Proportion, trials: tuple[str, ...]) -> PlainCell:
+def _refused(share: Proportion, trials: tuple[str, ...]) -> Cell:
     if share.ratio is None:
-        return PlainCell("–", reason="no launches")
-    return PlainCell(format_percent(share.ratio), _share(share), mark="bad" if share.successes else "", trials=trials)
+        return Cell("–", reason="no launches")
+    return Cell(format_percent(share.ratio), _share(share), mark="bad" if share.successes else "", trials=trials)
 
 
 def _share(share: Proportion) -> str:
@@ -264,7 +270,7 @@ def acceptance_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
 
 
 def trial_verdicts(document: ResultDocument, quality: Quality | None = None) -> tuple[tuple[str, CriterionCell], ...]:
-    """A trial's own criteria with what this one attempt says of each. A campaign judges them over all its repeats."""
+    """A trial's criteria judged on this attempt alone; a campaign judges them over all repeats."""
     numbers = sample_of(document, quality)
     return tuple((criterion.text, _verdict(judge(criterion, [numbers]))) for criterion in document.trial.workload.acceptance)
 
@@ -292,38 +298,14 @@ TAILS = ("p90", "p95", "p99")
 
 
 @dataclass(frozen=True)
-class MetricCell:
-    """One provider's number. `left`, `width`, `dot`: the interval on the row's own scale, in percent of its width."""
-
-    value: str
-    unit: str
-    interval: str
-    mark: str  # "best", "tied" or ""
-    title: str
-    left: float | None = None
-    width: float | None = None
-    dot: float | None = None
-
-
-@dataclass(frozen=True)
-class MetricTableRow:
-    name: str
-    meaning: str
-    detail: str
-    arrow: str
-    cells: tuple[MetricCell, ...]
-    minor: bool
-
-
-@dataclass(frozen=True)
 class CardTable:
-    """The scorecards of one workload side by side; `missing` says, by provider, why a column has few numbers."""
+    """The scorecards of one workload side by side."""
 
     kind: str
     workload: str
     version: int
     cards: tuple[Scorecard, ...]
-    groups: tuple[tuple[str, tuple[MetricTableRow, ...]], ...]
+    groups: tuple[tuple[str, tuple[TableRow, ...]], ...]
 
     @property
     def title(self) -> str:
@@ -348,7 +330,7 @@ def card_tables(cards: Sequence[Scorecard]) -> tuple[CardTable, ...]:
     return tuple(tables)
 
 
-def _groups(cards: Sequence[Scorecard]) -> tuple[tuple[str, tuple[MetricTableRow, ...]], ...]:
+def _groups(cards: Sequence[Scorecard]) -> tuple[tuple[str, tuple[TableRow, ...]], ...]:
     keys: dict[tuple[str, str, str, str], None] = {}
     for card in cards:
         for row in card.rows:
@@ -363,7 +345,6 @@ def _groups(cards: Sequence[Scorecard]) -> tuple[tuple[str, tuple[MetricTableRow
 
 
 def _shown(row: Row) -> bool:
-    """The leading number of each metric and its steady tails; everything else is in the archive and the documents."""
     return row.leading or (row.statistic in TAILS and row.phase == "steady" and row.group == "latency")
 
 
@@ -371,49 +352,42 @@ def _leads(cards: Sequence[Scorecard], key: tuple[str, str, str, str]) -> bool:
     return any(r.leading for c in cards for r in c.rows if (r.group, r.metric, r.phase, r.statistic) == key)
 
 
-def _row(cards: Sequence[Scorecard], metric: str, statistic: str, phase: str) -> MetricTableRow:
+def _row(cards: Sequence[Scorecard], metric: str, statistic: str, phase: str) -> TableRow:
     rows = {c.provider: c.row(metric, statistic, phase) for c in cards}
     present = [r for r in rows.values() if r is not None and r.value is not None]
     known = METRICS[metric]
     shown = common_scale(known.unit, [r.value for r in present], metric)
-    ahead = leaders(rows)
-    # A picture of one number beside nothing would say nothing: no scale then, and so no strip.
+    ahead = () if known.group == "client" else leaders(rows)  # the load client is not the provider
     top = max(r.high if r.high is not None else r.value or 0.0 for r in present) if len(present) > 1 else 0.0
     leading = any(r.leading for r in rows.values() if r is not None)
     arrow = {"lower_is_better": "↓", "higher_is_better": "↑"}.get(known.direction, "")
-    where = "" if statistic == "value" else statistic
-    if known.group == "client":
-        ahead = ()  # nobody wins by how the instrument did
-    return MetricTableRow(
-        name=format_name(metric),
-        meaning=known.description,
-        detail=" · ".join(part for part in (where, "" if phase == "steady" else format_name(phase)) if part),
-        arrow=arrow,
-        cells=tuple(metric_cell(rows[c.provider], shown, top, _mark(c.provider, ahead)) for c in cards),
-        minor=not leading,
+    detail = " · ".join(
+        part for part in ("" if statistic == "value" else statistic, "" if phase == "steady" else format_name(phase)) if part
     )
+    cells = tuple(_metric_cell(rows[c.provider], shown, top, _mark(c.provider, ahead)) for c in cards)
+    return TableRow(format_name(metric), known.description, cells, detail, arrow, not leading)
 
 
-def _mark(provider: str, ahead: Sequence[str]) -> str:
+def _mark(provider: str, ahead: Sequence[str]) -> Literal["best", "tied", ""]:
     return "" if provider not in ahead else "best" if len(ahead) == 1 else "tied"
 
 
-def metric_cell(row: Row | None, shown: Scale, top: float, mark: str) -> MetricCell:
-    """One number with its interval; an en dash, never a zero, when it was not measured."""
+def _metric_cell(row: Row | None, shown: Scale, top: float, mark: Literal["best", "tied", ""]) -> Cell:
     if row is None or row.value is None:
-        return MetricCell("–", "", "", "", "not measured in any usable trial")
+        return Cell("–", title="not measured in any usable trial")
+    text, dot = shown.number(row.value), _at(row.value, top)
     if row.low is None or row.high is None or row.coverage is None:
-        return MetricCell(shown.number(row.value), shown.suffix, f"n {row.n}", mark, "one repeat: no interval", dot=_at(row.value, top))
+        return Cell(text, f"n {row.n}", mark=mark, unit=shown.suffix, title="one repeat: no interval", dot=dot)
     kind = f"{format_percent(row.coverage)} interval of the median" if row.coverage >= 0.9 else f"range of {row.n} repeats"
-    return MetricCell(
-        value=shown.number(row.value),
-        unit=shown.suffix,
-        interval=f"{shown.number(row.low)} … {shown.number(row.high)}",
+    return Cell(
+        text,
+        f"{shown.number(row.low)} … {shown.number(row.high)}",
         mark=mark,
+        unit=shown.suffix,
         title=f"median of {row.n} repeats ({row.observations:,} observations); {kind} (confidence {format_percent(row.coverage)})",
         left=_at(row.low, top),
         width=max(0.0, (_at(row.high, top) or 0.0) - (_at(row.low, top) or 0.0)),
-        dot=_at(row.value, top),
+        dot=dot,
     )
 
 
@@ -429,7 +403,7 @@ class FactRow:
 
 
 def fact_rows(environments: Mapping[str, Sequence[Mapping[str, object]]], providers: Sequence[str]) -> tuple[FactRow, ...]:
-    """Facts by provider. A fact that changed between a provider's own trials shows all its values; facts that differ come first."""
+    """Facts by provider, those that differ first. A fact that changed between a provider's trials has all its values."""
     names = sorted({name for facts in environments.values() for each in facts for name in each})
     rows = []
     for name in names:
@@ -465,44 +439,39 @@ class LaunchRow:
     verdict: str
 
 
-def launch_rows(cards: Sequence[Scorecard], providers: Mapping[str, Provider]) -> tuple[LaunchRow, ...]:
-    """Reliability: how the trials ended, and launches against what the contract promises."""
-    rows = []
-    for card in sorted(cards, key=lambda c: (c.kind != "training", c.workload, c.provider)):
-        share, launch = card.launch.share, card.launch
-        verdict = {
-            "met": "met",
-            "missed": "missed",
-            "unproven": f"unproven: needs {launch.launches_needed} flawless launches" if launch.launches_needed else "unproven",
-            "none_declared": "none declared",
-        }[launch.verdict]
-        rows.append(
-            LaunchRow(
-                provider=card.provider,
-                kind=card.kind,
-                workload=f"{card.workload} v{card.version}",
-                counts=tuple(card.counts.values()),
-                launches=f"{share.successes} of {share.n}",
-                interval=f"{format_percent(share.low)} … {format_percent(share.high)}" if share.low is not None else "–",
-                promised=format_percent(launch.promised, 1) if launch.promised is not None else "–",
-                verdict=verdict,
-            )
-        )
-    return tuple(rows)
+def launch_rows(cards: Sequence[Scorecard]) -> tuple[LaunchRow, ...]:
+    """Trial outcomes, and launches compared with the contract."""
+    ordered = sorted(cards, key=lambda c: (c.kind != "training", c.workload, c.provider))
+    return tuple(_launch_row(card) for card in ordered)
+
+
+def _launch_row(card: Scorecard) -> LaunchRow:
+    share, launch = card.launch.share, card.launch
+    needed = f": needs {launch.launches_needed} flawless launches" if launch.verdict == "unproven" and launch.launches_needed else ""
+    return LaunchRow(
+        provider=card.provider,
+        kind=card.kind,
+        workload=f"{card.workload} v{card.version}",
+        counts=tuple(card.counts.values()),
+        launches=f"{share.successes} of {share.n}",
+        interval=f"{format_percent(share.low)} … {format_percent(share.high)}" if share.low is not None else "–",
+        promised=format_percent(launch.promised, 1) if launch.promised is not None else "–",
+        verdict=f"{format_name(launch.verdict)}{needed}",
+    )
 
 
 _PER_DEVICE = "_per_device"
 
 
 def share_sentence(share: ReferenceShare) -> str:
-    """`67 % of what NVIDIA publishes for this shape (10,682 tokens/s per GPU, …, 2025)`; of another shape what differs, and no share."""
+    """`67 % of what NVIDIA publishes for this shape (10,682 tokens/s per GPU, …, 2025)`; for another shape its differences, without a share."""
     figure = _published_figure(share)
     dated = f"{share.source}, {share.on.year}" if share.on is not None else share.source
-    said = "SIMULATED: " if share.simulated else ""
+    prefix = "SIMULATED: " if share.simulated else ""
     if share.share is None:
         mine = common_scale(METRICS[share.metric].unit, [share.measured], share.metric).text(share.measured)
-        return f"{said}no share: {share.by} publishes {figure} ({dated}) for {'; '.join(share.differs)}; measured here: {mine}"
-    part = f"{said}{format_percent(share.share)}{_share_interval(share)}"
+        return f"{prefix}no share: {share.by} publishes {figure} ({dated}) for {'; '.join(share.differs)}; measured here: {mine}"
+    part = f"{prefix}{format_percent(share.share)}{_share_interval(share)}"
     if share.kind == "published":
         if share.of_a_shape:
             return f"{part} of what {share.by} publishes for this shape ({figure}, {dated})"
@@ -512,7 +481,6 @@ def share_sentence(share: ReferenceShare) -> str:
 
 def _published_figure(share: ReferenceShare) -> str:
     unit = METRICS[share.metric].unit
-    # As it was published: five digits, such as 10,682.
     text = common_scale(unit, [share.published], share.metric, significant=4).text(share.published)
     return f"{text} {format_name(share.metric)}" if unit == "ratio" else f"{text} per GPU" if share.metric.endswith(_PER_DEVICE) else text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
@@ -21,7 +21,7 @@ from plumbline.results.signing import Verification, verify
 
 @dataclass(frozen=True)
 class AttemptRow:
-    """One attempt. `document`: its path below the result store, empty if nothing came back."""
+    """One attempt. `document`: its path below the result store, empty without a result."""
 
     trial_id: str
     attempt: int
@@ -36,7 +36,7 @@ class AttemptRow:
 
 
 def attempt_rows(campaign: CampaignData) -> tuple[AttemptRow, ...]:
-    """Every attempt of the campaign in the order of its trials, planned ones without a result included."""
+    """Every attempt of the campaign by trial, planned trials without a result included."""
     rows = []
     for d in campaign.documents:
         trial = d.trial
@@ -68,7 +68,7 @@ def attempt_rows(campaign: CampaignData) -> tuple[AttemptRow, ...]:
 
 @dataclass(frozen=True)
 class MetricLine:
-    """A metric by its leading statistic; `beside` has the others in words, why it is absent and how it was measured, `meaning` the catalogue's explanation of it."""
+    """A metric by its leading statistic; `notes`: its other statistics, why it is absent and its method."""
 
     name: str
     meaning: str
@@ -76,12 +76,12 @@ class MetricLine:
     value: str
     interval: str
     n: int
-    beside: str
+    notes: str
 
 
 @dataclass(frozen=True)
 class CurveTable:
-    """A phase's curves by prompt length: `heads` what they run along and its places, each of `lines` a metric, its statistic and its values there."""
+    """A phase's curves by prompt length. `heads`: the quantity and its points; `lines`: (metric, statistic, values)."""
 
     heads: tuple[str, ...]
     lines: tuple[tuple[str, str, tuple[str, ...]], ...]
@@ -89,7 +89,7 @@ class CurveTable:
 
 @dataclass(frozen=True)
 class PhasePart:
-    """What was measured in one phase. `stages`: where its time went, as (stage, mean of an occurrence, share of the phase's stages)."""
+    """The metrics of one phase. `stages`: (stage, mean of an occurrence, share of the phase's stages)."""
 
     phase: str
     opened: bool
@@ -100,7 +100,7 @@ class PhasePart:
 
 @dataclass(frozen=True)
 class SignalLine:
-    """What was sampled beside one phase: mean, least and most of one signal, in one unit."""
+    """One sampled signal of one phase, its values in one unit."""
 
     name: str
     phase: str
@@ -111,7 +111,7 @@ class SignalLine:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """An event `at` so long after the first one."""
+    """An event; `at`: time since the first one."""
 
     name: str
     clock: str
@@ -121,7 +121,7 @@ class TimelineRow:
 
 @dataclass(frozen=True)
 class PodPart:
-    """One pod of a launch on a cluster: where it ran, how it came up and ended, and what the cluster said meanwhile."""
+    """One pod of a launch. `notices`: (time, reason, count, message) of the cluster's events."""
 
     name: str
     node: str | None
@@ -133,19 +133,21 @@ class PodPart:
 
 @dataclass(frozen=True)
 class TrialPage:
+    """One attempt in full. `attempts`: every archived attempt of its trial; `expired`: see Archive.expired_files."""
+
     document: ResultDocument
     view: TrialView
     attempts: tuple[TrialView, ...]
     phases: tuple[PhasePart, ...]
     moments: tuple[TimelineRow, ...]
-    pods: tuple[PodPart, ...] = ()
-    criteria: tuple[tuple[str, CriterionCell], ...] = ()
-    signals: tuple[SignalLine, ...] = ()
-    curves: tuple[Chart, ...] = ()
-    expired: Mapping[str, tuple[datetime, str]] = field(default_factory=dict)
-    timeline: Chart | None = None
-    usages: tuple[GpuUsage, ...] = ()
-    signature: Verification | None = None
+    pods: tuple[PodPart, ...]
+    criteria: tuple[tuple[str, CriterionCell], ...]
+    signals: tuple[SignalLine, ...]
+    curves: tuple[Chart, ...]
+    expired: Mapping[str, tuple[datetime, str]]
+    timeline: Chart | None
+    usages: tuple[GpuUsage, ...]
+    signature: Verification
 
 
 def trial_page(
@@ -154,36 +156,29 @@ def trial_page(
     expired: Mapping[str, tuple[datetime, str]] | None = None,
     keys: Mapping[int, str] | None = None,
 ) -> TrialPage:
-    """One attempt in full. `attempts`: every archived attempt of the trial, this one among them. `expired`: see Archive.expired_files;
-    `keys`: see Archive.signing_keys."""
+    """`attempts`: every archived attempt, this one among them. `keys`: see Archive.signing_keys."""
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
-    pods = tuple(_pod(pod) for pod in document.launch.pods) if document.launch else ()
     measured = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves if curve.along == "input_tokens"}
-    phases = tuple(_phase(document, phase) for phase in PHASES if phase in measured)
-    quality = Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))
-    criteria = trial_verdicts(document, quality)
-    # A GPU's utilisation stands beside what it achieved, and nowhere alone.
-    signals = tuple(_signal(item) for item in document.telemetry if not is_gpu_utilisation(item.signal))
     return TrialPage(
-        document,
-        view,
-        attempts,
-        phases,
-        tuple(_timeline_rows(events, document.simulated)),
-        pods,
-        criteria,
-        signals,
-        curve_charts(document),
-        expired or {},
-        timeline_chart(document),
-        gpu_usages(document),
-        verify(document, keys or {}),
+        document=document,
+        view=view,
+        attempts=attempts,
+        phases=tuple(_phase(document, phase) for phase in PHASES if phase in measured),
+        moments=tuple(_timeline_rows(events, document.simulated)),
+        pods=tuple(_pod(pod) for pod in document.launch.pods) if document.launch else (),
+        criteria=trial_verdicts(document, Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))),
+        signals=tuple(_signal(item) for item in document.telemetry if not is_gpu_utilisation(item.signal)),
+        curves=curve_charts(document),
+        expired=expired or {},
+        timeline=timeline_chart(document),
+        usages=gpu_usages(document),
+        signature=verify(document, keys or {}),
     )
 
 
 def published_metrics(result: PublishedResult) -> tuple[tuple[str, str], ...]:
-    """What an imported result says, in words and with units."""
+    """An imported result's metrics: (name, value with unit)."""
     return tuple((format_name(m.metric), common_scale(m.unit, [m.value], m.metric).text(m.value)) for m in result.metrics)
 
 
@@ -192,7 +187,6 @@ def _phase(document: ResultDocument, phase: str) -> PhasePart:
     for row in document.metrics:
         if row.phase == phase:
             rows.setdefault(row.metric, []).append(row)
-    # A warm-up is kept and read by nobody who has no doubts.
     return PhasePart(
         format_name(phase),
         phase != "warmup",
@@ -204,21 +198,19 @@ def _phase(document: ResultDocument, phase: str) -> PhasePart:
 
 def _line(rows: list[MetricRow]) -> MetricLine:
     lead = next((row for row in rows if row.statistic == METRICS[row.metric].statistic), rows[0])
-    # Nothing of many is 0 %, and its interval is not.
+    # A value of 0 takes the scale of its interval.
     shown = common_scale(lead.unit, [lead.value] if lead.value else [lead.ci_low, lead.ci_high], lead.metric)
     interval = f"{shown.number(lead.ci_low)} … {shown.number(lead.ci_high)}" if lead.ci_low is not None else ""
     others = [row for row in rows if row is not lead and row.value is not None]
-    beside = [f"{row.statistic} {common_scale(row.unit, [row.value], row.metric).text(row.value)}" for row in others]
-    statistic = "" if lead.statistic == "value" else lead.statistic
-    meaning = METRICS[lead.metric].description
+    notes = [f"{row.statistic} {common_scale(row.unit, [row.value], row.metric).text(row.value)}" for row in others]
     return MetricLine(
-        format_name(lead.metric),
-        meaning,
-        statistic,
-        shown.text(lead.value),
-        interval,
-        lead.n,
-        " · ".join([*beside, *filter(None, [lead.reason, lead.method])]),
+        name=format_name(lead.metric),
+        meaning=METRICS[lead.metric].description,
+        statistic="" if lead.statistic == "value" else lead.statistic,
+        value=shown.text(lead.value),
+        interval=interval,
+        n=lead.n,
+        notes=" · ".join([*notes, *filter(None, [lead.reason, lead.method])]),
     )
 
 
@@ -264,9 +256,7 @@ def _pod(pod: PodRecord) -> PodPart:
 
 
 def _timeline_rows(events: tuple[Event, ...], simulated: bool = False) -> list[TimelineRow]:
-    """Events in the order of the wall clock, after the request: a cluster cuts its times to whole seconds, so what followed from the
-    request may seem to come before it. All clocks count from the same first moment.
-    """
+    """Events by the wall clock, the request first: on a cluster's clock of whole seconds, later events may seem to precede it."""
     if not events:
         return []
     ordered = sorted(events, key=lambda e: (e.name != "requested", e.utc))

@@ -15,7 +15,7 @@ from plumbline.analysis.scorecards.references import reference_shares
 from plumbline.analysis.scorecards.scorecard import primary_of, scorecards
 from plumbline.declarations import load
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.presentation.scorecard_rows import PlainRow, ScorecardRows, campaign_rows, card_tables, scorecard_rows, share_sentence
+from plumbline.presentation.scorecard_rows import ScorecardRows, TableRow, campaign_rows, card_tables, scorecard_rows, share_sentence
 
 DECLARED = load(REPOSITORY / "include" / "config")
 LLAMA = DECLARED.workloads["reference-llama31-8b"]
@@ -26,7 +26,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> CampaignData:
     return campaign(tmp_path_factory.mktemp("results"))
 
 
-def row(rows: tuple[PlainRow, ...], name: str) -> PlainRow:
+def row(rows: tuple[TableRow, ...], name: str) -> TableRow:
     return next(r for r in rows if r.name == name)
 
 

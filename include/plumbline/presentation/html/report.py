@@ -85,7 +85,7 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
         "precisions": finer,
         "charts": (*campaign_charts(campaign, found.cards, evidence), *([bill] if bill else []), *ahead.seen, *ahead.folded, *finer.charts),
         "facts": fact_rows(facts, names),
-        "launches": launch_rows(found.cards, campaign.providers),
+        "launches": launch_rows(found.cards),
         "limits": comparison_limits(campaign, found.cards, found.quotes, evidence.problems),
         "raw": attempt_rows(campaign),
         "simulated": any(d.simulated for d in campaign.documents),
