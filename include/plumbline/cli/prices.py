@@ -23,7 +23,7 @@ from plumbline.findings.price import format_price_name, format_price_source, pri
 from plumbline.price_sources import read_prices
 from plumbline.price_sources.csv_history import HistoryError, known_changes, read_history
 from plumbline.results.price_reading import Reading
-from plumbline.workflows.accept_price import accept_command, accept_price_and_decide
+from plumbline.workflows.accept_price import accept_command, accept_price
 from plumbline.workflows.decide import DecisionsLocked
 from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_prices
 
@@ -160,12 +160,13 @@ def accept(
             raise ValueError(f"--term {term} of {purchase}: only reservations have one; expected --purchase reserved")
         with open_archive() as archive:
             by = getpass.getuser()
-            made, ranked = accept_price_and_decide(archive, declared, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price)
+            accepted = accept_price(archive, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price, declared=declared)
+    made = accepted.price
     per_gpu = made.usd_per_hour / place.accelerator.count
     said = f"{provider} {format_price_name(purchase, term)}: {per_gpu:.4f} USD per {price_unit(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
     if place.simulated:
         said += "; its costs stay what its simulation declares"
-    moved = [one for one in ranked if one.new and one.first != one.before]
+    moved = [one for one in accepted.decisions if one.new and one.first != one.before]
 
     def show() -> None:
         out.print(said, highlight=False, soft_wrap=True)

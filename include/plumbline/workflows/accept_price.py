@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
+from itertools import product
 from typing import get_args
 
 from plumbline.analysis.prices.check import SOURCE_PRIORITY, PriceVerdict, check_price
@@ -44,6 +46,14 @@ def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term
     return check_price(readings, accepted_price(archive, provider, purchase, term, at.date()), on_demand=on_demand, now=at)
 
 
+@dataclass(frozen=True)
+class AcceptedPrice:
+    """The price that holds now, and the decisions that were made again with it."""
+
+    price: PriceView
+    decisions: tuple[RecordedDecision, ...] = ()
+
+
 def accept_price(
     archive: Archive,
     provider: Provider,
@@ -53,72 +63,62 @@ def accept_price(
     by: str,
     why: str,
     usd_per_gpu_hour: float | None = None,
-) -> PriceView:
-    """A person's decision: from now on this is the price. Without `usd_per_gpu_hour` it is the one that the newest readings tell.
+    by_rule: PriceVerdict | None = None,
+    at: datetime | None = None,
+    declared: Declarations | None = None,
+) -> AcceptedPrice:
+    """Make a price the accepted one: `usd_per_gpu_hour`, else the one that the newest readings show. It holds from its first reading, but not
+    from before the price that it follows; the price that is accepted already changes nothing.
 
-    What stands of findings about this price is accepted with it. LookupError if nothing was read and no price is given; ValueError for a
-    price that is not above 0 (one that is read as 0 has to be given), and without who and why.
+    `by_rule`: the verdict that a rule accepts; else a person decides, and open findings about this price are accepted with it. `declared`:
+    every team's decision is made again at once, without a rerun.
+    LookupError if nothing was read and no price is given; ValueError for a price that is not above 0, and without who and why.
     """
-    now, unit = datetime.now(timezone.utc), price_unit(provider.accelerator.kind)
-    checked = checked_price(archive, provider, purchase, term, now)
-    if usd_per_gpu_hour is None:
-        if checked is None:
-            raise LookupError(
-                f"no {format_price_name(purchase, term)} price of {provider.name} was ever read; expected one to be given, in USD per {unit} "
-                f"(`{accept_command(provider, purchase, term)} --price USD`)"
-            )
-        usd_per_gpu_hour = checked.price
-    if not (math.isfinite(usd_per_gpu_hour) and usd_per_gpu_hour > 0):
-        named = f"the {format_price_name(purchase, term)} price of {provider.name}"
-        raise ValueError(
-            f"{named} cannot be {usd_per_gpu_hour:g}; expected one above 0 in USD per {unit} (`{accept_command(provider, purchase, term)} "
-            "--price USD`)"
-        )
+    now = at or datetime.now(timezone.utc)
+    checked = by_rule or checked_price(archive, provider, purchase, term, now)
+    usd_per_gpu_hour = _valid_price(provider, purchase, term, usd_per_gpu_hour, checked)
+    if declared is not None:
+        # The first choice at the old price is stored too, so that the change can be attributed.
+        decide_all(archive, declared, now.date(), f"a price of {provider.name} is about to change")
     since, source = now.date(), f"given by {by}"
     if checked is not None and usd_per_gpu_hour == checked.price:
         since, source = checked.since.date(), format_price_source(checked.reading)
-    made = store_accepted_price(archive, provider, purchase, term, usd_per_gpu_hour, since, source, on=now.date(), by=by, why=why)
-    subjects = {price_subject(kind, purchase, term) for kind in (CHANGED_SUBJECT, HELD_SUBJECT)}
-    for finding in archive.findings_of(provider.name, "price", unsettled=True):
-        if finding.detail.get("subject") in subjects:
-            archive.set_finding_state(finding.finding_id, "accepted", by=by, why=why)
-    return made
-
-
-def accept_price_and_decide(
-    archive: Archive,
-    declared: Declarations,
-    provider: Provider,
-    purchase: Purchase,
-    term: Term | None,
-    *,
-    by: str,
-    why: str,
-    usd_per_gpu_hour: float | None = None,
-) -> tuple[PriceView, list[RecordedDecision]]:
-    """Accept a price, and make every team's decision again at once, with no rerun; see `accept_price` and `rank_all`."""
-    today = datetime.now(timezone.utc).date()
-    # What is first by the price of before is stored too, if it is not: else nobody could say what the new one changed.
-    decide_all(archive, declared, today, f"a price of {provider.name} is about to change")
-    made = accept_price(archive, provider, purchase, term, by=by, why=why, usd_per_gpu_hour=usd_per_gpu_hour)
+    usd = usd_per_gpu_hour * provider.accelerator.count
+    before, listed = archive.accepted_price(provider.name, purchase, term), _declared_price(provider, purchase, term, now.date())
+    if before is not None and before.usd_per_hour == usd and (listed is None or listed.since <= before.since):
+        made = before
+    else:
+        since = max([since, *([before.since] if before else []), *([listed.since] if listed else [])])
+        made = archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
+    if by_rule is None:
+        subjects = {price_subject(kind, purchase, term) for kind in (CHANGED_SUBJECT, HELD_SUBJECT)}
+        for finding in archive.findings_of(provider.name, "price", unsettled=True):
+            if finding.detail.get("subject") in subjects:
+                archive.set_finding_state(finding.finding_id, "accepted", by=by, why=why)
+    if declared is None:
+        return AcceptedPrice(made)
     kind = f"{purchase} {term}" if term else purchase
-    return made, decide_all(
-        archive, declared, today, f"{by} accepted {made.usd_per_hour:.10g} USD/h as the {kind} price of {provider.name}"
-    )
+    reason = f"{by} accepted {made.usd_per_hour:.10g} USD/h as the {kind} price of {provider.name}"
+    return AcceptedPrice(made, tuple(decide_all(archive, declared, now.date(), reason)))
 
 
-def accept_price_finding(archive: Archive, declared: Declarations, finding: Finding, *, by: str, why: str) -> PriceView:
-    """Accept the price that a finding is about; see `accept_price`. Every team's decisions follow at once. ValueError for a finding about
-    nothing that is declared or accepted."""
-    provider = declared.providers.get(finding.provider)
-    if provider is None:
-        raise ValueError(f'finding {finding.finding_id} is about "{finding.provider}", which is not declared any more')
+def _valid_price(provider: Provider, purchase: Purchase, term: Term | None, given: float | None, checked: PriceVerdict | None) -> float:
+    named, unit = f"the {format_price_name(purchase, term)} price of {provider.name}", price_unit(provider.accelerator.kind)
+    expected = f"in USD per {unit} (`{accept_command(provider, purchase, term)} --price USD`)"
+    if given is None and checked is None:
+        raise LookupError(f"no reading of {named}; expected a price {expected}")
+    price = given if given is not None or checked is None else checked.price
+    if price is None or not (math.isfinite(price) and price > 0):
+        raise ValueError(f"{named} cannot be {price:g}; expected one above 0 {expected}")
+    return price
+
+
+def price_of_finding(finding: Finding) -> tuple[Purchase, Term | None]:
+    """The price that a finding is about. ValueError for a finding about no price that can be accepted."""
     terms: tuple[Term | None, ...] = (None, *get_args(Term))
-    for kind in (CHANGED_SUBJECT, HELD_SUBJECT):
-        for purchase in get_args(Purchase):
-            for term in terms:
-                if price_subject(kind, purchase, term) == finding.subject:
-                    return accept_price_and_decide(archive, declared, provider, purchase, term, by=by, why=why)[0]
+    for kind, purchase, term in product((CHANGED_SUBJECT, HELD_SUBJECT), get_args(Purchase), terms):
+        if price_subject(kind, purchase, term) == finding.subject:
+            return purchase, term
     raise ValueError(f'finding {finding.finding_id} is about "{finding.subject}", which is no price that can be accepted')
 
 
@@ -126,32 +126,6 @@ def accept_command(provider: Provider, purchase: Purchase, term: Term | None) ->
     """The command line that accepts one price of a provider."""
     of = "" if purchase == "on_demand" else f" --purchase {purchase}"
     return f"plumbline prices accept {provider.name}{of}{f' --term {term}' if term else ''} --why …"
-
-
-def store_accepted_price(
-    archive: Archive,
-    provider: Provider,
-    purchase: Purchase,
-    term: Term | None,
-    usd_per_gpu_hour: float,
-    since: date,
-    source: str,
-    *,
-    on: date,
-    by: str,
-    why: str,
-) -> PriceView:
-    """On the day `on`, let a price follow the one that holds, from `since` on or, if that was earlier, from when the one before began.
-
-    The one that was accepted already changes nothing, unless another one was declared since.
-    """
-    usd = usd_per_gpu_hour * provider.accelerator.count
-    before = archive.accepted_price(provider.name, purchase, term)
-    listed = _declared_price(provider, purchase, term, on)
-    if before is not None and before.usd_per_hour == usd and (listed is None or listed.since <= before.since):
-        return before
-    since = max([since, *([before.since] if before else []), *([listed.since] if listed else [])])
-    return archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
 
 
 def _on_demand(archive: Archive, provider: Provider, at: datetime) -> float | None:

@@ -12,7 +12,7 @@ from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
-from plumbline.workflows.accept_price import accept_price_finding
+from plumbline.workflows.accept_price import accept_price, price_of_finding
 from plumbline.workflows.plan import ACCEPT, KEEP, RERUN
 
 Answer = Literal["accept", "keep", "rerun"]
@@ -64,8 +64,12 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
             archive.set_finding_state(finding_id, "accepted", by=by, why=why)  # the team goes along: nothing else follows
             return AppliedAnswer(finding_id, answer, {}, choice=True)
         if finding.kind == "price":
-            made = accept_price_finding(archive, declared, finding, by=by, why=why) if view.state != "accepted" else None
-            return AppliedAnswer(finding_id, answer, {}, price=made.usd_per_hour if made else None)
+            if view.state == "accepted":
+                return AppliedAnswer(finding_id, answer, {})
+            if (provider := declared.providers.get(finding.provider)) is None:
+                raise ValueError(f'finding {finding_id} is about "{finding.provider}", which is not declared any more')
+            made = accept_price(archive, provider, *price_of_finding(finding), by=by, why=why, declared=declared)
+            return AppliedAnswer(finding_id, answer, {}, price=made.price.usd_per_hour)
         if finding.kind not in QUESTION_KINDS:
             raise ValueError(
                 f"finding {finding_id} is of kind {finding.kind}, which no baseline can take in; expected {', '.join(QUESTION_KINDS)} or price"

@@ -11,10 +11,10 @@ from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
 from plumbline.archive import Archive, PriceReadingRecord, open_archive
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings.missing_data import price_source_subject, silent_price_source_finding
-from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, format_price_source, price_subject, price_unit, reconcile_prices
+from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject, price_unit, reconcile_prices
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.results.price_reading import Reading, SourceKind
-from plumbline.workflows.accept_price import checked_price, store_accepted_price
+from plumbline.workflows.accept_price import accept_price, checked_price
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import finding_record, readable_findings
 
@@ -145,10 +145,7 @@ def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict
         why = {"first": "the first price that was read", "changed": "a confirmed spot price moves by itself"}.get(checked.meaning)
         if why is None or (checked.meaning == "changed" and reading.purchase != "spot"):
             continue
-        source, since = format_price_source(reading), checked.since.date()
-        store_accepted_price(
-            archive, provider, reading.purchase, reading.term, checked.price, since, source, on=at.date(), by=PRICE_AUTHOR, why=why
-        )
+        accept_price(archive, provider, reading.purchase, reading.term, by=PRICE_AUTHOR, why=why, by_rule=checked, at=at)
 
 
 def _record(reading: Reading) -> PriceReadingRecord:

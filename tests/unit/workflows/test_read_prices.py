@@ -14,8 +14,7 @@ from plumbline.analysis.prices.book import quote, with_effective_prices
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Price, Provider, load
 from plumbline.declarations.providers import CsvSource
-from plumbline.results.finding import Finding
-from plumbline.workflows.accept_price import accept_price, accept_price_finding, accepted_price
+from plumbline.workflows.accept_price import accept_price, accepted_price
 from plumbline.workflows.baseline_decision import apply_answer
 from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_prices, read_provider_prices
 from plumbline.workflows.report import campaign_data
@@ -115,7 +114,7 @@ def test_a_price_of_nothing_is_held_until_a_person_gives_another_one(place: Plac
     assert place.states() == [("held price on-demand", "open")] and held.changes == () and held.checks[0].meaning == "held"
     (stored,) = place.archive.findings()
     with pytest.raises(ValueError, match=r"the on-demand price of coreweave-h100 cannot be 0; expected one above 0"):
-        accept_price_finding(place.archive, place.declared, Finding.of(stored.detail), by="ada", why="free?")
+        apply_answer(place.archive, place.declared, stored.finding_id, "accept", "ada", "free?")
     assert place.accepted() == pytest.approx(2.39) and place.states()[0][1] == "open"
     accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="asked them", usd_per_gpu_hour=1.99)
     assert place.accepted() == pytest.approx(1.99) and place.states() == [("held price on-demand", "accepted")]
@@ -126,7 +125,7 @@ def test_a_held_price_that_a_person_confirms_is_the_accepted_one(place: Place) -
         place.look(price)
     (stored,) = place.archive.findings()
     assert stored.severity == "warn", "it stays, so somebody has to look"
-    accept_price_finding(place.archive, place.declared, Finding.of(stored.detail), by="ada", why="a promotion")
+    apply_answer(place.archive, place.declared, stored.finding_id, "accept", "ada", "a promotion")
     assert place.accepted() == pytest.approx(0.69)
     assert place.look(0.69).checks[0].meaning == "unchanged"
 
@@ -269,12 +268,12 @@ def test_a_simulated_price_change_is_noticed_on_the_second_day_that_it_holds(arc
     assert finding.headline.startswith(
         "WARN  SIMULATED  simulated-h100 · on-demand price 6.155 → 4.875 USD per GPU-hour (−21 %), since 2026-07-01"
     )
-    made = accept_price_finding(archive, world, Finding.of(finding.detail), by="ada", why="a new contract")
-    assert made.usd_per_hour == pytest.approx(39.0)
+    made = apply_answer(archive, world, finding.finding_id, "accept", "ada", "a new contract")
+    assert made.price == pytest.approx(39.0)
 
 
 def test_what_is_not_declared_or_was_never_read_is_named(place: Place) -> None:
     with pytest.raises(LookupError, match='no provider is called "nobody"; declared: example-aks-h100'):
         read_provider_prices("nobody")
-    with pytest.raises(LookupError, match="no spot price of coreweave-h100 was ever read"):
+    with pytest.raises(LookupError, match="no reading of the spot price of coreweave-h100"):
         accept_price(place.archive, place.provider, "spot", None, by="ada", why="yes")
