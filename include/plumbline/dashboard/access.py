@@ -1,7 +1,6 @@
-"""Who may see money: contract prices, invoices, budgets, and every cost that follows from them.
+"""Access to costs: contract prices, invoices, budgets and all costs derived from them.
 
-Pages that are about money are refused to those who may not. The others are made from declarations and an archive without it, so that a
-page cannot show by mistake what it was never given.
+Cost pages are refused without access. Other pages get declarations and an archive without costs, so they cannot show any.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ COSTS_REFUSED = "contract prices, invoices and costs require a role with access 
 
 
 def allow_everyone() -> bool:
-    """For an app that one person serves to themself."""
+    """For an app with a single user."""
     return True
 
 
 def note_cost_access(may_see_money: Callable[..., bool]) -> Dependency:
-    """Ask once a request whether its user may see money; `money` has the answer."""
+    """Store once per request whether its user may see costs; `can_see_costs` reads it."""
 
     def note(request: Request, allowed: bool = Depends(may_see_money)) -> None:
         request.state.money = allowed
@@ -38,25 +37,25 @@ def note_cost_access(may_see_money: Callable[..., bool]) -> Dependency:
 
 
 def can_see_costs(request: Request) -> bool:
-    """Whether the user of this request may see money; no, where nothing asked."""
+    """Whether the user of this request may see costs; False if not stored."""
     return bool(getattr(request.state, "money", False))
 
 
 def require_cost_access(request: Request) -> None:
-    """A route's dependency: 403 for those who may not see money."""
+    """A route's dependency: 403 without access to costs."""
     if not can_see_costs(request):
         raise HTTPException(403, COSTS_REFUSED)
 
 
 def without_costs(declared: Declarations) -> Declarations:
-    """The declarations without what providers charge, billed, or may cost."""
+    """The declarations without prices, invoices and budgets."""
     hidden: dict[str, Any] = {"prices": (), "price_sources": (), "rates": (), "overhead": (), "invoices": (), "budget": None}
     providers = {name: provider.model_copy(update=hidden) for name, provider in declared.providers.items()}
     return dataclasses.replace(declared, providers=providers)
 
 
 class ArchiveWithoutCosts(Archive):
-    """An archive that has no prices, and no findings of prices or of first choices that a price may have changed."""
+    """An archive without prices and without findings about prices or first choices."""
 
     def prices(self, provider: Any = None) -> list[PriceView]:
         return []

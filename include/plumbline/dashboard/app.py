@@ -38,8 +38,7 @@ def create_app(
 ) -> FastAPI:
     """The dashboard over one archive and one folder of reports (default: the installation's). `may_see_money`: a dependency of FastAPI's.
 
-    Every route is a route of this app and so behind `dependencies`: there is no mounted sub-app and no built-in documentation page,
-    which FastAPI would serve to anybody.
+    Every route is behind `dependencies`: no mounted sub-app and no built-in documentation page, which FastAPI serves without them.
     """
     app = FastAPI(
         title="Plumbline",
@@ -55,50 +54,50 @@ def create_app(
     declared = DeclarationsReader()
     choices = DecisionCache()
 
-    def said(request: Request, title: str, text: str, status: int) -> Response:
-        # A page may say "nothing yet" as an answer; a program must not take it for one.
+    def error_page(request: Request, title: str, text: str, status: int) -> Response:
+        # An API answer is an error even where a page says "no results yet".
         if is_api(request):
             return JSONResponse({"detail": text}, max(status, 503))
         return pages.message(request, title, text, status)
 
     @app.exception_handler(NoArchive)
     def _empty(request: Request, error: Exception) -> Response:
-        return said(request, "No results yet", f"No archive: {error}. The first campaign creates it.", 200)
+        return error_page(request, "No results yet", f"No archive: {error}. The first campaign creates it.", 200)
 
     @app.exception_handler(SchemaMismatch)
     def _migrating(request: Request, error: Exception) -> Response:
         text = str(error)
-        return said(request, "Archive schema differs", f"{text[0].upper()}{text[1:]}. This page works again afterwards.", 503)
+        return error_page(request, "Archive schema differs", f"{text[0].upper()}{text[1:]}. This page works again afterwards.", 503)
 
     @app.exception_handler(OperationalError)
     @app.exception_handler(ProgrammingError)
     def _unreadable(request: Request, error: Exception) -> Response:
         text = "The archive cannot be read: its database does not respond or is damaged. `plumbline archive verify` shows details."
-        return said(request, "Archive not readable", text, 503)
+        return error_page(request, "Archive not readable", text, 503)
 
     @app.exception_handler(DataError)
     def _unaskable(request: Request, error: Exception) -> Response:
-        # PostgreSQL knows no text with a zero character, and says so before it looks.
+        # PostgreSQL refuses text with a zero character.
         text = "Not in the archive: the name contains an invalid character."
         return JSONResponse({"detail": text}, 404) if is_api(request) else pages.message(request, "Not found", text, 404)
 
     @app.exception_handler(DeclarationError)
     def _undeclared(request: Request, error: Exception) -> Response:
-        return said(request, "The declarations cannot be read", str(error), 500)
+        return error_page(request, "The declarations cannot be read", str(error), 500)
 
     @app.exception_handler(InvalidResult)
     def _damaged(request: Request, error: Exception) -> Response:
-        return said(request, "A result cannot be read", f"{error}. `plumbline archive verify` lists all damaged results.", 500)
+        return error_page(request, "A result cannot be read", f"{error}. `plumbline archive verify` lists all damaged results.", 500)
 
     @app.exception_handler(HTTPException)
     async def _not_found(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        # People get a page of what is not there; who asks for anything but pages, or may not ask, gets the plain answer.
+        # Browsers get a page for what does not exist; API clients and refused requests get the plain answer.
         if error.status_code in (404, 410) and "text/html" in request.headers.get("accept", "") and not is_api(request):
             return pages.message(request, "Not found", str(error.detail), error.status_code)
         return await http_exception_handler(request, error)
 
-    # Reports and their tables hold costs throughout; the pages of what was measured are shown without.
+    # Reports and their tables contain costs; pages of measurements are shown without them.
     money = [depends(access.require_cost_access)]
     app.include_router(overview.router(pages, reader, declared, folder))
     app.include_router(providers.router(pages, reader, declared))
@@ -117,23 +116,17 @@ def create_app(
     return app
 
 
-# Headers that every answer of a route carries, a refusal or an error that it tells too: what is private is kept by nobody, and is what it says
-# it is. Only the bare words of a 500, when the app itself is at fault, go without.
-
-
 DEFAULT_HEADERS = {
-    # Without it a browser may keep a report, and a proxy a "not found", for as long as they guess.
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
-    # Slack and publishers of results need not know which page somebody came from.
     "Referrer-Policy": "same-origin",
 }
-"""A route that sets one of these itself keeps its own."""
+"""Headers of every answer of a route, refusals and errors included; a route may set its own."""
 
 
 class DefaultHeaders:
-    """ASGI middleware that adds `DEFAULTS` to each answer."""
+    """ASGI middleware that adds DEFAULT_HEADERS."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

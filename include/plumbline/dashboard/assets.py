@@ -23,7 +23,7 @@ _SMALL = 1400
 
 @dataclass(frozen=True)
 class Asset:
-    """One file, read once. `version` is the beginning of its SHA-256: an address that names it may be kept for ever."""
+    """One file, read once. `version` is the beginning of its SHA-256: a URL with it may be cached forever."""
 
     content: bytes
     packed: bytes | None
@@ -45,7 +45,7 @@ class Assets:
         return f"{name}?v={self._read(name).version}"
 
     def response(self, request: Request, name: str, version: str | None) -> Response:
-        """The file, compressed for who takes that; 304 for who has it. LookupError for a name that is not served."""
+        """The file, gzipped if accepted; 304 if unchanged. LookupError for a name that is not served."""
         asset = self._read(name)
         packed = asset.packed if "gzip" in request.headers.get("accept-encoding", "") else None
         tag = f'"{asset.version}{"-gz" if packed else ""}"'

@@ -31,7 +31,7 @@ NAV = (
     ("API", "/api"),
 )
 COST_PAGES = ("/decisions", "/prices", "/budgets")
-# A page loads its own style sheets and scripts and nothing else, and no script stands in it. Plotly places its letters and layers by style
+# A page loads only its own style sheets and scripts, none of them inline. Plotly places its letters and layers by style
 # attributes and one style element of its own: hence 'unsafe-inline' for styles, and for styles alone.
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -51,7 +51,7 @@ class PageRenderer:
     now: Callable[[], datetime]
 
     def page(self, request: Request, name: str, status: int = 200, **context: Any) -> HTMLResponse:
-        """The template as a page. It knows `base` (where the app is mounted), `now`, whether its reader may see `money`, and which entry of the navigation it belongs to."""
+        """The template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav` and `here` (its entry)."""
         base = base_path(request)
         seen = can_see_costs(request)
         nav = [place for place in NAV if seen or place[1] not in COST_PAGES]
@@ -101,12 +101,12 @@ def base_path(request: Request) -> str:
 
 
 def code(text: str) -> Markup:
-    """The text with what stands between backticks as code."""
+    """The text with backticks as code elements."""
     return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def is_api(request: Request) -> bool:
-    """Whether a program asks: its errors are JSON, not pages."""
+    """Whether errors are JSON instead of pages."""
     return request.url.path.removeprefix(base_path(request)).startswith(API_PREFIX)
 
 
@@ -122,5 +122,5 @@ def _current_entry(path: str) -> str:
 
 
 def explanation(detail: Mapping[str, object]) -> str:
-    """What a finding is attributed to, in words; empty if nothing explains it."""
+    """A finding's attribution; empty without one."""
     return str(detail.get("explanation") or "")

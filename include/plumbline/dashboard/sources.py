@@ -19,11 +19,11 @@ from plumbline.declarations import Declarations, installation_paths, load
 
 
 class NoArchive(LookupError):
-    """There is no archive yet: nothing was ever recorded. Looking must not create one."""
+    """There is no archive yet; reading must not create one."""
 
 
 class ArchiveReader:
-    """Hands out a read-only archive. Keeps its connections, and opens anew when the file was replaced."""
+    """Hands out a read-only archive. Keeps its connections and reopens a replaced file."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -75,10 +75,6 @@ def _query_only(connection: Any, _record: Any, _proxy: Any) -> None:
     cursor.close()
 
 
-# The installation's declarations, read once until a file of them changes: to read and check all of them takes a tenth of a second, and to
-# ask hundreds of files whether they changed some milliseconds.
-
-
 FileStamps = tuple[tuple[str, int, int], ...]
 
 
@@ -116,32 +112,31 @@ def _file_stamps(folder: Path) -> FileStamps:
 
 T = TypeVar("T")
 CACHED_DECISIONS = 64
-"""Answers kept; each slider that somebody moves is one."""
+"""Each moved slider is one entry."""
 
 
 class DecisionCache:
-    """Answers by what was asked. A new trial, an accepted price, a changed declaration and another day each begin anew: an answer is never
-    older than what it rests on, and the second one who asks does not wait."""
+    """Answers by query. A new trial, an accepted price, a changed declaration or another day empties it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._basis: tuple[Archive, Declarations, date, tuple[int, int, int]] | None = None
         self._known: dict[Hashable, Any] = {}
 
-    def kept(self, archive: Archive, declared: Declarations, on: date, asked: Hashable, make: Callable[[], T]) -> T:
-        """The answer to `asked`, from `make` if it is not known."""
+    def get(self, archive: Archive, declared: Declarations, on: date, query: Hashable, make: Callable[[], T]) -> T:
+        """The answer to `query`, from `make` if it is not cached."""
         state = archive.as_of()
         with self._lock:
             before = self._basis
             same = before is not None and before[0] is archive and before[1] is declared and before[2:] == (on, state)
             if not same:
                 self._basis, self._known = (archive, declared, on, state), {}
-            if asked in self._known:
-                return cast(T, self._known[asked])
+            if query in self._known:
+                return cast(T, self._known[query])
         made = make()  # not under the lock: one long answer must not keep the others waiting
         with self._lock:
             if self._basis is not None and self._basis[0] is archive and self._basis[1] is declared and self._basis[2:] == (on, state):
-                self._known[asked] = made
+                self._known[query] = made
                 while len(self._known) > CACHED_DECISIONS:
                     del self._known[next(iter(self._known))]
         return made

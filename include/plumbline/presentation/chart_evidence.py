@@ -15,7 +15,7 @@ from plumbline.results import InvalidResult, ResultDocument, ResultStore, bounde
 
 Array = NDArray[np.float64]
 MOST_POINTS = 600
-"""Points of one drawn line: more cannot be told apart on a screen and only make the file heavier."""
+"""Points of one drawn line."""
 MOST_BYTES = 64 * 2**20
 """Of one packed file, and of the columns that are drawn once they are unpacked."""
 MOST_ROWS = {"requests": 2_000_000, "steps": 250_000}
@@ -51,7 +51,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class ChartEvidence:
-    """What could be read. `problems`: files that could not, in words; the report says so instead of drawing less in silence."""
+    """`problems`: messages about unreadable files."""
 
     runs: tuple[StepTimes, ...] = ()
     latencies: tuple[Latencies, ...] = ()

@@ -35,11 +35,8 @@ class RangeRow:
 
 @dataclass(frozen=True)
 class ForecastSection:
-    """`ranges`: by workload and provider. `undeclared`: what is missing of any of them, and what that does. `sentences`: spot and
-    break-even, or why they cannot be told. `seen`, `folded`: charts.
-
-    `reason` says why nothing is reckoned, and is empty where something is.
-    """
+    """`ranges`: by workload and provider. `undeclared`: missing inputs and their effect. `sentences`: spot and break-even. `seen`, `folded`:
+    charts. `reason`: why there is no forecast; empty if there is one."""
 
     ranges: tuple[RangeRow, ...] = ()
     undeclared: tuple[str, ...] = ()
@@ -113,11 +110,11 @@ def _hosted(h: HostedForecast) -> list[str]:
     where = f"{h.workload} on {h.provider}"
     if h.own is None:
         return [f"Own or hosted, {where}: {h.reason}."]
-    said = []
+    sentences = []
     for against in h.against:
-        told = [even.sentence for even in (against.volume, against.utilisation) if even is not None] or [against.reason or ""]
-        said.append(f"{where} compared with {against.hosted.name}: {'; '.join(told)}.")
-    return said
+        evens = [even.sentence for even in (against.volume, against.utilisation) if even is not None] or [against.reason or ""]
+        sentences.append(f"{where} compared with {against.hosted.name}: {'; '.join(evens)}.")
+    return sentences
 
 
 @dataclass(frozen=True)

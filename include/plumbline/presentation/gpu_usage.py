@@ -1,8 +1,7 @@
 """GPU utilisation beside what the GPUs achieved in that time: alone it is no performance.
 
-The driver's figure is the share of its window in which any kernel ran, however little of the GPU that kernel used: a GPU that waits for memory
-in a small kernel is as "utilised" as one at full arithmetic. It is therefore shown only beside its power and what was achieved, floating-point
-operations or bytes a second; where these are missing it is withheld, and what is missing is said.
+The driver's figure is the share of its window in which any kernel ran, however small. It is shown only with power and achieved FLOP/s or bytes/s,
+and hidden without them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _FLOPS = (("model_flops", "median", "model_flops_utilization"), ("prefill_flops"
 
 @dataclass(frozen=True)
 class AchievedRate:
-    """One figure in SI units, as it is read, and what part of what is possible it is, in words; `value` None: not measured."""
+    """`value` in SI units, None if not measured; `beside`: its share of the probed limit."""
 
     value: float | None
     text: str
@@ -62,12 +61,12 @@ def gpu_usages(document: ResultDocument) -> tuple[GpuUsage, ...]:
 
 
 def _usage(document: ResultDocument, phase: str) -> GpuUsage:
-    told_by = [item for item in document.telemetry if item.phase == phase and is_gpu_utilisation(item.signal)]
-    # The server tells of the same GPUs as the harness: they are not counted twice.
-    busy = [item.mean for item in told_by if item.signal.startswith("gpu")] or [item.mean for item in told_by]
+    sampled = [item for item in document.telemetry if item.phase == phase and is_gpu_utilisation(item.signal)]
+    # The server samples the same GPUs as the harness.
+    busy = [item.mean for item in sampled if item.signal.startswith("gpu")] or [item.mean for item in sampled]
     flops, bandwidth, power = _flops(document, phase), _bandwidth(document, phase), _power(document, phase)
-    told = (("achieved FLOP/s", flops), ("memory bandwidth", bandwidth), ("power", power))
-    missing = tuple(name for name, each in told if each.value is None)
+    rates = (("achieved FLOP/s", flops), ("memory bandwidth", bandwidth), ("power", power))
+    missing = tuple(name for name, each in rates if each.value is None)
     utilisation, why = AchievedRate(None, "–"), ""
     if not busy:
         why = "utilisation not sampled"
@@ -111,11 +110,11 @@ def _bandwidth(document: ResultDocument, phase: str) -> AchievedRate:
 
 def _power(document: ResultDocument, phase: str) -> AchievedRate:
     """All GPUs together: by their energy counters, else by the samples of each. Those of a job on several nodes are node 0's alone."""
-    told = _row(document, "gpu_power", "mean", phase)
-    if told is not None and told.value is not None:
-        return AchievedRate(told.value, common_scale("W", [told.value]).text(told.value))
-    if told is not None:
-        return AchievedRate(None, "not measured", told.reason or "")
+    row = _row(document, "gpu_power", "mean", phase)
+    if row is not None and row.value is not None:
+        return AchievedRate(row.value, common_scale("W", [row.value]).text(row.value))
+    if row is not None:
+        return AchievedRate(None, "not measured", row.reason or "")
     sampled = [item.mean for item in document.telemetry if item.phase == phase and re.fullmatch(r"gpu\d+_power", item.signal)]
     if not sampled or len(sampled) < _gpus(document.telemetry, phase):
         return AchievedRate(None, "not measured")

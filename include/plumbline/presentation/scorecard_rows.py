@@ -121,12 +121,12 @@ def scorecard_rows(
 
 
 def _primary(table: CardTable) -> TableRow | None:
-    asked = next((c.primary_metric for c in table.cards if c.primary_metric is not None), None)
-    if asked is None:
+    primary = next((c.primary_metric for c in table.cards if c.primary_metric is not None), None)
+    if primary is None:
         return None
-    known = METRICS[asked.metric]
-    shown = common_scale(known.unit, [c.primary.value for c in table.cards if c.primary is not None], asked.metric)
-    return TableRow(asked.text.replace("_", " "), known.description, tuple(_first(c.primary, shown) for c in table.cards))
+    known = METRICS[primary.metric]
+    shown = common_scale(known.unit, [c.primary.value for c in table.cards if c.primary is not None], primary.metric)
+    return TableRow(primary.text.replace("_", " "), known.description, tuple(_first(c.primary, shown) for c in table.cards))
 
 
 def _first(row: Row | None, shown: Scale) -> Cell:

@@ -32,7 +32,7 @@ HEADLINE_COSTS: dict[str, tuple[str, ...]] = {
     "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
     "inference": ("cost_per_1m_output_tokens", "cost_per_1k_requests"),
 }
-"""Of each kind the first one that can be reckoned."""
+"""Of each kind the first one that is known."""
 
 _WORST = ("page", "warn", "info")
 

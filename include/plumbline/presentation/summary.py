@@ -1,4 +1,4 @@
-"""The campaign in plain words: who is first and how sure, what would change it, what it cost, what drifted, and what cannot be said."""
+"""A campaign's summary: first choices, cost, drift, acceptance, and the limits of the comparison."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ HEADLINES = {
     "training": ("step_time", "cost_per_1m_trained_tokens", "restart_penalty"),
     "inference": ("time_to_first_token", "inter_token_latency", "goodput", "cost_per_1m_output_tokens", "time_to_ready"),
 }
-"""The numbers that the summary speaks of."""
 
 
 @dataclass(frozen=True)
 class SummaryItem:
-    """What is said about one thing: full sentences. `asides`: what is worth knowing of each line besides; empty, or one for each."""
+    """`lines`: full sentences; `asides`: a note on each line, or empty."""
 
     label: str
     lines: tuple[str, ...]
@@ -32,23 +31,23 @@ class SummaryItem:
 
 
 def summary_items(found: Conclusions) -> tuple[SummaryItem, ...]:
-    """What a person should know after a minute, the answers first."""
+    """The summary, answers first."""
     campaign, cards = found.campaign, found.cards
     cheapest = cheapest_sentences(found.decided)
-    said = [SummaryItem("Measured", (_measured(cards),))]
+    items = [SummaryItem("Measured", (_measured(cards),))]
     if found.decided:
-        said.append(
+        items.append(
             SummaryItem("First choice", tuple(_decision(d) for d in found.decided), tuple(nearest_change(d) for d in found.decided))
         )
-    said += [SummaryItem("Cheapest setup", cheapest)] if cheapest else []
-    said += [SummaryItem("Total cost", tuple(cost_sentence(c) for c in found.provider_costs))] if found.provider_costs else []
-    said += [SummaryItem("Drift", (_drifted(campaign),))]
-    said += [SummaryItem("Acceptance", lines) for lines in (_acceptance(cards),) if lines]
-    said += [
+    items += [SummaryItem("Cheapest setup", cheapest)] if cheapest else []
+    items += [SummaryItem("Total cost", tuple(cost_sentence(c) for c in found.provider_costs))] if found.provider_costs else []
+    items += [SummaryItem("Drift", (_drifted(campaign),))]
+    items += [SummaryItem("Acceptance", lines) for lines in (_acceptance(cards),) if lines]
+    items += [
         SummaryItem(kind.capitalize(), _leads(kind, cards)) for kind in ("training", "inference") if any(c.kind == kind for c in cards)
     ]
-    said += [SummaryItem("Losses", lines) for lines in (same_losses(campaign),) if lines]
-    return tuple(said)
+    items += [SummaryItem("Losses", lines) for lines in (same_losses(campaign),) if lines]
+    return tuple(items)
 
 
 def _measured(cards: Sequence[Scorecard]) -> str:
@@ -184,9 +183,9 @@ def same_losses(campaign: CampaignData) -> tuple[str, ...]:
     """One sentence for each training workload and provider with two repeats or more whose losses are known; empty without one."""
     found: dict[tuple[str, str], list[str]] = {}
     for document in campaign.documents:
-        told = document.reproducibility
-        if told is not None and "losses" in told.hashes and document.validity.status != "failed":
-            found.setdefault((document.trial.workload.name, document.trial.provider.name), []).append(told.hashes["losses"])
+        record = document.reproducibility
+        if record is not None and "losses" in record.hashes and document.validity.status != "failed":
+            found.setdefault((document.trial.workload.name, document.trial.provider.name), []).append(record.hashes["losses"])
     return tuple(_sentence(workload, provider, hashes) for (workload, provider), hashes in sorted(found.items()) if len(hashes) > 1)
 
 

@@ -46,7 +46,7 @@ def test_an_answer_is_worked_out_once_until_something_changes(archive: Archive, 
     choices, made = DecisionCache(), Counted()
 
     def asked(on: date = DAY, known: Declarations = declared, what: Any = "a") -> int:
-        return choices.kept(archive, known, on, what, made)
+        return choices.get(archive, known, on, what, made)
 
     assert [asked(), asked()] == [1, 1]
     assert [asked(what="b"), asked(what="b"), asked()] == [2, 2, 1]
@@ -61,9 +61,9 @@ def test_an_answer_is_worked_out_once_until_something_changes(archive: Archive, 
 def test_only_so_many_answers_are_kept(archive: Archive, declared: Declarations) -> None:
     choices, made = DecisionCache(), Counted()
     for n in range(CACHED_DECISIONS + 1):
-        choices.kept(archive, declared, DAY, n, made)
-    assert choices.kept(archive, declared, DAY, CACHED_DECISIONS, made) == CACHED_DECISIONS + 1, "the newest is there"
-    assert choices.kept(archive, declared, DAY, 0, made) == CACHED_DECISIONS + 2, "the oldest is not"
+        choices.get(archive, declared, DAY, n, made)
+    assert choices.get(archive, declared, DAY, CACHED_DECISIONS, made) == CACHED_DECISIONS + 1, "the newest is there"
+    assert choices.get(archive, declared, DAY, 0, made) == CACHED_DECISIONS + 2, "the oldest is not"
 
 
 def test_of_many_candidates_the_first_are_shown_and_the_others_counted(archive: Archive, declared: Declarations) -> None:

@@ -25,10 +25,10 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.workflows.current_results import decide_teams
 
 PROVIDERS_SHOWN = 12
-"""Providers that a page shows of a ranking, and among which it looks at how far prices may move: with hundreds of candidates that would take
-minutes. Leaving out others changes no order, since each is valued against the best."""
+"""Providers of a ranking on a page and in price sensitivity, which takes minutes with hundreds. The order does not depend on the others: each
+value is relative to the best."""
 SLIDER_PREFIX = "w."
-"""What a weight's name begins with in an address: `w.time_to_first_token=30`."""
+"""Prefix of a weight in a URL: `w.time_to_first_token=30`."""
 
 
 class PriceAnswer(BaseModel):
@@ -66,16 +66,16 @@ class DecisionAnswer(BaseModel):
     left_out: tuple[ExcludedSeries, ...]
 
 
-@dataclass  # not frozen: it keeps what was worked out
+@dataclass  # not frozen: it caches `near`
 class AdjustedDecision:
-    """A decision with the preference as it is declared, before anybody moved a weight."""
+    """A decision, and its preference with the declared weights."""
 
     decided: TeamDecision
     declared: Preference
 
     @cached_property
     def near(self) -> TeamDecision:
-        """The same choice among those that rank first alone."""
+        """The same choice among the first PROVIDERS_SHOWN."""
         ranking = self.decided.decision.ranking
         if len(ranking) <= PROVIDERS_SHOWN:
             return self.decided
@@ -89,18 +89,16 @@ class AdjustedDecision:
 
     @property
     def more(self) -> int:
-        """How many candidates are not among those."""
         return len(self.decided.decision.ranking) - len(self.near.decision.ranking)
 
     @property
     def moved(self) -> bool:
-        """Whether the weights are others than those that are declared."""
         now, before = self.decided.preference.weights, self.declared.weights
         return any(abs(now.get(name, 0.0) - weight) > 1e-9 for name, weight in before.items())
 
 
 class InvalidDecisionQuery(ValueError):
-    """A question that no decision answers; the message says what was expected instead."""
+    """The message says what was expected."""
 
 
 def compute_decision(
@@ -112,8 +110,7 @@ def compute_decision(
     workload: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> AdjustedDecision:
-    """One choice from the archive. LookupError for a team, kind or workload that names none; Unanswerable where several fit, and for weights
-    that cannot be."""
+    """One choice from the archive. LookupError if team, kind or workload match none; InvalidDecisionQuery if several match or weights are invalid."""
     known = declared.teams.get(team)
     choices = known.preferences(kind) if known is not None else ()
     fits = [p for p in choices if workload is None or workload in p.workloads]
@@ -134,9 +131,9 @@ def _named(preferences: Iterable[Preference]) -> str:
     return ", ".join(" + ".join(p.workloads) for p in preferences)
 
 
-def decision_answer(asked: AdjustedDecision) -> DecisionAnswer:
+def decision_answer(adjusted: AdjustedDecision) -> DecisionAnswer:
     """The decision in the shape of the API."""
-    decided, near = asked.decided, asked.near
+    decided, near = adjusted.decided, adjusted.near
     decision, standing = decided.decision, decided.standing
     shown = {r.provider for r in near.decision.ranking}
     campaigns: dict[str, dict[str, str]] = {}
@@ -152,7 +149,7 @@ def decision_answer(asked: AdjustedDecision) -> DecisionAnswer:
         purchase=standing.purchase,
         simulated=bool(standing.simulated),
         weights=decided.preference.weights,
-        declared_weights=asked.declared.weights,
+        declared_weights=adjusted.declared.weights,
         first=first.provider if first else None,
         probability_first=first.probability_first if first else None,
         note=decision.note,
@@ -175,7 +172,7 @@ def decision_answer(asked: AdjustedDecision) -> DecisionAnswer:
 
 
 def parse_weights(text: str) -> dict[str, float]:
-    """Weights from `time_to_first_token=0.5,cost_per_run=0.2`; empty for an empty text. Unanswerable for anything else."""
+    """Weights from `time_to_first_token=0.5,cost_per_run=0.2`; empty for an empty text. InvalidDecisionQuery for anything else."""
     found: dict[str, float] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")
@@ -188,13 +185,10 @@ def parse_weights(text: str) -> dict[str, float]:
     return found
 
 
-def slider_weights(asked: Mapping[str, str]) -> dict[str, float]:
-    """Weights from sliders, whose values are read in proportion: they need not sum to anything. Empty without sliders.
-
-    Unanswerable for a value that is no number from 0 to 100, and where all are 0.
-    """
+def slider_weights(query: Mapping[str, str]) -> dict[str, float]:
+    """Weights from sliders, normalized to a sum of 1; empty without sliders. InvalidDecisionQuery for a value outside 0 to 100 and if all are 0."""
     found: dict[str, float] = {}
-    for name, value in asked.items():
+    for name, value in query.items():
         if name.startswith(SLIDER_PREFIX):
             try:
                 found[name.removeprefix(SLIDER_PREFIX)] = float(value)
@@ -232,7 +226,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         try:
             archive, known, today, wanted = reader.archive(), declared.now(), pages.now().date(), parse_weights(weights)
             key = ("answer", team, kind, workload, tuple(sorted(wanted.items())))
-            return choices.kept(
+            return choices.get(
                 archive, known, today, key, lambda: decision_answer(compute_decision(archive, known, today, team, kind, workload, wanted))
             )
         except LookupError as error:

@@ -18,7 +18,7 @@ from plumbline.workflows.budget import budget_balance
 
 @dataclass(frozen=True)
 class Limit:
-    """One limit of a provider. `used` and `left` are in words; `share` of it that is used, 0…1, None where the cost is not known."""
+    """One limit of a provider. `share`: used part, 0…1; None if the cost is unknown."""
 
     unit: str
     limit: str
@@ -51,7 +51,7 @@ def _row(found: Balance) -> BudgetRow:
 
 def _limit(unit: str, limit: float, used: float | None, left: float | None) -> Limit:
     if used is None or left is None:
-        return Limit(unit, f"{limit:,.2f}", "not known", "not known", None)
+        return Limit(unit, f"{limit:,.2f}", "unknown", "unknown", None)
     return Limit(unit, f"{limit:,.2f}", f"{used:,.2f}", f"{left:,.2f}", min(used / limit, 1.0))
 
 

@@ -54,7 +54,7 @@ class TrialsPart:
 
 @dataclass(frozen=True)
 class DecisionPage:
-    asked: AdjustedDecision
+    adjusted: AdjustedDecision
     answer: str
     view: DecisionTables
     sliders: tuple[Slider, ...]
@@ -63,23 +63,23 @@ class DecisionPage:
     trials: tuple[TrialsPart, ...]
 
 
-def decision_page(asked: AdjustedDecision) -> DecisionPage:
+def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
     """Everything about one choice."""
-    decided, near = asked.decided, asked.near
+    decided, near = adjusted.decided, adjusted.near
     drawn = (weight_swings_chart(near.decision, decided.weight_swings), price_swings_chart(near.decision, near.price_swings))
     return DecisionPage(
-        asked=asked,
-        answer=decision_sentence(asked),
+        adjusted=adjusted,
+        answer=decision_sentence(adjusted),
         view=decision_tables(decided, near, PROVIDERS_SHOWN),
-        sliders=_sliders(asked),
+        sliders=_sliders(adjusted),
         likely=probability_first_chart(near.decision),
         charts=tuple(chart for chart in drawn if chart is not None),
-        trials=tuple(_trials(asked)),
+        trials=tuple(_trials(adjusted)),
     )
 
 
-def decision_sentence(asked: AdjustedDecision) -> str:
-    decision = asked.decided.decision
+def decision_sentence(adjusted: AdjustedDecision) -> str:
+    decision = adjusted.decided.decision
     first = decision.first
     if first is None:
         return "No choice: " + (decision.note[:1].lower() + decision.note[1:] if decision.note else "no results.")
@@ -88,8 +88,8 @@ def decision_sentence(asked: AdjustedDecision) -> str:
     return f"{first.provider}{sure}{only}."
 
 
-def _sliders(asked: AdjustedDecision) -> tuple[Slider, ...]:
-    now = asked.decided.preference.weights
+def _sliders(adjusted: AdjustedDecision) -> tuple[Slider, ...]:
+    now = adjusted.decided.preference.weights
     return tuple(
         Slider(
             name=f"{SLIDER_PREFIX}{metric}",
@@ -100,7 +100,7 @@ def _sliders(asked: AdjustedDecision) -> tuple[Slider, ...]:
             now=format_percent(now.get(metric, 0.0)),
             declared=format_percent(weight),
         )
-        for metric, weight in asked.declared.weights.items()
+        for metric, weight in adjusted.declared.weights.items()
     )
 
 
@@ -109,12 +109,12 @@ def trials_anchor(provider: str, workload: str) -> str:
     return f"trials.{provider}.{workload}"
 
 
-def _trials(asked: AdjustedDecision) -> list[TrialsPart]:
-    standing = asked.near.standing
+def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
+    standing = adjusted.near.standing
     parts = []
-    for ranked in asked.near.decision.ranking:
+    for ranked in adjusted.near.decision.ranking:
         counted = set(ranked.trials)
-        for workload in asked.decided.preference.workloads:
+        for workload in adjusted.decided.preference.workloads:
             own = [
                 t for t in standing.trials if (t.provider, t.workload) == (ranked.provider, workload) and t.usable and t.trial_id in counted
             ]
@@ -140,7 +140,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         today = pages.now().date()
-        found = choices.kept(archive, known, today, "all", lambda: decide_teams(archive, known, today)) if known.teams else ()
+        found = choices.get(archive, known, today, "all", lambda: decide_teams(archive, known, today)) if known.teams else ()
         rows = [
             {
                 "team": d.decision.team,
@@ -177,7 +177,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         try:
             wanted = slider_weights(request.query_params) or parse_weights(weights)
             today, key = pages.now().date(), ("page", team, kind, workload, tuple(sorted(wanted.items())))
-            shown = choices.kept(
+            shown = choices.get(
                 archive,
                 known,
                 today,

@@ -191,7 +191,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     @routes.get("/findings", response_class=HTMLResponse)
     def show_findings(
         request: Request,
-        # A form sends what nobody chose as an empty word.
+        # A form sends an unset field as an empty string.
         state: FindingState | NoChoice = "",
         kind: FindingKind | NoChoice = "",
         severity: Severity | NoChoice = "",

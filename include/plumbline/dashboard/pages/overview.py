@@ -38,8 +38,7 @@ class WorkloadLine:
 
 @dataclass(frozen=True)
 class NewestDecision:
-    """The newest stored decision of a team for some workloads of a kind; `winner` None where nobody was eligible, `decided` None where none
-    is stored."""
+    """The newest stored decision of a team; `winner`: None without an eligible provider, `decided`: None without a stored decision."""
 
     team: str
     kind: str
@@ -74,14 +73,9 @@ class Overview:
 
 
 def overview(archive: Archive, declared: Declarations, reports: Path, now: datetime, after: str = "") -> Overview:
-    """Everything on the page, from the provider that follows `after`. What it reads depends on the providers and lines of one page, not on
-    how many there are, nor on how many trials.
-
-    Imported series are no provider of ours: their campaigns are listed, and nothing else of them.
-    """
+    """The page of the providers after `after`; reads that page alone. Imported series appear as campaigns only."""
     providers = archive.providers_page(after, PROVIDERS_PER_PAGE)
     open_ones = archive.findings(state="open", latest=MAX_OPEN_FINDINGS)
-    # Somebody is on an acknowledged one; the series has drifted all the same.
     standing = (*open_ones, *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS))
     cells = series_summaries(archive, declared, archive.series_of(providers.rows), standing, now)
     lines = []
@@ -110,21 +104,20 @@ def overview(archive: Archive, declared: Declarations, reports: Path, now: datet
 
 
 def newest_decisions(archive: Archive, declared: Declarations, now: datetime) -> tuple[NewestDecision, ...]:
-    """Of each choice that a team declares, what was decided last."""
+    """The newest stored decision of each declared choice."""
     found = []
     for team in declared.teams.values():
         for kind in KINDS:
-            asked = [p.workloads for p in team.preferences(kind)]
             last = {
                 tuple(d.detail.get("workloads", ())): d
                 for d in reversed(archive.decisions_page(team.name, kind, limit=DECISIONS_SEARCHED).rows)
             }
-            for workloads in asked:
+            for workloads in (p.workloads for p in team.preferences(kind)):
                 one = last.get(tuple(workloads))
                 when = format_age(one.decided_at, now) if one is not None else None
                 who, sure = (one.winner, one.probability) if one is not None else (None, None)
-                made_up = one is not None and bool(one.detail.get("simulated"))
-                found.append(NewestDecision(team.name, kind, tuple(workloads), who, sure, when, made_up))
+                simulated = one is not None and bool(one.detail.get("simulated"))
+                found.append(NewestDecision(team.name, kind, tuple(workloads), who, sure, when, simulated))
     return tuple(found)
 
 

@@ -30,8 +30,7 @@ FINDINGS_SHOWN = 50
 
 @dataclass(frozen=True)
 class CurrentPrice:
-    """One kind of purchase of one provider now. Amounts are text, an en dash where there is none; `source` is that of what costs are
-    reckoned with."""
+    """One purchase option of one provider; `since` and `source` are those of the price in use."""
 
     provider: str
     purchase: str
@@ -56,8 +55,6 @@ class PricesPage:
 
 @dataclass(frozen=True)
 class PriceListEntry:
-    """One line of a price list: declared, or accepted."""
-
     purchase: str
     what: str
     amount: str
@@ -80,7 +77,7 @@ class ProviderPrices:
 
 
 def prices_page(archive: Archive, declared: Declarations, on: date, after: str = "") -> PricesPage:
-    """Declared providers' prices on a day, those after a name, and the price findings that wait for somebody."""
+    """Prices of declared providers after a name on a day, and unresolved price findings."""
     names = sorted(name for name in declared.providers if name > after)
     shown = names[:PROVIDERS_PER_PAGE]
     accepted, readings = archive.prices(shown), archive.newest_readings(shown)
@@ -143,7 +140,7 @@ def _current_prices(
         read = next((r for r in reversed(readings) if r.purchase == purchase), None)
         if listed is None and own is None and read is None:
             continue
-        # What is newer counts, as everywhere: what was accepted, or what is declared since.
+        # The newer of the accepted and the declared price is in use.
         counts = own if own is not None and (listed is None or listed.since <= own.since) else listed
         found.append(
             CurrentPrice(

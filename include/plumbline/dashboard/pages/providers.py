@@ -38,7 +38,7 @@ _FIRST = {
 
 @dataclass(frozen=True)
 class ProviderLine:
-    """One provider of the list. `place` and `price` in words; `last`: when its newest campaign was, None if it never ran."""
+    """One provider of the list; `last`: age of its newest campaign, None without one."""
 
     name: str
     place: str
@@ -103,7 +103,7 @@ def provider_lines(archive: Archive, declared: Declarations, now: datetime, afte
 def provider_page(
     archive: Archive, declared: Declarations, now: datetime, name: str, *, series_key: str | None, quantity: str | None, latest: int
 ) -> ProviderPage | None:
-    """A provider and one of its numbers over time; None if nobody declares it and it never ran.
+    """A provider and one of its metrics over time; None if it is neither declared nor in the archive.
 
     `series_key`: None is the first one with a finding, else the first. `quantity`: as `name_of` writes it; None is the workload's first.
     """

@@ -36,10 +36,10 @@ _CHARTED_KINDS = ("requests", "steps")
 
 @dataclass(frozen=True)
 class EvidenceCharts:
-    """Charts of one trial, and in words what could not be drawn and why."""
+    """Charts of one trial; `notes`: evidence without a chart, with reasons."""
 
     charts: tuple[Chart, ...]
-    said: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def evidence_charts(document: ResultDocument, folder: str) -> EvidenceCharts:
@@ -79,16 +79,16 @@ def _charts(document: ResultDocument, latencies: Sequence[Latencies], runs: Sequ
         ),
         step_time_chart("raw", "", [name], runs),
     ]
-    told = {
+    captions = {
         "raw-steps": "Every step. Shaded: warm-up, excluded from steady metrics.",
         "": "Share of steady requests answered within a time, measured from the scheduled arrival. Failed requests count as never answered.",
     }
-    return [replace(chart, caption=told.get(chart.name, told[""])) for chart in charts if chart is not None]
+    return [replace(chart, caption=captions.get(chart.name, captions[""])) for chart in charts if chart is not None]
 
 
 MAX_DOWNLOAD_BYTES = 2**30
 MAX_CONCURRENT_DOWNLOADS = 4
-"""Files that one process hands out at the same time: each of them lies whole in its temporary folder until the last byte has left."""
+"""Downloads of one process at a time; each file is in its temporary folder until the last byte is sent."""
 _IN_MEMORY = 8 * 2**20
 _download_slots = threading.BoundedSemaphore(MAX_CONCURRENT_DOWNLOADS)
 
@@ -102,10 +102,9 @@ class EvidenceUnavailable(LookupError):
 
 
 def fetch_evidence(folder: str, item: Evidence, expired: tuple[datetime, str] | None) -> IO[bytes]:
-    """The file, at its beginning; the caller closes it. `folder`: the attempt's, as the archive names it. Raises Unavailable.
+    """The file, at its beginning; the caller closes it. `folder`: the attempt's, as the archive names it. Raises EvidenceUnavailable.
 
-    It is read whole first: whoever gets it gets what was measured, and nothing that somebody put in its place. So a row that was made up
-    to point at another file leads nowhere either.
+    The whole file is read and its checksum verified first, so a replaced file or a forged row is refused.
     """
     address = f"{folder}/{item.uri}"
     if expired is not None:
@@ -118,7 +117,7 @@ def fetch_evidence(folder: str, item: Evidence, expired: tuple[datetime, str] | 
     if not _download_slots.acquire(blocking=False):
         raise EvidenceUnavailable(503, f"{MAX_CONCURRENT_DOWNLOADS} downloads are running, the maximum. Try again in a moment.")
     file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (it outlives this function)
-    # With the file itself, so that also somebody who goes away before the first byte leaves room for the next.
+    # Released with the file, also if the client disconnects before the first byte.
     weakref.finalize(file, _download_slots.release)
     try:
         digest, count = hashlib.sha256(), 0
@@ -146,7 +145,7 @@ def fetch_evidence(folder: str, item: Evidence, expired: tuple[datetime, str] | 
 
 
 def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """The file a piece at a time; closes it at the end, or when nobody listens any longer."""
+    """The file in chunks; closes it at the end or when the client disconnects."""
     with file:
         while piece := file.read(2**18):
             yield piece
@@ -180,7 +179,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         charts = [
             {name: getattr(c, name) for name in ("name", "title", "caption", "data", "layout", "height", "wide")} for c in drawn.charts
         ]
-        return JSONResponse({"charts": charts, "said": list(drawn.said)}, headers={"Cache-Control": "no-store"})
+        return JSONResponse({"charts": charts, "notes": list(drawn.notes)}, headers={"Cache-Control": "no-store"})
 
     @routes.get("/trials/{trial_id}/evidence/{number}")
     def hand_out(request: Request, trial_id: str, number: int, attempt: Attempt = None) -> Response:

@@ -71,7 +71,7 @@ def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[Workl
 
 
 def workload_page(archive: Archive, declared: Declarations, now: datetime, name: str, after: str) -> WorkloadPage | None:
-    """A workload on the providers that follow `after`; None if nobody declares it and it never ran."""
+    """A workload on the providers that follow `after`; None if it is neither declared nor in the archive."""
     columns = archive.providers_of(name, after, PROVIDERS_PER_PAGE)
     spec = declared.workloads.get(name)
     if spec is None and not columns.rows and not after:

@@ -26,7 +26,8 @@
   };
   const recompute = async () => {
     if (asked) asked.abort();
-    if (!shares()) { answer.textContent = "All weights are 0. Set at least one above 0."; return; }
+    answer.toggleAttribute("data-invalid", !shares());
+    if (answer.hasAttribute("data-invalid")) { answer.textContent = "All weights are 0. Set at least one above 0."; return; }
     asked = new AbortController();
     result.setAttribute("aria-busy", "true");
     try {

@@ -1,5 +1,5 @@
 "use strict";
-// The page of a trial: charts of its raw evidence are fetched when somebody scrolls near them; commands get a button that copies them.
+// The page of a trial: charts of its raw evidence are fetched when they scroll into view; commands get a button that copies them.
 (() => {
   const section = document.querySelector("[data-charts]");
   const element = (name, text, attributes = {}) => {
@@ -18,18 +18,18 @@
     return window.plumblineChart(id, { data: chart.data, layout: chart.layout });
   };
   const load = async () => {
-    const said = section.querySelector("[data-said]");
+    const status = section.querySelector("[data-notes]");
     section.setAttribute("aria-busy", "true");
-    said.textContent = "Loading evidence files …";
+    status.textContent = "Loading evidence files …";
     try {
       const answer = await fetch(section.dataset.charts, { headers: { Accept: "application/json" } });
       if (!answer.ok) throw new Error("the server answered " + answer.status);
       const found = await answer.json();
       for (const chart of found.charts) await figure(section.querySelector("[data-into]"), chart);
-      said.textContent = found.said.join(" ");
-      said.hidden = !found.said.length;
+      status.textContent = found.notes.join(" ");
+      status.hidden = !found.notes.length;
     } catch (error) {
-      said.textContent = "Charts not available: " + error.message + ". Download the files below.";
+      status.textContent = "Charts not available: " + error.message + ". Download the files below.";
     }
     section.setAttribute("aria-busy", "false");
   };

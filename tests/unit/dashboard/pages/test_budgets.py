@@ -52,7 +52,7 @@ def test_a_cost_that_is_not_known_is_said(client: TestClient, config: Path) -> N
     (config / FILE).write_text(text.replace("since: 2026-01-01", "since: 2099-01-01") + "budget: {usd_per_month: 10}\n")
     name, *rest = cells(client.get("/budgets").text)
     assert "no on_demand price of local-1core holds on" in name
-    assert rest == ["USD", "10.00", "not known", "not known"]
+    assert rest == ["USD", "10.00", "unknown", "unknown"]
 
 
 def test_without_a_budget_the_page_says_how_to_set_one(client: TestClient) -> None:

@@ -132,7 +132,7 @@ def test_a_provider_that_is_gone_has_no_price(tmp_path: Path) -> None:
 def test_charts_are_drawn_from_the_stored_files(client: TestClient) -> None:
     inference = client.get(f"/trials/{INFERENCE}/charts").json()
     assert [c["title"] for c in inference["charts"]] == ["Time to first token", "Request scheduled latency"]
-    assert inference["charts"][0]["data"][0]["y"][-1] == 1.0 and inference["said"] == []
+    assert inference["charts"][0]["data"][0]["y"][-1] == 1.0 and inference["notes"] == []
     training = client.get(f"/trials/{TRAINING}/charts").json()
     assert len(training["charts"][0]["data"][0]["x"]) == 130
     assert client.get("/trials/nothing/charts").status_code == 404
@@ -140,11 +140,11 @@ def test_charts_are_drawn_from_the_stored_files(client: TestClient) -> None:
 
 def test_what_cannot_be_drawn_is_said(home: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     file_of(home, INFERENCE, "requests.parquet").write_bytes(b"no parquet")
-    assert "cannot be read" in client.get(f"/trials/{INFERENCE}/charts").json()["said"][0]
+    assert "cannot be read" in client.get(f"/trials/{INFERENCE}/charts").json()["notes"][0]
     file_of(home, INFERENCE, "requests.parquet").unlink()
-    assert "is missing" in client.get(f"/trials/{INFERENCE}/charts").json()["said"][0]
+    assert "is missing" in client.get(f"/trials/{INFERENCE}/charts").json()["notes"][0]
     monkeypatch.setattr(trials, "MOST_BYTES", 10)
-    assert "chart limit" in client.get(f"/trials/{TRAINING}/charts").json()["said"][0]
+    assert "chart limit" in client.get(f"/trials/{TRAINING}/charts").json()["notes"][0]
 
 
 def test_a_file_comes_with_its_checksum_and_as_a_file(home: Path, client: TestClient) -> None:
