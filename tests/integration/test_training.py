@@ -203,7 +203,7 @@ def _steps(worker: psutil.Process) -> bool:
 
 def test_a_worker_killed_by_somebody_else_interrupts_the_trial_and_its_steps_are_kept(tmp_path: Path) -> None:
     when_training(lambda worker: worker.kill())
-    with pytest.raises(TrialFailed, match="was killed from outside") as caught:
+    with pytest.raises(TrialFailed, match="SIGKILL from outside") as caught:
         run(tmp_path, restarts=0, **ENDLESS)
     assert caught.value.failure_class == "interrupted"
     assert caught.value.partial.evidence[0].rows

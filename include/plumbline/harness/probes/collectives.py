@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 from plumbline.harness.parent_guard import end_with_parent
-from plumbline.harness.probes.inter_node import COLLECTIVES
+from plumbline.harness.probes.inter_node import COLLECTIVES, bus_factor
 from plumbline.harness.probes.torch_probes import usable_gpus
 from plumbline.results import MetricRow, metric_row
 
@@ -46,9 +46,9 @@ def rows(_part: str, options: argparse.Namespace) -> list[MetricRow]:
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Bytes/s that each rank's link carries: an all-reduce of `size` bytes sends and receives each of them 2(n-1)/n times over it, however
-    it goes about it. So the figure does not fall with the number of ranks, and can be held against what the link is sold for."""
-    return size / seconds * 2 * (ranks - 1) / ranks
+    """Bytes/s that each rank's link carries in an all-reduce of `size` bytes. It does not fall with the number of ranks, and can be compared
+    with what the link is sold for."""
+    return size / seconds * bus_factor("all_reduce", ranks)
 
 
 def node_all_reduce(ranks: int, cuda: bool, threads: int, folder: Path, limit_s: float) -> tuple[float, int]:
@@ -101,29 +101,16 @@ def _run_node_rank(rank: int, ranks: int, cuda: bool, threads: int, meeting: Pat
 
 def _measure_node_size(size: int, ranks: int, cuda: bool) -> tuple[float, int]:
     """All ranks do the same number of all-reduces: as many as fit into the time that the first of them took on the slowest."""
-    data = torch.ones(size // 4, device="cuda" if cuda else "cpu")
-    _time_node_all_reduce(data, 1, cuda)
-    once = torch.tensor([_time_node_all_reduce(data, 1, cuda)], device=data.device)
-    dist.all_reduce(once, op=dist.ReduceOp.MAX)
-    times = max(int(_NODE_SECONDS / float(once.item())), _NODE_MIN_REPEATS)
+    device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+    data = torch.ones(size // 4, device=device)
+
+    def reduce() -> object:
+        return dist.all_reduce(data)
+
+    _time_repeats(reduce, 1, device)
+    times = max(int(_NODE_SECONDS / _max_over_ranks(_time_repeats(reduce, 1, device), device)), _NODE_MIN_REPEATS)
     data.zero_()  # sums of sums would overflow, and infinities are no random data
-    return bus_bandwidth(size, _time_node_all_reduce(data, times, cuda) / times, ranks), times
-
-
-def _time_node_all_reduce(data: torch.Tensor, times: int, cuda: bool) -> float:
-    dist.barrier()
-    began = time.perf_counter()
-    for _ in range(times):
-        dist.all_reduce(data)
-    if cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - began
-
-
-# One rank of the collectives between nodes: `python -m plumbline.harness.probes.collectives` with orders as JSON and the parent's id.
-#
-# Rank 0 writes a line for each collective and size, {"collective", "bytes", "seconds", "n"}, or {"collective", "failed"}. `bytes` is what the
-# convention of nccl-tests calls the size: of an all-reduce the buffer, of the two others what each rank ends up with.
+    return bus_bandwidth(size, _time_repeats(reduce, times, device) / times, ranks), times
 
 
 CPU_SIZES = (2**20, 2**23)
@@ -138,6 +125,11 @@ _MEMORY_SHARE = 3
 
 
 def main(words: Sequence[str]) -> None:
+    """One rank of the collectives between nodes; `words`: orders as JSON and the parent's process id.
+
+    Rank 0 writes a line for each collective and size, {"collective", "bytes", "seconds", "n"}, or {"collective", "failed"}. `bytes` is what
+    nccl-tests calls the size: of an all-reduce the buffer, of the two others what each rank ends up with.
+    """
     orders, parent = json.loads(words[0]), int(words[1])
     end_with_parent(parent)
     warnings.simplefilter("ignore", FutureWarning)  # names that newer releases replace and older ones lack

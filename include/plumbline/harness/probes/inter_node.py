@@ -137,7 +137,7 @@ def _build_result(orders: CollectiveSpec, lines: list[dict[str, Any]], chosen: s
             method = f"{orders.world} ranks on {orders.nodes} nodes, {chosen or 'unknown transport'}, {span}"
         algorithm = None if best is None else best["bytes"] / best["seconds"]
         n = 0 if best is None else int(best["n"])
-        for kind, factor in (("bus", _bus_factor(name, orders.world)), ("algorithm", 1.0)):
+        for kind, factor in (("bus", bus_factor(name, orders.world)), ("algorithm", 1.0)):
             value = None if algorithm is None else algorithm * factor
             metric = f"inter_node_{name}_{kind}_bandwidth"
             found.rows.append(metric_row(metric, value, n, phase="environment", reason=reason, method=method))
@@ -149,12 +149,12 @@ def _build_result(orders: CollectiveSpec, lines: list[dict[str, Any]], chosen: s
 def _curve(name: str, sizes: list[dict[str, Any]], world: int) -> Curve:
     lead = metric_row(f"inter_node_{name}_bus_bandwidth", None, 0, phase="environment")
     points = tuple(
-        Point(at=float(each["bytes"]), value=each["bytes"] / each["seconds"] * _bus_factor(name, world), n=int(each["n"])) for each in sizes
+        Point(at=float(each["bytes"]), value=each["bytes"] / each["seconds"] * bus_factor(name, world), n=int(each["n"])) for each in sizes
     )
     return Curve(phase="environment", along="message_bytes", metric=lead.metric, statistic=lead.statistic, unit=lead.unit, points=points)
 
 
-def _bus_factor(name: str, world: int) -> float:
+def bus_factor(name: str, world: int) -> float:
     """Bus over algorithm bandwidth, as nccl-tests define them: what one rank's link carries, however many ranks there are."""
     return (2 if name == "all_reduce" else 1) * (world - 1) / world
 

@@ -33,27 +33,27 @@ _POLL_BEFORE_KILL_S = 0.002
 
 @dataclass(frozen=True)
 class JobContext:
-    """What the runs of a trial have in common. `store`: where ranks find each other, if there are several; `team`: the other nodes, if any."""
+    """What the runs of a trial have in common. `store`: where ranks find each other, if there are several; `coordinator`: the other nodes, if any."""
 
     folder: Path
-    place: Topology
+    topology: Topology
     shares: tuple[CoreShare, ...]
     store: Address | None = None
-    team: Coordinator | None = None
+    coordinator: Coordinator | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
-def rendezvous(setting: JobContext) -> Iterator[JobContext]:
-    """The setting with a store for its ranks, for as long as the block runs; as it is if there is only one."""
-    if setting.place.world == 1:
-        yield setting
+def rendezvous(context: JobContext) -> Iterator[JobContext]:
+    """The context with a store for its ranks, for as long as the block runs; as it is if there is only one."""
+    if context.topology.world == 1:
+        yield context
         return
-    host = setting.place.rendezvous.host if setting.place.rendezvous else _LOOPBACK
-    address = setting.team.interface_address if setting.team else None
+    host = context.topology.rendezvous.host if context.topology.rendezvous else _LOOPBACK
+    address = context.coordinator.interface_address if context.coordinator else None
     store, port = serve_rendezvous_store(host)
     try:
-        yield replace(setting, store=Address(_LOOPBACK, port), variables=gloo_environment(address or _LOOPBACK))
+        yield replace(context, store=Address(_LOOPBACK, port), variables=gloo_environment(address or _LOOPBACK))
     finally:
         del store  # and with it ends its server
 
@@ -69,18 +69,18 @@ def isolate_fault_checkpoint(folder: Path, fault: FaultPlan) -> None:
 class Job:
     """All ranks of one run, as a context: none of this node's outlives the block, and the others end theirs when they are told how it went."""
 
-    def __init__(self, name: RunName, spec: WorkerSpec, setting: JobContext) -> None:
+    def __init__(self, name: RunName, spec: WorkerSpec, context: JobContext) -> None:
         self.name, self.spec = name, spec
-        self._team, self._store = setting.team, setting.store
-        self._workers = rank_processes(name, spec, setting.folder, setting.place, setting.shares, setting.store, setting.variables)
+        self._coordinator, self._store = context.coordinator, context.store
+        self._workers = rank_processes(name, spec, context.folder, context.topology, context.shares, context.store, context.variables)
         self._stack = ExitStack()
         self._explanation = CauseResolver()
         self._broken_since_s: float | None = None
 
     def __enter__(self) -> Job:
         with ExitStack() as stack:
-            if self._team is not None and self._store is not None:
-                self._team.start(self.name, self._store, resume=self.spec.resume)
+            if self._coordinator is not None and self._store is not None:
+                self._coordinator.start(self.name, self._store, resume=self.spec.resume)
             for worker in self._workers:
                 stack.enter_context(worker)
             self._stack = stack.pop_all()
@@ -88,7 +88,7 @@ class Job:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-        if len(self._workers) > 1 or self._team is not None:
+        if len(self._workers) > 1 or self._coordinator is not None:
             by_rank = self._records_by_rank()
             self.record.peak_memory = records.max_over_ranks([record.peak_memory for record in by_rank.values()])
             self.record.by_rank = {rank: record.steps for rank, record in by_rank.items()}
@@ -130,19 +130,19 @@ class Job:
     def end(self, meanwhile: Callable[[], None]) -> None:
         """End whatever ranks are left, on all nodes, as nothing can go on without the others. TrialFailed if one will not end."""
         self._stack.close()
-        if self._team is not None:
-            self._team.stop(KILL_TIMEOUT_S, meanwhile)
+        if self._coordinator is not None:
+            self._coordinator.stop(KILL_TIMEOUT_S, meanwhile)
 
     def _wait(self, seconds: float) -> None:
-        wait_for_any(self._workers, self._team.sources if self._team else (), seconds)
-        if self._team is not None:
-            self._team.hear()
+        wait_for_any(self._workers, self._coordinator.sources if self._coordinator else (), seconds)
+        if self._coordinator is not None:
+            self._coordinator.hear()
 
     def _all_ended(self) -> bool:
-        return all(worker.ended for worker in self._workers) and (self._team is None or self._team.all_ended)
+        return all(worker.ended for worker in self._workers) and (self._coordinator is None or self._coordinator.all_ended)
 
     def _cause(self) -> FailureCause | None:
-        others = list(self._team.causes.values()) if self._team else []
+        others = list(self._coordinator.causes.values()) if self._coordinator else []
         found = [*others, *failure_causes(self._workers)]
         if found and self._broken_since_s is None:
             self._broken_since_s = time.monotonic_ns() / 1e9
@@ -150,7 +150,7 @@ class Job:
 
     def _records_by_rank(self) -> dict[int, RunRecord]:
         found = {worker.rank: worker.record for worker in self._workers}
-        for logs in self._team.logs.values() if self._team else ():
+        for logs in self._coordinator.logs.values() if self._coordinator else ():
             for rank, lines in logs.items():
                 found[int(rank)] = record = RunRecord(launched_s=0.0)
                 for line in lines:

@@ -137,9 +137,9 @@ def _parse_message(line: bytes) -> Message:
     try:
         message = json.loads(line)
     except ValueError as error:
-        raise PeerDisconnected(f"it sent something that is no message: {line[:80]!r}") from error
+        raise PeerDisconnected(f"invalid message: {line[:80]!r}") from error
     if not isinstance(message, dict) or "kind" not in message:
-        raise PeerDisconnected(f"it sent something that is no message: {line[:80]!r}")
+        raise PeerDisconnected(f"invalid message: {line[:80]!r}")
     return message
 
 

@@ -22,14 +22,13 @@ from plumbline.metrics import Phase
 _DISCONNECT_TIMEOUT_S = 10.0
 _TURN_S = 0.5
 _PROBE_TURN_S = 0.05
-_DISCONNECT_HINT = "without a word: its harness was killed, or its pod or its machine went away"
 
 
 class Coordinator:
     """The other nodes of the job, as a context: at its end each of them is told how it ended, and ends too."""
 
-    def __init__(self, trial: Trial, place: Topology) -> None:
-        self._trial, self._place = trial, place
+    def __init__(self, trial: Trial, topology: Topology) -> None:
+        self._trial, self._topology = trial, topology
         self._server: socket.socket | None = None
         self._strangers: list[Channel] = []
         self._links: dict[int, Channel] = {}
@@ -42,12 +41,12 @@ class Coordinator:
         self._ended: set[int] = set()
         self.causes: dict[int, FailureCause] = {}
         self.logs: dict[int, Mapping[str, list[LogLine]]] = {}
-        self.gpus: dict[int, NodeGpus | None] = dict.fromkeys(range(1, place.nodes))
+        self.gpus: dict[int, NodeGpus | None] = dict.fromkeys(range(1, topology.nodes))
         """What each node's GPUs did over the whole job; there once the context is over, None for a node that sent nothing."""
 
     def __enter__(self) -> Coordinator:
         """Listen. TrialFailed if the port is taken."""
-        address = self._place.rendezvous
+        address = self._topology.rendezvous
         assert address is not None
         try:
             self._server = listen(address)
@@ -80,7 +79,7 @@ class Coordinator:
     @property
     def all_ended(self) -> bool:
         """Whether every node's ranks of the current run have ended well."""
-        return len(self._ended) == self._place.nodes - 1
+        return len(self._ended) == self._topology.nodes - 1
 
     def gather(self, patience_s: float, data_sha256: str, waiting: Callable[[str], None]) -> None:
         """Return when every node has joined with the same data. TrialFailed if one does not within the patience, or cannot take part."""
@@ -88,9 +87,9 @@ class Coordinator:
         while missing := self._missing():
             if time.monotonic() > deadline:
                 raise TrialFailed(
-                    "launch_timeout", f"node{_format_nodes(missing)} did not join at {self._place.rendezvous} within {patience_s:.0f} s"
+                    "launch_timeout", f"node{_format_nodes(missing)} did not join at {self._topology.rendezvous} within {patience_s:.0f} s"
                 )
-            waiting(f"waiting for node{_format_nodes(missing)} of {self._place.nodes} at {self._place.rendezvous}")
+            waiting(f"waiting for node{_format_nodes(missing)} of {self._topology.nodes} at {self._topology.rendezvous}")
             wait_for_any((), self.sources, _TURN_S)
             self.hear()
             if self.causes:
@@ -157,7 +156,9 @@ class Coordinator:
                 del self._links[node]
                 if node not in self._lasting():
                     self.causes[node] = FailureCause(
-                        "interrupted", f"{self._title(node)} is gone {_DISCONNECT_HINT} ({gone})", certain=True
+                        "interrupted",
+                        f"{self._title(node)} disconnected without a message: harness killed, pod deleted or machine lost ({gone})",
+                        certain=True,
                     )
 
     def _welcome(self) -> None:
@@ -203,10 +204,10 @@ class Coordinator:
         return {node: cause for node, cause in self.causes.items() if not cause.passing}
 
     def _missing(self) -> list[int]:
-        return [node for node in range(1, self._place.nodes) if node not in self._data]
+        return [node for node in range(1, self._topology.nodes) if node not in self._data]
 
     def _open_places(self) -> set[int]:
-        return set(range(1, self._place.nodes)) - self._names.keys()
+        return set(range(1, self._topology.nodes)) - self._names.keys()
 
     def _title(self, node: int) -> str:
         return f"node {node} ({self._names[node]})"

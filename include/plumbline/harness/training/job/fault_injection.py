@@ -71,14 +71,6 @@ def _wait_until_dead(victims: Sequence[RankProcess], killed_s: float, meanwhile:
     return time.monotonic_ns() / 1e9
 
 
-# The fault that deletes the trial's pod: what its training keeps for the next pod, and how that one takes it up.
-#
-# Clocks. Monotonic ones begin anew with a machine, so a later pod puts the moments of the earlier ones onto its own: the half-done step of the
-# deleted pod is put where the launcher asked for the deletion. The time that the launcher took to act is an artefact of breaking the pod
-# on purpose, and is cut out. From then until the pod is seen gone the launcher's clock counts; from there on the new pod's. The wall clocks of
-# launcher and node meet in that one point, and by what they differ the start is longer or shorter.
-
-
 _STATE_KEY = "replacement"
 _REQUEST_INTERVAL_S = 1.0
 _LAUNCHER_TIMEOUT_S = 900.0
@@ -110,7 +102,7 @@ def deletion_timeout_s(trial: Trial) -> float:
 
 
 def save_for_next_pod(
-    kept: PersistentState,
+    state: PersistentState,
     records: TrainingRecords,
     held: HeldAttempt,
     watch: ContentionMonitor,
@@ -119,14 +111,14 @@ def save_for_next_pod(
     shifts_s: Mapping[RunName, float],
 ) -> None:
     """Keep what the next pod needs. `shifts_s`: of runs of earlier pods, from the clock that their logs were written by to ours."""
-    for log in kept.folder.glob("*.steps.jsonl"):
+    for log in state.folder.glob("*.steps.jsonl"):
         with log.open("rb") as file:
             os.fsync(file.fileno())
-    save_monitor(kept, MonitorSnapshot.of(watch, trial.validity))
-    kept.put(
+    save_monitor(state, MonitorSnapshot.of(watch, trial.validity))
+    state.put(
         _STATE_KEY,
         {
-            "deletion": len(kept.deletions) + 1,
+            "deletion": len(state.deletions) + 1,
             "held": {**asdict(held), "at_s": time.monotonic()},
             "runs": [
                 {"name": name, "launched_s": run.launched_s, "shift_s": shifts_s.get(name, 0.0)} for name, run in records.runs.items()
@@ -156,29 +148,33 @@ def wait_for_deletion(number: int, patience: float, meanwhile: Callable[[], None
     )
 
 
-def resume_from_last_pod(kept: PersistentState, fault: FaultPlan, ranks: int, started_s: float) -> ResumedTrial:
+def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, started_s: float) -> ResumedTrial:
     """What the earlier pods did, on this pod's clock.
 
-    `ranks`: on this node. `started_s`: monotonic, when this process began. TrialFailed if the kept state is of another deletion.
+    Monotonic clocks begin anew with a machine. The half-done step of the deleted pod is put where the launcher asked for the deletion: the
+    time until it acted is an artefact of breaking the pod on purpose. From then until the pod is seen gone the launcher's clock counts, from
+    there on the new pod's; by what their wall clocks differ the start is longer or shorter.
+
+    `ranks`: on this node. `started_s`: monotonic, when this process began. TrialFailed if the saved state is of another deletion.
     """
-    told, deletion = kept.get(_STATE_KEY), kept.deletions[-1]
-    if told["deletion"] != len(kept.deletions):
+    saved, deletion = state.get(_STATE_KEY), state.deletions[-1]
+    if saved["deletion"] != len(state.deletions):
         raise TrialFailed(
             "harness_error",
-            f"the launcher has deleted {len(kept.deletions)} pods, and the state on the volume was kept for deletion {told['deletion']}",
+            f"the launcher has deleted {len(state.deletions)} pods, and the state on the volume is of deletion {saved['deletion']}",
         )
     asked_s, gone_s, remark = _deletion_times(deletion, started_s)
-    shift_s = asked_s - told["held"]["at_s"]
-    records = TrainingRecords(fault, data_sha256=told["data_sha256"])
-    shifts = {row["name"]: row["shift_s"] + shift_s for row in told["runs"]}
-    for row in told["runs"]:
-        records.runs[row["name"]] = _read_run(kept.folder, row["name"], row["launched_s"] + shift_s, shifts[row["name"]], ranks)
-    for row in told["incidents"]:
+    shift_s = asked_s - saved["held"]["at_s"]
+    records = TrainingRecords(fault, data_sha256=saved["data_sha256"])
+    shifts = {row["name"]: row["shift_s"] + shift_s for row in saved["runs"]}
+    for row in saved["runs"]:
+        records.runs[row["name"]] = _read_run(state.folder, row["name"], row["launched_s"] + shift_s, shifts[row["name"]], ranks)
+    for row in saved["incidents"]:
         incident = Incident(**row)
         records.incidents.append(replace(incident, began_s=incident.began_s + shift_s, noticed_s=incident.noticed_s + shift_s))
-    held = told["held"]
+    held = saved["held"]
     records.incidents.append(Incident(held["run"], "pod_delete", asked_s, gone_s, held["step"], detail=remark))
-    return ResumedTrial(records, told["fraction"], shifts)
+    return ResumedTrial(records, saved["fraction"], shifts)
 
 
 def _deletion_times(deletion: Deletion, started_s: float) -> tuple[float, float, str]:
@@ -188,7 +184,7 @@ def _deletion_times(deletion: Deletion, started_s: float) -> tuple[float, float,
     gone_s = deletion.gone_s - offset
     if gone_s <= started_s:
         return gone_s - detect_s, gone_s, ""
-    ahead = f"the launcher's clock is {gone_s - started_s:.3g} s or more ahead of the node's: the new pod's start is counted from its process on"
+    ahead = f"launcher clock ahead of node clock by ≥ {gone_s - started_s:.3g} s; pod start taken from its process start"
     return started_s - detect_s, started_s, ahead
 
 

@@ -34,37 +34,37 @@ _TURN_S = 0.5
 _REPEAT_S = 15.0
 
 
-def run_node_agent(trial: Trial, place: Topology) -> str | None:
-    """Take part in the trial as node `place.node` until node 0 says that it is over.
+def run_node_agent(trial: Trial, topology: Topology) -> str | None:
+    """Take part in the trial as node `topology.node` until node 0 says that it is over.
 
     None if the job is done; else why it failed, in a sentence. No process and no working folder is left behind.
     """
     try:
         with interruptible():
-            return _join_and_serve(trial, place)
+            return _join_and_serve(trial, topology)
     except Interrupted as stop:
-        return f"node {place.node} was asked to stop by {stop.signal}"
+        return f"node {topology.node} was asked to stop by {stop.signal}"
 
 
-def _join_and_serve(trial: Trial, place: Topology) -> str | None:
-    assert place.rendezvous is not None
+def _join_and_serve(trial: Trial, topology: Topology) -> str | None:
+    assert topology.rendezvous is not None
     try:
-        link = connect(place.rendezvous, trial.provider.launcher.gang_assembly_s, _ConnectionNotes())
+        link = connect(topology.rendezvous, trial.provider.launcher.gang_assembly_s, _ConnectionNotes())
     except PeerDisconnected as gone:
-        return f"node {place.node} never reached node 0: {gone}"
+        return f"node {topology.node} never reached node 0: {gone}"
     with ExitStack() as stack:
         stack.callback(link.close)
         scratch = installation_paths().work
         scratch.mkdir(parents=True, exist_ok=True)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="node-", dir=scratch, ignore_cleanup_errors=True))
-        gpus = stack.enter_context(GpuPhaseMonitor(node=place.node))
-        node = _NodeAgent(trial, place, link, Path(folder), gpus)
+        gpus = stack.enter_context(GpuPhaseMonitor(node=topology.node))
+        node = _NodeAgent(trial, topology, link, Path(folder), gpus)
         stack.callback(node.report_gpus)
         stack.callback(node.end_ranks)
         try:
             return node.serve()
         except PeerDisconnected as gone:
-            return f"node 0 is gone without a word, and the job with it ({gone})"
+            return f"node 0 disconnected without a message ({gone})"
         except Interrupted as stop:
             node.fail("interrupted", f"its harness was asked to stop by {stop.signal}")
             raise
@@ -78,11 +78,13 @@ def _join_and_serve(trial: Trial, place: Topology) -> str | None:
 class _NodeAgent:
     """This node's part in the job."""
 
-    def __init__(self, trial: Trial, place: Topology, link: Channel, folder: Path, gpus: GpuPhaseMonitor) -> None:
+    def __init__(self, trial: Trial, topology: Topology, link: Channel, folder: Path, gpus: GpuPhaseMonitor) -> None:
         workload = trial.workload
         assert isinstance(workload, TrainingWorkload)
-        self._trial, self._workload, self._place, self._link, self._folder = trial, workload, place, link, folder
+        self._trial, self._workload, self._topology, self._link, self._folder = trial, workload, topology, link, folder
         self._device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
+        self._shares = share_cores(usable_cores(), cpu_limit(os.environ), topology.processes, self._device)
+        self._variables = gloo_environment(link.local_host)
         self._gpus = gpus
         self._phase: Phase | None = None
         self._running, self._before_runs = ExitStack(), ExitStack()
@@ -95,7 +97,7 @@ class _NodeAgent:
 
     def serve(self) -> str | None:
         name = os.environ.get("PLUMBLINE_POD_NAME") or os.uname().nodename
-        self._link.send("hello", node=self._place.node, name=name, trial=gang_identity(self._trial))
+        self._link.send("hello", node=self._topology.node, name=name, trial=gang_identity(self._trial))
         wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, environment.collect_facts())
         if wrong is not None:
             self.fail("wrong_hardware", wrong)
@@ -149,7 +151,7 @@ class _NodeAgent:
             self._phase = phase
 
     def _start(self, message: Message) -> None:
-        assert self._data is not None and self._place.rendezvous is not None
+        assert self._data is not None and self._topology.rendezvous is not None
         self._probing = None  # ended on purpose
         self._before_runs.close()
         run: RunName = message["run"]
@@ -158,22 +160,18 @@ class _NodeAgent:
         fault = plan.plan_fault(self._workload)
         if fault is not None and run_kind(run) != "run":
             isolate_fault_checkpoint(self._folder, fault)
-        store = Address(self._place.rendezvous.host, int(message["port"]))
-        parts = share_cores(usable_cores(), cpu_limit(os.environ), self._place.processes, self._device)
-        variables = gloo_environment(self._link.local_host)
-        self._workers = rank_processes(run, spec, self._folder, self._place, parts, store, variables)
+        store = Address(self._topology.rendezvous.host, int(message["port"]))
+        self._workers = rank_processes(run, spec, self._folder, self._topology, self._shares, store, self._variables)
         for worker in self._workers:
             self._running.enter_context(worker)
         _log(f"{run}: started rank{'s' if len(self._workers) > 1 else ''} {', '.join(str(worker.rank) for worker in self._workers)}")
 
     def _probe(self, message: Message) -> None:
-        assert self._place.rendezvous is not None
-        parts = share_cores(usable_cores(), cpu_limit(os.environ), self._place.processes, self._device)
+        assert self._topology.rendezvous is not None
         common = {name: message[name] for name in ("nodes", "processes", "device", "limit_s", "port")}
-        orders = inter_node.CollectiveSpec(host=self._place.rendezvous.host, **common)
-        variables = gloo_environment(self._link.local_host)
+        orders = inter_node.CollectiveSpec(host=self._topology.rendezvous.host, **common)
         try:
-            ranks = inter_node.RankProcesses(orders, self._place.node, parts[0].threads, self._folder, variables)
+            ranks = inter_node.RankProcesses(orders, self._topology.node, self._shares[0].threads, self._folder, self._variables)
             self._probing = self._before_runs.enter_context(ranks)
         except OSError as error:
             self._link.send("probe_failed", detail=f"{type(error).__name__}: {error}")

@@ -1,7 +1,7 @@
 """Starts, follows and ends the worker processes of one node.
 
 Workers stay in the process group of the harness, so that whatever ends the harness's group ends them too; and they end by themselves
-when the harness does (see `own_parent`).
+when the harness does (see `end_with_parent`).
 """
 
 from __future__ import annotations
@@ -174,15 +174,15 @@ def rank_processes(
     name: RunName,
     spec: WorkerSpec,
     folder: Path,
-    place: Topology,
+    topology: Topology,
     shares: Sequence[CoreShare],
     store: Address | None,
     variables: Mapping[str, str],
 ) -> tuple[RankProcess, ...]:
     """The workers of this node's ranks in a run, not yet started. `store`: where ranks find each other, if there are several."""
     return tuple(
-        RankProcess(name, plan.rank_spec(spec, place, rank, share.threads, store, name), share, folder, variables)
-        for rank, share in zip(place.ranks, shares, strict=True)
+        RankProcess(name, plan.rank_spec(spec, topology, rank, share.threads, store, name), share, folder, variables)
+        for rank, share in zip(topology.ranks, shares, strict=True)
     )
 
 
@@ -221,7 +221,7 @@ _PERMANENT_EXITS: dict[int, tuple[FailureClass, str]] = {
     ExitCode.OUT_OF_MEMORY: ("out_of_memory", "ran out of memory"),
     ExitCode.NO_DEVICE: ("wrong_hardware", "found no device"),
     ExitCode.UNSUPPORTED: ("bad_declaration", "found that the declared kind of hardware cannot do what the workload declares"),
-    ExitCode.IMAGE_INCOMPLETE: ("image_error", "found that its image lacks what was declared"),
+    ExitCode.IMAGE_INCOMPLETE: ("image_error", "found that its image lacks a declared feature"),
     ExitCode.NOT_DETERMINISTIC: ("bad_declaration", "cannot be deterministic as declared"),
     ExitCode.DISK_FULL: ("harness_error", "could not write: the disk is full or a quota or file size limit is reached"),
     ExitCode.NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
@@ -234,8 +234,8 @@ def _classify_exit(code: int, said: str, *, short_of_memory: bool) -> tuple[Fail
     """Failure class, words, and whether it may pass."""
     if code == -signal.SIGKILL:
         if short_of_memory:
-            return "out_of_memory", "was killed by the kernel, which counts one more process killed for want of memory", False
-        return "interrupted", "was killed from outside (not by the harness, and the kernel counts nobody killed for want of memory)", True
+            return "out_of_memory", "was killed by the kernel: out of memory", False
+        return "interrupted", "was killed by SIGKILL from outside the harness; the kernel reports no out-of-memory kill", True
     if code in _PERMANENT_EXITS:
         return *_PERMANENT_EXITS[code], False
     if code > 0 and image_requirements.find_image_fault(said) is not None:
@@ -243,7 +243,7 @@ def _classify_exit(code: int, said: str, *, short_of_memory: bool) -> tuple[Fail
     if any(word in said for word in _OUT_OF_MEMORY_MESSAGES):
         return *_PERMANENT_EXITS[ExitCode.OUT_OF_MEMORY], False
     if code == ExitCode.LOST_A_PEER:
-        return "harness_error", "lost another rank of the job", True
+        return "harness_error", "lost connection to another rank", True
     if code == ExitCode.DEVICE_FAILED:
         return "harness_error", "got an error from its device", True
     return "harness_error", describe_exit(code), code < 0

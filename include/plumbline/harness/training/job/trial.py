@@ -47,7 +47,7 @@ _SpecOf = Callable[[RunName, bool], WorkerSpec]
 """A run's name, and whether it resumes, to its orders."""
 
 
-def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, _probed: Sequence[MetricRow] = ()) -> Measurement:
+def measure(trial: Trial, workdir: Path, progress: Progress, monitor: ContentionMonitor, _probed: Sequence[MetricRow] = ()) -> Measurement:
     """Run one training trial below `workdir` (must exist) and return everything that was measured, judgements on the training itself included.
 
     TrialFailed with a failure class when it could not be measured; no process of the trial outlives the call.
@@ -56,9 +56,9 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     if not isinstance(workload, TrainingWorkload):
         raise TypeError(f"{workload.name} is an {workload.kind} workload; expected a training workload")
     # What must outlive the pod lies where its successor finds it.
-    kept = persistent_state_of(trial, os.environ)
-    folder = workdir if kept is None else kept.folder
-    session = _TrialRun(trial, workload, folder, progress, watch, kept)
+    state = persistent_state_of(trial, os.environ)
+    folder = workdir if state is None else state.folder
+    session = _TrialRun(trial, workload, folder, progress, monitor, state)
     try:
         session.run()
     except TrialFailed as failure:
@@ -74,11 +74,11 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
         session.clear()
     measured = analysis.build_measurement(workload, session.records, folder)
     measured.metrics += [*session.network, *session.between.rows]
-    measured.metrics += energy_rows(measured.metrics, watch.gpu_rows())
+    measured.metrics += energy_rows(measured.metrics, monitor.gpu_rows())
     measured.curves += session.between.curves
     measured.facts |= session.between.facts
     measured.judgements += verdicts.judge_training(workload, trial.validity, session.records)
-    measured.judgements += recovery.launcher_interruptions(session.records, kept.deletions if kept else ())
+    measured.judgements += recovery.launcher_interruptions(session.records, state.deletions if state else ())
     return measured
 
 
@@ -91,65 +91,67 @@ class _TrialRun:
         workload: TrainingWorkload,
         workdir: Path,
         progress: Progress,
-        watch: ContentionMonitor,
-        kept: PersistentState | None,
+        monitor: ContentionMonitor,
+        state: PersistentState | None,
     ) -> None:
-        self._kept, self._began_s = kept, time.monotonic()
+        self._state, self._began_s = state, time.monotonic()
         self._shifts_s: dict[RunName, float] = {}
         self._trial, self._workload, self._folder = trial, workload, workdir
-        self._progress, self._watch = progress, watch
+        self._progress, self._monitor = progress, monitor
         self.records = TrainingRecords(plan.plan_fault(workload))
         self.network: list[MetricRow] = []
         self.between = inter_node.InterNodeResult()
         self._phase: Phase = "cold_start"
-        self._team: Coordinator | None = None
+        self._coordinator: Coordinator | None = None
         self._reported_s = 0.0
         self._fraction = 0.0
 
     def run(self) -> None:
         workload = self._workload
-        place = topology_of(self._trial, os.environ)
+        topology = topology_of(self._trial, os.environ)
         with contextlib.ExitStack() as stack:
-            team = self._team = Coordinator(self._trial, place) if place.nodes > 1 else None
-            if team is not None:
-                stack.callback(lambda: self._watch.gpus.add_nodes(team.gpus))  # after the team's end, with which nodes send their readings
-                stack.enter_context(team)
-            self._take_up(place.processes)
+            coordinator = self._coordinator = Coordinator(self._trial, topology) if topology.nodes > 1 else None
+            if coordinator is not None:
+                stack.callback(
+                    lambda: self._monitor.gpus.add_nodes(coordinator.gpus)
+                )  # after the coordinator's end, with which nodes send their readings
+                stack.enter_context(coordinator)
+            self._resume(topology.processes)
             self._report("preparing data", force=True)
             # A new pod would otherwise make the data anew, and the provider be charged for it.
-            data = prepare_inputs(workload, installation_paths().cache if self._kept is None else self._kept.folder / "cache")
+            data = prepare_inputs(workload, installation_paths().cache if self._state is None else self._state.folder / "cache")
             self.records.data_sha256 = data.sha256
             device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
-            parts = share_cores(usable_cores(), cpu_limit(os.environ), place.processes, device)
-            if team is not None:
-                team.gather(self._trial.provider.launcher.gang_assembly_s, data.sha256, self._report)
+            parts = share_cores(usable_cores(), cpu_limit(os.environ), topology.processes, device)
+            if coordinator is not None:
+                coordinator.gather(self._trial.provider.launcher.gang_assembly_s, data.sha256, self._report)
                 self._report("probing the network between the nodes", force=True)
-                self.network = peer.peer_rows(team.peers.values())
-            setting = stack.enter_context(rendezvous(JobContext(self._folder, place, parts, team=team)))
-            if team is not None:
-                self._probe_collectives(setting, team, device)
-            self._runs(setting, lambda name, resume: plan.run_spec(name, workload, data, self._folder, device=device, resume=resume))
+                self.network = peer.peer_rows(coordinator.peers.values())
+            context = stack.enter_context(rendezvous(JobContext(self._folder, topology, parts, coordinator=coordinator)))
+            if coordinator is not None:
+                self._probe_collectives(context, coordinator, device)
+            self._runs(context, lambda name, resume: plan.run_spec(name, workload, data, self._folder, device=device, resume=resume))
 
-    def _probe_collectives(self, setting: JobContext, team: Coordinator, device: str) -> None:
-        place, store = setting.place, setting.store
+    def _probe_collectives(self, context: JobContext, coordinator: Coordinator, device: str) -> None:
+        topology, store = context.topology, context.store
         assert store is not None
         self._report("measuring collectives between the nodes", force=True)
         limit_s = self._trial.provider.launcher.collective_s
-        orders = inter_node.CollectiveSpec(place.nodes, place.processes, device, store.host, store.port, limit_s)
-        team.probe(orders, store)
-        ranks = inter_node.RankProcesses(orders, place.node, setting.shares[0].threads, self._folder, setting.variables)
-        self.between = inter_node.measure_collectives(ranks, team.probe_failure)
+        orders = inter_node.CollectiveSpec(topology.nodes, topology.processes, device, store.host, store.port, limit_s)
+        coordinator.probe(orders, store)
+        ranks = inter_node.RankProcesses(orders, topology.node, context.shares[0].threads, self._folder, context.variables)
+        self.between = inter_node.measure_collectives(ranks, coordinator.probe_failure)
 
-    def _runs(self, setting: JobContext, orders: _SpecOf) -> None:
+    def _runs(self, context: JobContext, orders: _SpecOf) -> None:
         fault = self.records.fault
-        if self._kept is None or not self._kept.deletions:  # else an earlier pod did it
-            self._until_done("run", setting, orders, end=0.6 if fault else 1.0)
+        if self._state is None or not self._state.deletions:  # else an earlier pod did it
+            self._run_until_done("run", context, orders, end=0.6 if fault else 1.0)
             if fault is not None:
                 isolate_fault_checkpoint(self._folder, fault)
         if fault is not None:
-            self._until_done("recovery", setting, orders, end=1.0)
+            self._run_until_done("recovery", context, orders, end=1.0)
 
-    def _until_done(self, goal: RunKind, setting: JobContext, orders: _SpecOf, *, end: float) -> None:
+    def _run_until_done(self, goal: RunKind, context: JobContext, orders: _SpecOf, *, end: float) -> None:
         """Make attempts until one has done what the run is for. TrialFailed if more of them break off than may be started again."""
         mine = ("run",) if goal == "run" else ("fault", "recovery")
         ended = [incident for incident in self.records.incidents if run_kind(incident.run) in mine]  # of this pod and those before it
@@ -162,28 +164,28 @@ class _TrialRun:
             name = self.records.next_name(kind)
             # What broke off before its first checkpoint starts anew.
             spec = orders(name, goal == "recovery" or any((self._folder / "checkpoints").glob(_CHECKPOINTS)))
-            incident = self._attempt(name, spec, setting, end=end)
+            incident = self._attempt(name, spec, context, end=end)
             if incident is None:
                 return
             ended.append(incident)
             self.records.incidents.append(incident)
 
-    def _attempt(self, name: RunName, spec: WorkerSpec, setting: JobContext, *, end: float) -> Incident | None:
+    def _attempt(self, name: RunName, spec: WorkerSpec, context: JobContext, *, end: float) -> Incident | None:
         """Make one attempt. How it ended before it should, or None."""
         began = self._fraction
         until = began + (end - began) * _FAULT_SHARE if spec.hold is not None else end
         record: RunRecord | None = None
         try:
-            with self._in_phases() as switch, Job(name, spec, setting) as job:
+            with self._in_phases() as switch, Job(name, spec, context) as job:
                 record = self.records.runs[name] = job.record
                 switch(_phase(name, record, spec, self._workload.steps.discard))
-                for line in job.lines(lambda: self._report("waiting for the other nodes to end their ranks")):
+                for line in job.lines(lambda: self._report("waiting for other nodes to stop")):
                     if line is not None and line["event"] == "holding":
-                        return self._struck(name, spec, job)
+                        return self._inject(name, spec, job)
                     wanted = _phase(name, record, spec, self._workload.steps.discard)
                     if line is None and wanted != self._phase:
                         switch(wanted)
-                    self._follow(name, spec, record, began, until)
+                    self._report_steps(name, spec, record, began, until)
         except RunAborted as broken:
             steps = record.steps if record is not None else []
             step = min(steps[-1].step + 1, spec.until - 1) if steps else None
@@ -195,22 +197,22 @@ class _TrialRun:
             raise TrialFailed("harness_error", f"{name} ended without reaching {_describe_fault_point(spec.hold)}")
         return None
 
-    def _struck(self, name: RunName, spec: WorkerSpec, job: Job) -> Incident:
+    def _inject(self, name: RunName, spec: WorkerSpec, job: Job) -> Incident:
         fault = self._workload.fault
         assert fault is not None and spec.hold is not None
-        if self._kept is not None:
+        if self._state is not None:
             held = fault_injection.HeldAttempt(name, spec.hold.step)
-            fault_injection.save_for_next_pod(self._kept, self.records, held, self._watch, self._trial, self._fraction, self._shifts_s)
+            fault_injection.save_for_next_pod(self._state, self.records, held, self._monitor, self._trial, self._fraction, self._shifts_s)
             fault_injection.wait_for_deletion(
-                len(self._kept.deletions) + 1,
+                len(self._state.deletions) + 1,
                 fault_injection.deletion_timeout_s(self._trial),
                 lambda: self._report("waiting for the launcher to delete the pod"),
             )
         usual = statistics.median(step.step_s for step in self.records.runs["run"].steps)
-        began, noticed = inject_fault(fault, job, usual, lambda: self._report("waiting for the fault to be noticed"))
+        began, noticed = inject_fault(fault, job, usual, lambda: self._report("waiting for fault detection"))
         return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
 
-    def _follow(self, name: RunName, spec: WorkerSpec, record: RunRecord, began: float, end: float) -> None:
+    def _report_steps(self, name: RunName, spec: WorkerSpec, record: RunRecord, began: float, end: float) -> None:
         first = self.records.fault.resume_from if self.records.fault and run_kind(name) != "run" else 0
         done = record.steps[-1].step + 1 if record.steps else first
         self._fraction = max(self._fraction, began + (end - began) * _done_fraction(done - first, spec.until - first))
@@ -219,9 +221,9 @@ class _TrialRun:
             note = _describe_fault_point(spec.hold)
         self._report(note if name == run_kind(name) else f"{name}: {note}")
 
-    def _take_up(self, ranks: int) -> None:
-        if self._kept is not None and self._kept.deletions and self.records.fault is not None:
-            taken = fault_injection.resume_from_last_pod(self._kept, self.records.fault, ranks, self._began_s)
+    def _resume(self, ranks: int) -> None:
+        if self._state is not None and self._state.deletions and self.records.fault is not None:
+            taken = fault_injection.resume_from_last_pod(self._state, self.records.fault, ranks, self._began_s)
             self.records, self._fraction, self._shifts_s = taken.records, taken.fraction, taken.shifts_s
 
     def clear(self) -> None:
@@ -229,10 +231,18 @@ class _TrialRun:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     @contextlib.contextmanager
-    def _in_phases(self) -> Iterator[_PhaseSwitch]:
-        """Attributes the watch's samples to one phase after the other; the last one ends with the block."""
+    def _in_phases(self) -> Iterator[Callable[[Phase], None]]:
+        """Yields what makes a phase the current one, of the monitor and of the other nodes' GPUs; the last one ends with the block."""
         with contextlib.ExitStack() as stack:
-            yield _PhaseSwitch(self, stack)
+
+            def switch(phase: Phase) -> None:
+                stack.close()
+                self._phase = phase
+                stack.enter_context(self._monitor.phase(phase))
+                stack.callback(self._announce, None)
+                self._announce(phase)
+
+            yield switch
 
     def _report(self, note: str, *, force: bool = False) -> None:
         now = time.monotonic()
@@ -240,31 +250,9 @@ class _TrialRun:
             self._reported_s = now
             self._progress(self._phase, self._fraction, note)
 
-    @contextlib.contextmanager
-    def enter(self, phase: Phase) -> Iterator[None]:
-        """Make `phase` the current one; the context attributes the samples of the watch, and of the other nodes' GPUs, to it."""
-        self._phase = phase
-        with self._watch.phase(phase):
-            self._announce(phase)
-            try:
-                yield
-            finally:
-                self._announce(None)
-
     def _announce(self, phase: Phase | None) -> None:
-        if self._team is not None:
-            self._team.enter(phase)
-
-
-class _PhaseSwitch:
-    """Leaves the current phase of the watch and enters the next."""
-
-    def __init__(self, session: _TrialRun, stack: contextlib.ExitStack) -> None:
-        self._session, self._stack = session, stack
-
-    def __call__(self, phase: Phase) -> None:
-        self._stack.close()
-        self._stack.enter_context(self._session.enter(phase))
+        if self._coordinator is not None:
+            self._coordinator.enter(phase)
 
 
 def _phase(name: RunName, record: RunRecord, spec: WorkerSpec, discard: int) -> Phase:
@@ -282,13 +270,9 @@ def _describe_fault_point(hold: HoldPoint) -> str:
 
 
 def _too_many_restarts(ended: Sequence[Incident], allowed: int) -> TrialFailed:
-    said = "; ".join(map(str, ended[-_MAX_SHOWN:]))
-    detail = f"the training broke off {len(ended)} times, and restarts is {allowed}; {_describe_count(len(ended))}: {said}"
-    return TrialFailed(ended[-1].failure_class, detail)
-
-
-def _describe_count(count: int) -> str:
-    return "all of them" if count <= _MAX_SHOWN else f"the last {_MAX_SHOWN}"
+    shown = "; ".join(map(str, ended[-_MAX_SHOWN:]))
+    which = "" if len(ended) <= _MAX_SHOWN else f"the last {_MAX_SHOWN}: "
+    return TrialFailed(ended[-1].failure_class, f"{len(ended)} interruptions exceed restarts = {allowed}: {which}{shown}")
 
 
 def _done_fraction(done: int, steps: int) -> float:

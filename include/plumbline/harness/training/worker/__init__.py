@@ -226,28 +226,23 @@ class Trainer:
             self._peers.barrier()
 
     def _facts(self) -> dict[str, Any]:
-        group = self._spec.group
-        job = (
-            {}
-            if group is None
-            else {
-                "training.world_size": group.world,
-                "training.nodes": group.nodes,
-                "training.processes": group.world // group.nodes,
-                "training.backend": group.backend,
-            }
-        )
+        spec, facts = self._spec, dict[str, Any]()
+        if spec.group is not None:
+            world, nodes = spec.group.world, spec.group.nodes
+            facts = {"training.world_size": world, "training.nodes": nodes, "training.processes": world // nodes}
+            facts["training.backend"] = spec.group.backend
+        if self._device.type == "cuda":
+            facts["torch.device_name"] = torch.cuda.get_device_name(self._device)
         return {
-            **job,
+            **facts,
             "torch.threads": torch.get_num_threads(),
             "torch.interop_threads": torch.get_num_interop_threads(),
             "torch.device": self._device.type,
-            **({"torch.device_name": torch.cuda.get_device_name(self._device)} if self._device.type == "cuda" else {}),
-            "torch.precision": self._spec.precision,
+            "torch.precision": spec.precision,
             "torch.float32_matmul_precision": torch.get_float32_matmul_precision(),
             "torch.cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "torch.deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-            "torch.compile": self._spec.compile,
-            "torch.attention": self._spec.attention,
-            "torch.activation_checkpointing": self._spec.activation_checkpointing,
+            "torch.compile": spec.compile,
+            "torch.attention": spec.attention,
+            "torch.activation_checkpointing": spec.activation_checkpointing,
         }

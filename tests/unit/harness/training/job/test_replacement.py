@@ -71,7 +71,7 @@ def test_a_launcher_whose_clock_is_ahead_does_not_make_the_start_negative(tmp_pa
     taken = fault_injection.resume_from_last_pod(kept(tmp_path, Deletion(at(started + 60), at(started + 62))), FAULT, 1, started_s=started)
     (incident,) = taken.records.incidents
     assert (incident.began_s, incident.noticed_s) == (pytest.approx(started - 2, abs=0.01), started)
-    assert "clock is 62 s or more ahead" in incident.detail
+    assert "≥ 62 s" in incident.detail
 
 
 def test_incidents_of_pods_before_stay_in_their_order(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_the_steps_of_several_ranks_are_those_of_the_job(tmp_path: Path) -> None
 
 def test_state_of_another_deletion_is_refused(tmp_path: Path) -> None:
     now = time.time()
-    with pytest.raises(TrialFailed, match="has deleted 1 pods, and the state on the volume was kept for deletion 2"):
+    with pytest.raises(TrialFailed, match=r"deleted 1 pods, .* deletion 2"):
         fault_injection.resume_from_last_pod(kept(tmp_path, Deletion(now, now), number=2), FAULT, 1, started_s=0.0)
 
 

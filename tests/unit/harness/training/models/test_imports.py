@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-LIBRARIES = ("transformers", "peft", "safetensors", "huggingface_hub", "pydantic", "fsspec", "pyarrow")
+LIBRARIES = ("transformers", "peft", "safetensors", "huggingface_hub", "pydantic", "psutil", "fsspec", "pyarrow", "plumbline.results")
 COMMON = ("worker.__main__", "learners", "dataset.synthetic")
 
 
