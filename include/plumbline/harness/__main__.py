@@ -72,7 +72,6 @@ def _format_validation_error(text: str, error: ValidationError) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m plumbline.harness", description="Measures one trial.")
     commands = parser.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="run a trial and store its result document")

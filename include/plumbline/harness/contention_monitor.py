@@ -243,7 +243,6 @@ class MonitorSnapshot:
 
     @classmethod
     def of(cls, monitor: ContentionMonitor, limits: ValidityLimits) -> MonitorSnapshot:
-        """What a monitor has seen so far."""
         return cls(tuple(monitor.telemetry()), tuple(monitor.gpu_rows()), (*monitor.judgements(limits), *monitor.gpus.new_errors()))
 
 

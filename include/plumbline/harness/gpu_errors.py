@@ -42,7 +42,6 @@ _LINK_COUNTERS = {
 
 
 def nvidia_error_counters(driver: NvidiaDriver, handle: Any) -> dict[str, int]:
-    """The counters of one GPU, by NVML."""
     nvml = driver.library
 
     def ask(function: str, *arguments: Any) -> Any:
@@ -214,7 +213,6 @@ class GpuHealth:
         self._after, self._read_s = reading, time.monotonic()
 
     def counters(self) -> tuple[GpuCounter, ...]:
-        """A row for each GPU and counter that it has."""
         return tuple(
             # A code's count began at 0 when listening did.
             GpuCounter(

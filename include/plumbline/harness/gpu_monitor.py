@@ -43,7 +43,6 @@ class GpuSamples:
         self._gpus = 0
 
     def add(self, gpu: int, signals: dict[str, float]) -> None:
-        """One sample of a GPU."""
         for name, value in signals.items():
             self.signals.setdefault((gpu, name), array("d")).append(value)
 
@@ -84,7 +83,6 @@ class GpuSamples:
 
     @property
     def samples(self) -> int:
-        """Of each GPU."""
         return max(map(len, self.signals.values()), default=0)
 
     @property

@@ -96,12 +96,10 @@ class Deletion:
 
 
 def format_deletions(deletions: tuple[Deletion, ...]) -> str:
-    """The value of DELETIONS_VARIABLE."""
     return json.dumps([asdict(deletion) for deletion in deletions])
 
 
 def parse_deletions(text: str | None) -> tuple[Deletion, ...]:
-    """What `format_deletions` wrote."""
     return tuple(Deletion(**row) for row in json.loads(text or "[]"))
 
 

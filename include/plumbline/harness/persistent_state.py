@@ -89,7 +89,6 @@ class PersistentState:
         return found
 
     def discard(self) -> None:
-        """Delete the folder: the trial is over."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

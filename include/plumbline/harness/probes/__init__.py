@@ -163,7 +163,6 @@ def _run_worker(
 
 
 def command() -> list[str]:
-    """What starts the worker."""
     return [engine_python.executable(), "-m", "plumbline.harness.probes.worker"]
 
 

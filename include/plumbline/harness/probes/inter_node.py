@@ -47,7 +47,6 @@ class CollectiveSpec:
 
     @property
     def world(self) -> int:
-        """Ranks in all."""
         return self.nodes * self.processes
 
 
@@ -82,7 +81,6 @@ class RankProcesses:
 
     @property
     def done(self) -> bool:
-        """Whether all of them ended well."""
         return all(process.poll() == 0 for process in self._processes)
 
     def failure(self) -> str | None:

@@ -53,7 +53,6 @@ class WallClock:
         self._began = (wall(), time.monotonic())
 
     def line(self) -> CheckLine:
-        """Of the time until now."""
         elapsed, expected = self._wall() - self._began[0], time.monotonic() - self._began[1]
         reason = "time passed by the wall clock during the selfcheck, expected by CLOCK_MONOTONIC"
         return CheckLine.compared("clock_offset", elapsed, expected, _STEP_S + 0.001 * expected, "s", reason, of="wall clock")

@@ -59,7 +59,6 @@ class Learner(ABC):
 
 
 def build_learner(spec: WorkerSpec, replica: int, replicas: int) -> Learner:
-    """The learner for these orders, on the CPU."""
     module, _, name = spec.task["learner"].partition(":")
     learner: Callable[[WorkerSpec, int, int], Learner] = getattr(import_module(module), name) if module else _TASKS[spec.task["kind"]]
     return learner(spec, replica, replicas)

@@ -59,7 +59,6 @@ class Topology:
 
     @property
     def ranks(self) -> range:
-        """The ranks of this node."""
         return range(self.node * self.processes, (self.node + 1) * self.processes)
 
 

@@ -133,7 +133,6 @@ class WorkerSpec:
 
     @property
     def sharded(self) -> bool:
-        """Whether no rank holds the whole state."""
         return bool(self.parallelism["strategy"] == "fsdp" or self.parallelism["tensor"] > 1)
 
     @property
@@ -142,12 +141,10 @@ class WorkerSpec:
         return not self.resume and (self.group is None or self.group.rank == 0)
 
     def write(self, path: Path) -> None:
-        """Write it where a worker will read it."""
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> WorkerSpec:
-        """What `write` wrote."""
         fields: dict[str, Any] = json.loads(path.read_text())
         data, hold, group = fields["data"], fields["hold"], fields["group"]
         fields["data"] = DataSpec(**{**data, "item": tuple(data["item"])})
@@ -167,7 +164,6 @@ class StepLog:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def event(self, name: str, **more: Any) -> None:
-        """Something happened now."""
         self.line({"event": name, "ns": monotonic_ns(), **more})
 
     def line(self, line: LogLine) -> None:
@@ -276,15 +272,16 @@ class RunRecord:
             self.facts["checkpoint.page_cache"] = "kept" if kept else "dropped"
         else:
             self.at[name] = at
-            if name == "load_end":
-                self.rejected, self.load_checksum_s = line["rejected"], line["checksum_s"]
-            elif name == "ready":
-                self.facts = line["facts"]
-            elif name == "matmul":
-                self.matmul_flops = line["flops"]
-            elif name == "memory":
-                self.peak_memory = line["peak"]
-            elif name == "weights_loaded":
-                self.weights_load_s = line["seconds"]
-            elif name == "weights":
-                self.weights_sha256 = line["sha256"]
+            for key, attribute in _RECORDED.get(name, {}).items():
+                setattr(self, attribute, line[key])
+
+
+_RECORDED = {
+    "load_end": {"rejected": "rejected", "checksum_s": "load_checksum_s"},
+    "ready": {"facts": "facts"},
+    "matmul": {"flops": "matmul_flops"},
+    "memory": {"peak": "peak_memory"},
+    "weights_loaded": {"seconds": "weights_load_s"},
+    "weights": {"sha256": "weights_sha256"},
+}
+"""Event → what of its line goes into which attribute of RunRecord."""

@@ -133,7 +133,6 @@ class RestartCost:
 
     @property
     def ended_s(self) -> float:
-        """The moment until which the parts count."""
         return self.incident.began_s + self.penalty_s + self.checksum_s
 
 
@@ -286,7 +285,6 @@ class TrainingRecords:
     data_sha256: str | None = None
 
     def next_name(self, kind: RunKind) -> RunName:
-        """The name of the next attempt of a kind."""
         return attempt_name(kind, 1 + sum(run_kind(name) == kind for name in self.runs))
 
     @property

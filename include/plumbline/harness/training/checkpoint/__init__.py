@@ -180,12 +180,10 @@ class Manifest:
 
 
 def checkpoint_name(step: int) -> str:
-    """The folder name of the checkpoint after `step` steps."""
     return f"step-{step:08d}"
 
 
 def draft_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint after `step` steps is built."""
     return folder / f"{checkpoint_name(step)}{_DRAFT_SUFFIX}"
 
 
@@ -202,7 +200,7 @@ def publish(draft: Path, final: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a checkpoint; Damaged if it has none that can be used, or one of another step."""
+    """The manifest of a checkpoint; CheckpointCorrupt if it has none that can be used, or one of another step."""
     try:
         told: dict[str, Any] = json.loads((path / _MANIFEST).read_bytes())
         files = {str(name): FileDigest(int(part["bytes"]), str(part["sha256"])) for name, part in told["files"].items()}
@@ -217,7 +215,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def verify_size(path: Path, name: str, promised: FileDigest) -> None:
-    """Damaged if a file of a checkpoint is not there or not as long as the manifest promises; takes no time."""
+    """CheckpointCorrupt if a file of a checkpoint is not there or not as long as the manifest promises; takes no time."""
     try:
         size = (path / name).stat().st_size
     except OSError as error:
@@ -227,7 +225,7 @@ def verify_size(path: Path, name: str, promised: FileDigest) -> None:
 
 
 def verify_file(path: Path, name: str, promised: FileDigest) -> None:
-    """Read one file of a checkpoint; Damaged if it is not what the manifest promises."""
+    """Read one file of a checkpoint; CheckpointCorrupt if it is not what the manifest promises."""
     verify_size(path, name, promised)
     try:
         with (path / name).open("rb") as file:
@@ -244,7 +242,6 @@ def checkpoint_steps(folder: Path) -> list[int]:
 
 
 def parse_step(path: Path) -> int:
-    """The step that a checkpoint's folder is named after."""
     match = _NAME_PATTERN.match(path.name)
     if match is None:
         raise ValueError(f"{path.name!r} is no checkpoint's name; expected such as {checkpoint_name(8)}")

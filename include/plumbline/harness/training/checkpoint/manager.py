@@ -157,7 +157,6 @@ class CheckpointManager:
         return drop_from_page_cache(file for file in path.iterdir() if file.is_file())
 
     def on_all_ranks(self, here: bool) -> bool:
-        """Whether something is so on all ranks that load together."""
         return here if self._sharded is None else bool(self._sharded.on_all_ranks(here))
 
     def _log_save(self, step: int, saved: SavedCheckpoint, standing: int, summing: int, at_end: bool) -> None:

@@ -92,19 +92,17 @@ def _is_dtype(name: str) -> bool:
     return isinstance(getattr(torch, name, None), torch.dtype)
 
 
-# State by `torch.distributed.checkpoint`: spread over ranks, or written beside the training.
-#
-# Each rank writes its part; tensors that several hold are written once on each node. Nodes share no disk: each keeps the parts of its own
-# ranks, with a copy of what says where which part lies, and its ranks load them there. A checkpoint counts once every node has published
-# it, and only then are older ones deleted: at any moment there is one that all nodes have. A node that is new has none, and says so.
-
-
 _VALUES = "values.pt"
 warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # one process alone, as meant
 
 
 class ShardedCheckpoints:
-    """Saves and loads with other ranks: all of them call each method, in the same order."""
+    """Saves and loads with other ranks: all of them call each method, in the same order.
+
+    Each rank writes its part; tensors that several hold are written once on each node. Nodes share no disk: each keeps the parts of its own
+    ranks, with a copy of what says where which part lies. A checkpoint counts once every node has published it, and only then are older ones
+    deleted: at any moment there is one that all nodes have. A node that is new has none, and says so.
+    """
 
     def __init__(self, folder: Path, ranks: CheckpointRanks, *, keep: int, retain: frozenset[int]) -> None:
         self._folder, self._ranks, self._keep, self._retain = folder, ranks, keep, retain
@@ -199,7 +197,6 @@ class ShardedCheckpoints:
         raise NothingToResume(f"no valid checkpoint in {folder.name}{why}{''.join(f'; {reason}' for reason in rejected)}")
 
     def on_all_ranks(self, here: bool) -> bool:
-        """Whether something is so on all ranks."""
         return all(self._ranks.gather(here))
 
     def _publish(self, step: int, draft: Path, writer: _TrackedShardWriter, metadata: Any, parts: dict[str, FileDigest]) -> None:

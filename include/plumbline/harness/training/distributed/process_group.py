@@ -70,18 +70,15 @@ class MeshLayout:
 
     @property
     def span(self) -> int:
-        """Ranks that hold one replica together."""
         return self.shard * self.tensor
 
     @property
     def replica(self) -> range:
-        """The ranks of this rank's replica."""
         first = self.rank // self.span * self.span
         return range(first, first + self.span)
 
     @property
     def node(self) -> int:
-        """The node of this rank."""
         return self.rank // self.processes
 
     @property
@@ -162,7 +159,6 @@ class RankGroups:
         dist.barrier(device_ids=[self._device.index] if self._device.type == "cuda" else None)
 
     def leave(self) -> None:
-        """The last collective is done."""
         dist.destroy_process_group()
 
 

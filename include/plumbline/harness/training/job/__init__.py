@@ -101,13 +101,12 @@ class Job:
 
     @property
     def workers(self) -> tuple[RankProcess, ...]:
-        """This node's ranks."""
         return self._workers
 
     def lines(self, meanwhile: Callable[[], None]) -> Iterator[LogLine | None]:
         """Rank 0's log lines as they come, whichever rank's line that it holds, and None whenever there was nothing new for a moment.
 
-        Ends when all ranks have ended well. If one ended otherwise, all are ended: Broken if the cause may pass, else TrialFailed; so
+        Ends when all ranks have ended well. If one ended otherwise, all are ended: RunAborted if the cause may pass, else TrialFailed; so
         too if a node is gone. `meanwhile` is called while other nodes end theirs.
         """
         interval = _POLL_BEFORE_KILL_S if self.spec.hold is not None else _POLL_S

@@ -48,7 +48,6 @@ class Channel:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, (_IDLE_S + _INTERVAL_S * _PROBES) * 1000)
 
     def fileno(self) -> int:
-        """For waiting until there is news."""
         return self._socket.fileno()
 
     @property
@@ -58,11 +57,10 @@ class Channel:
 
     @property
     def remote_host(self) -> str:
-        """The address of the other end."""
         return str(self._socket.getpeername()[0])
 
     def send(self, kind: str, **more: Any) -> None:
-        """Send one message; Gone if it cannot be."""
+        """Send one message; PeerDisconnected if it cannot be."""
         view = memoryview((json.dumps({"kind": kind, **more}) + "\n").encode())
         deadline = time.monotonic() + _SEND_TIMEOUT_S
         while view:
@@ -74,7 +72,7 @@ class Channel:
                 raise PeerDisconnected(_describe_error(error)) from error
 
     def news(self) -> list[Message]:
-        """The messages that came since the last call; Gone once the connection has ended and all of them are taken."""
+        """The messages that came since the last call; PeerDisconnected once the connection has ended and all of them are taken."""
         if self._ended is not None:
             raise PeerDisconnected(self._ended)
         while True:
@@ -95,7 +93,6 @@ class Channel:
         return [_parse_message(line) for line in whole]
 
     def close(self) -> None:
-        """End the connection."""
         self._socket.close()
 
     def _wait_for_room(self, deadline: float) -> None:
@@ -117,7 +114,7 @@ def listen(address: Address) -> socket.socket:
 def connect(address: Address, patience_s: float, waiting: Callable[[str], None]) -> Channel:
     """A connection to node 0, tried until `patience_s` is over: its name and its harness appear some time after the pods do.
 
-    `waiting(why)` is called after each attempt that failed. Raises Gone with the last reason.
+    `waiting(why)` is called after each attempt that failed. Raises PeerDisconnected with the last reason.
     """
     deadline = time.monotonic() + patience_s
     while True:

@@ -78,7 +78,6 @@ class Coordinator:
 
     @property
     def all_ended(self) -> bool:
-        """Whether every node's ranks of the current run have ended well."""
         return len(self._ended) == self._topology.nodes - 1
 
     def gather(self, patience_s: float, data_sha256: str, waiting: Callable[[str], None]) -> None:

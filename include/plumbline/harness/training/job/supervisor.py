@@ -140,7 +140,6 @@ class RankProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has ended, however it did."""
         return self.process.poll() is not None
 
     def signal(self, number: signal.Signals) -> float:
@@ -187,7 +186,6 @@ def rank_processes(
 
 
 def failure_causes(workers: Sequence[RankProcess]) -> list[FailureCause]:
-    """Why those of them broke off that did."""
     return [cause for worker in workers if (cause := worker.cause()) is not None]
 
 

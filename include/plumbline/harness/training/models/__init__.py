@@ -80,7 +80,6 @@ def new_cache(model: nn.Module) -> Any:
 
 
 def repeated_layers(model: nn.Module) -> Sequence[nn.Module]:
-    """The model's repeated layers, in their order."""
     found = next(child for child in model.modules() if isinstance(child, nn.ModuleList))
     return cast(Sequence[nn.Module], found)
 

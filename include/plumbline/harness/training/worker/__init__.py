@@ -6,7 +6,9 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,8 +18,17 @@ from plumbline.harness.image_requirements import ImageIncomplete
 from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
 from plumbline.harness.training.checkpoint.ranks import CheckpointRanks, SingleProcess
 from plumbline.harness.training.learners import Learner, Samples, build_learner
-from plumbline.harness.training.worker import final_checks, torch_setup
-from plumbline.harness.training.worker.device import InlineFeed, PrefetchingFeed, batch_feed, peak_memory, step_timer, synchronizer
+from plumbline.harness.training.models import weights_sha256
+from plumbline.harness.training.worker import torch_setup
+from plumbline.harness.training.worker.device import (
+    InlineFeed,
+    PrefetchingFeed,
+    batch_feed,
+    matmul_flops,
+    peak_memory,
+    step_timer,
+    synchronizer,
+)
 from plumbline.harness.training.worker.torch_setup import (
     CompileTimer,
     Precision,
@@ -30,6 +41,9 @@ from plumbline.harness.training.worker_protocol import ExitCode, StepLog, Worker
 
 if TYPE_CHECKING:
     from plumbline.harness.training.distributed import MeshLayout, ParallelModel, RankGroups
+
+
+_VERIFIED_LOADS = 3
 
 
 class NoDevice(WorkerError):
@@ -97,11 +111,11 @@ class Trainer:
         self._log.event("memory", peak=peak_memory(self._device))  # before the closing checks, which hold a second model
         if spec.closing:
             spread = self._spread if spec.sharded else None
-            final_checks.verify_checkpoint(spec, self._device, self._keeper, self._state, spread, log=self._log)
+            _verify_checkpoint(spec, self._device, self._keeper, self._state, spread, log=self._log)
         if self._peers is not None:
             self._peers.leave()
         if spec.closing and self._leads:
-            final_checks.log_device_and_weights(spec, self._device, self._log)
+            _log_device_and_weights(spec, self._device, self._log)
         self._log.event("done")
 
     def steps(self, first: int, until: int) -> None:
@@ -246,3 +260,50 @@ class Trainer:
             "torch.attention": spec.attention,
             "torch.activation_checkpointing": spec.activation_checkpointing,
         }
+
+
+def _verify_checkpoint(
+    spec: WorkerSpec,
+    device: torch.device,
+    keeper: CheckpointManager,
+    live: TrainingState,
+    spread: Callable[[WorkerSpec, Learner], object] | None,
+    *,
+    log: StepLog,
+) -> None:
+    """Load the newest checkpoint as a new process would and write down how long it took and whether it is the live state.
+
+    `spread` puts a model in its ranks, of which each loads its part; None where one process holds all. NothingToResume if it cannot be loaded.
+    """
+    settle, generators = synchronizer(device), live.taken()["generators"]
+    fresh = _fresh_state(spec, device, spread)
+    for _ in range(_VERIFIED_LOADS):
+        for tensor in fresh.tensors().values():
+            tensor.zero_()  # what the load before left must not pass for what this one brought
+        cold = keeper.evict_from_page_cache()
+        began = monotonic_ns()
+        loaded = keeper.load(fresh, str(device))
+        settle()
+        seconds = (monotonic_ns() - began) / 1e9 - loaded.checksum_s
+        mine, other, drawn = live.tensors(), fresh.tensors(), fresh.taken()["generators"]
+        same = mine.keys() == other.keys() and all(torch.equal(mine[key], other[key]) for key in mine)
+        same = same and all(torch.equal(generators[key], drawn[key]) for key in generators)
+        log.event(
+            "verified_load", seconds=seconds, equal=keeper.on_all_ranks(same and loaded.step == spec.until), cold=keeper.on_all_ranks(cold)
+        )
+
+
+def _log_device_and_weights(spec: WorkerSpec, device: torch.device, log: StepLog) -> None:
+    """What rank 0 can say of the device and of the weights that it began with."""
+    log.event("matmul", flops=matmul_flops(device, spec.precision))
+    first = replace(spec, resume=False, group=None)
+    log.event("weights", sha256=weights_sha256(build_learner(first, 0, 1).model))
+
+
+def _fresh_state(spec: WorkerSpec, device: torch.device, spread: Callable[[WorkerSpec, Learner], object] | None) -> TrainingState:
+    spec = replace(spec, resume=True)
+    learner = build_learner(spec, 0, 1)
+    if spread is not None:
+        spread(spec, learner)
+    model = learner.model.to(device)
+    return TrainingState(model, build_optimizer(spec.optimizer, model.parameters()), Precision(spec.precision, device), device)

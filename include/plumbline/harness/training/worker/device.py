@@ -59,7 +59,6 @@ _MAX_STEPS_BEHIND = 2
 
 
 def step_timer(device: torch.device) -> CpuStepTimer | GpuStepTimer:
-    """The timer of a device."""
     return GpuStepTimer() if device.type == "cuda" else CpuStepTimer()
 
 
@@ -74,7 +73,6 @@ class CpuStepTimer:
         self._previous: int | None = None
 
     def begin(self, step: int) -> None:
-        """The step starts now."""
         self._step, self._spent = step, dict[StageName, int]()
         self._last = monotonic_ns()
         self._start = self._last if self._previous is None else self._previous

@@ -112,7 +112,6 @@ class Precision:
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def update(self, optimizer: torch.optim.Optimizer, clip: float | None) -> Tensor | None:
-        """See `stepped`."""
         return optimizer_step(self._scaler, optimizer, clip)
 
     def state_dict(self) -> dict[str, Any]:
@@ -120,7 +119,6 @@ class Precision:
         return self._scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
         if state:
             self._scaler.load_state_dict(state)
 
