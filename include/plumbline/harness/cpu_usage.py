@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+
+from plumbline.harness.environment.container import cgroup_folders
 
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
@@ -45,14 +48,7 @@ def core_times(cpus: Collection[int], stat: Path = Path("/proc/stat")) -> CoreTi
 
 def pressure_file(root: Path = Path("/")) -> Path | None:
     """Where PSI for the CPU can be read: the process's own cgroup (a pod's), else the machine; None without PSI."""
-    candidates = [root / "proc/pressure/cpu"]
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    own = next((line[3:].strip("/") for line in lines if line.startswith("0::")), None)
-    if own is not None:
-        candidates.insert(0, root / "sys/fs/cgroup" / own / "cpu.pressure")
+    candidates = [*(folder / "cpu.pressure" for folder in islice(cgroup_folders(root, ""), 1)), root / "proc/pressure/cpu"]
     for candidate in candidates:
         try:
             pressure_s(candidate)
@@ -68,9 +64,6 @@ def pressure_s(file: Path) -> float:
         if line.startswith("some "):
             return int(line.rsplit("total=", 1)[1]) / 1e6
     raise ValueError(f"{file} has no line 'some … total=…'; expected the kernel's PSI format")
-
-
-_CLOCK_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -147,4 +140,4 @@ class ProcessTreeCpu:
         # The command's name stands in brackets and may itself hold brackets and spaces.
         fields = text[text.rindex(")") + 2 :].split()
         user, system, waited_user, waited_system = (int(field) for field in fields[11:15])
-        return _ProcessStat(int(fields[1]), int(fields[19]), (user + system + waited_user + waited_system) * _CLOCK_TICK_S)
+        return _ProcessStat(int(fields[1]), int(fields[19]), (user + system + waited_user + waited_system) * _TICK_S)

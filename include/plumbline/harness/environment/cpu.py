@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,32 +13,8 @@ from plumbline.harness.launcher_protocol import CPU_LIMIT_VARIABLE
 from plumbline.results import Scalar
 
 # Instruction sets that kernels of BLAS, oneDNN and PyTorch choose between; any other flag changes no number here.
-_ISA = frozenset(
-    [
-        "sse4_2",
-        "avx",
-        "avx2",
-        "fma",
-        "f16c",
-        "avx512f",
-        "avx512bw",
-        "avx512vl",
-        "avx512_vnni",
-        "avx512_bf16",
-        "avx512_fp16",
-        "avx_vnni",
-        "amx_tile",
-        "amx_bf16",
-        "amx_int8",
-        "asimd",
-        "asimdhp",
-        "asimddp",
-        "bf16",
-        "i8mm",
-        "sve",
-        "sve2",
-        "sme",
-    ]
+_ISA = re.compile(
+    r"sse4_2|avx2?|fma|f16c|avx512(f|bw|vl|_vnni|_bf16|_fp16)|avx_vnni|amx_(tile|bf16|int8)|asimd(hp|dp)?|bf16|i8mm|sve2?|sme"
 )
 
 
@@ -77,7 +54,7 @@ def cpu_facts(root: Path = ROOT) -> dict[str, Scalar]:
         "cpu.model": info.get("model name") or info.get("Model") or info.get("CPU part") or platform.processor() or None,
         "cpu.vendor": info.get("vendor_id") or info.get("CPU implementer"),
         "cpu.microcode": info.get("microcode"),
-        "cpu.isa": " ".join(sorted(flags & _ISA)) or None,
+        "cpu.isa": " ".join(sorted(filter(_ISA.fullmatch, flags))) or None,
         "cpu.logical": os.cpu_count(),
         "cpu.physical": _physical(devices / "cpu"),
         "cpu.sockets": _sockets(devices / "cpu"),

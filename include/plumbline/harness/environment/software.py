@@ -34,36 +34,15 @@ _ENGINES: Mapping[str, Sequence[str]] = {
 }
 """Names of a fact's package, the first one found counts."""
 _SITES = (
-    "usr/local/lib/python3*/dist-packages",
-    "usr/local/lib/python3*/site-packages",
-    "usr/lib/python3*/dist-packages",
-    "usr/lib/python3*/site-packages",
-    "opt/conda/lib/python3*/site-packages",
-    "opt/venv/lib/python3*/site-packages",
+    *(f"{root}/lib/python3*/{kind}" for root in ("usr/local", "usr") for kind in ("dist-packages", "site-packages")),
+    *(f"opt/{name}/lib/python3*/site-packages" for name in ("conda", "venv")),
 )
 _CUDA = ("-cu13", "-cu12", "-cu11", "")
 _LIBRARIES = tuple(map(Path, ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/cuda/lib64", "/usr/lib64")))
-_SETTINGS = (
-    "OMP_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "OMP_PLACES",
-    "OMP_WAIT_POLICY",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "GOMP_CPU_AFFINITY",
-    "KMP_AFFINITY",
-    "KMP_BLOCKTIME",
-    "MALLOC_ARENA_MAX",
-    "ONEDNN_MAX_CPU_ISA",
-    "ATEN_CPU_CAPABILITY",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_LAUNCH_BLOCKING",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "PYTORCH_ALLOC_CONF",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "HIP_VISIBLE_DEVICES",
+_SETTINGS = re.compile(
+    r"OMP_(NUM_THREADS|PROC_BIND|PLACES|WAIT_POLICY)|(MKL|OPENBLAS)_NUM_THREADS|GOMP_CPU_AFFINITY|KMP_(AFFINITY|BLOCKTIME)|MALLOC_ARENA_MAX|"
+    r"ONEDNN_MAX_CPU_ISA|ATEN_CPU_CAPABILITY|CUDA_(VISIBLE_DEVICES|LAUNCH_BLOCKING)|NVIDIA_TF32_OVERRIDE|PYTORCH_(CUDA_)?ALLOC_CONF|"
+    r"CUBLAS_WORKSPACE_CONFIG|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|HIP_VISIBLE_DEVICES"
 )
 _FAMILIES = ("NCCL_", "RCCL_", "FI_", "OFI_", "UCX_", "GLOO_")
 """Every variable of the libraries that carry collectives and one-sided transfers: clouds' guides set two dozen of them."""
@@ -87,7 +66,7 @@ def software_facts(root: Path = ROOT) -> dict[str, Scalar]:
     found |= {
         f"setting.{name}": value
         for name, value in os.environ.items()
-        if name in _SETTINGS or (name.startswith(_FAMILIES) and not is_secret_name(name))
+        if _SETTINGS.fullmatch(name) or (name.startswith(_FAMILIES) and not is_secret_name(name))
     }
     return found
 
