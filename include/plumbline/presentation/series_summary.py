@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from statistics import median
 
 from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED, costs_of
@@ -39,13 +40,13 @@ _WORST = ("page", "warn", "info")
 
 @dataclass(frozen=True)
 class SeriesSummary:
-    """One series in its newest campaign. `drift` is a severity, "steady", or "no baseline"; `cost` in words and what it is of; empty, and
-    why it is not known."""
+    """One series in its newest campaign. `numbers`: see headline_numbers. `drift`: a severity, "steady" or "no baseline". `cost`: (value, metric),
+    or an empty value and the reason."""
 
     series_key: str
     provider: str
     workload: str
-    numbers: tuple[tuple[str, str], ...]
+    numbers: tuple[tuple[str, str, str], ...]
     cost: tuple[str, str]
     usable: int
     planned: int
@@ -64,7 +65,7 @@ def series_summaries(
     priced = all_with_effective_prices((declared.providers[name] for name in known), archive.prices(list(known)))
     quotes = {name: quote(provider, now.date()) for name, provider in priced.items()}
     found: dict[tuple[str, str, int], dict[str, SeriesSummary]] = {}
-    # A provider whose instances changed has a series of each kind of them: the one that was measured last stands in its cell.
+    # The newest series wins where a provider's instance type changed.
     for part in sorted(archive.newest_parts(series, _ASKED), key=lambda part: part.planned_at):
         one = part.series
         own = {f.severity for f in standing if one.series_key in (f.detail.get("standing") or [f.series_key])}
@@ -73,7 +74,7 @@ def series_summaries(
             series_key=one.series_key,
             provider=one.provider,
             workload=one.workload,
-            numbers=_numbers(part),
+            numbers=headline_numbers(one.kind, partial(_leading_values, part)),
             cost=_cost(part, declared, quotes.get(one.provider)),
             usable=part.outcomes.usable,
             planned=part.outcomes.planned,
@@ -86,17 +87,21 @@ def series_summaries(
     return found
 
 
-def _numbers(part: SeriesResult) -> tuple[tuple[str, str], ...]:
-    whole = part.series.kind == "inference" and not part.values("inter_token_latency", METRICS["inter_token_latency"].statistic)
-    found = []
-    for group in WHOLE_ANSWER_METRICS if whole else HEADLINE_METRICS[part.series.kind]:
-        for name in group:
-            known = METRICS[name]
-            values = part.values(name, known.statistic)
-            if values:
-                found.append((format_name(name), common_scale(known.unit, values, name).text(median(values))))
-                break
-    return tuple(found)
+def _leading_values(part: SeriesResult, name: str) -> Sequence[float]:
+    return part.values(name, METRICS[name].statistic)
+
+
+def headline_numbers(kind: str, values_of: Callable[[str], Sequence[float] | None]) -> tuple[tuple[str, str, str], ...]:
+    """(metric, median, range) of the first measured metric of each headline group."""
+    whole = kind == "inference" and not values_of("inter_token_latency")
+    numbers = []
+    for group in WHOLE_ANSWER_METRICS if whole else HEADLINE_METRICS[kind]:
+        name, values = next(((name, values) for name in group if (values := values_of(name))), ("", ()))
+        if values:
+            shown = common_scale(METRICS[name].unit, values, name)
+            spread = f"{shown.number(min(values))} … {shown.number(max(values))}" if len(values) > 1 else ""
+            numbers.append((format_name(name), shown.text(median(values)), spread))
+    return tuple(numbers)
 
 
 def _cost(part: SeriesResult, declared: Declarations, price: Quote | None) -> tuple[str, str]:

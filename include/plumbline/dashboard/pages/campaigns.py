@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
@@ -16,9 +15,8 @@ from plumbline.dashboard.pages.reports import report_file, table_file, tables
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.presentation.decisions import StoredDecision, stored_decision
-from plumbline.presentation.series_summary import HEADLINE_METRICS, WHOLE_ANSWER_METRICS
+from plumbline.presentation.series_summary import HEADLINE_METRICS, WHOLE_ANSWER_METRICS, headline_numbers
 
 FINDINGS_SHOWN, DECISIONS_SEARCHED = 20, 50
 _GROUPS = (*HEADLINE_METRICS["training"], *HEADLINE_METRICS["inference"], *WHOLE_ANSWER_METRICS)
@@ -28,7 +26,7 @@ _ASKED = tuple((name, METRICS[name].statistic) for name in _LEADING)
 
 @dataclass(frozen=True)
 class SeriesRow:
-    """One series' part of the campaign. `numbers`: (metric, median over usable repeats, their range), the leading ones of its kind."""
+    """One series' part of the campaign. `numbers`: see headline_numbers."""
 
     series: SeriesView
     outcomes: Outcomes
@@ -62,7 +60,7 @@ def campaign_page(
     own = (stored_decision(view) for view in stored)
     return CampaignPage(
         head=head,
-        rows=tuple(_row(part) for part in series.rows),
+        rows=tuple(SeriesRow(part.series, part.outcomes, headline_numbers(part.series.kind, part.values.get)) for part in series.rows),
         more_series=series.after,
         whole=_total_outcomes(series.rows) if series.after is None and series_after is None else None,
         trials=archive.trials_page(campaign_id, series_key, after),
@@ -70,20 +68,6 @@ def campaign_page(
         decisions=tuple(k for k in own if campaign_id in k.campaigns),
         tables=tables(reports, campaign_id),
     )
-
-
-def _row(part: SeriesOutcome) -> SeriesRow:
-    kind = part.series.kind
-    whole = kind == "inference" and "inter_token_latency" not in part.values
-    numbers = []
-    for group in WHOLE_ANSWER_METRICS if whole else HEADLINE_METRICS[kind]:
-        name = next((name for name in group if part.values.get(name)), None)
-        if name is not None:
-            values = part.values[name]
-            shown = common_scale(METRICS[name].unit, values, name)
-            spread = f"{shown.number(min(values))} … {shown.number(max(values))}" if len(values) > 1 else ""
-            numbers.append((format_name(name), shown.text(median(values)), spread))
-    return SeriesRow(part.series, part.outcomes, tuple(numbers))
 
 
 def _total_outcomes(parts: tuple[SeriesOutcome, ...]) -> Outcomes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
@@ -57,17 +57,17 @@ class FindingPage:
     command). `choice`: impact on first choices since. `decision`: (team, kind, workload) of the changed first choice that the finding is about."""
 
     view: FindingView
-    finding: Finding | None
-    chart: Chart | None
-    members: tuple[MemberRow, ...]
-    changes: tuple[EnvironmentChange, ...]
-    cost: str
-    choice: str
-    trials: tuple[TrialView, ...]
     threads: tuple[SlackThread, ...]
     commands: tuple[tuple[str, str], ...]
     audit: tuple[AuditView, ...]
-    decision: tuple[str, str, str] | None
+    finding: Finding | None = None
+    chart: Chart | None = None
+    members: tuple[MemberRow, ...] = ()
+    changes: tuple[EnvironmentChange, ...] = ()
+    cost: str = ""
+    choice: str = ""
+    trials: tuple[TrialView, ...] = ()
+    decision: tuple[str, str, str] | None = None
 
     @property
     def headline(self) -> str:
@@ -77,29 +77,23 @@ class FindingPage:
 def finding_page(archive: Archive, declared: Declarations, finding_id: str, now: datetime) -> FindingPage:
     """LookupError for an unknown id."""
     view = archive.finding(finding_id)
-    finding = _finding(view)
-    history = finding_history(archive, finding) if finding is not None else None
-    return FindingPage(
-        view=view,
+    page = FindingPage(view, tuple(_threads(archive, finding_id)), _commands(view, now), tuple(archive.audit(finding_id)))
+    try:
+        finding = Finding.of(view.detail).with_state(view.state)
+    except (KeyError, ValueError):
+        return page
+    history = finding_history(archive, finding)
+    return replace(
+        page,
         finding=finding,
         chart=finding_chart(history) if history is not None else None,
-        members=tuple(_members(finding)) if finding is not None else (),
-        changes=_changes(archive, finding, declared) if finding is not None else (),
-        cost=_cost(archive, declared, finding, view).text if finding is not None else "",
-        choice=decision_impact(archive, finding, view.opened_at) if finding is not None else "",
-        decision=_decision(finding) if finding is not None else None,
-        trials=_trials(archive, finding) if finding is not None else (),
-        threads=tuple(_threads(archive, finding_id)),
-        commands=_commands(view, now),
-        audit=tuple(archive.audit(finding_id)),
+        members=tuple(_members(finding)),
+        changes=_changes(archive, finding, declared),
+        cost=_cost(archive, declared, finding, view).text,
+        choice=decision_impact(archive, finding, view.opened_at),
+        trials=_trials(archive, finding),
+        decision=_decision(finding),
     )
-
-
-def _finding(view: FindingView) -> Finding | None:
-    try:
-        return Finding.of(view.detail).with_state(view.state)
-    except (KeyError, ValueError):
-        return None
 
 
 def _decision(finding: Finding) -> tuple[str, str, str] | None:
