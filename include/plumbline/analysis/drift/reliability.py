@@ -15,7 +15,7 @@ _LARGER = 0.05
 GPU_ERRORS_SUBJECT = "gpu_errors"
 """Subject of a finding about them."""
 _GPU_ERRORS = "gpu_"
-"""How the codes of the reasons begin that name new errors of a GPU: see `harness.gpu_health`."""
+"""How the codes of the reasons begin that name new errors of a GPU: see `harness.gpu_errors`."""
 
 
 @dataclass(frozen=True)

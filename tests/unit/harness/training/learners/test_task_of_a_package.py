@@ -1,9 +1,6 @@
-"""A training task of another package: one module for its declaration, one for its learner, one entry point."""
-
-from __future__ import annotations
+"""A training task of another package: a declaration, a learner and one entry point."""
 
 import importlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,10 @@ from plumbline.declarations.workloads.training import Task
 from plumbline.harness.training.learners import build_learner
 
 TASKS: TypeAdapter[Any] = TypeAdapter(Task)
-
-TASK = """
+FILES = {
+    "label_smoothing-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: label-smoothing\nVersion: 1\n",
+    "label_smoothing-1.dist-info/entry_points.txt": "[plumbline.training_tasks]\nlabel_smoothing = label_smoothing:LabelSmoothing\n",
+    "label_smoothing/__init__.py": """
 from typing import Literal
 from plumbline.declarations.workloads.training import TrainingTask
 
@@ -25,8 +24,8 @@ class LabelSmoothing(TrainingTask):
     weights: tuple[float, ...] = ()
     architectures = ("gpt", "llama")
     learner = "label_smoothing.learner:SmoothedModel"
-"""
-LEARNER = """
+""",
+    "label_smoothing/learner.py": """
 from torch.nn import functional as F
 from plumbline.harness.training.learners import TokenModel
 
@@ -34,39 +33,24 @@ class SmoothedModel(TokenModel):
     def loss(self, model, samples):
         (ids,) = samples
         return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), label_smoothing=self.task["amount"])
-"""
+""",
+}
 
 
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {
-        "label_smoothing/__init__.py": TASK,
-        "label_smoothing/learner.py": LEARNER,
-        "label_smoothing-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: label-smoothing\nVersion: 1\n",
-        "label_smoothing-1.dist-info/entry_points.txt": "[plumbline.training_tasks]\nlabel_smoothing = label_smoothing:LabelSmoothing\n",
-    }
-    for name, text in files.items():
+def test_it_is_declared_checked_and_trained(orders_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FILES.items():
         (tmp_path / "site" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "site" / name).write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     importlib.invalidate_caches()
-
-
-@pytest.mark.usefixtures("installed")
-def test_it_is_declared_and_trained(orders_of: Any) -> None:
+    declared = TASKS.validate_json('{"kind": "label_smoothing", "amount": 0.1, "weights": [1.0, 2.0]}')
     task = {"kind": "label_smoothing", "amount": 0.1, "weights": [1.0, 2.0]}
-    declared = TASKS.validate_json(json.dumps(task))
     assert TASKS.dump_python(declared, mode="json") == task and TASKS.validate_python(declared) is declared
-    learner = build_learner(orders_of(task=task), 0, 1)
-    learner.loss(learner.model, learner.batch(0)).backward()
-    assert type(learner).__name__ == "SmoothedModel"
-
-
-@pytest.mark.usefixtures("installed")
-def test_its_fields_are_checked_by_its_own_class() -> None:
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError):
         TASKS.validate_json('{"kind": "label_smoothing", "amount": "much"}')
-    assert [error["loc"][-1] for error in refused.value.errors()] == ["amount"]
+    learner = build_learner(orders_of(task=task), 0, 1)
+    learner.loss(learner.model, learner.batch(0)).backward()  # type: ignore[no-untyped-call]
+    assert type(learner).__name__ == "SmoothedModel"
 
 
 def test_a_kind_that_no_package_registers_is_refused() -> None:
