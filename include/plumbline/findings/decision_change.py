@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from plumbline.findings import Reconciliation
 from plumbline.findings.price import format_usd
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id
 
@@ -89,15 +90,6 @@ class RankingSnapshot:
             return None
 
 
-@dataclass(frozen=True)
-class DecisionReconciliation:
-    """What a new ranking means: a finding to open, those that go on as they are to be stored now, and those that are over, with why."""
-
-    new: Finding | None
-    continued: tuple[Finding, ...] = ()
-    over: tuple[tuple[Finding, str], ...] = ()
-
-
 def is_decision_change(finding: Finding) -> bool:
     """Whether the finding says that a team's first choice changed."""
     return finding.subject.startswith(DECISION_CHANGE_PREFIX)
@@ -111,14 +103,14 @@ def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:
 
 def reconcile_decision(
     before: RankingSnapshot | None, now: RankingSnapshot, standing: Sequence[Finding], day: date, decision_id: str
-) -> DecisionReconciliation:
+) -> Reconciliation:
     """Hold a ranking of the day against the last one, and against the findings about the same choice that stand."""
     known = [f for f in standing if f.subject == now.subject]
     if before is None or (before.question, before.simulated) != (now.question, now.simulated):
-        return DecisionReconciliation(None, (), tuple((f, "over: the team asks another question now") for f in known if before is not None))
+        return Reconciliation(resolved=tuple((f, "over: the team asks another question now") for f in known if before is not None))
     if before.inputs == now.inputs:
         # Nothing is new; what a run that died left standing is ended.
-        return DecisionReconciliation(None, (), tuple((f, f"over: {_who(now)}") for f in known if _first_of(f) != now.first))
+        return Reconciliation(resolved=tuple((f, f"over: {_who(now)}") for f in known if _first_of(f) != now.first))
     why = _cause(before, now)
     continued, over, back = [], [], False
     for finding in known:
@@ -132,8 +124,8 @@ def reconcile_decision(
             over.append((finding, f"over: {_who(now)}, {why.text}"))
     # Where one that goes on says it already, a run that died stored it and not yet the decision.
     if now.first == before.first or back or continued:
-        return DecisionReconciliation(None, tuple(continued), tuple(over))
-    return DecisionReconciliation(_finding(before, now, why, day, decision_id), tuple(continued), tuple(over))
+        return Reconciliation((), tuple(continued), tuple(over))
+    return Reconciliation((_finding(before, now, why, day, decision_id),), tuple(continued), tuple(over))
 
 
 @dataclass(frozen=True)

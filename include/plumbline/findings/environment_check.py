@@ -17,6 +17,7 @@ from datetime import date
 
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_nodes, fact_name, format_values
 from plumbline.declarations.thresholds import EnvironmentRules
+from plumbline.findings import Reconciliation
 from plumbline.results.finding import Finding, Member, finding_id, summarize_facts
 from plumbline.results.sample import Facts, Scalar
 
@@ -36,14 +37,10 @@ class AcceptedFacts:
 
 
 @dataclass(frozen=True)
-class EnvironmentReconciliation:
-    """`changes`: what differs from what was accepted and matters. `new`: a finding to open; `continued`: standing ones as they are to be
-    stored now; `over`: those that resolved, with why."""
+class EnvironmentReconciliation(Reconciliation):
+    """`changes`: what differs from what was accepted and matters."""
 
-    changes: tuple[EnvironmentChange, ...]
-    new: Finding | None
-    continued: tuple[Finding, ...]
-    over: tuple[tuple[Finding, str], ...]
+    changes: tuple[EnvironmentChange, ...] = ()
 
 
 def reconcile_environment(
@@ -79,8 +76,8 @@ def reconcile_environment(
             over.append((s, f"recovered: on {day} it is again what it was accepted as ({accepted.told})"))
         elif members != s.members:
             continued.append(s.about(members))
-    new = _finding(name, provider, fresh, day, f"against {accepted.told}; {rerun}", simulated) if fresh else None
-    return EnvironmentReconciliation(changes, new, tuple(continued), tuple(over))
+    opened = (_finding(name, provider, fresh, day, f"against {accepted.told}; {rerun}", simulated),) if fresh else ()
+    return EnvironmentReconciliation(opened, tuple(continued), tuple(over), changes=changes)
 
 
 def change_rows(changes: Sequence[EnvironmentChange]) -> list[dict[str, str]]:

@@ -12,28 +12,18 @@ price that can be, or when somebody or a second source confirms it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from plumbline.analysis.drift import comparison
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.declarations.providers.rates import Purchase, Term
+from plumbline.findings import Reconciliation
 from plumbline.results.finding import Finding, Member, Severity, finding_id
 from plumbline.results.price_reading import Reading
 
 LARGE_FALL = 0.10
 CHANGED_SUBJECT, HELD_SUBJECT = "price", "held price"
 GPU_HOUR, CORE_HOUR = "GPU-hour", "core-hour"
-
-
-@dataclass(frozen=True)
-class PriceReconciliation:
-    """`new` findings to open; `continued` ones as they are to be stored now; `seen`: those that stand as they were; `over`: those that
-    resolved, with why."""
-
-    new: tuple[Finding, ...]
-    continued: tuple[Finding, ...]
-    seen: tuple[Finding, ...]
-    over: tuple[tuple[Finding, str], ...]
 
 
 def format_price_name(purchase: Purchase, term: Term | None) -> str:
@@ -60,7 +50,7 @@ def price_finding(checked: PriceVerdict, simulated: bool = False, unit: str = GP
 
 def reconcile_prices(
     checks: Sequence[PriceVerdict], standing: Sequence[Finding], simulated: bool = False, unit: str = GPU_HOUR
-) -> PriceReconciliation:
+) -> Reconciliation:
     """Hold one provider's checks, one for each price, against its price findings that stand."""
     known = {f.subject: f for f in standing if f.kind == "price"}
     new, continued, seen, over = [], [], [], []
@@ -83,7 +73,7 @@ def reconcile_prices(
         else:
             headline = found.headline.replace(f"since {found.since}", f"since {before.since}")
             continued.append(replace(found, finding_id=before.finding_id, since=before.since, headline=headline, state=before.state))
-    return PriceReconciliation(tuple(new), tuple(continued), tuple(seen), tuple(over))
+    return Reconciliation(tuple(new), tuple(continued), tuple(over), tuple(seen))
 
 
 def _changed(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:

@@ -13,6 +13,7 @@ from datetime import date
 from statistics import median
 
 from plumbline.analysis.drift.comparison import format_probe_name, format_relative_change
+from plumbline.findings import Reconciliation
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results.finding import Finding, Member, finding_id
@@ -59,18 +60,15 @@ class ProbeVerdict:
 
 
 @dataclass(frozen=True)
-class ProbeReconciliation:
-    """`judged`: every metric of the last probe. `new`, `continued`, `over`: findings to open, to store anew, and that resolved, with why.
-    `changes` start a benchmark: {fact, old, new}, when the finding opens. `again`: the last probe asks for another one soon."""
+class ProbeReconciliation(Reconciliation):
+    """`judged`: every metric of the last probe. `changes` start a benchmark: {fact, old, new}, when a finding opens."""
 
-    judged: tuple[ProbeVerdict, ...]
-    new: Finding | None = None
-    continued: Finding | None = None
-    over: tuple[Finding, str] | None = None
+    judged: tuple[ProbeVerdict, ...] = ()
     changes: tuple[Mapping[str, str], ...] = ()
 
     @property
     def again(self) -> bool:
+        """Whether the last probe asks for another one soon."""
         return any(0 < j.slow < CONFIRMATIONS for j in self.judged)
 
 
@@ -123,21 +121,22 @@ def reconcile_probes(
             back = ", ".join(
                 f"{format_probe_name(m.name)} {format_quantity(measured[m.name].value, METRICS[m.name].unit)}" for m in known.members
             )
-            return ProbeReconciliation(now, over=(known, f"recovered: the probe of {day} is as usual again: {back}"))
+            return ProbeReconciliation(judged=now, resolved=((known, f"recovered: the probe of {day} is as usual again: {back}"),))
         members = (*map(_member, slow), *unseen, *doubtful)
         if {m.name for m in members} == {m.name for m in known.members}:
-            return ProbeReconciliation(now)
+            return ProbeReconciliation(judged=now)
         latest = _finding(known.finding_id, provider, members, slow, known.since or "", rerun, simulated)
-        return ProbeReconciliation(now, continued=replace(latest, state=known.state))
+        return ProbeReconciliation(judged=now, continued=(replace(latest, state=known.state),))
     if not slow:
-        return ProbeReconciliation(now)
+        return ProbeReconciliation(judged=now)
     since = min(j.since for j in slow if j.since is not None).isoformat()
     name = _name(provider, since, settled)
     unit = {j.metric: METRICS[j.metric].unit for j in slow}
     changes = tuple(
         {"fact": j.metric, "old": format_quantity(j.usual, unit[j.metric]), "new": format_quantity(j.value, unit[j.metric])} for j in slow
     )
-    return ProbeReconciliation(now, new=_finding(name, provider, tuple(map(_member, slow)), slow, since, rerun, simulated), changes=changes)
+    opened = _finding(name, provider, tuple(map(_member, slow)), slow, since, rerun, simulated)
+    return ProbeReconciliation((opened,), judged=now, changes=changes)
 
 
 def _apart(figures: Mapping[str, float]) -> set[str]:

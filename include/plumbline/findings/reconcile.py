@@ -13,23 +13,14 @@ Only a series' newest campaign can continue or end anything: a review of an old 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from plumbline.analysis.drift.comparison import Comparison
 from plumbline.analysis.drift.environment import fact_name
 from plumbline.analysis.drift.reliability import GPU_ERRORS_SUBJECT
-from plumbline.findings import missing_data
+from plumbline.findings import Reconciliation, missing_data
 from plumbline.findings.campaign import grouped
 from plumbline.results.finding import Finding
-
-
-@dataclass(frozen=True)
-class Reconciliation:
-    """`new` findings to open; `continued` ones as they are to be stored now; `over`: those that resolved, with why."""
-
-    new: tuple[Finding, ...]
-    continued: tuple[Finding, ...]
-    over: tuple[tuple[Finding, str], ...]
 
 
 def reconcile(

@@ -13,11 +13,12 @@ from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
+from plumbline.findings import Reconciliation
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import KINDS, declared_slots
 from plumbline.results import InvalidResult, ResultDocument
 from plumbline.results.finding import Finding, Member, finding_id
-from plumbline.workflows.findings import finding_record, readable_findings
+from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, planned_trials, trials_of
 
 _CAMPAIGNS, _TRIALS = 3, 5
@@ -193,19 +194,17 @@ def store_budget_finding(archive: Archive, done: Cut, now: datetime) -> Finding 
     standing = _open_findings(archive, done.provider)
     this_month = _of_month(standing, done.balance.month)
     planned = {trial.series_key for trial in done.kept}
-    for old in standing:
-        if old not in this_month:
-            _resolve(archive, old, f"the month is over; {done.balance}")
-        elif not done.left_out and {m.series_key for m in old.members} <= planned:
-            _resolve(archive, old, f"what was left out is planned in campaign {done.kept[0].campaign_id}; {done.after}")
+    resolved = [(old, f"the month is over; {done.balance}") for old in standing if old not in this_month]
     if not done.left_out:
+        why = f"the skipped trials are planned in campaign {done.kept[0].campaign_id}; {done.after}" if done.kept else ""
+        resolved += [(old, why) for old in this_month if {m.series_key for m in old.members} <= planned]
+        apply(archive, Reconciliation(resolved=tuple(resolved)), by=_BY, seen_in="")
         return None
     found = _finding(done, now)
     if this_month:
         found = replace(found, finding_id=this_month[0].finding_id, since=this_month[0].since)
-        archive.continue_finding(finding_record(found), done.left_out[0].campaign_id, found.headline)
-    else:
-        archive.save_findings([finding_record(found)])
+    opened, continued = ((), (found,)) if this_month else ((found,), ())
+    apply(archive, Reconciliation(opened, continued, tuple(resolved)), by=_BY, seen_in=done.left_out[0].campaign_id)
     return found
 
 

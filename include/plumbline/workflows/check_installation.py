@@ -11,9 +11,10 @@ from typing import Protocol
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import DeclarationError, Declarations, Provider, load
+from plumbline.findings import Reconciliation
 from plumbline.findings.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
 from plumbline.launch.plan import declared_slots
-from plumbline.workflows.findings import finding_record
+from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import trial_groups
 
 WITHOUT_DECLARATIONS: tuple[FailureCode, ...] = ("dag_unreadable", "component_away")
@@ -263,23 +264,20 @@ def reconcile_failures(archive: Archive, failures: Iterable[InstallationFailure]
         for view in archive.findings_of(INSTALLATION, "self", unsettled=True)
         if str(view.detail.get("subject")).split(" ")[0] in codes
     }
-    touched: list[str] = []
+    opened, continued = [], []
     for failure in failures:
         finding = installation_finding(failure)
         known = open_ones.pop(failure.subject, None)
         if known is None:
-            touched += archive.save_findings([finding_record(finding)])
+            opened.append(finding)
         elif (known.headline, known.detail.get("explanation"), known.detail.get("remedy")) != (
             finding.headline,
             finding.explanation,
             finding.remedy,
         ):
             since = known.detail.get("since") or finding.since
-            going_on = replace(finding, finding_id=known.finding_id, since=since, state=known.state)
-            archive.continue_finding(finding_record(going_on), f"{now:%Y-%m-%d}", finding.headline)
-            touched.append(known.finding_id)
-    for view in open_ones.values():
-        why = f"recovered: the check of {now:%Y-%m-%d %H:%M} UTC no longer shows it"
-        archive.set_finding_state(view.finding_id, "resolved", by=INSTALLATION, why=why)
-        touched.append(view.finding_id)
-    return touched
+            continued.append(replace(finding, finding_id=known.finding_id, since=since, state=known.state))
+    why = f"recovered: the check of {now:%Y-%m-%d %H:%M} UTC no longer shows it"
+    resolved = tuple((finding, why) for finding in readable_findings(open_ones.values()))
+    stored = apply(archive, Reconciliation(tuple(opened), tuple(continued), resolved), by=INSTALLATION, seen_in=f"{now:%Y-%m-%d}")
+    return [*stored, *(f.finding_id for f in continued), *(f.finding_id for f, _ in resolved)]

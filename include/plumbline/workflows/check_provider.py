@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from plumbline.analysis.drift.environment import fact_name
 from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView, open_archive
 from plumbline.declarations import Declarations, Provider, load
-from plumbline.findings import environment_check
+from plumbline.findings import Reconciliation, environment_check
 from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation, check_failing_finding
 from plumbline.launch import DISCOVERY_PATIENCE_S, ProviderFacts
 from plumbline.launch.cluster.api import ApiRefused
@@ -19,7 +19,7 @@ from plumbline.launch.registry import launcher_for
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Facts
 from plumbline.workflows import pending_changes
-from plumbline.workflows.findings import finding_record, readable_findings
+from plumbline.workflows.findings import apply, readable_findings
 
 _CAMPAIGNS = 200
 # What a cluster's nodes and the trials on them tell in the same words; a GPU's name, the operating system and memory they do not.
@@ -175,7 +175,10 @@ def compare_with_accepted(
         settled={f.finding_id for f in findings} - {f.finding_id for f in standing},
         rules=declared.thresholds.drift.environment,
     )
-    _keep(archive, shown, standing, now)
+    failing = (s for s in standing if (s.kind, s.subject) == ("missing_data", environment_check.CHECK_FAILING_SUBJECT))
+    checked_again = tuple((finding, "recovered: the environment check succeeded") for finding in failing)
+    applied = replace(shown, resolved=(*shown.resolved, *checked_again))
+    apply(archive, applied, by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")
     changes, concerned = environment_check.change_rows(shown.changes), _concerned(shown, standing)
     news = (
         pending_changes.record_changes(archive, provider.name, changes, environment_check.uniform_facts(nodes), concerned)
@@ -196,23 +199,11 @@ def compare_with_accepted(
     return EnvironmentCheck(provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*seen.notes, *first))
 
 
-def _keep(archive: Archive, shown: EnvironmentReconciliation, standing: Sequence[Finding], now: datetime) -> None:
-    if shown.new is not None:
-        archive.save_findings([finding_record(shown.new)])
-    for finding in shown.continued:
-        archive.continue_finding(finding_record(finding), f"{now:%Y-%m-%d}", finding.headline)
-    for finding, why in shown.over:
-        archive.set_finding_state(finding.finding_id, "resolved", by=pending_changes.AUTHOR, why=why)
-    for finding in (s for s in standing if (s.kind, s.subject) == ("missing_data", environment_check.CHECK_FAILING_SUBJECT)):
-        archive.set_finding_state(finding.finding_id, "resolved", by=pending_changes.AUTHOR, why="recovered: it could be looked at again")
-
-
 def _concerned(shown: EnvironmentReconciliation, standing: Sequence[Finding]) -> list[str]:
     """The findings that the look is about: those of what differs now, and those that it ended."""
     about = {fact_name(change.key) for change in shown.changes}
     known = [s for s in standing if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]
-    opened = [shown.new] if shown.new is not None else []
-    return sorted({f.finding_id for f in (*known, *opened, *(finding for finding, _ in shown.over))})
+    return sorted({f.finding_id for f in (*known, *shown.opened, *(finding for finding, _ in shown.resolved))})
 
 
 def rerun_note(provider: Provider) -> str:
@@ -228,4 +219,5 @@ def _report_unreachable(archive: Archive, provider: Provider, now: datetime, why
     """Tell people if nobody could look for days: a silence that would hide every change."""
     last = archive.latest_snapshot(provider.name, "cluster")
     if last is not None and now - last.taken_at >= UNREACHABLE_AFTER:
-        archive.save_findings([finding_record(check_failing_finding(provider.name, last.taken_at.date(), why, provider.simulated))])
+        failing = check_failing_finding(provider.name, last.taken_at.date(), why, provider.simulated)
+        apply(archive, Reconciliation((failing,)), by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")

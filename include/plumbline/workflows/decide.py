@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail, input_hashes
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
 from plumbline.declarations import Declarations, digest, load
+from plumbline.findings import Reconciliation
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, RankingSnapshot, format_certainty, reconcile_decision
 from plumbline.findings.decision_impact import previous_choice
 from plumbline.results.finding import Finding
 from plumbline.workflows.current_results import decide_teams
-from plumbline.workflows.findings import finding_record, readable_findings
+from plumbline.workflows.findings import apply, readable_findings
 
 DECISION_AUTHOR = "ranking"
 LOCK, PATIENCE_S = "ranking", 600.0
@@ -97,20 +98,16 @@ def _store_decision(archive: Archive, decided: TeamDecision, standing: Sequence[
     name = digest({"inputs": inputs, "team": decision.team, "kind": decision.kind, "workloads": workloads, "after": after})
     decision_id = last.decision_id if last is not None and known else name
     course = reconcile_decision(before, now, standing, decided.standing.day, decision_id)
-    if course.new is not None:
-        # Before the decision, with the same id each time: a process that dies in between does both again.
-        archive.save_findings([finding_record(course.new)])
+    day = decided.standing.day.isoformat()
+    # Before the decision, with the same id each time: a process that dies in between does both again.
+    apply(archive, Reconciliation(course.opened), by=DECISION_AUTHOR, seen_in=day)
     if not known:
         same = before is not None and (before.question, before.simulated) == (now.question, now.simulated)
         told |= {"why": why, "after": after, "before": previous_choice(last.detail) if last is not None and same else None}
         told["instead_of"] = before.first if before is not None and same and before.first != now.first else None
         archive.save_decision(DecisionRecord(decision_id, decision.team, decision.kind, now.first, now.probability, told))
-    for finding in course.continued:
-        archive.continue_finding(finding_record(finding), decided.standing.day.isoformat(), finding.headline)
-    for finding, reason in course.over:
-        archive.set_finding_state(finding.finding_id, "resolved", by=DECISION_AUTHOR, why=reason)
-    concerned = (*([course.new] if course.new else []), *course.continued, *(finding for finding, _ in course.over))
+    apply(archive, replace(course, opened=()), by=DECISION_AUTHOR, seen_in=day)
     return RecordedDecision(
         decision_id, decision.team, decision.kind, workloads, now.first, now.probability, before.first if before else None, not known,
-        tuple(finding.finding_id for finding in concerned),
+        tuple(finding.finding_id for finding in course.findings),
     )  # fmt: skip

@@ -1,11 +1,13 @@
-"""Convert findings between the archive's records and the domain model."""
+"""Findings in the archive: apply a reconciliation, convert records."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
 
+from plumbline.archive import Archive
 from plumbline.archive.records import FindingRecord, FindingView
+from plumbline.findings import Reconciliation
 from plumbline.results.finding import Finding
 
 UNREADABLE_ERRORS = (LookupError, TypeError, ValueError, AttributeError)
@@ -29,6 +31,19 @@ def finding_record(finding: Finding) -> FindingRecord:
         ci_high=finding.ci_high,
         metric=finding.metric,
     )
+
+
+def apply(archive: Archive, reconciliation: Reconciliation, *, by: str, seen_in: str) -> tuple[str, ...]:
+    """Store what a reconciliation says; the ids of the findings that are new. `seen_in`: the campaign, or the day of the check (ISO 8601).
+
+    An opened finding that is stored already keeps its state, so a run that died is repeated safely.
+    """
+    opened = archive.save_findings([finding_record(finding) for finding in (*reconciliation.opened, *reconciliation.unchanged)])
+    for finding in reconciliation.continued:
+        archive.continue_finding(finding_record(finding), seen_in, finding.headline)
+    for finding, why in reconciliation.resolved:
+        archive.set_finding_state(finding.finding_id, "resolved", by=by, why=why)
+    return opened
 
 
 def readable_findings(views: Iterable[FindingView]) -> list[Finding]:

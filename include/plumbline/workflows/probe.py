@@ -20,7 +20,7 @@ from plumbline.results.document import PROBE_LIMIT_S, ProbeDocument
 from plumbline.workflows import check_provider, pending_changes
 from plumbline.workflows.budget import budget_balance, use_now
 from plumbline.workflows.check_provider import shared_facts
-from plumbline.workflows.findings import finding_record, readable_findings
+from plumbline.workflows.findings import apply, readable_findings
 
 _EARLY = timedelta(hours=12)
 """A daily run must not miss its day because the last probe ended some minutes later than this one begins."""
@@ -58,7 +58,9 @@ def skip_reason(archive: Archive, declared: Declarations, provider: Provider, no
     last = archive.latest_snapshot(provider.name, "probe")
     if last is None or now - last.taken_at >= timedelta(seconds=every) - _EARLY:
         return None
-    if (not last.figures or drift.ProbeReconciliation(drift.judge_probes(past, _limits(declared))).again) and now - last.taken_at >= _EARLY:
+    if (
+        not last.figures or drift.ProbeReconciliation(judged=drift.judge_probes(past, _limits(declared))).again
+    ) and now - last.taken_at >= _EARLY:
         return None
     return f"{provider.name} was probed on {last.taken_at:%Y-%m-%d}"
 
@@ -124,26 +126,16 @@ def compare_with_history(archive: Archive, declared: Declarations, provider: Pro
 
 def _keep(archive: Archive, provider: Provider, now: ProbeReconciliation, at: datetime) -> tuple[list[pending_changes.Change], list[str]]:
     """Store what the figures mean; what of it waits for a benchmark, and the findings that it is about."""
+    concerned = [finding.finding_id for finding in now.findings]
+    # The usual figure, not this one: a change that no benchmark began after is then taken back, and starts none.
+    names = {m.name for finding, _ in now.resolved for m in finding.members}
+    back = {j.metric: format_quantity(j.usual, METRICS[j.metric].unit) for j in now.judged if j.metric in names}
     news: list[pending_changes.Change] = []
-    if now.new is not None:
-        # The change first: a finding that stands is not told again, but a change that was noted twice is one.
-        if provider.watch.enabled:
-            news = pending_changes.record_changes(archive, provider.name, now.changes, {}, [now.new.finding_id])
-        archive.save_findings([finding_record(now.new)])
-        return news, [now.new.finding_id]
-    if now.continued is not None:
-        archive.continue_finding(finding_record(now.continued), f"{at:%Y-%m-%d}", now.continued.headline)
-        return news, [now.continued.finding_id]
-    if now.over is not None:
-        finding, why = now.over
-        # The usual figure, not this one: a change that no benchmark began after is then taken back, and starts none.
-        names = {m.name for m in finding.members}
-        back = {j.metric: format_quantity(j.usual, METRICS[j.metric].unit) for j in now.judged if j.metric in names}
-        if provider.watch.enabled:
-            news = pending_changes.record_changes(archive, provider.name, (), back, [finding.finding_id])
-        archive.set_finding_state(finding.finding_id, "resolved", by=pending_changes.AUTHOR, why=why)
-        return news, [finding.finding_id]
-    return news, []
+    if provider.watch.enabled and (now.opened or now.resolved):
+        # The change first: an open finding is not reported again, but a change that was noted twice is one.
+        news = pending_changes.record_changes(archive, provider.name, now.changes, back, concerned)
+    apply(archive, now, by=pending_changes.AUTHOR, seen_in=f"{at:%Y-%m-%d}")
+    return news, concerned
 
 
 def _history(archive: Archive, provider: Provider, findings: list[FindingView]) -> list[ProbeResult]:

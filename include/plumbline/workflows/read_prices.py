@@ -10,13 +10,14 @@ from typing import get_args
 from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
 from plumbline.archive import Archive, PriceReadingRecord, open_archive
 from plumbline.declarations import Declarations, Provider, load
+from plumbline.findings import Reconciliation
 from plumbline.findings.missing_data import price_source_subject, silent_price_source_finding
 from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject, price_unit, reconcile_prices
 from plumbline.price_sources import PriceReport, read_prices
 from plumbline.results.price_reading import Reading, SourceKind
 from plumbline.workflows.accept_price import accept_price, checked_price
 from plumbline.workflows.decide import decide_all
-from plumbline.workflows.findings import finding_record, readable_findings
+from plumbline.workflows.findings import apply, readable_findings
 
 PRICE_AUTHOR = "price_watch"
 
@@ -73,27 +74,25 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
 def _silent_sources(archive: Archive, provider: Provider, at: datetime, told: PriceReport) -> list[str]:
     """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again or are
     declared no more; their ids."""
-    concerned = []
+    silent = []
     for failure in told.failures:
         stored = archive.price_readings(provider.name, source=failure.source, latest=1)
         last = stored[-1].observed_at if stored else None
         if last is None or at - last >= CONFIRMATION_PERIOD:
             day = last.date() if last is not None else None
-            silent = silent_price_source_finding(provider.name, failure.source, day, at.date(), str(failure), provider.simulated)
-            archive.save_findings([finding_record(silent)])
-            concerned.append(silent.finding_id)
+            silent.append(silent_price_source_finding(provider.name, failure.source, day, at.date(), str(failure), provider.simulated))
     failed = {failure.source for failure in told.failures}
     speaking = {reading.source for reading in told.readings}
     over = {
-        price_source_subject(source): "the source tells prices again" if source in speaking else "the source is not declared any more"
+        price_source_subject(source): "the source reports prices again" if source in speaking else "the source is not declared any more"
         for source in get_args(SourceKind)
         if source not in failed
     }
-    for finding in archive.findings_of(provider.name, "missing_data", unsettled=True):
-        if (why := over.get(finding.detail.get("subject", ""))) is not None:
-            archive.set_finding_state(finding.finding_id, "resolved", by=PRICE_AUTHOR, why=f"over: {why}")
-            concerned.append(finding.finding_id)
-    return concerned
+    open_findings = readable_findings(archive.findings_of(provider.name, "missing_data", unsettled=True))
+    recovered = tuple((f, f"resolved: {over[f.subject]}") for f in open_findings if f.subject in over)
+    found = Reconciliation(tuple(silent), resolved=recovered)
+    apply(archive, found, by=PRICE_AUTHOR, seen_in=at.isoformat())
+    return [finding.finding_id for finding in found.findings]
 
 
 def _keep(
@@ -108,15 +107,10 @@ def _keep(
     standing = readable_findings(archive.findings_of(provider.name, "price", unsettled=True))
     unit = price_unit(provider.accelerator.kind)
     went = reconcile_prices(checks, standing, provider.simulated, unit)
-    opened = archive.save_findings([finding_record(finding) for finding in (*went.new, *went.seen)])
-    for finding in went.continued:
-        archive.continue_finding(finding_record(finding), at.isoformat(), finding.headline)
-    for finding, why in went.over:
-        archive.set_finding_state(finding.finding_id, "resolved", by=PRICE_AUTHOR, why=why)
+    opened = apply(archive, went, by=PRICE_AUTHOR, seen_in=at.isoformat())
     _by_rule(archive, provider, checks, at)
-    news = [f for f in (*went.new, *went.continued) if f in went.continued or f.finding_id in opened]
+    news = [f for f in (*went.opened, *went.continued) if f in went.continued or f.finding_id in opened]
     fresh = {f.subject for f in news}
-    concerned = (*went.new, *went.continued, *went.seen, *(finding for finding, _ in went.over))
     return PriceCheckResult(
         provider.name,
         at,
@@ -124,7 +118,7 @@ def _keep(
         readings,
         tuple(checks),
         tuple(row for c in checks if (row := _row(c, fresh)) is not None),
-        tuple(dict.fromkeys((*(f.finding_id for f in concerned), *silences))),
+        tuple(dict.fromkeys((*(f.finding_id for f in went.findings), *silences))),
         opened,
         notes,
     )

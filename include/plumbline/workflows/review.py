@@ -16,14 +16,14 @@ from plumbline.analysis.drift.verdicts import apply_history as judged
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import AnyWorkload, Declarations, load
 from plumbline.declarations import series_key as key_of
-from plumbline.findings import missing_data
+from plumbline.findings import Reconciliation, missing_data
 from plumbline.findings.campaign import findings_of
 from plumbline.findings.reconcile import reconcile
 from plumbline.metrics import METRICS
 from plumbline.results.finding import Finding
 from plumbline.results.sample import CampaignSample, Series
 from plumbline.workflows.baseline_decision import undecided_findings
-from plumbline.workflows.findings import finding_record, readable_findings
+from plumbline.workflows.findings import apply, readable_findings
 
 HISTORY_LENGTH = 48
 """Campaigns of a series that a review looks back on: four years of monthly ones."""
@@ -197,13 +197,14 @@ def missing_data_findings(
 
 def store_missing_data(archive: Archive, found: tuple[Finding, ...], campaign_id: str) -> None:
     """Open what is new and let go on what stands."""
+    opened, continued = [], []
     for finding in found:
         known = {f.finding_id: f for f in archive.findings_of(finding.provider, "missing_data")}.get(finding.finding_id)
         if known is None:
-            archive.save_findings([finding_record(replace(finding, seen_in=(campaign_id,)))])
+            opened.append(replace(finding, seen_in=(campaign_id,)))
         elif campaign_id not in (seen := Finding.of(known.detail).seen_in):
-            going_on = replace(finding, since=Finding.of(known.detail).since, seen_in=(*seen, campaign_id))
-            archive.continue_finding(finding_record(going_on), campaign_id, finding.headline)
+            continued.append(replace(finding, since=Finding.of(known.detail).since, seen_in=(*seen, campaign_id)))
+    apply(archive, Reconciliation(tuple(opened), tuple(continued)), by=REVIEWER, seen_in=campaign_id)
 
 
 def check_missing_data(now: datetime | None = None) -> list[str]:
@@ -285,18 +286,10 @@ def _provider(
     standing = readable_findings(archive.findings_of(provider, unsettled=True))
     newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}
     went = reconcile([f for c in comparisons for f in findings_of(c)], standing, comparisons, newest)
-    _keep(archive, went.new, went.continued, campaign_id)
-    for finding, why in went.over:
-        archive.set_finding_state(finding.finding_id, "resolved", by=REVIEWER, why=why)
-    now = (*went.new, *went.continued)
+    apply(archive, went, by=REVIEWER, seen_in=campaign_id)
+    now = (*went.opened, *went.continued)
     reviewed = [ReviewResult(c.series_key, c, tuple(f for f in now if c.series_key in f.standing)) for c in comparisons]
     for one in reviewed:
         if one.quiet:
             archive.join_baseline(one.series_key, campaign_id, declared.thresholds.drift)
     return reviewed
-
-
-def _keep(archive: Archive, new: Sequence[Finding], continued: Sequence[Finding], campaign_id: str) -> None:
-    archive.save_findings([finding_record(finding) for finding in new])
-    for finding in continued:
-        archive.continue_finding(finding_record(finding), campaign_id, finding.headline)

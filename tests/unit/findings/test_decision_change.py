@@ -41,9 +41,7 @@ CHEAPER = choice((NEBIUS, 0.91), (COREWEAVE, 0.09), costs="c2", nebius=2.29)
 
 
 def opened(before: RankingSnapshot = BEFORE, now: RankingSnapshot = CHEAPER) -> Finding:
-    found = reconcile_decision(before, now, (), DAY, "d2").new
-    assert found is not None
-    return found
+    return reconcile_decision(before, now, (), DAY, "d2").opened[0]
 
 
 def test_a_price_that_fell_changes_the_first_choice() -> None:
@@ -88,23 +86,23 @@ def test_the_other_one_may_have_become_dearer() -> None:
 
 
 def test_what_stays_or_is_asked_for_the_first_time_is_no_finding() -> None:
-    assert reconcile_decision(None, CHEAPER, (), DAY, "d1").new is None
-    assert reconcile_decision(BEFORE, BEFORE, (), DAY, "d2").new is None
+    assert reconcile_decision(None, CHEAPER, (), DAY, "d1").opened == ()
+    assert reconcile_decision(BEFORE, BEFORE, (), DAY, "d2").opened == ()
     surer = choice((COREWEAVE, 0.95), (NEBIUS, 0.05), trials="t2")
-    assert reconcile_decision(BEFORE, surer, (), DAY, "d2").new is None
+    assert reconcile_decision(BEFORE, surer, (), DAY, "d2").opened == ()
 
 
 def test_another_question_is_no_change_of_the_answer() -> None:
     for other in (replace(CHEAPER, question="q2"), replace(CHEAPER, simulated=True)):
         course = reconcile_decision(BEFORE, other, [opened()], DAY, "d3")
-        assert course.new is None and course.over[0][1] == "over: the team asks another question now"
+        assert course.opened == () and course.resolved[0][1] == "over: the team asks another question now"
 
 
 def test_a_finding_goes_on_with_new_numbers_and_keeps_its_beginning() -> None:
     finding = opened()
     surer = replace(CHEAPER, eligible=((NEBIUS, 0.7), (COREWEAVE, 0.3)), trials="t2")
     course = reconcile_decision(CHEAPER, surer, [finding.with_state("acknowledged")], date(2026, 12, 2), "d3")
-    assert course.new is None and course.over == ()
+    assert course.opened == () and course.resolved == ()
     (later,) = course.continued
     assert (later.finding_id, later.state, later.since, later.explanation) == (
         finding.finding_id,
@@ -118,7 +116,7 @@ def test_a_finding_goes_on_with_new_numbers_and_keeps_its_beginning() -> None:
 def test_equal_inputs_find_and_end_nothing_but_what_was_left_standing() -> None:
     finding = opened()
     assert reconcile_decision(CHEAPER, CHEAPER, [finding], DAY, "d3") == reconcile_decision(CHEAPER, CHEAPER, (), DAY, "d3")
-    (over,) = reconcile_decision(BEFORE, BEFORE, [finding], DAY, "d3").over
+    (over,) = reconcile_decision(BEFORE, BEFORE, [finding], DAY, "d3").resolved
     assert over[1] == "over: first is coreweave-us-h100 (P = 0.88)"
 
 
@@ -126,26 +124,26 @@ def test_a_run_that_died_after_its_finding_leaves_no_second_one() -> None:
     """The finding was stored and the decision was not; the next run sees other inputs, under another id."""
     now = replace(CHEAPER, eligible=((NEBIUS, 0.85), (COREWEAVE, 0.15)), costs="c4")
     course = reconcile_decision(BEFORE, now, [opened()], DAY, "d3")
-    assert course.new is None and course.over == () and [f.finding_id for f in course.continued] == [opened().finding_id]
+    assert course.opened == () and course.resolved == () and [f.finding_id for f in course.continued] == [opened().finding_id]
 
 
 def test_back_to_the_former_one_ends_it_with_the_reason() -> None:
     back = reconcile_decision(CHEAPER, replace(BEFORE, costs="c3"), [opened()], DAY, "d3")
-    assert back.new is None and back.continued == ()
-    assert back.over[0][1] == (
+    assert back.opened == () and back.continued == ()
+    assert back.resolved[0][1] == (
         "back: first is coreweave-us-h100 (P = 0.88), since nebius-eu-h100's price rose 2.29 → 2.95 USD/GPU-hour on 2026-01-01"
     )
     # Once somebody has accepted the change, to turn back is another one.
-    again = reconcile_decision(CHEAPER, replace(BEFORE, costs="c3"), (), DAY, "d3").new
+    again = reconcile_decision(CHEAPER, replace(BEFORE, costs="c3"), (), DAY, "d3").opened[0]
     assert again is not None and again.provider == COREWEAVE and again.finding_id != opened().finding_id
 
 
 def test_a_third_one_ends_it_and_opens_another() -> None:
     third = choice((LAMBDA, 0.85), (NEBIUS, 0.15), trials="t2", campaigns={**BEFORE.campaigns, LAMBDA: ("2026-12",)})
     course = reconcile_decision(CHEAPER, third, [opened()], DAY, "d3")
-    assert course.over[0][1].startswith("over: first is lambda-us-h100 (P = 0.85), since campaign 2026-12 of lambda-us-h100")
-    assert course.new is not None and course.new.instead_of == NEBIUS
-    assert "of lambda-us-h100, which had no results before" in course.new.headline
+    assert course.resolved[0][1].startswith("over: first is lambda-us-h100 (P = 0.85), since campaign 2026-12 of lambda-us-h100")
+    assert course.opened and course.opened[0].instead_of == NEBIUS
+    assert "of lambda-us-h100, which had no results before" in course.opened[0].headline
 
 
 def test_nobody_left_and_one_left_are_warnings() -> None:
@@ -157,7 +155,7 @@ def test_nobody_left_and_one_left_are_warnings() -> None:
     one = opened(now=choice((NEBIUS, None), trials="t2"))
     assert one.severity == "warn" and "first is now nebius-eu-h100 (the only one that is eligible) instead of" in one.headline
     back = reconcile_decision(replace(BEFORE, eligible=(), trials="t2"), replace(BEFORE, trials="t3"), [nobody], DAY, "d4")
-    assert back.new is None and back.over[0][1].startswith("back: first is coreweave-us-h100")
+    assert back.opened == () and back.resolved[0][1].startswith("back: first is coreweave-us-h100")
 
 
 def test_a_stored_decision_is_read_back_or_left_aside() -> None:

@@ -35,9 +35,7 @@ def looked(nodes: Sequence[Facts], standing: Sequence[Finding] = (), day: date =
 
 
 def opened(nodes: Sequence[Facts], **fields: Any) -> Finding:
-    found = looked(nodes, **fields).new
-    assert found is not None
-    return found
+    return looked(nodes, **fields).opened[0]
 
 
 def test_a_driver_that_nobody_knew_is_a_finding_of_the_provider_and_of_the_day() -> None:
@@ -52,34 +50,34 @@ def test_a_driver_that_nobody_knew_is_a_finding_of_the_provider_and_of_the_day()
 def test_nothing_changed_if_nodes_come_and_go_or_tell_less_or_what_does_not_matter() -> None:
     both = AcceptedFacts({**ACCEPTED.facts, "driver.version": ["550.90.07", "570.86.15"]}, "two pools")
     for nodes in ([OLD], [OLD] * 7, [NEW], [], [{"os.kernel": "6.8"}], [{**OLD, "nccl.version": "2.26"}]):
-        assert looked(nodes, accepted=both) == EnvironmentReconciliation((), None, (), ())
+        assert looked(nodes, accepted=both) == EnvironmentReconciliation()
     listed = {**OLD, "kubernetes.version": "v1.32.0"}
-    assert looked([listed]).new is None
+    assert looked([listed]).opened == ()
     assert opened([listed], rules=EnvironmentRules(matters=("kubernetes.version",))).members[0].name == "kubernetes.version"
-    assert looked([NEW], rules=EnvironmentRules(ignored=("driver.*",))).new is None
+    assert looked([NEW], rules=EnvironmentRules(ignored=("driver.*",))).opened == ()
 
 
 def test_it_is_told_once_however_often_one_looks_and_on_however_many_nodes() -> None:
     found = opened([NEW, OLD])
     for nodes in ([NEW, OLD], [NEW, NEW, NEW], [{**NEW, "driver.version": None}]):
         again = looked(nodes, [found], NEXT)
-        assert (again.new, again.continued, again.over) == (None, (), ())
+        assert again.findings == ()
 
 
 def test_another_value_goes_on_with_the_finding_and_another_fact_is_one_of_its_own() -> None:
     found = opened([NEW])
     third = looked([{**NEW, "driver.version": "575.1"}], [found], NEXT)
-    assert third.new is None and "driver 550.90.07 → 575.1" in third.continued[0].headline
+    assert third.opened == () and "driver 550.90.07 → 575.1" in third.continued[0].headline
     assert third.continued[0].finding_id == found.finding_id and "since 2026-11-21" in third.continued[0].headline
     kernel = looked([{**NEW, "os.kernel": "6.11"}], [found], NEXT)
-    assert kernel.new is not None and [m.name for m in kernel.new.members] == ["os.kernel"] and kernel.continued == ()
+    assert kernel.opened and [m.name for m in kernel.opened[0].members] == ["os.kernel"] and kernel.continued == ()
 
 
 def test_a_second_change_on_the_same_day_joins_the_first_and_after_that_was_settled_it_is_another() -> None:
     found = opened([NEW])
     both = {**NEW, "os.kernel": "6.11"}
     joined = looked([both], [found])
-    assert joined.new is None and [m.name for m in joined.continued[0].members] == ["driver.version", "os.kernel"]
+    assert joined.opened == () and [m.name for m in joined.continued[0].members] == ["driver.version", "os.kernel"]
     assert "kernel 6.8 → 6.11" in joined.continued[0].headline
     later = opened([both], settled={found.finding_id})
     assert later.finding_id != found.finding_id and opened([both], settled={found.finding_id}) == later
@@ -89,20 +87,20 @@ def test_it_is_over_when_all_of_it_is_back_and_smaller_when_some_is() -> None:
     found = opened([{**NEW, "os.kernel": "6.11"}])
     partly = looked([{**OLD, "os.kernel": "6.11"}], [found], NEXT)
     assert [m.name for m in partly.continued[0].members] == ["os.kernel"] and "driver" not in partly.continued[0].headline
-    ((over, why),) = looked([OLD], [found], NEXT).over
+    ((over, why),) = looked([OLD], [found], NEXT).resolved
     assert over.finding_id == found.finding_id and why.startswith("recovered: on 2026-11-22")
-    assert looked([{"gpu.product": "H100"}], [found], NEXT).over == (), "what a look does not see is not back"
-    assert looked([], [found], NEXT).over == ()
+    assert looked([{"gpu.product": "H100"}], [found], NEXT).resolved == (), "what a look does not see is not back"
+    assert looked([], [found], NEXT).resolved == ()
 
 
 def test_what_a_campaign_showed_first_is_not_told_again_and_only_a_campaign_takes_it_back() -> None:
     reviewed = replace(opened([NEW]), finding_id="r" * 12, campaign_id="2026-11", since=None)
     for nodes in ([NEW], [OLD]):
         again = looked(nodes, [reviewed])
-        assert (again.new, again.continued, again.over) == (None, (), ())
+        assert again.findings == ()
     product = {**OLD, "gpu.product": "H200"}
     device = replace(reviewed, members=(replace(reviewed.members[0], name="gpu.*.product"),))
-    assert looked([product], [device]).new is None and looked([product], [reviewed]).new is not None
+    assert looked([product], [device]).opened == () and looked([product], [reviewed]).opened != ()
 
 
 def test_eight_devices_that_changed_alike_are_one_change() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.prices.readings import FIRST, ONE, RESERVED, SPOT, days
 
 from plumbline.analysis.prices.check import check_price
+from plumbline.findings import Reconciliation
 from plumbline.findings.price import price_finding, price_subject, reconcile_prices
 from plumbline.results.finding import Finding
 from plumbline.results.price_reading import Reading
@@ -68,9 +69,9 @@ def course(*prices: float, standing: tuple[Finding, ...] = (), accepted: float =
 
 
 def test_a_change_opens_once_stands_as_it_is_and_goes_on_when_the_price_moves_further() -> None:
-    (opened,) = course(2.39, 2.99, 2.99).new
+    (opened,) = course(2.39, 2.99, 2.99).opened
     again = course(2.39, 2.99, 2.99, 2.99, standing=(opened,))
-    assert (again.new, again.continued, again.seen, again.over) == ((), (), (opened,), ())
+    assert again == Reconciliation(unchanged=(opened,))
     further = course(2.39, 2.99, 2.99, 3.4, 3.4, standing=(opened.with_state("acknowledged"),))
     (now,) = further.continued
     assert (now.finding_id, now.since, now.state) == (opened.finding_id, opened.since, "acknowledged")
@@ -78,9 +79,9 @@ def test_a_change_opens_once_stands_as_it_is_and_goes_on_when_the_price_moves_fu
 
 
 def test_a_change_is_over_when_the_accepted_price_was_read_twice_again() -> None:
-    (opened,) = course(2.39, 2.99, 2.99).new
-    assert course(2.39, 2.99, 2.99, 2.39, standing=(opened,)).over == ()
-    ((over, why),) = course(2.39, 2.99, 2.99, 2.39, 2.39, standing=(opened,)).over
+    (opened,) = course(2.39, 2.99, 2.99).opened
+    assert course(2.39, 2.99, 2.99, 2.39, standing=(opened,)).resolved == ()
+    ((over, why),) = course(2.39, 2.99, 2.99, 2.39, 2.39, standing=(opened,)).resolved
     assert over is opened and why == "over: csv prices.csv says the accepted 2.39 USD per GPU-hour again, seen twice"
 
 
@@ -91,38 +92,38 @@ def test_a_price_that_comes_back_after_it_was_settled_is_another_finding() -> No
 
 
 def test_a_hold_leaves_the_change_that_stands_alone_and_ends_with_a_price_that_can_be() -> None:
-    (change,) = course(2.39, 2.99, 2.99).new
+    (change,) = course(2.39, 2.99, 2.99).opened
     holding = course(2.39, 2.99, 2.99, 0.0, standing=(change,))
-    (hold,) = holding.new
-    assert hold.subject == "held price on-demand" and holding.over == ()
+    (hold,) = holding.opened
+    assert hold.subject == "held price on-demand" and holding.resolved == ()
     after = course(2.39, 2.99, 2.99, 0.0, 2.99, standing=(change, hold))
-    assert after.over == ((hold, "over: csv prices.csv says 2.99 USD per GPU-hour, which can be"),) and after.seen == (change,)
+    assert after.resolved == ((hold, "over: csv prices.csv says 2.99 USD per GPU-hour, which can be"),) and after.unchanged == (change,)
 
 
 def test_a_second_source_ends_a_hold_and_opens_the_change() -> None:
     catalog = replace(ONE, source="gpuhunt", source_version="20261103", amount=0.69, observed_at=FIRST + timedelta(days=2))
     hold = found(2.39, 0.69)
     went = reconcile_prices([check_price([*days(2.39, 0.69, 0.69), catalog], 2.39)], [hold])
-    assert [f.subject for f in went.new] == ["price on-demand"] and "confirmed by gpuhunt" in went.new[0].headline
-    assert went.over == ((hold, "confirmed: gpuhunt says 0.69 USD per GPU-hour too"),)
+    assert [f.subject for f in went.opened] == ["price on-demand"] and "confirmed by gpuhunt" in went.opened[0].headline
+    assert went.resolved == ((hold, "confirmed: gpuhunt says 0.69 USD per GPU-hour too"),)
 
 
 def test_a_spot_change_is_over_with_the_next_check_and_another_one_is_another_finding() -> None:
-    (opened,) = course(1.0, 1.3, 1.3, accepted=1.0, of=SPOT).new
+    (opened,) = course(1.0, 1.3, 1.3, accepted=1.0, of=SPOT).opened
     assert "median of three readings" in opened.headline
-    ((_, why),) = course(1.3, 1.3, 1.3, accepted=1.3, of=SPOT, standing=(opened,)).over
+    ((_, why),) = course(1.3, 1.3, 1.3, accepted=1.3, of=SPOT, standing=(opened,)).resolved
     assert why == "over: the spot price is held against 1.30 USD per GPU-hour now"
     further = course(1.3, 1.6, 1.6, accepted=1.3, of=SPOT, standing=(opened,))
-    assert [f.finding_id for f, _ in further.over] == [opened.finding_id] and len(further.new) == 1
+    assert [f.finding_id for f, _ in further.resolved] == [opened.finding_id] and len(further.opened) == 1
 
 
 def test_terms_and_purchases_have_findings_of_their_own() -> None:
     assert price_subject("price", "reserved", "1y") == "price reserved 1y"
-    (opened,) = course(2.0, 2.2, 2.2, accepted=2.0, of=RESERVED).new
+    (opened,) = course(2.0, 2.2, 2.2, accepted=2.0, of=RESERVED).opened
     three_years = replace(RESERVED, term="3y")
-    assert len(course(2.0, 2.2, 2.2, accepted=2.0, of=three_years, standing=(opened,)).new) == 1
+    assert len(course(2.0, 2.2, 2.2, accepted=2.0, of=three_years, standing=(opened,)).opened) == 1
 
 
 def test_a_simulated_provider_is_told_as_such() -> None:
-    (opened,) = reconcile_prices([check_price(days(2.39, 2.99, 2.99), 2.39)], [], simulated=True).new
+    (opened,) = reconcile_prices([check_price(days(2.39, 2.99, 2.99), 2.39)], [], simulated=True).opened
     assert opened.simulated and "WARN  SIMULATED  coreweave-h100" in opened.headline

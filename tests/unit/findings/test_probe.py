@@ -24,23 +24,22 @@ def told(*matmul: float, standing: tuple[Finding, ...] = (), settled: tuple[str,
 
 
 def opened() -> Finding:
-    found = told(800, 801, 799, 700, 702).new
-    assert found is not None
+    (found,) = told(800, 801, 799, 700, 702).opened
     return found
 
 
 def test_one_slow_probe_only_asks_for_another_one() -> None:
     once = told(800, 801, 799, 700)
-    assert (once.again, once.new, once.changes) == (True, None, ())
+    assert (once.again, once.opened, once.changes) == (True, (), ())
     back = told(800, 801, 799, 700, 800)
-    assert (back.again, back.new) == (False, None)
+    assert (back.again, back.opened) == (False, ())
 
 
 def test_the_second_one_in_a_row_is_a_finding_and_starts_the_benchmark() -> None:
     found = told(800, 801, 799, 700, 702)
-    assert found.new is not None and not found.again
+    assert not found.again
     assert found.changes == ({"fact": "matmul_tflops", "old": "800 TFLOP/s", "new": "702 TFLOP/s"},)
-    new = found.new
+    (new,) = found.opened
     assert (new.kind, new.subject, new.severity, new.campaign_id, new.since) == ("performance", PROBE_SUBJECT, "warn", None, "2026-11-22")
     assert new.headline == ("WARN  gpu · slower in probes: matmul 800 TFLOP/s → 702 TFLOP/s (−12 %), 2 probes in a row, since 2026-11-22")
     assert new.effect == pytest.approx(-0.1225) and [m.name for m in new.members] == ["matmul_tflops"]
@@ -48,13 +47,13 @@ def test_the_second_one_in_a_row_is_a_finding_and_starts_the_benchmark() -> None
 
 @pytest.mark.parametrize("figures", [(800,), (), (800, 700), (800, 790, 770, 765), (800, 900, 1000), (800, 700, 800, 700)])
 def test_too_little_slower_faster_or_not_in_a_row_is_none(figures: tuple[float, ...]) -> None:
-    assert told(*figures).new is None
+    assert told(*figures).opened == ()
 
 
 def test_the_declared_threshold_counts() -> None:
     slower = history(800, 800, 780, 780)
-    assert reconcile_probes("gpu", slower, {"matmul_tflops": 0.02}, (), rerun="").new is not None
-    assert reconcile_probes("gpu", history(800, 800, 700, 700), {"matmul_tflops": 0.2}, (), rerun="").new is None
+    assert reconcile_probes("gpu", slower, {"matmul_tflops": 0.02}, (), rerun="").opened
+    assert reconcile_probes("gpu", history(800, 800, 700, 700), {"matmul_tflops": 0.2}, (), rerun="").opened == ()
 
 
 def test_no_worse_than_what_was_usual_lately_is_not_slow() -> None:
@@ -66,29 +65,29 @@ def test_no_worse_than_what_was_usual_lately_is_not_slow() -> None:
 def test_it_stands_until_a_probe_is_as_usual_and_is_not_told_twice() -> None:
     found = opened()
     assert told(800, 801, 799, 700, 702, 701, standing=(found,)) == replace(
-        told(800, 801, 799, 700, 702, 701), new=None, changes=(), continued=None
+        told(800, 801, 799, 700, 702, 701), opened=(), changes=(), continued=()
     )
-    over = told(800, 801, 799, 700, 702, 798, standing=(found,)).over
-    assert over is not None and over[0] == found and "probe of 2026-12-06 is as usual again: matmul 798 TFLOP/s" in over[1]
+    (over,) = told(800, 801, 799, 700, 702, 798, standing=(found,)).resolved
+    assert over[0] == found and "probe of 2026-12-06 is as usual again: matmul 798 TFLOP/s" in over[1]
 
 
 def test_what_was_not_measured_is_not_over() -> None:
     blind = [*history(800, 801, 799, 700, 702), ProbeResult(date(2026, 12, 6), {"memory_bandwidth": 3.3e12})]
     seen = reconcile_probes("gpu", blind, {}, (opened(),), rerun="")
-    assert (seen.over, seen.continued, seen.new) == (None, None, None)
+    assert seen.findings == ()
 
 
 def test_another_metric_that_becomes_slow_joins_it_and_keeps_what_people_decided() -> None:
     slow = [*history(800, 801, 799, 700, 702), ProbeResult(date(2026, 12, 6), {"matmul_tflops": 700 * T, "memory_bandwidth": 2e12})]
     slow.append(ProbeResult(date(2026, 12, 13), slow[-1].figures))
-    grown = reconcile_probes("gpu", slow, {}, (opened().with_state("acknowledged"),), rerun="").continued
-    assert grown is not None and (grown.finding_id, grown.since, grown.state) == (opened().finding_id, "2026-11-22", "acknowledged")
+    (grown,) = reconcile_probes("gpu", slow, {}, (opened().with_state("acknowledged"),), rerun="").continued
+    assert (grown.finding_id, grown.since, grown.state) == (opened().finding_id, "2026-11-22", "acknowledged")
     assert [m.name for m in grown.members] == ["memory_bandwidth", "matmul_tflops"]
 
 
 def test_what_begins_again_after_it_was_settled_is_another_finding() -> None:
-    again = told(800, 801, 799, 700, 702, settled=(opened().finding_id,)).new
-    assert again is not None and again.finding_id != opened().finding_id
+    (again,) = told(800, 801, 799, 700, 702, settled=(opened().finding_id,)).opened
+    assert again.finding_id != opened().finding_id
 
 
 def test_a_number_format_that_says_the_same_is_not_told_twice() -> None:
