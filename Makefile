@@ -95,7 +95,10 @@ perf-drift: setup ## the detector of long series against apache-otava and bare K
 perf-decisions: setup ## do the probabilities of decisions come true? Simulated campaigns whose right answer is known (a few minutes on 2 cores)
 	@$(BIN)/python perf/decisions.py $(ARGS)
 
-lint: setup-dev ## format, lint, types, floors, schema
+PLAIN = README.md $(addprefix docs/,quickstart.md declare-a-provider.md declare-a-workload.md clusters.md read-a-finding.md read-a-report.md decide.md operate.md alerts.md extend.md)
+
+lint: setup-dev ## format, lint, types, floors, schema, spelling
+	@$(BIN)/codespell CHANGELOG.md CONTRIBUTING.md README.md dags docs include k8s perf plugins tests && $(BIN)/codespell --dictionary docs/vocabulary.txt $(PLAIN)
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/python -m tests.fault_table && $(BIN)/plumbline check
 
 lock: .venv/bin/uv ## resolve requirements/*.in again
