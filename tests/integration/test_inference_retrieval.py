@@ -27,7 +27,7 @@ from plumbline.harness.inference.models import encoder
 from plumbline.harness.inference.models.retrieval import draw_documents
 from plumbline.harness.inference.server import backends, control, tritonserver
 from plumbline.harness.inference.server.backends import Repository
-from plumbline.harness.inference.server.backends.retrieval import GENERATOR
+from plumbline.harness.inference.server.backends.python import GENERATOR
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.results import MetricRow
 

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from plumbline.declarations.providers import Provider
+from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.inference import InferenceWorkload
-from plumbline.declarations.workloads.models import BertShape, Encoder, HubModel, LlamaShape, TransformerShape, VitShape
+from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.workloads.training import LanguageModel, Lora, SyntheticImages, SyntheticTokens, TokenFileData, TrainingWorkload
 
 GIB = 2.0**30
@@ -81,11 +82,8 @@ def _data_bytes(
 
 
 def _served_bytes(workload: InferenceWorkload) -> float:
-    """The model's files: TensorRT-LLM has a checkpoint and an engine, tensor backends an export; the others draw weights in memory."""
-    backend, model = workload.server.backend, workload.model
-    if backend == "tensorrtllm":
-        return 2.0 * 2 * model.parameters
-    return float(_FP32 * model.parameters) if backend in ("onnxruntime", "pytorch") and isinstance(model, Encoder) else 0.0
+    """The model's files: an engine's checkpoint or export; 0 for engines that draw the weights in memory."""
+    return engine(workload.server.backend).disk_bytes_per_parameter * workload.model.parameters
 
 
 def scratch_shortage(workload: TrainingWorkload | InferenceWorkload, declared: float | None) -> str | None:
@@ -131,7 +129,7 @@ def _missing_engine(workload: TrainingWorkload | InferenceWorkload, provider: Pr
     if not isinstance(workload, InferenceWorkload) or provider.accelerator.kind != "amd" or provider.simulated:
         return None
     backend = workload.server.backend
-    if backend in ("python", "external"):
+    if engine(backend).amd:
         return None
     return (
         f"its server.backend {backend} runs in NVIDIA's images of Triton, which compute with CUDA and not with ROCm; backend: python fits"

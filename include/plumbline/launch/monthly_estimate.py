@@ -10,6 +10,7 @@ from plumbline.analysis.cost.budget import BudgetUse, budget_use
 from plumbline.analysis.cost.unit_costs import HOUR_S, sustained
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, TrainingWorkload
+from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
 from plumbline.harness.training.flops import flops_per_step, published_peak
 from plumbline.launch.plan import declared_slots
@@ -139,7 +140,7 @@ def _step_s(workload: TrainingWorkload, provider: Provider, allow: _Allowance) -
 
 def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
     backend = workload.server.backend
-    server = 0.0 if backend == "external" else allow.server_s if backend in ("vllm", "tensorrtllm") else allow.plain_server_s
+    server = 0.0 if backend == "external" else allow.server_s if engine(backend).starts_slowly else allow.plain_server_s
     starts = 2 if workload.quality is not None else 1  # the reference is served too
     return server * starts + sum(max_phase_seconds(phase) + allow.drain_s for phase in workload.phases)
 

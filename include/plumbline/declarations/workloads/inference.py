@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainSerializer, WrapValidator, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed, Workload
+from plumbline.declarations.workloads.engines import engine, engines_of, registered_or_own
 from plumbline.declarations.workloads.load import (
     ContextPhaseSpec,
     FaultPhaseSpec,
@@ -193,7 +194,12 @@ class Server(Declared):
     external     a server that exists already: the provider's launcher says where
     """
 
-    backend: Literal["python", "vllm", "tensorrtllm", "onnxruntime", "pytorch", "external"]
+    backend: Annotated[
+        Literal["python", "vllm", "tensorrtllm", "onnxruntime", "pytorch", "external"],
+        WrapValidator(registered_or_own),
+        # A lambda: without the annotation of a return type the JSON Schema stays that of the own engines.
+        PlainSerializer(lambda name: name),
+    ]
     sequences: int = Field(64, ge=1, le=65536, description="requests that are computed at once; further ones wait")
     prefix_cache: Literal["off", "cold", "primed"] = Field(
         "off", description="cold: on and empty when a phase begins; primed: the shared prefixes are in it"
@@ -280,18 +286,15 @@ class InferenceWorkload(Workload):
                 )
 
     def _model_and_server(self) -> None:
-        able = {
-            "gpt": ("python", "external"),
-            "llama": ("vllm", "tensorrtllm", "external"),
-            "encoder": ("python", "onnxruntime", "pytorch", "external"),
-        }[self.model.architecture]
-        if self.server.backend not in able:
+        served, architecture = engine(self.server.backend), self.model.architecture
+        if architecture not in served.architectures:
             raise ValueError(
-                f"server.backend {self.server.backend} does not serve architecture {self.model.architecture}; expected server.backend {' or '.join(able)}"
+                f"server.backend {self.server.backend} does not serve architecture {architecture}; "
+                f"expected server.backend {' or '.join(engines_of(architecture))}"
             )
         if refusal := unsupported_precision(self.model, self.server.backend, self.needs.accelerator):
             raise ValueError(refusal)
-        if self.requests.text and self.server.backend in ("onnxruntime", "pytorch"):
+        if self.requests.text and not served.reads_text:
             raise ValueError(f"requests.text on server.backend {self.server.backend}, which has no tokenizer; expected text: false")
         if isinstance(self.model, Encoder) and self.model.task == "vision" and self.requests.text:
             raise ValueError("requests.text for a vision model, which is asked with images; expected text: false")

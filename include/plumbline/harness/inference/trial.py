@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from plumbline.declarations import InferenceWorkload, Trial
+from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
@@ -95,7 +96,7 @@ def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts) ->
     cores = divide_cores(usable_cores(), allotted_cores(), n * each if apart else 0)
     own = cores.each(n) if apart else None
     installed = tritonserver.find_installation()
-    installed.require(workload.server.backend)
+    installed.require(engine(workload.server.backend).triton_backend)
     shown = under_test.visible_devices(accelerator, n, each, os.environ)
     repository = backends.write(workload, record.workdir / "models", threads=len(own[0]) if own else max(1, cores.server_count // n))
     record.report("cold_start", 0.0, "starting tritonserver" if n == 1 else f"starting {n} tritonservers")
@@ -107,7 +108,7 @@ def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts) ->
             record.workdir,
             ready_within_s=workload.ready_timeout_s,
             cpus=own[k] if own else cores.server,
-            backend=workload.server.backend,
+            backend=repository.backend,
             variables=shown[k],
             name="server" if n == 1 else f"server-{k}",
         )

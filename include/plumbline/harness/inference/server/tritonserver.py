@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 
 from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.workloads.engines import ENGINES
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server import control, process
@@ -275,8 +276,6 @@ class Triton:
 
 TRITONSERVER_VARIABLE = "PLUMBLINE_TRITONSERVER"
 _STUB = "triton_python_backend_stub"
-_IMAGES = {"vllm": "vllm-python-py3", "tensorrtllm": "trtllm-python-py3", "onnxruntime": "py3", "pytorch": "py3", "python": "py3"}
-"""NVIDIA's images by the backend that each brings."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +314,7 @@ class Installation:
     def require(self, backend: str) -> None:
         """TrialFailed("image_error") unless it brings `backend`."""
         if backend not in (found := self.backends()):
-            brings = f"; the image tritonserver:YY.MM-{_IMAGES[backend]} brings it" if backend in _IMAGES else ""
+            brings = f"; the image tritonserver:YY.MM-{ENGINES[backend].image} brings it" if backend in ENGINES else ""
             raise TrialFailed("image_error", f"{self.server} has no {backend} backend, it has {', '.join(found) or 'none'}{brings}")
 
     def backend_directory(self, folder: Path) -> Path:

@@ -1,53 +1,39 @@
-"""Backends by name: each writes the Triton model repository of a declared model."""
+"""Engines by name: each writes the Triton model repository of a declared model."""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.harness.inference.server.backends import exported, python, retrieval, tensorrtllm, vllm
-from plumbline.harness.inference.server.backends.repository import Repository
+from plumbline.declarations.workloads.engines import engine
+from plumbline.harness.inference.server.backends.repository import Repository, hash_of
 from plumbline.harness.measurement import TrialFailed
 
 __all__ = ["Repository", "model_hash", "write"]
 
 
-class _Backend(Protocol):
-    def write(self, workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
-        """The repository."""
-
-    def model_hash(self, workload: InferenceWorkload) -> str:
-        """Hash of what is served."""
-
-
-_BACKENDS: dict[str, _Backend] = {
-    "python": python,
-    "vllm": vllm,
-    "tensorrtllm": tensorrtllm,
-    "onnxruntime": exported,
-    "pytorch": exported,
-}
-
-
 def write(workload: InferenceWorkload, folder: Path, *, threads: int) -> Repository:
     """Write the repository of the workload's model into `folder`; `threads` is the number of cores that the model computes on.
 
-    May take minutes: an engine is built, a model exported. Raises TrialFailed: "bad_declaration" if the backend cannot serve what is
+    May take minutes: an engine is built, a model exported. Raises TrialFailed: "bad_declaration" if the engine cannot serve what is
     declared, "image_error" if a tool that it takes is not installed or fails.
     """
-    backend = workload.server.backend
-    if backend == "external":
+    if workload.server.backend == "external":
         raise TrialFailed("bad_declaration", "server.backend external: that server has its own model; expected an endpoint to drive")
     folder.mkdir(parents=True, exist_ok=True)
-    return _backend(workload).write(workload, folder, threads)
+    repository: Repository = _writer(workload).write(workload, folder, threads)
+    return repository
 
 
 def model_hash(workload: InferenceWorkload) -> str:
     """Hash (hex) of what is served: what makes the model, its shape, its precision and its weights' seed. Prompts and load are not in it."""
-    backend = workload.server.backend
-    return "" if backend == "external" else _backend(workload).model_hash(workload)
+    if workload.server.backend == "external":
+        return ""
+    result: str = getattr(_writer(workload), "model_hash", hash_of)(workload)
+    return result
 
 
-def _backend(workload: InferenceWorkload) -> _Backend:
-    return retrieval if workload.retrieval else _BACKENDS[workload.server.backend]
+def _writer(workload: InferenceWorkload) -> Any:
+    return importlib.import_module(engine(workload.server.backend).writer)

@@ -1,4 +1,5 @@
-"""Model repositories of Plumbline's own models on Triton's Python backend: a streaming causal LM and an encoder."""
+"""Model repositories of Plumbline's own models on Triton's Python backend: a streaming causal LM, an encoder, and the
+retrieval pipeline of both."""
 
 from __future__ import annotations
 
@@ -7,20 +8,24 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from plumbline.declarations import InferenceWorkload
+from plumbline.declarations import InferenceWorkload, digest
+from plumbline.declarations.workloads.inference import Retrieval
 from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
 from plumbline.harness.inference import models
 from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.request_log import STAGES
+from plumbline.harness.inference.load.request_log import PIPELINE, STAGES
 from plumbline.harness.inference.server.backends.repository import Config, Input, Repository, config_of, hash_of, version_folder
 
 CHAT, ENCODER = "chat", "encoder"
+PIPELINE_MODEL, EMBEDDING, RERANKING, GENERATOR = "pipeline", "embedding", "reranking", "generator"
 Output = tuple[str, str, tuple[int, ...]]
 
 
 def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
     """The repository of the workload's model; it computes on `threads` cores."""
     text, shape = workload.requests.text, workload.model
+    if workload.retrieval is not None:
+        return _write_pipeline(workload, workload.retrieval, folder, threads)
     if isinstance(shape, Encoder):
         config = encoder(ENCODER, workload, shape, threads, batch=workload.server.sequences)
         asked = wire.encoder(ENCODER, shape.task, shape.width)
@@ -34,7 +39,9 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
 
 
 def model_hash(workload: InferenceWorkload) -> str:
-    """Hash of the model's source, shape and weights."""
+    """Hash of the model's source, shape and weights; of a pipeline, of all its models and the documents."""
+    if workload.retrieval is not None:
+        return _pipeline_hash(workload, workload.retrieval)
     sources = sorted(models.sources_of(workload).items())
     return hash_of(workload, **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sources})
 
@@ -89,3 +96,45 @@ def encoder(name: str, workload: InferenceWorkload, shape: Encoder, threads: int
         batch=batch,
         parameters=models.parameters_of(workload, threads) | ({"part": "true"} if part else {}),
     )
+
+
+def _write_pipeline(workload: InferenceWorkload, retrieval: Retrieval, folder: Path, threads: int) -> Repository:
+    """The repository; its models share `threads` cores."""
+    text = workload.requests.text
+    # While the causal LM answers some requests, an encoder works on others: with all cores for each, they would wait for each other's threads.
+    threads = max(1, threads // 2)
+    # As many texts at once as a request brings, or as many requests of one text as there can be.
+    for name, shape, batch in (
+        (EMBEDDING, retrieval.embedding, workload.server.sequences),
+        (RERANKING, retrieval.reranking, max(workload.server.sequences, retrieval.candidates)),
+    ):
+        part = _part(workload, shape)
+        place(folder, encoder(name, part, shape, threads, batch=batch, part=True), part)
+    generator = workload.model_copy(update={"retrieval": None})
+    place(folder, causal_lm(GENERATOR, text, models.parameters_of(generator, threads)), generator)
+    parameters = models.pipeline_parameters_of(workload, retrieval, threads)
+    parameters |= {"embedding": EMBEDDING, "reranking": RERANKING, "generator": GENERATOR}
+    documents = (wire.DOCUMENTS, "INT32", (retrieval.top,))
+    place(folder, causal_lm(PIPELINE_MODEL, text, parameters, last=[documents], times=len(PIPELINE)), workload)
+    asked = wire.pipeline(PIPELINE_MODEL, text, retrieval.top)
+    return Repository(folder, PIPELINE_MODEL, "python", asked, lambda number, prompt, tokens: wire.lm_body(asked, number, prompt, tokens))
+
+
+def _pipeline_hash(workload: InferenceWorkload, retrieval: Retrieval) -> str:
+    """Hash of all four models' sources, shapes and weights, and of the documents."""
+    parts = {
+        PIPELINE_MODEL: workload,
+        GENERATOR: workload.model_copy(update={"retrieval": None}),
+        EMBEDDING: _part(workload, retrieval.embedding),
+    }
+    sources = {
+        f"{part}/{name}": hashlib.sha256(path.read_bytes()).hexdigest()
+        for part, declared in parts.items()
+        for name, path in sorted(models.sources_of(declared).items())
+    }
+    return hash_of(workload, retrieval=digest(retrieval.model_dump(mode="json")), **sources)
+
+
+def _part(workload: InferenceWorkload, shape: Encoder) -> InferenceWorkload:
+    """An encoder of the pipeline as if it were a workload of its own: asked by token ids, whatever the pipeline is asked by."""
+    return workload.model_copy(update={"model": shape, "retrieval": None, "requests": workload.requests.model_copy(update={"text": False})})

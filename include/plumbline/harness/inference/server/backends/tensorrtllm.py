@@ -24,7 +24,6 @@ from plumbline.harness.inference.server.backends.repository import (
     Input,
     Repository,
     config_of,
-    hash_of,
     needs_precision,
     version_folder,
 )
@@ -68,11 +67,6 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
         )
 
     return Repository(folder, MODEL, "tensorrtllm", wire, body)
-
-
-def model_hash(workload: InferenceWorkload) -> str:
-    """Hash of the model's declaration: the weights are the builder's random ones."""
-    return hash_of(workload)
 
 
 def checkpoint_config(shape: Llama) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.wire import ANY, Tensor, Wire
 from plumbline.harness.inference.server.backends import repository
-from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, hash_of, needs_precision, version_folder
+from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, needs_precision, version_folder
 
 MODEL = "chat"
 _TOKENS = "num_output_tokens"
@@ -70,11 +70,6 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
         )
 
     return Repository(folder, MODEL, "vllm", wire, body)
-
-
-def model_hash(workload: InferenceWorkload) -> str:
-    """Hash of the model's declaration: the weights are vLLM's dummies of that seed."""
-    return hash_of(workload)
 
 
 def _string(name: str, text: str) -> Tensor:
