@@ -103,11 +103,15 @@ def _send(process: psutil.Process, number: signal.Signals) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL to a process that we started and to its descendants."""
+    """SIGKILL to a process that we started and to its descendants; returns when the descendants are gone. The process is the caller's to wait for."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        for each in [*process.children(recursive=True), process]:
+        below = process.children(recursive=True)
+        for each in [*below, process]:
             _send(each, signal.SIGKILL)
+        deadline = time.monotonic() + KILL_S
+        while any(map(is_live, below)) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
 
 @contextmanager
