@@ -39,7 +39,7 @@ def summary_items(found: Conclusions) -> tuple[SummaryItem, ...]:
         items.append(
             SummaryItem("First choice", tuple(_decision(d) for d in found.decided), tuple(nearest_change(d) for d in found.decided))
         )
-    items += [SummaryItem("Cheapest setup", cheapest)] if cheapest else []
+    items += [SummaryItem("Cheapest", cheapest)] if cheapest else []
     items += [SummaryItem("Total cost", tuple(cost_sentence(c) for c in found.provider_costs))] if found.provider_costs else []
     items += [SummaryItem("Drift", (_drifted(campaign),))]
     items += [SummaryItem("Acceptance", lines) for lines in (_acceptance(cards),) if lines]

@@ -201,7 +201,10 @@ def _curve_chart(curves: Sequence[Curve]) -> Chart | None:
         caption=" ".join(notes),
         data=[marks(x, y, "$p0", hover) if ranks else line(x, y, "$p0", hover, mode="lines" if len(values) > 1 else "markers")],
         layout={
-            "xaxis": axis("seconds since the start of the first step" if lead.along == "run_time" else along),
+            "xaxis": axis(
+                "seconds since the start of the first step" if lead.along == "run_time" else along,
+                **({"dtick": 1} if ranks and len(points) <= 16 else {}),
+            ),
             "yaxis": axis(shown.suffix, **({} if lead.along == "step" else {"rangemode": "tozero"})),
             "shapes": [band(0.0 if lead.along == "run_time" else min(x), min(steady))] if before else [],
             "hovermode": "closest",

@@ -150,7 +150,7 @@ def test_the_limits_speak_of_this_campaign(page: str) -> None:
 def test_the_first_screen_answers_who_is_first_how_sure_what_it_costs_and_what_drifted(page: str) -> None:
     summary = body(page).split('<section id="summary">')[1].split("</section>")[0]
     labels = re.findall(r"<dt>(.*?)</dt>", summary)
-    assert labels[:6] == ["Measured", "First choice", "Cheapest setup", "Total cost", "Drift", "Acceptance"]
+    assert labels[:6] == ["Measured", "First choice", "Cheapest", "Total cost", "Drift", "Acceptance"]
     assert re.search(r"Team platform, gpt-tiny-cpu: local-2core ahead of local-1core, P\(first\) .{2,8} %\.", summary)
     assert "local-1core is first if " in summary
 
