@@ -1,4 +1,4 @@
-"""The launcher of each kind that a provider can declare."""
+"""The launcher of each kind that a provider can declare; other packages add kinds by the entry point group `plumbline.launchers`."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ _LAUNCHERS = {
 
 def launcher_for(provider: Provider) -> Launcher:
     """The launcher of the provider's kind, imported when it is first needed."""
-    launcher: Launcher = resolve_name(_LAUNCHERS[provider.launcher.kind])()
+    launcher: Launcher = resolve_name(_LAUNCHERS.get(provider.launcher.kind, provider.launcher.implementation))()
     return launcher

@@ -317,7 +317,9 @@ class PodRecord(Part):
 class LaunchRecord(Part):
     """What only the outside saw; the launcher writes it beside the document, also when there is no document."""
 
-    launcher: Literal["local", "kubernetes", "endpoint", "simulated"]
+    launcher: str = Field(
+        pattern=r"^[a-z][a-z0-9_-]*$", description="the kind of launcher", examples=["local", "kubernetes", "endpoint", "simulated"]
+    )
     events: Many[Event]
     exit_code: int | None = None
     failure_class: FailureClass | None = None

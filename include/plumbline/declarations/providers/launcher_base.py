@@ -37,6 +37,8 @@ class LauncherBase(Declared):
     if TYPE_CHECKING:
         kind: str
 
+    implementation: ClassVar[str] = ""
+    """`module:class` of the launcher of another package's kind; empty of our own kinds."""
     runs_pods: ClassVar[bool] = False
     """Trials are pods of a Kubernetes cluster: each sees only its own accelerators, and another try may get another node."""
     hosted: ClassVar[bool] = False

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.extensions import extensible
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
 from plumbline.declarations.providers.pods import (
     Annotations,
@@ -338,7 +339,9 @@ class EndpointLauncher(LauncherBase):
             return False
 
 
-Launcher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher, Field(discriminator="kind")]
+_OwnLauncher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher, Field(discriminator="kind")]
+_EXTENSIBLE = extensible(_OwnLauncher, LauncherBase, "plumbline.launchers")
+Launcher = Annotated[_OwnLauncher, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
 
 
 class LauncherDefaults(Declared):

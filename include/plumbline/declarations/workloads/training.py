@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from importlib.metadata import entry_points
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import (
-    Field,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
-    TypeAdapter,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    WrapSerializer,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
+from plumbline.declarations.extensions import extensible
 from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.metrics.units import Percent
@@ -90,35 +79,9 @@ class Reinforcement(TrainingTask):
     temperature: float = Field(1.0, gt=0, le=10)
 
 
-_OWN_TASKS = (LanguageModel, Lora, Contrastive, Classification, Reinforcement)
-
-
-def _validate_task(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    """A kind that is not our own is looked up among the entry points, which takes too long for each start."""
-    kind = value.get("kind") if isinstance(value, dict) else None
-    model = _OWN_TASK
-    for entry in entry_points(group="plumbline.training_tasks", name=kind) if isinstance(kind, str) and kind not in _OWN_KINDS else ():
-        model = TypeAdapter(entry.load())
-    if info.mode == "json":
-        return model.validate_json(json.dumps(value))  # the handler would take the value for Python's, whose lists are no tuples
-    if isinstance(value, TrainingTask) and not isinstance(value, _OWN_TASKS):
-        return value
-    return handler(value) if model is _OWN_TASK else model.validate_python(value)
-
-
-def _serialize_task(task: TrainingTask, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
-    return handler(task) if isinstance(task, _OWN_TASKS) else task.model_dump(mode=info.mode, exclude_defaults=info.exclude_defaults)
-
-
-_OWN_KINDS = frozenset(task.model_fields["kind"].annotation.__args__[0] for task in _OWN_TASKS)  # type: ignore[union-attr]
 _OwnTask = Annotated[LanguageModel | Lora | Contrastive | Classification | Reinforcement, Field(discriminator="kind")]
-_OWN_TASK: TypeAdapter[TrainingTask] = TypeAdapter(_OwnTask)
-Task = Annotated[
-    _OwnTask,
-    WrapValidator(_validate_task),
-    # A lambda: without the annotation of a return type the JSON Schema stays that of our own tasks.
-    WrapSerializer(lambda task, handler, info: _serialize_task(task, handler, info)),
-]
+_EXTENSIBLE = extensible(_OwnTask, TrainingTask, "plumbline.training_tasks")
+Task = Annotated[_OwnTask, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
 
 AtStep = Annotated[int, Field(ge=1, description="counted from 0, warm-up included")]
 Times = Annotated[

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -57,7 +56,7 @@ class Allocation:
     environment variables of the process; they are written nowhere.
     """
 
-    launcher: Literal["local", "endpoint"]
+    launcher: str
     machine: str
     cpus: tuple[int, ...] | None
     memory: float
@@ -69,7 +68,7 @@ class Allocation:
 class StartRefused:
     """A trial that cannot be started at all: its failure class and why."""
 
-    launcher: Literal["local", "endpoint"]
+    launcher: str
     failure_class: FailureClass
     detail: str
 
@@ -120,7 +119,7 @@ class _LocalAttempt:
         grace_s: float,
         store: ResultStore,
         on_progress: OnProgress | None,
-        launcher: Literal["local", "endpoint"],
+        launcher: str,
     ) -> None:
         self._command, self._grace_s, self._store, self._on_progress, self._launcher = command, grace_s, store, on_progress, launcher
         self._events: list[Event] = []

@@ -1,0 +1,53 @@
+"""Kinds of a declaration that other packages add: a subclass of the kinds' base, registered under its kind in an entry point group."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, get_args
+
+from pydantic import (
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
+)
+
+from plumbline.declarations.base import Declared
+
+
+class Extensible(NamedTuple):
+    """Annotations of a union of our own kinds, told apart by `kind`, that make it accept registered kinds too. The JSON Schema stays ours."""
+
+    validator: WrapValidator
+    serializer: WrapSerializer
+
+
+def extensible(own: Any, base: type[Declared], group: str) -> Extensible:
+    """`own`: the annotated union of our own kinds; `base`: what every kind is a subclass of; `group`: the entry point group."""
+    own_types = get_args(get_args(own)[0]) if get_args(own) and get_args(get_args(own)[0]) else get_args(own)
+    own_kinds = {get_args(kind.model_fields["kind"].annotation)[0] for kind in own_types}
+    adapter: TypeAdapter[Any] = TypeAdapter(own)
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        kind = value.get("kind") if isinstance(value, dict) else None
+        model = adapter
+        if isinstance(kind, str) and kind not in own_kinds:  # a look at the entry points takes too long for each start
+            for entry in entry_points(group=group, name=kind):
+                model = TypeAdapter(entry.load())
+        if info.mode == "json":
+            return model.validate_json(json.dumps(value))  # the handler would take the value for Python's, whose lists are no tuples
+        if isinstance(value, base) and not isinstance(value, own_types):
+            return value
+        return handler(value) if model is adapter else model.validate_python(value)
+
+    def serialize(value: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+        if isinstance(value, own_types):
+            return handler(value)
+        return value.model_dump(mode=info.mode, exclude_defaults=info.exclude_defaults)
+
+    # A lambda: without the annotation of a return type the JSON Schema stays that of our own kinds.
+    return Extensible(WrapValidator(validate), WrapSerializer(lambda value, handler, info: serialize(value, handler, info)))
