@@ -83,7 +83,7 @@ def _tell(made: list[tuple[str, Message, Picture | None]], save: Path | None, as
         for _, message, picture in made:
             _print(message)
             if picture is not None:
-                out.print(Text(f"in its thread: {picture.alt_text}", style="dim"), soft_wrap=True)
+                out.print(Text(f"in its thread: {picture.alt_text}", style="dim"))
             out.print()
         if not made:
             out.print("no open findings: nothing would be told")
@@ -111,7 +111,7 @@ def _print(message: Message) -> None:
         else:
             text = Text.assemble(*((span.text, _style(span)) for span in line.spans))
             text.stylize({"header": "bold reverse", "context": "dim"}.get(line.kind, ""))
-            out.print(text, soft_wrap=True)
+            out.print(text)
 
 
 def _style(span: Span) -> str:

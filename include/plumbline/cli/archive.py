@@ -47,12 +47,7 @@ def backup(
     emit(
         as_json,
         made,
-        lambda: out.print(
-            f"{made.file}: {made.bytes:,} B, schema {made.schema or 'none'}, SHA-256 {made.sha256}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        ),
+        lambda: out.print(f"{made.file}: {made.bytes:,} B, schema {made.schema or 'none'}, SHA-256 {made.sha256}"),
     )
 
 
@@ -72,9 +67,9 @@ def restore(
 
     def show() -> None:
         for problem in problems:
-            out.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
+            out.print(problem, style="red")
         checked = "" if airflow else f"; {len(problems)} broken" if problems else "; the archive holds: rows and documents"
-        out.print(f"restored {file}, schema {schema or 'none'}{checked}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"restored {file}, schema {schema or 'none'}{checked}")
 
     emit(as_json, {"file": file, "schema": schema, "verified": not airflow, "problems": problems}, show)
     raise typer.Exit(BROKEN if problems else OK)
@@ -136,7 +131,7 @@ def expire(
         done = workflows.retain.expire_evidence(archive) if yes else None
     emit(as_json, {"due": found.due, "cited": found.cited, "elsewhere": found.elsewhere, "removed": done}, lambda: _show(found, yes))
     if done is not None and not as_json:
-        out.print(f"{done.files} files of {done.attempts} attempts deleted, {done.bytes:,} B", highlight=False)
+        out.print(f"{done.files} files of {done.attempts} attempts deleted, {done.bytes:,} B")
 
 
 def _show(found: DueEvidence, gone: bool) -> None:
@@ -154,9 +149,9 @@ def _show(found: DueEvidence, gone: bool) -> None:
         shown.add_row(campaign, str(len(attempts)), str(sum(len(one.files) for one in attempts)), f"{size:,}")
     out.print(shown if found.due else "nothing is due")
     for why, count in sorted(found.cited.items()):
-        out.print(f"  {count} older attempts stay: {why}", style="dim", highlight=False)
+        out.print(f"  {count} older attempts stay: {why}", style="dim")
     if found.elsewhere:
-        out.print(f"  {found.elsewhere} older attempts lie in another store and are left to it", style="dim", highlight=False)
+        out.print(f"  {found.elsewhere} older attempts lie in another store and are left to it", style="dim")
 
 
 def migrate(
@@ -175,7 +170,7 @@ def migrate(
             engine.dispose()
 
     def show() -> None:
-        out.print(f"schema {after}" + (" already" if before == after else f", before {before or 'empty'}"), highlight=False)
+        out.print(f"schema {after}" + (" already" if before == after else f", before {before or 'empty'}"))
 
     emit(as_json, {"before": before, "after": after}, show)
 
@@ -222,9 +217,9 @@ def verify(
 
     def show() -> None:
         for problem in broken:
-            out.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
+            out.print(problem, style="red")
         checked = "rows and documents" if quick else "rows, documents and evidence"
-        out.print(f"{len(broken)} broken" if broken else f"the archive holds: {checked}", highlight=False)
+        out.print(f"{len(broken)} broken" if broken else f"the archive holds: {checked}")
 
     emit(as_json, {"sound": not broken, "evidence_checked": not quick, "problems": broken}, show)
     raise typer.Exit(BROKEN if broken else OK)
@@ -268,11 +263,10 @@ def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, suc
         lines = [(one, one.problem or ", ".join(one.recorded)) for one in (*new, *failed)]
         lines += [(one, f"in quarantine: {reason}") for one, reason in refused]
         for one, text in lines:
-            out.print(f"{one.trial_id}: {text}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"{one.trial_id}: {text}")
         out.print(
             f"{len(done)} trial{'' if len(done) == 1 else 's'}: {len(new)} with new results, {len(failed)} not collected, "
-            f"{len(refused)} document{'' if len(refused) == 1 else 's'} in quarantine",
-            highlight=False,
+            f"{len(refused)} document{'' if len(refused) == 1 else 's'} in quarantine"
         )
 
     emit(as_json, done, show)
@@ -295,7 +289,7 @@ def correct(
     emit(
         as_json,
         {"trial_id": trial_id, "corrects": attempt, "attempt": new},
-        lambda: out.print(f"{trial_id}: attempt {new} stands in the place of attempt {attempt}", highlight=False),
+        lambda: out.print(f"{trial_id}: attempt {new} stands in the place of attempt {attempt}"),
     )
 
 
@@ -327,10 +321,10 @@ def show_(quarantine_id: Annotated[str, typer.Argument()], as_json: Json = False
 
     def show() -> None:
         for name in ("trial_id", "attempt", "state", "reason", "uri", "sha256"):
-            out.print(f"{name:9s} {getattr(found, name)}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"{name:9s} {getattr(found, name)}")
         for entry in history:
             line = f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}"
-            out.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+            out.print(line, style="dim")
 
     emit(as_json, {"document": found, "audit": history}, show)
 
@@ -351,7 +345,7 @@ def retry(
     def show() -> None:
         for one in done:
             said = "still not believed" if one.attempt is None else f"released as attempt {one.attempt}"
-            out.print(f"{one.quarantine_id}: {said}: {one.reason}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"{one.quarantine_id}: {said}: {one.reason}")
         if not done:
             out.print("nothing is in quarantine")
 
@@ -415,13 +409,12 @@ def import_mlperf(
             out.print(shown)
         out.print(
             f"{counted['rows']} rows: {imported.inserted} imported, {imported.unchanged} known already, "
-            f"{len(imported.kept_out)} kept out, {len(parsed.rejected)} rejected",
-            highlight=False,
+            f"{len(imported.kept_out)} kept out, {len(parsed.rejected)} rejected"
         )
         for name in imported.kept_out:
-            out.print(f"  kept out: the archive holds {name} with other values, which stay", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"  kept out: the archive holds {name} with other values, which stay")
         for bad in parsed.rejected:
-            out.print(f"  {file.name}:{bad.line}  {bad.reason}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"  {file.name}:{bad.line}  {bad.reason}", style="yellow")
 
     emit(as_json, counted, show)
 

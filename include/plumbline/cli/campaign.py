@@ -85,7 +85,7 @@ class CampaignProgress:
         """What is going on around the campaign, such as Airflow's start."""
         if text != self._status:
             self._status = text
-            self._update() if self._live else err.print(text, highlight=False, markup=False)
+            self._update() if self._live else err.print(text)
 
     def state(self, state: CampaignState) -> None:
         """A moment of the campaign."""
@@ -95,7 +95,7 @@ class CampaignProgress:
             self._update()
             return
         if before is None or before.stage != state.stage:
-            err.print(_STAGES[state.stage], highlight=False, markup=False)
+            err.print(_STAGES[state.stage])
         for trial in state.trials:
             said = f"{trial.phase} {trial.status or ''}".strip()
             # A trial is over when its verdict is known: that is one line, not two.
@@ -103,7 +103,7 @@ class CampaignProgress:
                 self._said[trial.trial_id] = said
                 took = f" in {format_quantity(trial.seconds, 's')}" if trial.ended and trial.seconds is not None else ""
                 left = f"; {state.ended} of {len(state.trials)} done{_left(state)}" if trial.ended else ""
-                err.print(f"  {_name(trial)}: {trial.status or trial.phase}{took}{left}", highlight=False, markup=False)
+                err.print(f"  {_name(trial)}: {trial.status or trial.phase}{took}{left}")
 
     def _update(self) -> None:
         assert self._live is not None
@@ -177,7 +177,7 @@ def run(
         data = campaign_data(archive, outcome.campaign_id)
     emit(as_json, {"outcome": outcome, **_facts(data)}, lambda: _show(data, outcome))
     for problem in outcome.problems:
-        err.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
+        err.print(problem, style="red")
     raise typer.Exit(OK if outcome.complete else FAILED)
 
 
@@ -190,10 +190,9 @@ def up() -> None:
         except (ServerError, AirflowError, DeclarationError) as error:
             fail(str(error), FAILED)
         with server:
-            out.print(f"Airflow   {server.address}\nuser      {server.username}\npassword  {server.password}", highlight=False)
+            out.print(f"Airflow   {server.address}\nuser      {server.username}\npassword  {server.password}")
             out.print(
-                "Benchmark DAGs are paused: unpause one to let its monthly slots run, or trigger one by hand. Ctrl-C stops everything.",
-                highlight=False,
+                "Benchmark DAGs are paused: unpause one to let its monthly slots run, or trigger one by hand. Ctrl-C stops everything."
             )
             stop, tidied, pools = threading.Event(), time.monotonic(), PoolKeeper()
             with server.client() as client:
@@ -206,10 +205,10 @@ def up() -> None:
                     except ServerError as error:
                         fail(str(error), FAILED)
                     for line in server.news():
-                        err.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+                        err.print(line, style="yellow")
                     with suppress(AirflowError):  # an API server that is being started again is asked by the next round
                         for name in pools.refresh(client):
-                            out.print(f"made the pool {name}", highlight=False)
+                            out.print(f"made the pool {name}")
 
 
 def load_declarations(config: Path | None = None) -> Declarations:
@@ -223,7 +222,7 @@ def load_declarations(config: Path | None = None) -> Declarations:
 def load_with_local_gpus() -> Declarations:
     """The declarations after a look at this machine's GPUs, which are a provider where there are any; says why if they cannot be."""
     if (why := refresh_declaration(load_declarations(installation_paths().config))) is not None:
-        err.print(why, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        err.print(why, style="yellow")
     return load_declarations()
 
 
@@ -253,9 +252,7 @@ def _apply_budgets(declared: Declarations, planned: dict[str, list[Trial]]) -> d
         cuts = budget.budget_cuts(archive, declared, planned, datetime.now(timezone.utc))
     for cut in cuts.values():
         if cut.left_out:
-            err.print(
-                f"{cut}. To go on: {budget.budget_remedy(cut.provider)}", style="yellow", highlight=False, markup=False, soft_wrap=True
-            )
+            err.print(f"{cut}. To go on: {budget.budget_remedy(cut.provider)}", style="yellow")
     kept = {name: [t for t in trials if name not in cuts or t in cuts[name].kept] for name, trials in planned.items()}
     found = {name: trials for name, trials in kept.items() if trials}
     if not found:
@@ -274,7 +271,7 @@ def stop_on_signal() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err.print("stopped; what had been measured and recorded is kept", style="yellow", highlight=False)
+        err.print("stopped; what had been measured and recorded is kept", style="yellow")
         raise typer.Exit(INTERRUPTED) from None
     finally:
         for number, handler in before.items():
@@ -292,11 +289,11 @@ def _show(data: CampaignData, outcome: Outcome) -> None:
     out.print("In short", style="bold")
     for said in summary_items(concluded):
         for line in said.lines:
-            out.print(f"  {line}", highlight=False, markup=False)
+            out.print(f"  {line}")
     show_unusable(data)
     show_drift(data)
     if outcome.report:
-        out.print(f"\nreport: {outcome.report}", soft_wrap=True, highlight=False)
+        out.print(f"\nreport: {outcome.report}")
 
 
 def show_drift(data: CampaignData) -> None:
@@ -306,13 +303,13 @@ def show_drift(data: CampaignData) -> None:
         name = f"{series.provider} · {series.kind} {series.workload}"
         counted = _counted(series.verdicts)
         if counted:
-            out.print(f"  {name}: {counted} (against {', '.join(series.baseline)})", highlight=False, markup=False)
+            out.print(f"  {name}: {counted} (against {', '.join(series.baseline)})")
         else:
-            out.print(f"  {name}: {series.note or 'nothing to compare'}", highlight=False, markup=False)
+            out.print(f"  {name}: {series.note or 'nothing to compare'}")
     for finding in data.findings:
-        out.print(f"  {finding.headline}\n      {finding.explanation}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"  {finding.headline}\n      {finding.explanation}")
     if not data.findings:
-        out.print("  no finding", highlight=False)
+        out.print("  no finding")
 
 
 def _counted(verdicts: Mapping[str, int]) -> str:

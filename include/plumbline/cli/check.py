@@ -85,7 +85,7 @@ def show_defaults(declared: Declarations, shown: Collection[str]) -> None:
         for field in fields if provider in shown else ():
             takers.setdefault(field, []).append(provider)
     for field, providers in takers.items():
-        out.print(f"launcher.{field} from defaults.yaml: {', '.join(providers)}", highlight=False)
+        out.print(f"launcher.{field} from defaults.yaml: {', '.join(providers)}")
 
 
 _PLAIN = ("the whole node", "the endpoint")
@@ -105,9 +105,9 @@ def check(
 
         def problems() -> None:
             for problem in found:
-                err.print(str(problem), style="red", highlight=False, markup=False, soft_wrap=True)
+                err.print(str(problem), style="red")
             count = len(found)
-            err.print(f"{count} problem{'s' if count != 1 else ''}; nothing was started", highlight=False)
+            err.print(f"{count} problem{'s' if count != 1 else ''}; nothing was started")
 
         emit(as_json, {"ok": False, "problems": found}, problems)
         raise typer.Exit(UNUSABLE) from None
@@ -127,7 +127,7 @@ def check(
         show_defaults(declared, {p.name for p in providers if everything or p.enabled})
         for one in examples:
             if one.enabled:
-                err.print(str(one), style="red", highlight=False, markup=False, soft_wrap=True)
+                err.print(str(one), style="red")
         disabled = sorted({one.provider for one in examples if not one.enabled})
         _show(declared, rows, months, (*warnings, *_examples(examples, disabled, everything)), everything, ok)
 
@@ -226,7 +226,7 @@ def _show(
         out.print(shown)
     for part, workloads in sorted(charged.items()):
         if part not in _PLAIN:
-            out.print(f"charged {part}: {', '.join(sorted(workloads))}", highlight=False)
+            out.print(f"charged {part}: {', '.join(sorted(workloads))}")
     costs = table(
         "What a month comes to, estimated", "provider", "trials", "node hours", "USD", "price", right=("trials", "node hours", "USD")
     )
@@ -238,17 +238,16 @@ def _show(
     if costs.row_count:
         out.print(costs)
     if not everything:
-        out.print(_left_out(declared), highlight=False)
+        out.print(_left_out(declared))
     for warning in warnings:
-        out.print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"warning: {warning}", style="yellow")
     idle = sorted(p.name for p in declared.providers.values() if not declared.workloads_for(p))
     if idle:
-        out.print(f"no declared workload fits: {', '.join(idle)}", highlight=False)
+        out.print(f"no declared workload fits: {', '.join(idle)}")
     teams = ", ".join(sorted(declared.teams)) or "none"
     total = sum(row["trials"] for row in rows)
     out.print(
-        f"{len(declared.providers)} providers, {len(declared.workloads)} workloads, teams {teams}: {'all right' if ok else 'not all right'}; {total} trials a month",
-        highlight=False,
+        f"{len(declared.providers)} providers, {len(declared.workloads)} workloads, teams {teams}: {'all right' if ok else 'not all right'}; {total} trials a month"
     )
 
 

@@ -47,16 +47,16 @@ def doctor_installation(as_json: Json = False) -> None:
 def show(line: DoctorCheck) -> None:
     """One line, with its remedy below it."""
     out.print(Text.assemble(_MARK[line.status], f" {line.check:<28} "), end="")
-    out.print(line.found, highlight=False, markup=False, soft_wrap=True)
+    out.print(line.found)
     if line.remedy:
-        out.print(f"  {'':<28} → {line.remedy}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"  {'':<28} → {line.remedy}", style="yellow")
 
 
 def conclude(about: dict[str, str], lines: list[DoctorCheck], as_json: bool) -> None:
     """The verdict, or all lines as JSON; exit code 1 if a check failed."""
     wrong = [line for line in lines if line.status == "failed"]
     verdict = f"{len(wrong)} of {len(lines)} checks failed" if wrong else "all that was checked is right"
-    emit(as_json, {**about, "ok": not wrong, "checks": lines}, lambda: out.print(verdict, highlight=False))
+    emit(as_json, {**about, "ok": not wrong, "checks": lines}, lambda: out.print(verdict))
     raise typer.Exit(FAILED if wrong else OK)
 
 
@@ -100,11 +100,11 @@ def kubeconfig(
     data = access.kubeconfig if form == "kubeconfig" else {launcher.connection: access.as_connection()}
     _write(json.dumps(data, indent=1) + "\n", target)
     ends = f"until {access.expires:%Y-%m-%d %H:%M} UTC" if access.expires else "until you delete the Secret that holds its token"
-    err.print(f"access to {launcher.namespace} at {access.kubeconfig['clusters'][0]['cluster']['server']}, {ends}", highlight=False)
+    err.print(f"access to {launcher.namespace} at {access.kubeconfig['clusters'][0]['cluster']['server']}, {ends}")
     if access.shortened:
-        err.print(f"the cluster granted less than {lifetime}; --long-lived makes a token without an end", style="yellow", highlight=False)
+        err.print(f"the cluster granted less than {lifetime}; --long-lived makes a token without an end", style="yellow")
     if form == "connection" and target is not None:
-        err.print(f"next: plumbline airflow connections import {target} && rm {target}", highlight=False, soft_wrap=True)
+        err.print(f"next: plumbline airflow connections import {target} && rm {target}")
 
 
 @cluster.command()
@@ -154,11 +154,11 @@ def sweep(
 
     def show() -> None:
         for one in gone:
-            out.print(f"deleted {one}", highlight=False)
+            out.print(f"deleted {one}")
         if not gone:
             what = "outlived its launch" if campaign is None else f"is of {campaign}"
-            out.print(f"nothing in {launcher.namespace} {what}", highlight=False)
-        out.print(f"left in {launcher.namespace}: {left}", highlight=False, markup=False)
+            out.print(f"nothing in {launcher.namespace} {what}")
+        out.print(f"left in {launcher.namespace}: {left}")
 
     emit(as_json, {"provider": provider, "deleted": gone, "left": asdict(left)}, show)
 

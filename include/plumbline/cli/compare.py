@@ -62,35 +62,33 @@ def _show(found: ComparisonSet, old: str, new: str, everything: bool) -> None:
         _one(comparison, series, everything)
     for side, only in ((old, found.only_old), (new, found.only_new)):
         if only:
-            out.print(
-                f"{len(only)} series only in {side}: {', '.join(only[:3])}{', …' if len(only) > 3 else ''}", style="dim", highlight=False
-            )
+            out.print(f"{len(only)} series only in {side}: {', '.join(only[:3])}{', …' if len(only) > 3 else ''}", style="dim")
     counted = Counter(r.verdict.replace("_", " ") for c in found.comparisons for r in c.rows if r.verdict)
     summary = ", ".join(f"{n} {verdict}" for verdict, n in counted.most_common())
     verdict = overall(found.comparisons).replace("_", " ")
-    out.print(marked("[bold]{}[/]{}", verdict, f"  ({summary})" if summary else ""), highlight=False)
+    out.print(marked("[bold]{}[/]{}", verdict, f"  ({summary})" if summary else ""))
 
 
 def _one(comparison: Comparison, series: tuple[str, str], everything: bool) -> None:
     against = ", ".join(comparison.baseline_campaigns)
     other = "  SIMULATED" if comparison.simulated else "  IMPORTED" if comparison.imported else ""
-    out.print(marked("[bold]{}[/][yellow]{}[/]", comparison.series_key, other), highlight=False)
+    out.print(marked("[bold]{}[/][yellow]{}[/]", comparison.series_key, other))
     against = against if series[0] == series[1] else f"{against} of {series[0]}"
-    out.print(f"{comparison.candidate_campaign} against {against}", highlight=False, soft_wrap=True)
+    out.print(f"{comparison.candidate_campaign} against {against}")
     for problem in comparison.problems:
-        out.print(f"  not comparable: {problem}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"  not comparable: {problem}", style="yellow")
     _metrics(comparison, everything)
     # Nobody can judge what others measured by a threshold of ours: there everything is shown.
     changes = [c for c in comparison.environment_changes if everything or c.matters or comparison.imported]
     for group, own in changes_by_group(changes):
-        out.print(f"  {group}", style="bold", highlight=False)
+        out.print(f"  {group}", style="bold")
         for c in own:
-            out.print(f"    {c.text}", style=None if c.matters else "dim", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"    {c.text}", style=None if c.matters else "dim")
     left_out = len(comparison.environment_changes) - len(changes)
     if left_out:
-        out.print(f"  {left_out} changes around it that do not matter (--all shows them)", style="dim", highlight=False)
+        out.print(f"  {left_out} changes around it that do not matter (--all shows them)", style="dim")
     elif not changes and not comparison.problems:
-        out.print("  environment: no change", style="dim", highlight=False)
+        out.print("  environment: no change", style="dim")
 
 
 def _metrics(comparison: Comparison, everything: bool) -> None:
@@ -117,7 +115,7 @@ def _metrics(comparison: Comparison, everything: bool) -> None:
     for note in dict.fromkeys(note for r in rows for note in r.notes):
         about = [f"{r.metric} {r.statistic}" for r in rows if note in r.notes]
         which = "all" if len(about) == len(rows) else ", ".join(about[:3]) + (f" and {len(about) - 3} more" if len(about) > 3 else "")
-        out.print(f"  {which}: {note}", style="dim", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"  {which}: {note}", style="dim")
 
 
 drift = typer.Typer(help="Change points of series that come from elsewhere.", no_args_is_help=True)

@@ -45,9 +45,7 @@ def lines_table(title: str | Text, bill: Bill) -> Table:
 def incomplete(bill: Bill, of: str = "") -> None:
     """Say what is not on the bill because nobody can know it."""
     for each in bill.unknown:
-        out.print(
-            f"  {of}{each.item.replace('_', ' ')} not known: {each.reason}", style="dim", highlight=False, markup=False, soft_wrap=True
-        )
+        out.print(f"  {of}{each.item.replace('_', ' ')} not known: {each.reason}", style="dim")
 
 
 def as_data(bill: Bill) -> dict[str, Any]:
@@ -85,7 +83,7 @@ def plan(
 
     def show() -> None:
         if written.description:
-            out.print(written.description, highlight=False, markup=False, soft_wrap=True)
+            out.print(written.description)
         for option in found:
             out.print(lines_table(option.name, option.bill))
             incomplete(option.bill)
@@ -161,7 +159,7 @@ def trial(
         incomplete(bill)
         out.print(_outcome_table(outcomes))
         if caveats:
-            out.print(f"  every cost {OTHER_GPUS_TEXT}: {provider.name} sells whole instances", highlight=False)
+            out.print(f"  every cost {OTHER_GPUS_TEXT}: {provider.name} sells whole instances")
 
     shown = {"trial_id": trial_id, "simulated": document.simulated, **as_data(bill), "outcomes": outcomes, "caveats": caveats}
     emit(as_json, shown, show)
@@ -199,7 +197,7 @@ def campaign(
         for p in found:
             incomplete(p.bill, f"{p.label}: ")
             if p.why_not:
-                out.print(f"  {p.label}: no cost per finished run: {p.why_not}", highlight=False, markup=False, soft_wrap=True)
+                out.print(f"  {p.label}: no cost per finished run: {p.why_not}")
 
     rows = [
         {

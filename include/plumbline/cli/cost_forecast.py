@@ -181,9 +181,7 @@ def _require_forecast(found: CostForecast, as_json: bool, asked: _ForecastCase) 
 
 def _exit_without_figure(reason: str | None, as_json: bool, asked: _ForecastCase, found: Any) -> NoReturn:
     """There is no figure: say why and leave with 1."""
-    emit(
-        as_json, {**_head(asked), "reason": reason, "found": found}, lambda: err.print(reason, style="red", highlight=False, soft_wrap=True)
-    )
+    emit(as_json, {**_head(asked), "reason": reason, "found": found}, lambda: err.print(reason, style="red"))
     raise typer.Exit(FAILED)
 
 
@@ -206,12 +204,12 @@ def _basis(found: CostForecast, asked: _ForecastCase) -> None:
 
 def _unknown(missing: Iterable[UnknownInput]) -> None:
     for each in missing:
-        out.print(f"  {each}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"  {each}", style="yellow")
 
 
 def _print_notes(*lines: str) -> None:
     for line in lines:
-        out.print(f"  {line}", style="dim", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"  {line}", style="dim")
 
 
 def _title(text: str, asked: _ForecastCase) -> Text:
@@ -257,9 +255,9 @@ def precision(
             out.print(shown)
             for row in each.rows:
                 if row.why:
-                    out.print(f"  {row.precision}: {row.why}", style="dim", highlight=False, markup=False, soft_wrap=True)
+                    out.print(f"  {row.precision}: {row.why}", style="dim")
         if not found:
             who = f"no campaign of {provider}" if provider else "no provider's campaigns"
-            out.print(f"{who} ran two precisions of one model; chat-limits-cpu and chat-limits-int8-cpu are such a pair", soft_wrap=True)
+            out.print(f"{who} ran two precisions of one model; chat-limits-cpu and chat-limits-int8-cpu are such a pair")
 
     emit(as_json, {"on": day, "simulated": sorted(now.simulated), "levers": found}, show)

@@ -122,7 +122,7 @@ def _cost(answer: Cheapest, setup: Setup) -> str:
 
 
 def _line(text: str | Text, style: str = "") -> None:
-    out.print(text, style=style or None, highlight=False, soft_wrap=True)
+    out.print(text, style=style or None)
 
 
 def decide(
@@ -171,9 +171,9 @@ def decide(
             show_decided(decided, trials)
         for decided in idle:
             team_of = f"team {decided.decision.team}, {decided.decision.kind}"
-            out.print(f"{team_of}: nobody ran {', '.join(decided.preference.workloads)}", style="dim", highlight=False, soft_wrap=True)
+            out.print(f"{team_of}: nobody ran {', '.join(decided.preference.workloads)}", style="dim")
         for one in kept:
-            out.print(f"{'stored' if one.new else 'unchanged'}: {one.text}", highlight=False, soft_wrap=True)
+            out.print(f"{'stored' if one.new else 'unchanged'}: {one.text}")
 
     data = [{"team": decided.decision.team, "kind": decided.decision.kind, **decision_detail(decided)} for decided in found]
     emit(as_json, {"day": on, "decisions": data, "kept": kept}, show)

@@ -62,16 +62,16 @@ def demo_drift(
         show_drift(data)
         for finding in found:
             out.print(marked("\n[bold]The alert[/] ({})", finding.kind))
-            out.print(render(finding).text, highlight=False, markup=False, soft_wrap=True)
-        out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings", soft_wrap=True, highlight=False)
+            out.print(render(finding).text)
+        out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings")
         if after.report:
-            out.print(f"report: {after.report}", soft_wrap=True, highlight=False)
+            out.print(f"report: {after.report}")
 
     emit(as_json, {"shown": shown, "findings": found, "outcome": after}, tell)
     for problem in after.problems:
-        err.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
+        err.print(problem, style="red")
     if not shown:
-        err.print("the drift was not shown as it should have been; a busy machine can hide it: try again", style="red", highlight=False)
+        err.print("the drift was not shown as it should have been; a busy machine can hide it: try again", style="red")
     raise typer.Exit(OK if shown else FAILED)
 
 
@@ -132,19 +132,17 @@ def demo_watch(
         fail(str(error), FAILED)
 
     def tell() -> None:
-        out.print(marked("[bold]SIMULATED[/], quiet in {}. Then:", ", ".join(months)), highlight=False)
-        out.print(f"  {shown.watch.dag_id} found: {shown.reason}", highlight=False, markup=False, soft_wrap=True)
-        out.print(
-            f"  {shown.benchmark.dag_id} started by itself ({shown.benchmark.run_type}), campaign {shown.campaign_id}", highlight=False
-        )
+        out.print(marked("[bold]SIMULATED[/], quiet in {}. Then:", ", ".join(months)))
+        out.print(f"  {shown.watch.dag_id} found: {shown.reason}")
+        out.print(f"  {shown.benchmark.dag_id} started by itself ({shown.benchmark.run_type}), campaign {shown.campaign_id}")
         for finding in shown.findings:
             out.print(marked("\n[bold]The alert[/] ({})", finding.kind))
-            out.print(render(finding).text, highlight=False, markup=False, soft_wrap=True)
-        out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings list", soft_wrap=True, highlight=False)
+            out.print(render(finding).text)
+        out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings list")
 
     emit(as_json, {"shown": attributed(shown), "watched": shown}, tell)
     if not attributed(shown):
-        err.print("the change was not found and explained as it should have been", style="red", highlight=False)
+        err.print("the change was not found and explained as it should have been", style="red")
     raise typer.Exit(OK if attributed(shown) else FAILED)
 
 
@@ -184,9 +182,7 @@ def rehearse(
 
     def show() -> None:
         out.print(shown)
-        out.print(
-            f"A rehearsal has an archive of its own: PLUMBLINE_HOME={apart} plumbline findings list --all", soft_wrap=True, highlight=False
-        )
+        out.print(f"A rehearsal has an archive of its own: PLUMBLINE_HOME={apart} plumbline findings list --all")
 
     emit(as_json, done, show)
 

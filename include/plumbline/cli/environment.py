@@ -118,7 +118,7 @@ def _show(seen: _ProviderReport, facts: bool) -> None:
     looked, priced = seen.looked, seen.priced
     nodes = "" if looked is None else f"{looked.nodes} node{'s' * (looked.nodes != 1)}, "
     prices = f"{len(priced.checks) or 'no'} price{'s' * (len(priced.checks) != 1)}" if priced else "no prices"
-    out.print(marked("[bold]{}[/]  [dim]{}{}[/]", seen.provider, nodes, prices), highlight=False)
+    out.print(marked("[bold]{}[/]  [dim]{}{}[/]", seen.provider, nodes, prices))
     for row in looked.changes if looked else ():
         told = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
         _line(f"{row['fact']} {row['old']} → {row['new']}  ({told})")
@@ -136,7 +136,7 @@ def _show(seen: _ProviderReport, facts: bool) -> None:
     for note in looked.notes if looked else ():
         _line(note, style="yellow")
     for failure in seen.failures:
-        err.print(f"  {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"  {failure}", style="red")
     if facts and looked is not None and looked.facts:
         shown = table("", "fact", "value")
         for name, value in looked.facts.items():
@@ -167,4 +167,4 @@ def _price(check: PriceVerdict, unit: str) -> str:
 
 
 def _line(text: str, style: str | None = None) -> None:
-    out.print(f"  {text}", style=style, highlight=False, markup=False, soft_wrap=True)
+    out.print(f"  {text}", style=style)

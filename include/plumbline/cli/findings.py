@@ -43,9 +43,9 @@ def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the 
         for f in found:
             told = _readable(f)
             began = f.campaign_id or (told.began if told else f"{f.opened_at:%Y-%m-%d}")
-            out.print(marked("[bold]{}[/] [dim]{}{} · {}[/]", f.finding_id, f.state, _snoozed(f), began), highlight=False)
+            out.print(marked("[bold]{}[/] [dim]{}{} · {}[/]", f.finding_id, f.state, _snoozed(f), began))
             text = told.text if told else f"{f.headline}\n      cannot be read in full: stored by another version"
-            out.print(f"  {text}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"  {text}")
         if not found:
             out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
 
@@ -76,11 +76,9 @@ def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) ->
     def tell() -> None:
         told = _readable(found)
         text = render(told).text if told else f"{found.headline}\n      cannot be read in full: stored by another version (--json shows it)"
-        out.print(text, highlight=False, markup=False, soft_wrap=True)
+        out.print(text)
         for entry in history:
-            out.print(
-                f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}", style="dim", highlight=False, markup=False
-            )
+            out.print(f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}", style="dim")
 
     emit(as_json, {"finding": found, "audit": history}, tell)
 
@@ -90,7 +88,7 @@ def acknowledge(finding_id: Annotated[str, typer.Argument()], why: Why, as_json:
     """Say that somebody is on it."""
     with clear_errors(LookupError, ValueError), open_archive() as archive:
         found = archive.set_finding_state(finding_id, "acknowledged", by=getpass.getuser(), why=why)
-    emit(as_json, found, lambda: out.print(f"{finding_id} is acknowledged", highlight=False))
+    emit(as_json, found, lambda: out.print(f"{finding_id} is acknowledged"))
 
 
 @findings.command()
@@ -108,7 +106,7 @@ def snooze(
     said = (
         f"{finding_id} is snoozed until {found.snoozed_until:%Y-%m-%d %H:%M} UTC" if found.snoozed_until else f"{finding_id} is not snoozed"
     )
-    emit(as_json, found, lambda: out.print(said, highlight=False))
+    emit(as_json, found, lambda: out.print(said))
 
 
 def _instant(text: str, now: datetime) -> datetime:
@@ -135,7 +133,7 @@ def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Jso
     """Say that it is over: mended, or not what it seemed. The baseline stays."""
     with clear_errors(LookupError, ValueError), open_archive() as archive:
         found = archive.set_finding_state(finding_id, "resolved", by=getpass.getuser(), why=why)
-    emit(as_json, found, lambda: out.print(f"{finding_id} is resolved; the baseline stays", highlight=False))
+    emit(as_json, found, lambda: out.print(f"{finding_id} is resolved; the baseline stays"))
 
 
 @findings.command()
@@ -149,14 +147,14 @@ def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
     if done.price is not None:
         held = f"the instance costs {done.price:.10g} USD/h now"
     said = f"{finding_id} is accepted; {held}"
-    emit(as_json, done, lambda: out.print(said, highlight=False, soft_wrap=True))
+    emit(as_json, done, lambda: out.print(said))
 
 
 @findings.command()
 def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
     """Reject the change: the old baseline stays, and the finding stands, acknowledged, until the provider recovers."""
     done = _decided(finding_id, "keep", why)
-    emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays", highlight=False))
+    emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays"))
 
 
 def _decided(finding_id: str, answer: workflows.baseline_decision.Answer, why: str) -> workflows.baseline_decision.AppliedAnswer:
@@ -185,14 +183,9 @@ def export(
 
     def show() -> None:
         for problem in done.problems:
-            out.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
-        out.print(
-            f"{done.file}: {done.trials} attempts, {done.signed} of them signed, {done.files} files",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-        out.print("Verify it anywhere: unzip it and run python verify.py (needs the package cryptography).", highlight=False)
+            out.print(problem, style="red")
+        out.print(f"{done.file}: {done.trials} attempts, {done.signed} of them signed, {done.files} files")
+        out.print("Verify it anywhere: unzip it and run python verify.py (needs the package cryptography).")
 
     emit(as_json, done, show)
     raise typer.Exit(BROKEN if done.problems else OK)

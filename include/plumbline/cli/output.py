@@ -28,9 +28,20 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON on standard outpu
 
 _PIPED_WIDTH = 140  # a table that is piped or logged is not cut to a terminal that is not there
 
-# Text is text: names, reasons and logs come from others, and `[/ops/123]` in one of them is not a style. Styles come from `marked`.
-out = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, markup=False, emoji=False)
-err = Console(stderr=True, width=None if sys.stderr.isatty() else _PIPED_WIDTH, markup=False, emoji=False)
+
+class _Console(Console):
+    """Prints text as it is: `[/ops/123]` in a name or a log is no style (`marked` makes those), and a line is left to the terminal to wrap."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        options.setdefault("soft_wrap", all(isinstance(each, (str, Text)) for each in objects))
+        super().print(*objects, **options)
+
+
+out = _Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+err = _Console(stderr=True, width=None if sys.stderr.isatty() else _PIPED_WIDTH)
 
 
 def marked(template: str, *values: object) -> Text:
@@ -73,7 +84,7 @@ def emit(as_json: bool, data: Any, show: Callable[[], None]) -> None:
 
 def fail(message: str, code: int = UNUSABLE) -> NoReturn:
     """Say what is wrong on standard error and leave with `code`."""
-    err.print(message, style="red", highlight=False, markup=False, soft_wrap=True)
+    err.print(message, style="red")
     raise typer.Exit(code)
 
 

@@ -61,9 +61,9 @@ def list_prices(
     def show() -> None:
         _show(rows)
         for failure in failures:
-            err.print(failure, style="red", highlight=False, markup=False, soft_wrap=True)
+            err.print(failure, style="red")
         if silent:
-            out.print(f"no price_sources are declared: {', '.join(silent)}", highlight=False, soft_wrap=True)
+            out.print(f"no price_sources are declared: {', '.join(silent)}")
 
     emit(as_json, {"at": at, "readings": rows, "failures": failures, "without_sources": silent}, show)
     if failures:
@@ -128,10 +128,10 @@ def check_prices(
     def show() -> None:
         _show_checks(chosen, seen)
         for note in (note for one in seen for note in one.notes):
-            err.print(note, style="red", highlight=False, markup=False, soft_wrap=True)
+            err.print(note, style="red")
         silent = [one.provider for one in seen if not one.checks and not one.notes]
         if silent:
-            out.print(f"no source tells a price: {', '.join(silent)}", highlight=False, soft_wrap=True)
+            out.print(f"no source tells a price: {', '.join(silent)}")
 
     emit(as_json, [_plain(one) for one in seen], show)
     if any(one.notes for one in seen):
@@ -169,9 +169,9 @@ def accept(
     moved = [one for one in accepted.decisions if one.new and one.first != one.before]
 
     def show() -> None:
-        out.print(said, highlight=False, soft_wrap=True)
+        out.print(said)
         for one in moved:
-            out.print(f"{one.text}, was {one.before or 'nobody'}", highlight=False, soft_wrap=True)
+            out.print(f"{one.text}, was {one.before or 'nobody'}")
 
     emit(as_json, {**asdict(made), "first_choices_changed": moved}, show)
 
@@ -214,7 +214,7 @@ def _show_checks(places: Sequence[Provider], seen: list[PriceCheckResult]) -> No
             named = f"{place.name} {format_price_name(checked.reading.purchase, checked.reading.term)}"
             command = accept_command(place, checked.reading.purchase, checked.reading.term)
             remedy = f"`{command}` if it is right" if checked.price > 0 else f"`{command} --price USD` if you know what it is"
-            out.print(f"{named} is held: {checked.reason}; {remedy}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"{named} is held: {checked.reason}; {remedy}")
 
 
 def _plain(one: PriceCheckResult) -> dict[str, Any]:

@@ -39,10 +39,10 @@ def show_rows(rows: ScorecardRows) -> None:
             shown.add_row(row.name, *[_row_cell(c) for c in row.cells], end_section=i == len(group))
     out.print(shown)
     for line in rows.shares:
-        out.print(f"  {line.provider}: {line.sentence}", style=None if line.exact else "dim", highlight=False, markup=False)
+        out.print(f"  {line.provider}: {line.sentence}", style=None if line.exact else "dim")
     for apart in rows.apart:
         said = "not comparable" if apart.weight == "refused" else "mind"
-        out.print(marked("  [yellow]{}[/]: {}", said, apart.reason), highlight=False)
+        out.print(marked("  [yellow]{}[/]: {}", said, apart.reason))
 
 
 def _row_cell(cell: Cell) -> Text:
@@ -82,7 +82,7 @@ def report(
     def show() -> None:
         for place in (path, folder):
             if place is not None:
-                out.print(str(place), soft_wrap=True, highlight=False)
+                out.print(str(place))
 
     emit(as_json, {"report": path, "tables": folder}, show)
 
@@ -102,9 +102,9 @@ def show_scorecards(data: CampaignData, concluded: Conclusions) -> None:
             shown.add_row(row.place, row.provider, row.score, row.chance, "; ".join(row.why_not))
         out.print(shown)
         if decision.comparison.line:
-            out.print(f"  {decision.comparison.line}", style="dim", highlight=False, markup=False)
+            out.print(f"  {decision.comparison.line}", style="dim")
         if decision.note:
-            out.print(f"  {decision.note}", style="dim", highlight=False, markup=False)
+            out.print(f"  {decision.note}", style="dim")
 
 
 def show_unusable(data: CampaignData) -> None:
@@ -114,9 +114,9 @@ def show_unusable(data: CampaignData) -> None:
         out.print("\nNot valid", style="bold")
     for row in rows:
         tried = f", attempt {row.attempt}" if row.attempt > 1 else ""
-        out.print(f"  {row.trial_id}{tried}: {row.status}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"  {row.trial_id}{tried}: {row.status}")
         for reason in row.reasons:
-            out.print(f"      {reason}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"      {reason}")
 
 
 def _card(card: CardTable) -> Table:

@@ -85,12 +85,12 @@ def serve(workload: Annotated[str, typer.Argument(help="name of a declared infer
     try:
         with stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="plumbline-serve-") as folder:
             repository = backends.write(found, Path(folder) / "models", threads=len(os.sched_getaffinity(0)))
-            err.print(f"starting Triton with the model of {found.name}…", style="dim", highlight=False)
+            err.print(f"starting Triton with the model of {found.name}…", style="dim")
             with Triton(
                 tritonserver.find_installation(), repository.folder, repository.model, Path(folder), ready_within_s=_READY_S, http=True
             ) as triton:
                 for protocol, url in (("kserve_grpc", f"grpc://{triton.address}"), ("kserve_http", f"http://{triton.http_address}")):
-                    out.print(f"launcher: {{kind: endpoint, url: {url}, protocol: {protocol}, model: {repository.model}}}", highlight=False)
+                    out.print(f"launcher: {{kind: endpoint, url: {url}, protocol: {protocol}, model: {repository.model}}}")
                 while triton.running():
                     time.sleep(_LOOK_S)
                 fail(triton.state(), FAILED)
@@ -188,11 +188,11 @@ def _run(planned: Trial, as_json: bool) -> None:
 def show(document: ResultDocument) -> None:
     """A trial's verdict, its criteria and its numbers as tables. The warm-up's are left out once there are those it was made for."""
     verdict = document.validity
-    out.print(Text.assemble((document.trial.trial_id, "bold"), "  ", (verdict.status, _STYLE[verdict.status])), highlight=False)
+    out.print(Text.assemble((document.trial.trial_id, "bold"), "  ", (verdict.status, _STYLE[verdict.status])))
     for reason in verdict.reasons:
-        out.print(f"  {reason.code}: {reason.detail}", style=_STYLE[verdict.status], markup=False, highlight=False)
+        out.print(f"  {reason.code}: {reason.detail}", style=_STYLE[verdict.status])
     if verdict.status in ("degraded", "invalid"):
-        out.print("  what these mean and what to do: docs/operate.md", style="dim", highlight=False)
+        out.print("  what these mean and what to do: docs/operate.md", style="dim")
     criteria = trial_verdicts(document)
     if criteria and verdict.status not in USABLE:
         out.print(f"  its {len(criteria)} acceptance criteria are not judged: a trial that is {verdict.status} proves nothing", style="dim")
@@ -230,11 +230,11 @@ def show(document: ResultDocument) -> None:
     if left_out in known:
         out.print("  warmup: not shown, because nothing is judged by it; its rows stand in the document, as with --json", style="dim")
     for item in document.evidence:
-        out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim", highlight=False)
+        out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim")
     if document.selfcheck:
-        out.print(compact(document.selfcheck), style="dim", highlight=False, markup=False)
+        out.print(compact(document.selfcheck), style="dim")
     if document.replay:
-        out.print(f"again: {document.replay}", style="dim", highlight=False)
+        out.print(f"again: {document.replay}", style="dim")
 
 
 def _curves(curves: list[Curve]) -> Table:

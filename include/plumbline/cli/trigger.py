@@ -98,14 +98,14 @@ def _url(one: StartedRun, address: str) -> str:
 
 
 def _show(asked: RunParameters, started: list[StartedRun], address: str) -> None:
-    out.print(f"campaign {asked.campaign_id}: {asked.reason}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"campaign {asked.campaign_id}: {asked.reason}")
     for one in started:
         start = one.start
-        out.print(f"  {start.provider}: {_trials(start)}{_waits(one)}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"  {start.provider}: {_trials(start)}{_waits(one)}")
         if start.budget is not None:
-            out.print(f"      budget: {start.budget} after them, if they take as long as the last ones", highlight=False, soft_wrap=True)
-        out.print(f"      {_url(one, address)}", highlight=False, markup=False, soft_wrap=True)
-    out.print(f"then: `plumbline scorecard {asked.campaign_id}`, `plumbline findings`", highlight=False, soft_wrap=True)
+            out.print(f"      budget: {start.budget} after them, if they take as long as the last ones")
+        out.print(f"      {_url(one, address)}")
+    out.print(f"then: `plumbline scorecard {asked.campaign_id}`, `plumbline findings`")
 
 
 def _trials(start: PlannedRun) -> str:
@@ -135,7 +135,7 @@ def _figures(balance: Balance, rerun: BudgetUse) -> dict[str, object]:
 
 def _show_balances(found: list[tuple[Balance, BudgetUse]]) -> None:
     if not found:
-        out.print("no provider declares a budget; `budget: {usd_per_month: 5000}` in a declaration sets one", highlight=False)
+        out.print("no provider declares a budget; `budget: {usd_per_month: 5000}` in a declaration sets one")
         return
     columns = ("a month", "used", "left", "a whole rerun")
     shown = table(f"Budgets of {found[0][0].month} (UTC)", "provider", "limit", *columns, right=columns)
@@ -147,10 +147,10 @@ def _show_balances(found: list[tuple[Balance, BudgetUse]]) -> None:
     out.print(shown)
     for b, rerun in found:
         if why := b.used.unpriced or rerun.unpriced:
-            out.print(f"{b.provider}: {why}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"{b.provider}: {why}")
         elif past := replace(b, used=rerun).exceeded:
             told = f"{b.provider}: a whole monthly rerun is expected to take {past}: the budget will not carry it"
-            out.print(told, style="yellow", highlight=False, markup=False, soft_wrap=True)
+            out.print(told, style="yellow")
 
 
 def _number(value: float | None) -> str:
