@@ -19,9 +19,9 @@ import pytest
 from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload, Trial, criteria_hash, series_key, spec_hash
-from plumbline.harness import inference
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.inference import client
+from plumbline.harness.inference import trial as inference_trial
 from plumbline.harness.inference.load.prompts import prompts_of
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.harness.inference.server import backends, process, tritonserver
@@ -57,7 +57,7 @@ LONG_STEADY = [{"name": "steady", "arrivals": {"constant": {"rate": "20/s"}}, "d
 
 def measure(trial: Trial, workdir: Path, on_progress: Callable[[str], object] = lambda phase: None) -> Measurement:
     with ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
-        return inference.measure(trial, workdir, lambda phase, fraction, note="": on_progress(phase), watch)
+        return inference_trial.measure(trial, workdir, lambda phase, fraction, note="": on_progress(phase), watch)
 
 
 def a_repository(workload: InferenceWorkload, folder: Path) -> Repository:
@@ -101,7 +101,7 @@ def test_a_whole_trial(tmp_path: Path) -> None:
     trial = short_trial()
     reported: list[tuple[str, float]] = []
     with ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
-        result = inference.measure(trial, tmp_path, lambda phase, fraction, note="": reported.append((phase, fraction)), watch)
+        result = inference_trial.measure(trial, tmp_path, lambda phase, fraction, note="": reported.append((phase, fraction)), watch)
 
     values = {(r.phase, r.metric, r.statistic): r.value for r in result.metrics}
     assert values["steady", "offered_rate", "value"] == 15
@@ -245,7 +245,7 @@ def test_killed_while_it_measures(tmp_path: Path, victim: str) -> None:
             found.kill()
 
     with pytest.raises(TrialFailed) as caught, ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
-        inference.measure(short_trial(phases=LONG_STEADY), tmp_path, kill, watch)
+        inference_trial.measure(short_trial(phases=LONG_STEADY), tmp_path, kill, watch)
     assert time.monotonic() - killed[0] < 40, "far less than the phase"
     assert caught.value.failure_class == "server_error"
     assert "of 1200 requests of steady finished" in caught.value.detail

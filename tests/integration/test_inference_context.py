@@ -12,8 +12,8 @@ from tests.fakes.golden_triton import Golden
 from tests.integration.test_inference import measure, short_trial
 from tests.integration.test_inference_hosted import WORST_S, trial_on
 
-from plumbline.harness import inference
 from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.inference import trial as inference_trial
 from plumbline.harness.inference.analysis import roofline
 from plumbline.harness.measurement import Measurement
 
@@ -38,7 +38,7 @@ def golden_trial(workdir: Path, per_token_s: float = PER_TOKEN_S, timeout: str =
         trial = trial_on(
             f"grpc://{golden.address}", "kserve_grpc", phases=phases, requests=requests, acceptance=[], request_timeout=timeout
         )
-        result = inference.measure(trial, workdir, lambda phase, fraction, note="": reported.append(fraction), watch)
+        result = inference_trial.measure(trial, workdir, lambda phase, fraction, note="": reported.append(fraction), watch)
     assert reported == sorted(reported)
     return result
 

@@ -18,6 +18,7 @@ from plumbline.declarations import EndpointLauncher, InferenceWorkload, Provider
 from plumbline.harness.inference import client
 from plumbline.harness.inference.client import round_trip
 from plumbline.harness.inference.endpoint import Endpoint, classify_failure, tokens_per_arrival
+from plumbline.harness.inference.load import wire
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import PhaseLoad
@@ -242,10 +243,13 @@ def test_connections_are_kept_from_request_to_request() -> None:
     assert len(hosted.records) == n
 
 
+RESPONSES = wire.causal_lm("chat", False)
+
+
 @pytest.mark.parametrize("protocol", ["openai", "kserve_http", "kserve_grpc"])
 def test_the_way_there_is_measured_apart(protocol: str) -> None:
     def trips(address: str) -> round_trip.RoundTrips:
-        return round_trip.measure_round_trip(round_trip.NetworkPath(address, protocol, path=path_of(protocol)))
+        return round_trip.measure_round_trip(client.Target(address, RESPONSES, lambda: True, protocol, path=path_of(protocol)))
 
     if protocol == "kserve_grpc":
         with Golden(first_s=0.0) as golden:
@@ -264,6 +268,6 @@ def test_the_way_there_is_measured_apart(protocol: str) -> None:
 def test_a_way_that_leads_nowhere_has_no_round_trips() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        nowhere = round_trip.measure_round_trip(round_trip.NetworkPath(f"127.0.0.1:{taken.getsockname()[1]}"), n=3)
+        nowhere = round_trip.measure_round_trip(client.Target(f"127.0.0.1:{taken.getsockname()[1]}", RESPONSES, lambda: True), n=3)
     assert nowhere == round_trip.RoundTrips((), ())
     assert all(row.value is None and row.n == 0 for row in round_trip.round_trip_rows("steady", [nowhere]))

@@ -12,8 +12,8 @@ import pytest
 from tests.fakes.golden_triton import Golden
 from tests.integration.test_inference_hosted import trial_on
 
-from plumbline.harness import inference
 from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.inference import trial as inference_trial
 from plumbline.harness.measurement import Measurement
 from plumbline.results import MetricRow
 
@@ -37,7 +37,7 @@ def searched(
         trial = trial_on(f"grpc://{golden.address}", "kserve_grpc", phases=phases, requests=requests, slo=slo, acceptance=[])
         if limits is not None:
             trial = trial.model_copy(update={"validity": trial.validity.model_copy(update=limits)})
-        result = inference.measure(trial, workdir, lambda phase, fraction, note="": reported.append(fraction), watch)
+        result = inference_trial.measure(trial, workdir, lambda phase, fraction, note="": reported.append(fraction), watch)
     assert reported == sorted(reported)
     assert reported[-1] <= 1
     return result, json.loads(next(e.path for e in result.evidence if e.kind == "search").read_text())

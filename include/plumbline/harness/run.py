@@ -54,7 +54,7 @@ _PROGRESS_BEFORE, _PROGRESS_AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
 
 
-_MEASURES = {"training": "plumbline.harness.training.job.trial", "inference": "plumbline.harness.inference"}
+_MEASURES = {"training": "plumbline.harness.training.job.trial", "inference": "plumbline.harness.inference.trial"}
 """Kind of workload → the module whose `measure` measures it; imported when it is, since each brings heavy libraries along."""
 
 

@@ -45,23 +45,6 @@ class Endpoint:
         return cls(launcher, workload, launcher_protocol.take_endpoint_key())
 
     @property
-    def tls(self) -> bool:
-        """Whether it is spoken to over TLS."""
-        return urlsplit(self.launcher.url).scheme in ("https", "grpcs")
-
-    @property
-    def address(self) -> str:
-        """host:port."""
-        parts = urlsplit(self.launcher.url)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return f"{host}:{parts.port or (443 if self.tls else 80)}"
-
-    @property
-    def path(self) -> str:
-        """What stands before the protocol's own path."""
-        return urlsplit(self.launcher.url).path.rstrip("/")
-
-    @property
     def wire(self) -> wires.Wire:
         """What its answers must carry. A server of somebody else need not tell its times."""
         model, workload = self.launcher.model, self.workload
@@ -72,21 +55,19 @@ class Endpoint:
             return wires.encoder(model, workload.model.task, workload.model.width, timed=False)
         return replace(wires.causal_lm(model, workload.requests.text), last={})
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """Sent with every request."""
-        return {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
-
     def target(self) -> Target:
         """Where the load goes. Nobody here can say that the server has ended."""
+        url = urlsplit(self.launcher.url)
+        tls = url.scheme in ("https", "grpcs")
+        host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
         return Target(
-            self.address,
+            f"{host}:{url.port or (443 if tls else 80)}",
             self.wire,
             lambda: True,
             protocol=self.launcher.protocol,
-            tls=self.tls,
-            headers=self.headers,
-            path=self.path,
+            tls=tls,
+            headers={} if self.key is None else {"Authorization": f"Bearer {self.key}"},
+            path=url.path.rstrip("/"),
             exact=self.launcher.exact_output,
         )
 
@@ -120,30 +101,31 @@ class Endpoint:
 
     def _server(self) -> str | None:
         try:
-            return self._by_grpc() if self.launcher.protocol == "kserve_grpc" else self._by_http()
+            return (_server_by_grpc if self.launcher.protocol == "kserve_grpc" else _server_by_http)(self.target())
         except (OSError, http.client.HTTPException, grpc.RpcError, ValueError):
             return None  # it serves without saying what it is
 
-    def _by_grpc(self) -> str:
-        with grpc_channel(self.address, tls=self.tls) as opened:
-            stub = service_pb2_grpc.GRPCInferenceServiceStub(opened)
-            found = stub.ServerMetadata(
-                messages.ServerMetadataRequest(), timeout=_CALL_S, metadata=[(k.lower(), v) for k, v in self.headers.items()]
-            )
-        return f"{found.name} {found.version}"
 
-    def _by_http(self) -> str | None:
-        kserve = self.launcher.protocol == "kserve_http"
-        connection = http_connection(self.address, tls=self.tls, timeout_s=_CALL_S)
-        try:
-            connection.request("GET", f"{self.path}{'/v2' if kserve else '/models'}", headers=self.headers)
-            response = connection.getresponse()
-            if kserve and response.status == 200:
-                about = json.loads(response.read(65536))
-                return f"{about['name']} {about['version']}"
-            return response.headers.get("Server")
-        finally:
-            connection.close()
+def _server_by_grpc(target: Target) -> str:
+    with grpc_channel(target) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        metadata = [(name.lower(), value) for name, value in target.headers.items()]
+        server = stub.ServerMetadata(messages.ServerMetadataRequest(), timeout=_CALL_S, metadata=metadata)
+    return f"{server.name} {server.version}"
+
+
+def _server_by_http(target: Target) -> str | None:
+    kserve = target.protocol == "kserve_http"
+    connection = http_connection(target, _CALL_S)
+    try:
+        connection.request("GET", f"{target.path}{'/v2' if kserve else '/models'}", headers=dict(target.headers))
+        response = connection.getresponse()
+        if kserve and response.status == 200:
+            server = json.loads(response.read(65536))
+            return f"{server['name']} {server['version']}"
+        return response.headers.get("Server")
+    finally:
+        connection.close()
 
 
 def tokens_per_arrival(log: RequestLog) -> float | None:

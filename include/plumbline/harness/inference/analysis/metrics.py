@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -259,36 +261,16 @@ class ServerCounters:
     gpu_memory_bytes: int | None
 
     def __add__(self, other: ServerCounters) -> ServerCounters:
-        """What two servers say together."""
-        return ServerCounters(
-            succeeded=self.succeeded + other.succeeded,
-            failed=self.failed + other.failed,
-            queued_s=self.queued_s + other.queued_s,
-            compute_input_s=self.compute_input_s + other.compute_input_s,
-            compute_infer_s=self.compute_infer_s + other.compute_infer_s,
-            compute_output_s=self.compute_output_s + other.compute_output_s,
-            executions=self.executions + other.executions,
-            inferences=self.inferences + other.inferences,
-            cache_hits=_sum(self.cache_hits, other.cache_hits),
-            cache_misses=_sum(self.cache_misses, other.cache_misses),
-            gpu_memory_bytes=_sum(self.gpu_memory_bytes, other.gpu_memory_bytes),
-        )
+        """Totals of two servers. A counter that one server does not report has counted nothing there."""
+        return self._by_field(other, lambda one, two: None if one is None and two is None else (one or 0) + (two or 0))
 
     def __sub__(self, earlier: ServerCounters) -> ServerCounters:
-        """What happened since `earlier`, which must be of the same incarnation; GPU memory stays the later one."""
-        return ServerCounters(
-            succeeded=self.succeeded - earlier.succeeded,
-            failed=self.failed - earlier.failed,
-            queued_s=self.queued_s - earlier.queued_s,
-            compute_input_s=self.compute_input_s - earlier.compute_input_s,
-            compute_infer_s=self.compute_infer_s - earlier.compute_infer_s,
-            compute_output_s=self.compute_output_s - earlier.compute_output_s,
-            executions=self.executions - earlier.executions,
-            inferences=self.inferences - earlier.inferences,
-            cache_hits=_difference(self.cache_hits, earlier.cache_hits),
-            cache_misses=_difference(self.cache_misses, earlier.cache_misses),
-            gpu_memory_bytes=self.gpu_memory_bytes,
-        )
+        """Difference to `earlier` of the same incarnation; a counter appears with its first event. GPU memory stays the later one."""
+        gained = self._by_field(earlier, lambda later, before: None if later is None else later - (before or 0))
+        return replace(gained, gpu_memory_bytes=self.gpu_memory_bytes)
+
+    def _by_field(self, other: ServerCounters, combine: Callable[[Any, Any], Any]) -> ServerCounters:
+        return ServerCounters(**{field.name: combine(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)})
 
     @property
     def batch_size(self) -> float | None:
@@ -301,16 +283,6 @@ class ServerCounters:
         if self.cache_hits is None or self.cache_misses is None or self.cache_hits + self.cache_misses == 0:
             return None
         return self.cache_hits / (self.cache_hits + self.cache_misses)
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    """A server whose counter is absent has counted nothing yet; None if both are."""
-    return None if one is None and other is None else (one or 0) + (other or 0)
-
-
-def _difference(later: int | None, earlier: int | None) -> int | None:
-    """A counter appears with its first event: one that was absent before began at zero."""
-    return None if later is None else later - (earlier or 0)
 
 
 def energy_rows(log: RequestLog, gpus: GpuMonitor) -> list[MetricRow]:

@@ -104,11 +104,9 @@ class OpenAiResponse:
 
     @property
     def arrived(self) -> list[float]:
-        """See Answer.arrived."""
         return self._with_text
 
     def feed(self, data: bytes, now: float) -> None:
-        """See Answer.feed."""
         for event in _complete(self._events, data):
             if event == b"[DONE]":
                 self._done = True
@@ -129,7 +127,6 @@ class OpenAiResponse:
                 self._all.append(now)
 
     def complete(self) -> CompletedResponse:
-        """See Answer.complete."""
         if not self._done:
             raise InvalidResponse("server_error", f"the stream ended without [DONE], after {len(self._with_text)} events with text")
         usage = self._usage or {}
@@ -162,11 +159,9 @@ class GenerateResponse:
 
     @property
     def arrived(self) -> list[float]:
-        """See Answer.arrived."""
         return self._times
 
     def feed(self, data: bytes, now: float) -> None:
-        """See Answer.feed."""
         for event in _complete(self._events, data):
             chunk = _object(event)
             if "error" in chunk:
@@ -183,7 +178,6 @@ class GenerateResponse:
             self._last = chunk
 
     def complete(self) -> CompletedResponse:
-        """See Answer.complete."""
         if len(self._times) != self.asked:
             raise InvalidResponse("wrong_output", f"{len(self._times)} tokens; expected {self.asked}")
         for name in self.wire.last:
@@ -211,12 +205,10 @@ class InferResponse:
         return []
 
     def feed(self, data: bytes, now: float) -> None:
-        """See Answer.feed."""
         self._body += data
         self._at = now
 
     def complete(self) -> CompletedResponse:
-        """See Answer.complete."""
         length = len(self._body) if self.header_bytes is None else self.header_bytes
         header = _object(bytes(self._body[:length]))
         at, sizes, times = length, {}, None

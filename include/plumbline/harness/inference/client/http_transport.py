@@ -129,7 +129,6 @@ class Http1Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """See Connection.usable."""
         return self._open
 
     def send(self, number: int) -> bool:
@@ -146,22 +145,18 @@ class Http1Connection(asyncio.Protocol):
             self._transport.abort()
 
     def resume_reading(self) -> None:
-        """See Connection.read_on."""
         self._transport.resume_reading()
 
     def close(self) -> None:
-        """See Connection.close."""
         self._number, self._open = None, False
         self._transport.abort()
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio."""
         self._at = time.monotonic()
         if self._number is None:
             self._transport.abort()  # nobody asked
@@ -173,7 +168,6 @@ class Http1Connection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See asyncio."""
         self._at = time.monotonic()
         why = f" ({error})" if error else ""
         if self._number is not None:
@@ -190,11 +184,9 @@ class Http1Connection(asyncio.Protocol):
     # httptools
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See httptools."""
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """See httptools."""
         status = self._parser.get_status_code()
         if status < 200:  # 100 Continue and the like: the answer follows
             self._headers = {}
@@ -207,14 +199,12 @@ class Http1Connection(asyncio.Protocol):
             self._answer = self._http.answer_of(self._number, self._headers)
 
     def on_body(self, data: bytes) -> None:
-        """See httptools."""
         if self._answer is not None:
             self._try(lambda answer: answer.feed(data, self._at))
         elif len(self._refusal) < _QUOTED_BYTES:
             self._refusal += data
 
     def on_message_complete(self) -> None:
-        """See httptools."""
         if not self._status:
             return
         keep = self._parser.should_keep_alive() and not self._by_end

@@ -6,9 +6,9 @@ import http.client
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,12 @@ import numpy as np
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
+from plumbline.harness.inference.client.transport import Target
 from plumbline.metrics import LoadPhase
 from plumbline.metrics.quantiles import PERCENTILES, interval, percentile, supported
 from plumbline.results import MetricRow, metric_row
 
 _TRIP_S = 2.0
-
-
-@dataclass(frozen=True)
-class NetworkPath:
-    """To whom, and how it is spoken to there. `path`: what stands before the protocol's own, over HTTP."""
-
-    address: str
-    protocol: str = "kserve_grpc"
-    tls: bool = False
-    path: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -43,17 +33,17 @@ class RoundTrips:
     request_s: tuple[float, ...]
 
 
-def measure_round_trip(way: NetworkPath, n: int = 20, within_s: float = 10.0) -> RoundTrips:
+def measure_round_trip(target: Target, n: int = 20, within_s: float = 10.0) -> RoundTrips:
     """`n` round trips of each kind, one after the other, fewer if they take longer than `within_s` in all; never raises for the network."""
     half = time.monotonic() + within_s / 2
     try:
-        # The name is looked up once: its server is not on the way.
-        found = socket.getaddrinfo(*split_address(way.address), type=socket.SOCK_STREAM)[0]
+        # The name is looked up once: its server is not on the target.
+        resolved = socket.getaddrinfo(*split_address(target.address), type=socket.SOCK_STREAM)[0]
     except OSError:
         return RoundTrips((), ())
-    connects = _timed(lambda: _connect(found[0], found[4]), n, half)
+    connects = _timed(lambda: _connect(resolved[0], resolved[4]), n, half)
     try:
-        with _pings(way) as ping:
+        with _pings(target) as ping:
             ping()  # the connection itself, TLS's handshake included
             return RoundTrips(connects, _timed(ping, n, half + within_s / 2))
     except (OSError, http.client.HTTPException, grpc.RpcError):
@@ -74,7 +64,7 @@ def round_trip_rows(phase: LoadPhase, measured: Sequence[RoundTrips]) -> list[Me
 
 
 def _timed(trip: Callable[[], None], n: int, deadline: float) -> tuple[float, ...]:
-    found = []
+    seconds = []
     for _ in range(n):
         began = time.perf_counter()
         if time.monotonic() > deadline:
@@ -83,8 +73,8 @@ def _timed(trip: Callable[[], None], n: int, deadline: float) -> tuple[float, ..
             trip()
         except (OSError, http.client.HTTPException, grpc.RpcError):
             continue
-        found.append(time.perf_counter() - began)
-    return tuple(found)
+        seconds.append(time.perf_counter() - began)
+    return tuple(seconds)
 
 
 def _connect(family: int, address: Any) -> None:
@@ -94,11 +84,11 @@ def _connect(family: int, address: Any) -> None:
 
 
 @contextmanager
-def _pings(way: NetworkPath) -> Iterator[Callable[[], None]]:
+def _pings(target: Target) -> Iterator[Callable[[], None]]:
     with ExitStack() as stack:
-        if way.protocol == "kserve_grpc":
-            service = service_pb2_grpc.GRPCInferenceServiceStub(stack.enter_context(grpc_channel(way.address, tls=way.tls)))
-            metadata = [(name.lower(), value) for name, value in way.headers.items()]
+        if target.protocol == "kserve_grpc":
+            service = service_pb2_grpc.GRPCInferenceServiceStub(stack.enter_context(grpc_channel(target)))
+            metadata = [(name.lower(), value) for name, value in target.headers.items()]
 
             def live() -> None:
                 try:
@@ -109,12 +99,12 @@ def _pings(way: NetworkPath) -> Iterator[Callable[[], None]]:
 
             yield live
             return
-        connection = http_connection(way.address, tls=way.tls, timeout_s=_TRIP_S)
+        connection = http_connection(target, _TRIP_S)
         stack.callback(connection.close)
-        path = f"{way.path}{'/v2/health/live' if way.protocol == 'kserve_http' else '/models'}"
+        path = f"{target.path}{'/v2/health/live' if target.protocol == 'kserve_http' else '/models'}"
 
         def ask() -> None:
-            connection.request("GET", path, headers=dict(way.headers))
+            connection.request("GET", path, headers=dict(target.headers))
             connection.getresponse().read()
 
         yield ask
@@ -133,20 +123,18 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def grpc_channel(address: str, *, tls: bool) -> grpc.Channel:
+def grpc_channel(target: Target) -> grpc.Channel:
     """A gRPC channel, with the system's authorities over TLS (gRPC brings its own, which know no private one)."""
-    if not tls:
-        return grpc.insecure_channel(address)
+    if not target.tls:
+        return grpc.insecure_channel(target.address)
     paths = ssl.get_default_verify_paths()
-    roots = None
-    if paths.cafile is not None:
-        roots = Path(paths.cafile).read_bytes()
-    return grpc.secure_channel(address, grpc.ssl_channel_credentials(roots))
+    roots = None if paths.cafile is None else Path(paths.cafile).read_bytes()
+    return grpc.secure_channel(target.address, grpc.ssl_channel_credentials(roots))
 
 
-def http_connection(address: str, *, tls: bool, timeout_s: float) -> http.client.HTTPConnection:
+def http_connection(target: Target, timeout_s: float) -> http.client.HTTPConnection:
     """A plain HTTP connection, not yet open."""
-    host, port = split_address(address)
-    if tls:
+    host, port = split_address(target.address)
+    if target.tls:
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls_context())
     return http.client.HTTPConnection(host, port, timeout=timeout_s)

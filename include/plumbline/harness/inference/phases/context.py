@@ -68,7 +68,7 @@ def measure_context(driver: Driver, spec: ContextPhaseSpec, asked: Sequence[tupl
     record, served, found = driver.record, driver.served, list[LengthMeasurement]()
     require_running(served, f"before {spec.name}")
     gpu = record.workload.needs.accelerator != "cpu"
-    trips = [round_trip.measure_round_trip(served.way())]
+    trips = [round_trip.measure_round_trip(served.target())]
     end_s = record.done_s + len(asked) * spec.each
     record.event("context_started")
     try:
@@ -84,7 +84,7 @@ def measure_context(driver: Driver, spec: ContextPhaseSpec, asked: Sequence[tupl
         record.result.curves += context_curves(found)
     record.event("context_ended")
     record.done_s = end_s
-    trips.append(round_trip.measure_round_trip(served.way()))
+    trips.append(round_trip.measure_round_trip(served.target()))
     last, logs = found[-1], [length.log for length in found]
     record.result.metrics.append(context_error_row(logs))
     if len(found) == len(asked):

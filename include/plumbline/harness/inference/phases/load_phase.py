@@ -88,7 +88,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     """
     record, served = driver.record, driver.served
     require_running(served, f"before {load.name}")
-    trips = [round_trip.measure_round_trip(served.way())]
+    trips = [round_trip.measure_round_trip(served.target())]
     before = served.view()
     record.event(f"{load.name}_started")
     with served.beside(load.name) as beside, record.watch.phase(load.name):
@@ -97,7 +97,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     record.logs.append(log)
     require_running(served, format_outcome(log))
     after = served.view()
-    trips.append(round_trip.measure_round_trip(served.way()))
+    trips.append(round_trip.measure_round_trip(served.target()))
     gained = after - before if after and before else None
     record.result.metrics += [
         *metrics_of(log, record.workload.slo, gained),

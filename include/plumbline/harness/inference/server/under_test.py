@@ -19,7 +19,6 @@ from plumbline.declarations.providers import Accelerator
 from plumbline.harness.gpu_monitor import GpuMonitor
 from plumbline.harness.inference.analysis.metrics import ServerCounters, energy_rows
 from plumbline.harness.inference.client import Target
-from plumbline.harness.inference.client.round_trip import NetworkPath
 from plumbline.harness.inference.endpoint import Endpoint, classify_failure, tokens_per_arrival
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import RequestLog
@@ -62,9 +61,6 @@ class ServerUnderTest(Protocol):
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
         """Request `number`, serialised."""
-
-    def way(self) -> NetworkPath:
-        """The network path to it."""
 
     def running(self) -> bool:
         """Whether it lives, as far as can be told from here."""
@@ -114,9 +110,6 @@ class ManagedTriton:
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
         return self.repository.body(number, prompt, output_tokens)
-
-    def way(self) -> NetworkPath:
-        return NetworkPath(self.triton.address)
 
     def running(self) -> bool:
         return all(server.running() for server in self.servers)
@@ -246,10 +239,6 @@ class ExternalServer:
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
         return self.endpoint.body(number, prompt, output_tokens)
-
-    def way(self) -> NetworkPath:
-        end = self.endpoint
-        return NetworkPath(end.address, end.launcher.protocol, end.tls, end.path, end.headers)
 
     def running(self) -> bool:
         return True
