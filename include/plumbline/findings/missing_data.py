@@ -110,9 +110,17 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
     )
 
 
+_PRICE_SOURCE = "price source "
+
+
 def price_source_subject(source: str) -> str:
     """The subject of a finding about a source, such as `price source gpuhunt`."""
-    return f"price source {source}"
+    return f"{_PRICE_SOURCE}{source}"
+
+
+def price_source_of(subject: str) -> str | None:
+    """The source that a finding of this subject is about; None for another finding."""
+    return subject.removeprefix(_PRICE_SOURCE) if subject.startswith(_PRICE_SOURCE) else None
 
 
 def silent_price_source_finding(provider: str, source: str, last: date | None, now: date, why: str, simulated: bool = False) -> Finding:

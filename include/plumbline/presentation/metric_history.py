@@ -9,7 +9,7 @@ from itertools import accumulate
 from statistics import median
 
 from plumbline.analysis.drift import comparison
-from plumbline.analysis.prices.check import SOURCE_PRIORITY
+from plumbline.analysis.prices.check import reports_prices, source_rank
 from plumbline.archive import Archive
 from plumbline.findings.price import CHANGED_SUBJECT, CORE_HOUR, GPU_HOUR, HELD_SUBJECT
 from plumbline.findings.probe import PROBE_SUBJECT as PROBED
@@ -135,7 +135,7 @@ def _price_history(archive: Archive, finding: Finding) -> History | None:
     term = rest[0] if rest else None
     readings = [r for r in archive.price_readings(finding.provider, purchase, term, latest=_READINGS) if r.term == term]
     speaking = {r.source for r in readings if f"{r.observed_at:%Y-%m-%d}" >= finding.since}
-    source = next((s for s in SOURCE_PRIORITY if s in speaking), None)
+    source = min(filter(reports_prices, speaking), key=source_rank, default=None)
     shown = _daily({r.observed_at.date(): r.usd_per_gpu_hour for r in readings if r.source == source})
     since = next((i for i, (day, _) in enumerate(shown) if day >= finding.since), None)
     if since is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from pkgutil import resolve_name
 
 from plumbline.declarations import Declarations, Provider, installation_paths
-from plumbline.declarations.providers import ContractSource, CsvSource, DeclaredSource, GpuhuntSource
+from plumbline.declarations.providers import ContractSource, CsvSource, DeclaredSource, GpuhuntSource, OpencostSource
 from plumbline.price_sources.base import NoPrice, PriceSource, PriceSourceDown, PriceSourceError
 from plumbline.price_sources.csv_history import CsvPrices
 from plumbline.price_sources.declared import ContractPrices, SimulatedPrices
@@ -34,7 +35,10 @@ def price_source(declared: DeclaredSource, world: Declarations, config: Path | N
         return ContractPrices(world.contracts[declared.contract])
     if isinstance(declared, CsvSource):
         return CsvPrices((config or installation_paths().config) / declared.file, declared.max_age)
-    return OpencostPrices(declared)
+    if isinstance(declared, OpencostSource):
+        return OpencostPrices(declared)
+    source: PriceSource = resolve_name(declared.implementation)(declared)
+    return source
 
 
 def read_prices(provider: Provider, world: Declarations, at: datetime, config: Path | None = None) -> PriceReport:

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Protocol
 
 from plumbline.declarations import Provider
-from plumbline.results.price_reading import Reading, SourceKind
+from plumbline.results.price_reading import Reading
 
 
 class PriceSourceError(Exception):
     """No price of `provider` was learnt from `source`; the message says why and what to do."""
 
-    def __init__(self, source: SourceKind, provider: str, why: str, remedy: str) -> None:
+    def __init__(self, source: str, provider: str, why: str, remedy: str) -> None:
         super().__init__(source, provider, why, remedy)
         self.source, self.provider, self.why, self.remedy = source, provider, why, remedy
 

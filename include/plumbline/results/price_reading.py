@@ -11,7 +11,6 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.providers.rates import Term as Term
 from plumbline.declarations.trials import digest
 
-SourceKind = Literal["gpuhunt", "contract", "csv", "opencost", "simulated"]
 Per = Literal["gpu_hour", "instance_hour"]
 
 
@@ -30,7 +29,7 @@ class Reading:
     provider: str
     purchase: Purchase
     term: Term | None
-    source: SourceKind
+    source: str
     source_version: str
     observed_at: datetime
     amount: float

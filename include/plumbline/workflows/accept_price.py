@@ -8,7 +8,7 @@ from datetime import date, datetime, timezone
 from itertools import product
 from typing import get_args
 
-from plumbline.analysis.prices.check import SOURCE_PRIORITY, PriceVerdict, check_price
+from plumbline.analysis.prices.check import PriceVerdict, check_price, reports_prices
 from plumbline.archive import Archive, PriceReadingView, PriceView
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase, Term
@@ -40,7 +40,7 @@ def _declared_price(provider: Provider, purchase: Purchase, term: Term | None, o
 def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, at: datetime) -> PriceVerdict | None:
     """What the archive's readings of one price mean at a time; None if there are none, or none of a source that tells prices."""
     readings = _readings(archive, provider.name, purchase, term)
-    if not any(r.source in SOURCE_PRIORITY for r in readings):
+    if not any(reports_prices(r.source) for r in readings):
         return None
     on_demand = _on_demand(archive, provider, at) if purchase == "reserved" else None
     return check_price(readings, accepted_price(archive, provider, purchase, term, at.date()), on_demand=on_demand, now=at)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import get_args
 
 from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
 from plumbline.archive import Archive, PriceReadingRecord, open_archive
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings import Reconciliation
-from plumbline.findings.missing_data import price_source_subject, silent_price_source_finding
+from plumbline.findings.missing_data import price_source_of, silent_price_source_finding
 from plumbline.findings.price import CHANGED_SUBJECT, format_price_name, price_subject, price_unit, reconcile_prices
 from plumbline.price_sources import PriceReport, read_prices
-from plumbline.results.price_reading import Reading, SourceKind
+from plumbline.results.price_reading import Reading
 from plumbline.workflows.accept_price import accept_price, checked_price
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import apply, readable_findings
@@ -83,14 +82,13 @@ def _silent_sources(archive: Archive, provider: Provider, at: datetime, told: Pr
             silent.append(silent_price_source_finding(provider.name, failure.source, day, at.date(), str(failure), provider.simulated))
     failed = {failure.source for failure in told.failures}
     speaking = {reading.source for reading in told.readings}
-    over = {
-        price_source_subject(source): "the source reports prices again" if source in speaking else "the source is not declared any more"
-        for source in get_args(SourceKind)
-        if source not in failed
-    }
-    open_findings = readable_findings(archive.findings_of(provider.name, "missing_data", unsettled=True))
-    recovered = tuple((f, f"resolved: {over[f.subject]}") for f in open_findings if f.subject in over)
-    found = Reconciliation(tuple(silent), resolved=recovered)
+    recovered = []
+    for finding in readable_findings(archive.findings_of(provider.name, "missing_data", unsettled=True)):
+        source = price_source_of(finding.subject)
+        if source is not None and source not in failed:
+            why = "reports prices again" if source in speaking else "is not declared any more"
+            recovered.append((finding, f"resolved: the source {why}"))
+    found = Reconciliation(tuple(silent), resolved=tuple(recovered))
     apply(archive, found, by=PRICE_AUTHOR, seen_in=at.isoformat())
     return [finding.finding_id for finding in found.findings]
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Literal
 
-from plumbline.results.price_reading import Reading, SourceKind
+from plumbline.results.price_reading import Reading
 
 LIST_MOVE = 0.01
 SPOT_MOVE = 0.15
@@ -23,7 +23,8 @@ IMPLAUSIBLE_MOVE = 0.60
 SPOT_READINGS = 3
 CONFIRMATION_PERIOD = timedelta(days=3)
 """How long a catalog may say the same in one version until that counts as seen again, and how old a source's word may be to count at all."""
-SOURCE_PRIORITY: tuple[SourceKind, ...] = ("contract", "csv", "simulated", "gpuhunt")
+_PRIORITY = ("contract", "csv", "simulated", "gpuhunt")
+_COSTS_ONLY = "opencost"
 """Whose readings are checked where several sources tell of one price, the first that is fresh; the others can only confirm. OpenCost tells
 what was paid, discounts and idle hours included: that is no price that could have changed, so it never leads."""
 READINGS_NEEDED = 30
@@ -50,7 +51,7 @@ class PriceVerdict:
     accepted: float | None
     since: datetime
     sightings: int = 1
-    confirmed_by: SourceKind | None = None
+    confirmed_by: str | None = None
     reason: str | None = None
     steps: tuple[Reading, ...] = ()
 
@@ -58,6 +59,16 @@ class PriceVerdict:
     def effect(self) -> float | None:
         """The move as a fraction of the accepted price; None without one."""
         return None if self.accepted is None else self.price / self.accepted - 1
+
+
+def reports_prices(source: str) -> bool:
+    """Whether the source reports prices; OpenCost reports what pods did cost."""
+    return source != _COSTS_ONLY
+
+
+def source_rank(source: str) -> tuple[int, str]:
+    """Order of sources that disagree, the leading one first; sources of other packages come last."""
+    return (_PRIORITY.index(source) if source in _PRIORITY else len(_PRIORITY)), source
 
 
 def check_price(
@@ -69,15 +80,15 @@ def check_price(
     reserved prices against. `now`: when the sources were asked last; a row of a history that is three days old and still the newest counts
     as seen again, as only changes may be written there. Any other source says so itself, or says nothing. The last `READINGS_NEEDED` readings are enough. ValueError if none is of a source that tells prices.
     """
-    newest = next((r for r in reversed(readings) if r.source in SOURCE_PRIORITY), None)
+    newest = next((r for r in reversed(readings) if reports_prices(r.source)), None)
     if newest is None:
-        raise ValueError(f"there are no readings to check; expected at least one of {', '.join(SOURCE_PRIORITY)}")
+        raise ValueError(f"there are no readings to check; expected at least one of {', '.join(_PRIORITY)}")
     others: list[Reading] = []
     own = readings
     if any(r.source != newest.source for r in readings):
         latest = {r.source: r for r in readings}
         fresh = [r for r in latest.values() if newest.observed_at - r.observed_at <= CONFIRMATION_PERIOD]
-        lead = min((r for r in fresh if r.source in SOURCE_PRIORITY), key=lambda r: SOURCE_PRIORITY.index(r.source))
+        lead = min((r for r in fresh if reports_prices(r.source)), key=lambda r: source_rank(r.source))
         own = [r for r in readings if r.source == lead.source]
         others = [r for r in fresh if r.source != lead.source]
     own = _sightings(own)

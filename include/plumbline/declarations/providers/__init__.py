@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from datetime import date
 from itertools import pairwise
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.extensions import extensible
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices, check_rates
 from plumbline.metrics.units import Duration, HourlyPrice, Pause, Share
 
 
-class GpuhuntSource(Declared):
+class PriceSourceBase(Declared):
+    """Base of all price sources. A package adds one: a subclass, registered under its kind in the group `plumbline.price_sources`."""
+
+    implementation: ClassVar[str] = ""
+    """`module:class` of the `PriceSource` of another package's kind, made with the declaration; empty of our own kinds."""
+
+
+class GpuhuntSource(PriceSourceBase):
     """List and spot prices of public clouds, from the gpuhunt catalog."""
 
     kind: Literal["gpuhunt"]
@@ -25,14 +33,14 @@ class GpuhuntSource(Declared):
     catalog: str | None = Field(None, min_length=1, description="a catalog version that is read for ever; left out, the newest")
 
 
-class ContractSource(Declared):
+class ContractSource(PriceSourceBase):
     """Negotiated prices, from a file under `include/config/contracts/`."""
 
     kind: Literal["contract"]
     contract: Name
 
 
-class CsvSource(Declared):
+class CsvSource(PriceSourceBase):
     """A history that somebody keeps: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour."""
 
     kind: Literal["csv"]
@@ -42,7 +50,7 @@ class CsvSource(Declared):
     )
 
 
-class OpencostSource(Declared):
+class OpencostSource(PriceSourceBase):
     """What our pods did cost, from OpenCost's allocation API; it tells USD."""
 
     kind: Literal["opencost"]
@@ -60,7 +68,9 @@ class OpencostSource(Declared):
         return self
 
 
-DeclaredSource = Annotated[GpuhuntSource | ContractSource | CsvSource | OpencostSource, Field(discriminator="kind")]
+_OwnSource = Annotated[GpuhuntSource | ContractSource | CsvSource | OpencostSource, Field(discriminator="kind")]
+_EXTENSIBLE = extensible(_OwnSource, PriceSourceBase, "plumbline.price_sources")
+DeclaredSource = Annotated[_OwnSource, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
 
 
 class Budget(Declared):
