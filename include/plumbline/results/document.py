@@ -37,7 +37,13 @@ Ed25519Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the 32
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """As many as a column of the archive holds on each of its databases."""
 Large = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Text = Annotated[str, AfterValidator(lambda text: text.replace("\0", "\ufffd"))]
+
+
+def _without_nul(text: str) -> str:
+    return text.replace("\0", "\ufffd")
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
 """Words of a program's output, which may hold NUL characters. PostgreSQL stores none."""
 Scalar = Text | int | float | bool | None
 
@@ -253,7 +259,7 @@ class Evidence(Part):
 class Environment(Part):
     """Everything that could explain a change and is not the workload: flat, sorted, hashed."""
 
-    facts: dict[str, Scalar]
+    facts: dict[Text, Scalar]
     environment_hash: Sha256
 
     @field_validator("facts")
@@ -273,8 +279,8 @@ class Environment(Part):
     @classmethod
     def of(cls, facts: dict[str, Scalar]) -> Environment:
         """The environment of these facts, with its hash."""
-        ordered = dict(sorted(facts.items()))
-        return cls(facts=ordered, environment_hash=digest(ordered))
+        cleaned = {_without_nul(key): _without_nul(fact) if isinstance(fact, str) else fact for key, fact in facts.items()}
+        return cls(facts=cleaned, environment_hash=digest(dict(sorted(cleaned.items()))))
 
 
 class Reproducibility(Part):

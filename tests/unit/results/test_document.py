@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.fakes.trials import PLANNED_AT, a_trial
@@ -52,12 +52,13 @@ def test_a_sealed_document_verifies_itself() -> None:
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     ),
 )
+@example(values=[], facts={"0": "\0", "a\0b": 1})
 def test_any_numbers_and_facts_survive_the_way_through_json(values: list[float], facts: dict[str, Any]) -> None:
     document = sealed(metrics=[metric_row("step_time", value, 1) for value in values], environment=Environment.of(facts))
     again = ResultDocument.model_validate_json(document.model_dump_json())
     assert again == document
     assert again.environment is not None
-    assert {k: type(v) for k, v in again.environment.facts.items()} == {k: type(v) for k, v in facts.items()}
+    assert {k: type(v) for k, v in again.environment.facts.items()} == {k.replace("\0", "\ufffd"): type(v) for k, v in facts.items()}
 
 
 def leaves(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -147,7 +147,7 @@ def test_other_files_that_cannot_be_used(store: ResultStore) -> None:
     store.put(f"{FOLDER}/trial.json", TRIAL.model_dump_json().replace('"repeat":1', '"repeat":0').encode())
     with pytest.raises(InvalidResult, match=r"trial\.json: repeat"):
         store.trial(FOLDER)
-    store.put(f"{FOLDER}/launch.json", b'{"launcher": "teleport", "events": []}')
+    store.put(f"{FOLDER}/launch.json", b'{"launcher": "Tele port", "events": []}')
     with pytest.raises(InvalidResult, match=r"launch\.json: launcher"):
         store.launch(FOLDER)
 
