@@ -15,11 +15,21 @@ import pytest
 
 from tests.fakes.archive_schema import RecordedMigration
 from tests.fakes.exclusive_lock import ExclusiveLock
+from tests.golden import Golden
 
 # Before any test imports Airflow, which makes its home when it is imported. Processes of one run share no home.
 if "AIRFLOW_HOME" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="plumbline-tests-airflow-")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="accept the messages of this run into tests/data/golden/messages.toml")
+
+
+@pytest.fixture
+def golden(pytestconfig: pytest.Config) -> Golden:
+    return Golden(write=pytestconfig.getoption("write_golden"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
