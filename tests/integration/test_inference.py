@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -289,7 +290,7 @@ measure(short_trial(phases=LONG_STEADY), Path(sys.argv[1]), report)
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals) -> None:
-    """Killed, the harness cleans up nothing: the kernel ends the server, the model sees that, and the next start sweeps the rest."""
+    """A killed harness cleans up nothing: the kernel ends the server, most models see that, and the next start sweeps what is left."""
     repository_root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(repository_root), str(repository_root / "include")])}
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment)
@@ -299,11 +300,14 @@ def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals
     harness.send_signal(number)
     assert harness.wait(60) == -number
     # Orphans are taken note of by the machine's first process, in a container late or never: a zombie has ended and holds nothing.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 10
     while any(map(_lives, family)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert [p for p in family if _lives(p)] == []
     process.sweep_shared_memory()
+    for left in family:
+        with contextlib.suppress(psutil.TimeoutExpired):
+            left.wait(30)
+    assert [p for p in family if _lives(p)] == []
     assert not list(process.SHARED_MEMORY_FOLDER.glob(f"plumbline-*-{harness.pid}-*"))
 
 

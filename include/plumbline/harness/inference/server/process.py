@@ -271,15 +271,25 @@ def remove_shared_memory(prefix_: str) -> None:
 
 
 def sweep_shared_memory() -> list[str]:
-    """Remove segments whose harness has ended without removing them (it was killed); returns their names."""
-    removed = []
+    """Remove segments whose harness has ended without removing them (it was killed), and end models that still use one; returns the
+    segments' names.
+
+    A model of Python ends itself when its server is gone, but not while it waits, with the interpreter's lock, for a lock in the segment
+    that the server held when it was killed.
+    """
+    removed, owners = [], set()
     for segment in _segments():
         match = _NAME.match(segment.name)
         if match is None or int(match[1]) != _namespace() or _process_start(int(match[2])) == int(match[3]):
             continue
+        owners.add(match[0])
         with suppress(FileNotFoundError, PermissionError):
             segment.unlink()
             removed.append(segment.name)
+    for process in psutil.process_iter(["cmdline"]) if owners else ():
+        if any(argument.startswith(tuple(owners)) for argument in process.info["cmdline"] or ()):
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process.kill()
     return removed
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,6 +47,26 @@ def test_a_killed_process_that_nobody_took_note_of_has_ended(folder: Path) -> No
     assert psutil.Process(other.pid).status() == psutil.STATUS_ZOMBIE
     assert process.sweep_shared_memory() == [theirs.name]
     other.communicate()
+
+
+def test_a_model_that_waits_for_its_killed_server_is_ended(folder: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", NAME], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    theirs = f"{other.stdout.readline().strip()}abc"
+    (folder / theirs).write_bytes(b"x")
+    waits = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen([*waits, theirs]) as model, subprocess.Popen([*waits, "another"]) as neighbour:
+        try:
+            process.sweep_shared_memory()
+            assert model.poll() is None, "its harness lives"
+            other.kill()
+            other.communicate()
+            process.sweep_shared_memory()
+            assert model.wait(60) == -signal.SIGKILL
+            assert neighbour.poll() is None
+        finally:
+            model.kill()
+            neighbour.kill()
 
 
 def test_a_process_id_that_was_given_again_is_not_its_owner(folder: Path) -> None:
