@@ -97,8 +97,8 @@ def restore(url: str, file: Path, *, replace: bool = False) -> str | None:
     parsed, kind = make_url(url), _kind(file)
     if kind != parsed.get_backend_name():
         raise BackupError(
-            f"{file} is a backup of {kind} and the database is {parsed.get_backend_name()}; `plumbline archive export` and `import` carry "
-            "campaigns from one kind to the other"
+            f"{file} is a backup of {kind} and the database is {parsed.get_backend_name()}; `plumbline archive export` and `import` move "
+            "campaigns between them"
         )
     try:
         if kind == "sqlite":
@@ -119,7 +119,7 @@ def _kind(file: Path) -> str:
     for magic, kind in _MAGIC.items():
         if start.startswith(magic):
             return kind
-    raise BackupError(f"{file} is no backup; expected a file that `plumbline archive backup` wrote")
+    raise BackupError(f"{file} is not a backup; expected a file that `plumbline archive backup` wrote")
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:

@@ -49,7 +49,7 @@ def accept(session: Session, series_key: str, campaign_id: str, by: str, why: st
         raise LookupError(f'the series "{series_key}" has no trial in the campaign "{campaign_id}"')
     if _counts(session, series_key, campaign_id).usable == 0:
         raise ValueError(
-            f'the campaign "{campaign_id}" has no usable trial of "{series_key}"; expected at least one to hold others against'
+            f'the campaign "{campaign_id}" has no usable trial of "{series_key}"; expected at least one to compare others with'
         )
     before = _current(session, series_key)
     if [b.campaign_id for b in before] == [campaign_id]:
@@ -66,7 +66,7 @@ def bootstrap(session: Session, series_key: str, rules: DriftRules, now: datetim
     if session.scalars(select(Baseline.id).where(Baseline.series_key == series_key).limit(1)).first() is not None:
         return None
     for campaign_id, usable in _complete(session, series_key, rules):
-        why = f"the first campaign with {usable} usable trials (at least {rules.bootstrap_trials}) and none failed or missing"
+        why = f"first campaign with {usable} usable trials (at least {rules.bootstrap_trials}) and no failed or missing one"
         _add(session, series_key, campaign_id, "bootstrap", BOOTSTRAP, why, now, [])
         return campaign_id
     return None

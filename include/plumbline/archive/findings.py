@@ -189,7 +189,7 @@ def snooze_finding(session: Session, finding_id: str, until: datetime, by: str, 
             raise ValueError(f"{name} is empty; expected who snoozes the finding and why")
     row = finding_row(session, finding_id, lock=True)
     if row.state not in OPEN_STATES:
-        raise WrongState(f"finding {finding_id} is {row.state}: nobody is reminded of it; expected {' or '.join(OPEN_STATES)}")
+        raise WrongState(f"finding {finding_id} is {row.state} and sends no reminders; expected {' or '.join(OPEN_STATES)}")
     wanted = until if until > now else None
     if row.snoozed_until != wanted:
         what = "finding_snoozed" if wanted else "finding_woken"

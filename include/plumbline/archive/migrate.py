@@ -87,7 +87,7 @@ def move(engine: Engine, revision: str | None = None, *, may_lose: bool = False)
     if current is not None and current in known and current > target:
         if not may_lose:
             raise ValueError(
-                f"going from {current} back to {target} deletes what newer tables hold; back the archive up first, then give --yes"
+                f"going from {current} back to {target} deletes the rows of newer tables; back the archive up first, then give --yes"
             )
         downgrade(engine, target)
     else:

@@ -117,7 +117,7 @@ class Paging:
         if after is not None:
             row = int(after)
             if not 0 <= row <= MAX_ROW_ID:  # a number that no column holds is an error of the database, not an empty page
-                raise ValueError(f"{row} is no trial's row; expected the `after` of the page before")
+                raise ValueError(f"{row} is not the row of a trial; expected the `after` of the previous page")
             query = query.where(Trial.id > row)
         with reading(self.engine) as session:
             rows = session.execute(query.order_by(Trial.id).limit(limit + 1)).all()

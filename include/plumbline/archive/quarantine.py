@@ -61,7 +61,7 @@ def release(session: Session, quarantine_id: str, by: str, why: str, now: dateti
 def _row(session: Session, quarantine_id: str) -> Quarantined:
     row = session.get(Quarantined, quarantine_id)
     if row is None:
-        raise LookupError(f'nothing in quarantine has the id "{quarantine_id}"; `plumbline archive quarantine list` shows what is there')
+        raise LookupError(f'the quarantine has no document "{quarantine_id}"; `plumbline archive quarantine list` shows all')
     return row
 
 

@@ -170,7 +170,7 @@ def _already_recorded(
                 who="record",
                 what="verdict_differs",
                 subject=subject,
-                why="the same document was checked again with another verdict; the first one stands",
+                why="the same document was checked again with another verdict; the first one counts",
                 detail={"recorded": old.quality_action, "arrived": action, "reasons": [r.model_dump() for r in quality_reasons]},
                 once=f"verdict_differs {subject} {document.checksum} {action}",
             )
@@ -199,8 +199,8 @@ def metric_rows(document: ResultDocument, action: Action, extra: Sequence[Metric
     repeated = sorted(key for key, count in seen.items() if count > 1)
     if repeated and action != "reject":
         raise Refused(
-            f"{document.trial.trial_id}: {' '.join(repeated[0])} stands {seen[repeated[0]]} times; expected one row for each phase, metric "
-            "and statistic"
+            f"{document.trial.trial_id}: {' '.join(repeated[0])} appears {seen[repeated[0]]} times; expected one row for each phase, "
+            "metric and statistic"
         )
     # Of a rejected document the ambiguous rows are left out; the document itself is kept whole.
     return [r for r in rows if seen[r.phase, r.metric, r.statistic] == 1]
@@ -244,7 +244,7 @@ def correct(
     key = (trial.series_key, trial.campaign_id, trial.slot, trial.repeat)
     if (old.series_key, old.campaign_id, old.slot, old.repeat) != key or trial.attempt <= corrects:
         raise Refused(
-            f"{subject} cannot be corrected by attempt {trial.attempt} of {' '.join(map(str, key))}; expected a later attempt of it"
+            f"{subject} cannot be corrected by attempt {trial.attempt} of {' '.join(map(str, key))}; expected a later attempt of the same trial"
         )
     said = record(session, document, action=action, quality_reasons=quality_reasons, uri=uri, extra_metrics=extra_metrics, now=now)
     new = session.scalars(
@@ -258,7 +258,7 @@ def correct(
     if not insert_new(session, Correction, values, ["corrects"]):
         standing = session.scalars(select(Correction.trial_pk).where(Correction.corrects == old.id)).one()
         if standing != new:
-            raise Refused(f"{subject} was corrected already; expected the correction itself to be corrected")
+            raise Refused(f"{subject} was corrected already; correct the correction instead")
         return "unchanged"
     retention.copy_expiry(session, old.id, new)
     detail = {"by": f"{trial.trial_id}#{trial.attempt}", "action": action, "before": old.checksum, "after": document.checksum}

@@ -102,7 +102,9 @@ class CsvPrices:
                 if reading.observed_at <= at and (kind not in newest or newest[kind].observed_at <= reading.observed_at):
                     newest[kind] = reading
         except HistoryError as error:
-            raise PriceSourceDown("csv", provider.name, str(error), "mend the file, or `file` in the provider's price_sources") from error
+            raise PriceSourceDown(
+                "csv", provider.name, str(error), "correct the file, or `file` in the provider's price_sources"
+            ) from error
         count = provider.accelerator.count
         others = {reading.gpus for reading in newest.values()} - {count}
         if others:
@@ -110,11 +112,11 @@ class CsvPrices:
             raise NoPrice("csv", provider.name, why, "correct accelerator.count, or gpus in the file")
         if not newest:
             why = f"{self._path} has no row of {wanted} up to {at.date()}"
-            raise NoPrice("csv", provider.name, why, "expected the provider's cloud, region and instance_type as it declares them")
+            raise NoPrice("csv", provider.name, why, "add rows with the provider's cloud, region and instance_type")
         last = max(reading.observed_at for reading in newest.values())
         if self._max_age_s is not None and (at - last).total_seconds() > self._max_age_s:
             why = f"the newest row of {wanted} in {self._path} is of {last.date()}, older than max_age"
-            raise PriceSourceDown("csv", provider.name, why, "look why nobody writes the file any more, or raise max_age in price_sources")
+            raise PriceSourceDown("csv", provider.name, why, "check the job that writes the file, or raise max_age in price_sources")
         return [replace(reading, provider=provider.name) for reading in newest.values()]
 
 
@@ -129,7 +131,7 @@ def known_changes(path: Path) -> Iterator[KnownChange]:
             old, new = (float(row[column] or "") for column in ("old_usd_per_gpu_hour", "new_usd_per_gpu_hour"))
             on = date.fromisoformat(row["date"] or "")
             if not (0 <= old < math.inf and 0 <= new < math.inf):
-                raise ValueError(f"{old:g} → {new:g} USD is no change of a price")
+                raise ValueError(f"{old:g} → {new:g} USD is not a price change")
         except (KeyError, ValueError) as error:
             expected = f"a date such as 2026-01-31, a purchase of {', '.join(PURCHASES)}, and two numbers, at least 0"
             raise HistoryError(f"{path}:{line} cannot be read ({error}); expected {expected}") from error

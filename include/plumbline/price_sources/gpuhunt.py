@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _CLOUD_NAMES = {"oracle": "oci", "lambda": "lambdalabs"}  # where providers' declarations and gpuhunt call a cloud differently
 _BOOKED_AHEAD = "gcp-dws-calendar-mode"  # capacity for fixed dates: neither on demand nor spot
-_DOWNLOAD_REMEDY = "look whether the catalog can be downloaded from here, or point GPUHUNT_CATALOG_DIR to a folder with it"
+_DOWNLOAD_REMEDY = "check that this machine can download the catalog, or point GPUHUNT_CATALOG_DIR to a folder with it"
 
 
 class GpuhuntPrices:
@@ -89,7 +89,7 @@ class GpuhuntPrices:
             raise NoPrice("gpuhunt", provider.name, why, "declare the provider's zone, or location in price_sources")
         if not math.isfinite(prices[0]) or prices[0] < 0:
             why = f"catalog {catalog} lists {items[0].instance_name} at {prices[0]} USD/h"
-            raise NoPrice("gpuhunt", provider.name, why, "expected at least 0: wait for the next catalog")
+            raise NoPrice("gpuhunt", provider.name, why, "expected at least 0; wait for the next catalog")
         return Reading(provider.name, purchase, None, "gpuhunt", catalog, at, prices[0], "USD", "instance_hour", count)
 
     def _listed(self, cloud: str, provider: Provider) -> tuple[list[CatalogItem], str]:
@@ -101,7 +101,7 @@ class GpuhuntPrices:
         try:
             import gpuhunt
         except ImportError as error:
-            down(f"the package gpuhunt is not installed ({error})", "install it: it stands in requirements.txt")
+            down(f"the package gpuhunt is not installed ({error})", "install it from requirements.txt")
         folder, pinned = os.environ.get("GPUHUNT_CATALOG_DIR"), self._declared.catalog
         remedy = (
             _DOWNLOAD_REMEDY if folder is None else f"put gpuhunt's {cloud}.csv into {folder}, or unset GPUHUNT_CATALOG_DIR to download it"
@@ -123,7 +123,7 @@ class GpuhuntPrices:
         except ValueError as error:
             raise NoPrice("gpuhunt", provider.name, str(error), "name the cloud as gpuhunt does: cloud in price_sources") from error
         if not items:
-            down(heard.cause(cloud) or f"the catalog of {cloud} holds nothing that can be read", remedy)
+            down(heard.cause(cloud) or f"the catalog of {cloud} holds no readable entry", remedy)
         if not told:
             loaded = catalog.catalog.get(cloud)
             told = loaded.version if loaded is not None else f"asked live, gpuhunt {version('gpuhunt')}"

@@ -42,12 +42,12 @@ class OpencostPrices:
             raise self._strange(provider, f"a cost of {cost} for {hours} {hours_of}")
         where = f"pods of plumbline/provider={provider.name} in namespace {self._declared.namespace} within {window}"
         if not rows:
-            raise NoPrice("opencost", provider.name, f"it knows no {where}", "run a trial there, widen window, or correct namespace")
+            raise NoPrice("opencost", provider.name, f"no {where}", "run a trial there, widen window, or correct namespace")
         if not hours > 0:
-            why = f"it counts no {hours_of} of {where}"
+            why = f"no {hours_of} of {where}"
             raise NoPrice("opencost", provider.name, why, "expected pods that request accelerators, and their metrics in Prometheus")
         if not cost > 0:
-            why = f"it puts no cost on {where}"
+            why = f"no cost of {where}"
             raise NoPrice("opencost", provider.name, why, "give OpenCost the nodes' prices: its cloud integration or custom pricing")
         return [
             Reading(
@@ -74,7 +74,7 @@ class OpencostPrices:
 
         # Filtered here, not there: OpenCost learnt to filter only in 2025.
         words = {"window": window, "aggregate": f"namespace,label:{_LABEL}", "accumulate": "true", "includeIdle": "false"}
-        remedy = "look whether OpenCost runs and `url` in price_sources reaches it from here"
+        remedy = "check that OpenCost runs and that `url` in price_sources reaches it"
         try:
             answer = httpx.get(f"{self._declared.url.rstrip('/')}/allocation", params=words, timeout=self._timeout_s)
         except httpx.HTTPError as error:

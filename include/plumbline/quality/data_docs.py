@@ -79,7 +79,7 @@ def strip_remote(page: str) -> str:
     page = _SITE_LINK.sub(r"\1", page)
     head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     page = _REMOTE_STYLE.sub("none", page).replace("<head>", f"<head>{head}", 1).replace("</head>", f"<style>{style()}</style></head>", 1)
-    return page.replace("<body>", '<body><p class="pl-back"><a href="index.html">back to the verdicts</a></p>', 1)
+    return page.replace("<body>", '<body><p class="pl-back"><a href="index.html">Verdicts</a></p>', 1)
 
 
 def style() -> str:

@@ -90,7 +90,7 @@ def test_an_archive_that_holds_rows_is_replaced_only_on_purpose(archive_url: str
         filled(archive, 1)
         backup.backup(archive_url, tmp_path / "copy")
         archive.record(document(trial(repeat=7)), uri="file:///store")
-        with pytest.raises(BackupError, match=r"is not empty .*give --replace"):
+        with pytest.raises(BackupError, match="--replace"):
             restore(archive_url, tmp_path / "copy")
         assert len(archive.trials()) == 2
         archive.close()
@@ -124,7 +124,7 @@ def test_a_damaged_backup_changes_nothing(archive_url: str, tmp_path: Path) -> N
             assert len(archive.trials()) == 3
             assert archive.verify() == []
         file.write_text("no backup at all")
-        with pytest.raises(BackupError, match="is no backup"):
+        with pytest.raises(BackupError, match="is not a backup"):
             restore(archive_url, file, replace=True)
 
 
@@ -156,14 +156,14 @@ def test_a_full_disk_leaves_no_half_backup(tmp_path: Path, monkeypatch: pytest.M
         return connection
 
     monkeypatch.setattr(backup, "_sqlite", limited)
-    with pytest.raises(BackupError, match="copy was not written: database or disk is full"):
+    with pytest.raises(BackupError, match="disk is full"):
         backup.backup(url, tmp_path / "copy")
     assert not list(tmp_path.glob("copy*"))
 
 
 def test_kinds_of_databases_do_not_mix(tmp_path: Path) -> None:
     (tmp_path / "dump").write_bytes(b"PGDMP" + bytes(100))
-    with pytest.raises(BackupError, match="is a backup of postgresql and the database is sqlite; `plumbline archive export`"):
+    with pytest.raises(BackupError, match=r"postgresql .*sqlite"):
         restore(f"sqlite:///{tmp_path / 'archive.db'}", tmp_path / "dump")
 
 
@@ -171,9 +171,9 @@ def test_kinds_of_databases_do_not_mix(tmp_path: Path) -> None:
 def test_missing_or_old_client_programs_are_named(postgres_server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     url = postgres_server.new_database()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BackupError, match="pg_dump is not on PATH; install"):
+    with pytest.raises(BackupError, match=r"^pg_dump .*postgresql-client"):
         backup.backup(url, tmp_path / "copy")
     monkeypatch.setenv("PATH", str(OLDER))
-    with pytest.raises(BackupError, match=r"version mismatch.*install PostgreSQL's client programs"):
+    with pytest.raises(BackupError, match=r"version mismatch.*postgresql-client"):
         backup.backup(url, tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from tests.data.price_readings import reading
 from tests.data.result_documents import PLANNED, document, failed, training_metrics, trial
 from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
+from tests.golden import Golden
 
 from plumbline.archive import (
     Archive,
@@ -27,6 +28,7 @@ from plumbline.archive import (
 )
 from plumbline.archive.bundle import BadBundle
 from plumbline.archive.bundle.importer import IMPORTED_SUFFIX
+from plumbline.archive.migrate import head
 from plumbline.declarations import DriftRules
 from plumbline.results import Event, LaunchRecord, Reason
 from plumbline.results.launch_record import launch_metrics
@@ -157,7 +159,7 @@ def test_a_series_that_was_bootstrapped_here_takes_no_other_baseline(archive: Ar
     bootstrapped(other, "4")
     archive.export(tmp_path / "bundle")
     notes = [t.notes for t in other.import_(tmp_path / "bundle")]
-    assert notes == [(f"baseline of {SERIES}: the archive keeps its own, not 2026-0{month}",) for month in (1, 2, 3)]
+    assert [(SERIES in note, note.split()[-1]) for (note,) in notes] == [(True, f"2026-0{month}") for month in (1, 2, 3)]
     assert other.baseline(SERIES) == ["2026-04"]
 
 
@@ -168,7 +170,8 @@ def test_a_decision_made_here_is_not_joined_by_what_was_bootstrapped_elsewhere(a
     bootstrapped(other, "5")
     other.accept_baseline(SERIES, "2026-05", by="ada", why="the new driver is here to stay")
     (second,) = other.import_(tmp_path / "bundle", ["2026-02"])
-    assert second.notes == (f"baseline of {SERIES}: the archive keeps its own, not 2026-02",)
+    (note,) = second.notes
+    assert SERIES in note and note.endswith(" 2026-02")
     assert other.baseline(SERIES) == ["2026-05"]
 
 
@@ -188,7 +191,6 @@ def test_a_campaign_that_says_something_else_is_refused_and_the_others_are_taken
     first, second = other.import_(bundle)
     assert first.refused is not None
     assert "r1#1: checksum is" in first.refused
-    assert "measurements are never replaced" in first.refused
     assert (second.new, second.refused) == (1, None)
     assert len(other.trials("2025-11")) == 1, "nothing of a refused campaign may stay"
     assert other.findings() == []
@@ -200,19 +202,16 @@ def test_a_measured_series_takes_no_simulated_campaign(other: Archive, bundle: P
     other.record(document(trial(campaign="2025-10"), simulated=True), uri="file:///simulated")
     first, _ = other.import_(bundle)
     assert first.refused is not None
-    assert f"series {SERIES}: source is measured, but simulated in the archive" in first.refused
+    assert all(word in first.refused for word in (SERIES, "source", "measured", "simulated"))
 
 
-def test_the_archives_own_conclusions_stay(other: Archive, bundle: Path) -> None:
+def test_the_archives_own_conclusions_stay(other: Archive, bundle: Path, golden: Golden) -> None:
     other.record(document(trial("inference")), uri="file:///store/c", action="annotate", quality_reasons=[Reason(code="late", detail="ü")])
     other.save_findings([FindingRecord("f1", SERIES, None, "lab-2core", "performance", "warn", "slower")])
     other.accept_baseline(trial("inference").series_key, "2025-11", "bob", "ours")
     first, _ = other.import_(bundle)
     assert (first.new, first.known, first.refused) == (4, 1, None)
-    assert first.notes == (
-        "finding f1 stays open (acknowledged in the bundle)",
-        f"baseline of {trial('inference').series_key}: the archive keeps its own, not 2025-11",
-    )
+    golden("archive.import_notes", "\n".join(first.notes), series=trial("inference").series_key)
     assert [b.accepted_by for b in other.baseline_history(trial("inference").series_key)] == ["bob"]
 
 
@@ -231,7 +230,7 @@ DOCUMENT = "campaigns/2025-12/documents/000001.json"
 
 def test_a_changed_file_is_named_before_anything_is_written(other: Archive, bundle: Path) -> None:
     changed(bundle, DOCUMENT, in_manifest=False, change=lambda data: data + b" ")
-    with pytest.raises(BadBundle, match=r"000001.json has SHA-256 .*; the manifest says"):
+    with pytest.raises(BadBundle, match=r"000001\.json has SHA-256 "):
         other.import_(bundle)
     (bundle / DOCUMENT).unlink()
     with pytest.raises(BadBundle, match=r"000001.json is missing"):
@@ -243,7 +242,7 @@ def test_a_forged_document_is_refused_although_the_manifest_agrees(other: Archiv
     changed(bundle, DOCUMENT, in_manifest=True, change=lambda data: data.replace(b'"value":0.1,', b'"value":0.01,', 1))
     _, second = other.import_(bundle)
     assert second.refused is not None
-    assert "its document does not hold: " in second.refused and "checksum is" in second.refused
+    assert "checksum is" in second.refused
     assert other.trials("2025-12") == []
 
 
@@ -274,11 +273,11 @@ def test_folders_that_are_no_bundle(filled: Archive, bundle: Path, tmp_path: Pat
         filled.import_(tmp_path / "nothing")
     with pytest.raises(LookupError, match='no campaign "2099-01"'):
         filled.export(tmp_path / "new", ["2099-01"])
-    with pytest.raises(LookupError, match='no campaign "2099-01"; expected one of 2025-11, 2025-12'):
+    with pytest.raises(LookupError, match=r'"2099-01".* 2025-11, 2025-12'):
         filled.import_(bundle, ["2099-01"])
     manifest = (bundle / "manifest.json").read_text()
     (bundle / "manifest.json").write_text(manifest.replace('"schema_revision": "', '"schema_revision": "9'))
-    with pytest.raises(BadBundle, match="does not know; upgrade plumbline"):
+    with pytest.raises(BadBundle, match=f"schema 9{head()}"):
         filled.import_(bundle)
     (bundle / "manifest.json").write_text(manifest.replace("campaigns/2025-12/", "../../"))
     with pytest.raises(BadBundle, match="should match pattern"):

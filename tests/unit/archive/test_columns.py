@@ -21,7 +21,7 @@ def test_instants_are_kept_in_utc() -> None:
 
 
 def test_an_instant_without_a_zone_is_an_error() -> None:
-    with pytest.raises(ValueError, match="has no time zone"):
+    with pytest.raises(ValueError, match=r"^2025-11-01 00:00:00 "):
         UtcDateTime().process_bind_param(datetime(2025, 11, 1), DIALECT)  # noqa: DTZ001 (that is the point)
 
 

@@ -30,7 +30,7 @@ def test_the_new_row_counts_and_the_old_one_stays(archive: Archive) -> None:
     assert archive.document(NAME) == new
     assert archive.document(NAME, 1) == old
     (entry,) = archive.audit(f"{NAME}#1")
-    assert (entry.what, entry.who, entry.why) == ("measurement_corrected", "ada", "the clock was wrong")
+    assert (entry.what, entry.who, entry.why) == ("measurement_corrected", SAID["by"], SAID["why"])
     assert entry.detail["before"] == old.checksum
     assert archive.verify() == []
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_a_correction_is_refused_and_leaves_nothing(archive: Arch
     archive.record(document(), uri="file:///store")
     with pytest.raises(LookupError, match=f'no attempt "{NAME}#7"'):
         archive.correct(document(trial(attempt=8)), 7, **SAID)
-    with pytest.raises(Refused, match="expected a later attempt"):
+    with pytest.raises(Refused, match=f"^{NAME}#1 "):
         archive.correct(document(), 1, **SAID)
     with pytest.raises(ValueError, match="why is empty"):
         archive.correct(document(trial(attempt=2)), 1, by="ada", why="", uri="file:///store")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -68,5 +69,6 @@ def test_unusable_addresses_are_named(url: str, message: str) -> None:
 def test_a_file_that_is_no_archive_is_named(tmp_path: Path) -> None:
     file = tmp_path / "archive.db"
     file.write_text("this is not a database, only a text file that lies where one should be\n" * 50)
-    with pytest.raises(ValueError, match="cannot be opened: file is not a database"):
+    with pytest.raises(ValueError, match=r"archive\.db") as error:
         open_archive(f"sqlite:///{file}")
+    assert isinstance(error.value.__cause__, sqlite3.DatabaseError)

@@ -127,7 +127,7 @@ def test_a_verdict_is_a_claim(archive: Archive, bundle: Path) -> None:
     implausible = ("reject", (Reason(code="implausible", detail="too fast"),))
     for _ in range(2):
         (one,) = archive.import_(bundle, judge=lambda documents: {f"{d.trial.trial_id}#{d.trial.attempt}": implausible for d in documents})
-        assert one.refused is None and "rejected here (accept in the bundle)" in one.notes[0]
+        assert one.refused is None and "#1: rejected" in one.notes[0]
     (held,) = archive.trials()
     assert held.quality_action == "reject" and not held.usable
     assert archive.verify() == []
@@ -245,5 +245,5 @@ def test_a_campaign_that_is_known_is_not_changed_by_a_forged_one(archive: Archiv
     before = [replace(one) for one in archive.trials()]
     forge(bundle, "trials", each(quality_action="accept", quality_reasons=[]))
     (one,) = archive.import_(bundle)
-    assert one.refused is not None and "quality_action is accept, but reject in the archive" in one.refused
+    assert one.refused is not None and "quality_action" in one.refused
     assert archive.trials() == before

@@ -77,6 +77,9 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
 }
 LIMITED = ("the last campaigns", "open findings", "the latest findings", "a page of findings", "a page of campaigns", "a page of prices")
 
+SORTS = "TEMP B-TREE FOR ORDER BY"
+"""How SQLite's plan names a sort that no index spares."""
+
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_no_question_reads_a_whole_table(tmp_path: Path, question: str) -> None:
@@ -88,7 +91,7 @@ def test_no_question_reads_a_whole_table(tmp_path: Path, question: str) -> None:
     # In the order of an index and up to a limit is not the whole table.
     assert [line for line in whole if not (question in LIMITED and "USING INDEX" in line)] == []
     # Of the last campaigns, only their own trials are sorted: attempts of one trial stand together.
-    assert question not in LIMITED[1:] or not any("TEMP B-TREE FOR ORDER BY" in line for line in plans)
+    assert question not in LIMITED[1:] or not any(SORTS in line for line in plans)
 
 
 def test_the_check_above_can_fail(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_an_invalid_run_is_there_and_counts_for_nothing(archive: Archive) -> Non
 def test_a_series_is_imported_or_measured_and_never_both(archive: Archive) -> None:
     archive.import_outside([result()])
     damage(archive, "UPDATE series SET source = 'measured'")
-    with pytest.raises(Refused, match=r"cannot join the series .* which is measured"):
+    with pytest.raises(Refused, match="measured"):
         archive.import_outside([result(campaign_id="example-bench-v2"), result(repeat=2)])
     assert len(archive.trials()) == 1, "all or none"
 
@@ -86,8 +86,9 @@ def test_imported_campaigns_travel_like_ours(archive: Archive, tmp_path: Path) -
 def test_verify_names_what_was_changed_behind_its_back(archive: Archive) -> None:
     archive.import_outside([result()])
     damage(archive, "UPDATE trials SET checksum = 'x'", "UPDATE metrics SET value = 1.0")
-    said = " ".join(archive.verify())
-    assert "checksum is x; its document says" in said and "time_to_train value is 1.0; its document says 600.0" in said
+    problems = archive.verify()
+    assert any("checksum is x;" in problem for problem in problems)
+    assert any("time_to_train value" in problem and problem.endswith(" 600.0") for problem in problems)
 
 
 def test_a_document_that_no_longer_holds_is_said(archive: Archive) -> None:

@@ -37,5 +37,5 @@ def test_what_is_released_is_out_of_the_list_and_not_listed_anew(archive: Archiv
 
 def test_an_unknown_id(archive: Archive) -> None:
     for ask in (archive.quarantined_one, lambda name: archive.release(name, "ada", "why")):
-        with pytest.raises(LookupError, match='has the id "nothing"'):
+        with pytest.raises(LookupError, match='"nothing"'):
             ask("nothing")

@@ -71,10 +71,11 @@ def test_a_bad_attempt_never_replaces_a_good_row(archive: Archive, spoilt: str) 
 
 
 def test_a_failed_trial_is_recorded_with_its_class(archive: Archive) -> None:
-    archive.record(failed(trial()), uri=URI)
+    measured = failed(trial())
+    archive.record(measured, uri=URI)
     (view,) = archive.trials()
     assert (view.status, view.failure_class, view.environment_hash, view.usable) == ("failed", "out_of_memory", None, False)
-    assert view.reasons == (Reason(code="out_of_memory", detail="the process was ended"),)
+    assert view.reasons == measured.validity.reasons and [reason.code for reason in view.reasons] == ["out_of_memory"]
 
 
 def test_a_second_verdict_on_the_same_document_is_logged_and_does_not_stand(archive: Archive) -> None:
@@ -90,7 +91,7 @@ def test_a_second_verdict_on_the_same_document_is_logged_and_does_not_stand(arch
 
 def test_a_repeated_metric_is_refused_unless_the_document_was_rejected(archive: Archive) -> None:
     twice = document(metrics=[*training_metrics(), metric_row("step_time", 0.5, 20)])
-    with pytest.raises(Refused, match="steady step_time median stands 2 times; expected one row"):
+    with pytest.raises(Refused, match="steady step_time median"):
         archive.record(twice, uri=URI)
     assert rows(archive)["campaigns"] == 0, "nothing of a refused document may stay"
     assert archive.record(twice, uri=URI, action="reject") == "inserted"
@@ -105,7 +106,7 @@ def test_an_outside_metric_that_the_harness_measured_too_is_refused(archive: Arc
 
 def test_simulated_and_measured_never_share_a_series(archive: Archive) -> None:
     archive.record(document(), uri=URI)
-    with pytest.raises(Refused, match=r"a simulated trial cannot join the series training/gpt-test@1.* which is measured"):
+    with pytest.raises(Refused, match=r"simulated .*training/gpt-test@1.* measured"):
         archive.record(document(trial(campaign="2025-12"), simulated=True), uri=URI)
     assert [c.campaign_id for c in archive.campaigns()] == ["2025-11"]
 

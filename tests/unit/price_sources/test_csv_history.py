@@ -75,31 +75,31 @@ def test_a_broken_row_is_told_by_line_and_column(
     file.write_text(file.read_text().replace(old, new, 1))
     with pytest.raises(HistoryError, match=said):
         list(read_history(file))
-    with pytest.raises(PriceSourceDown, match=rf"csv, price of eks-p5: .*{said}"):
+    with pytest.raises(PriceSourceDown, match=said) as error:
         CsvPrices(file).read(provider(), at)
+    assert (error.value.source, error.value.provider) == ("csv", "eks-p5")
 
 
 def test_a_missing_file_is_down_and_not_free(tmp_path: Path, provider: Callable[..., Provider], at: datetime) -> None:
-    with pytest.raises(PriceSourceDown, match=r"nowhere\.csv cannot be read \(No such file"):
+    with pytest.raises(PriceSourceDown, match=r"nowhere\.csv") as error:
         CsvPrices(tmp_path / "nowhere.csv").read(provider(), at)
+    assert error.value.__cause__ is not None and isinstance(error.value.__cause__.__cause__, FileNotFoundError)
 
 
 def test_an_instance_type_without_rows_has_no_price(file: Path, provider: Callable[..., Provider], at: datetime) -> None:
-    with pytest.raises(NoPrice, match=r"no row of aws/us-east-1/p5e\.48xlarge up to 2026-11-21"):
+    with pytest.raises(NoPrice, match=r"aws/us-east-1/p5e\.48xlarge .*2026-11-21"):
         CsvPrices(file).read(provider(instance_type="p5e.48xlarge"), at)
 
 
 def test_another_number_of_gpus_is_another_machine(file: Path, provider: Callable[..., Provider], at: datetime) -> None:
     file.write_text(file.read_text().replace("H100,8,", "H100,4,"))
-    with pytest.raises(NoPrice, match=r"gives aws/us-east-1/p5.48xlarge 4 GPUs, the provider declares 8"):
+    with pytest.raises(NoPrice, match=r"aws/us-east-1/p5\.48xlarge 4 .* 8;"):
         CsvPrices(file).read(provider(), at)
 
 
 def test_a_history_that_nobody_writes_any_more_is_down(file: Path, provider: Callable[..., Provider], at: datetime) -> None:
     two_days = CsvPrices(file, max_age_s=2 * 86400.0)
     assert len(two_days.read(provider(), at)) == 3, "one new row shows that the file is kept"
-    with pytest.raises(
-        PriceSourceDown, match=r"the newest row of aws/us-east-1/p5\.48xlarge in .* is of 2026-11-20, older than max_age; look why"
-    ):
+    with pytest.raises(PriceSourceDown, match=r"aws/us-east-1/p5\.48xlarge .*2026-11-20.* max_age;"):
         two_days.read(provider(), at.replace(day=23))
     assert CsvPrices(file).read(provider(), at.replace(day=23))

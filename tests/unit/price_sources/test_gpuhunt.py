@@ -78,9 +78,9 @@ def test_a_zone_is_taken_by_name_and_capacity_for_fixed_dates_is_no_price_on_dem
 
 
 def test_zones_that_differ_need_a_declared_zone_and_zones_that_agree_do_not(read: Read) -> None:
-    with pytest.raises(NoPrice, match=r"lists 2 spot prices: 30 USD/h in us-central1-a, 33 USD/h in us-central1-b; declare .* zone"):
+    with pytest.raises(NoPrice, match=r"us-central1-a, .*us-central1-b; .*zone"):
         read(cloud="gcp", region="us-central1", instance_type=A3)
-    with pytest.raises(NoPrice, match=r"1 accelerators, the provider declares 8"):
+    with pytest.raises(NoPrice, match=r" 1 accelerators, .* 8;"):
         read(cloud="gcp", region="us-central1", instance_type="a2-highgpu-1g")
     assert len(read({"location": "us-central1-b"}, cloud="gcp", region="us-central1", instance_type=A3)) == 2
 
@@ -93,26 +93,27 @@ def test_a_cloud_goes_by_gpuhunts_name(read: Read) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"instance_type": "p9.48xlarge"}, r"does not list p9\.48xlarge; name it as gpuhunt does"),
+        ({"instance_type": "p9.48xlarge"}, r"does not list p9\.48xlarge"),
         ({"region": "sa-east-1"}, r"lists p5\.48xlarge in eu-north-1, us-east-1, not in sa-east-1"),
-        ({"instance_type": "p5.4xlarge"}, r"gives p5\.4xlarge 1 accelerators, the provider declares 8"),
+        ({"instance_type": "p5.4xlarge"}, r"p5\.4xlarge 1 .* 8;"),
     ],
 )
 def test_what_the_catalog_does_not_have_is_no_price(read: Read, fields: dict[str, str], said: str) -> None:
-    with pytest.raises(NoPrice, match=rf"gpuhunt, price of eks-p5: .*{said}"):
+    with pytest.raises(NoPrice, match=said) as error:
         read(**fields)
+    assert (error.value.source, error.value.provider) == ("gpuhunt", "eks-p5")
 
 
 def test_a_cloud_that_gpuhunt_does_not_know_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: Callable[..., Provider], at: datetime
 ) -> None:
     monkeypatch.setenv("GPUHUNT_CATALOG_DIR", str(write_catalog(tmp_path, mine=AWS)))
-    with pytest.raises(NoPrice, match=r"Unknown provider: mine; name the cloud as gpuhunt does"):
+    with pytest.raises(NoPrice, match="mine"):
         GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="mine"), at)
 
 
 def test_a_folder_without_the_clouds_file_is_down(read: Read) -> None:
-    with pytest.raises(PriceSourceDown, match=r"azure\.csv.*put gpuhunt's azure\.csv into .*, or unset GPUHUNT_CATALOG_DIR"):
+    with pytest.raises(PriceSourceDown, match=r"azure\.csv.* GPUHUNT_CATALOG_DIR"):
         read(cloud="azure")
 
 
@@ -122,7 +123,7 @@ def test_the_version_of_a_folder_is_its_own_name_or_the_hash_of_what_it_says(rea
     assert first.startswith("sha256:") and read()[0].source_version != first
     (tmp_path / "catalog" / "version").write_text("20261121-1\n")
     assert read({"catalog": "20261121-1"})[0].source_version == "20261121-1"
-    with pytest.raises(PriceSourceDown, match=r"holds catalog 20261121-1, declared is 20260101-1"):
+    with pytest.raises(PriceSourceDown, match=r"20261121-1, .*20260101-1"):
         read({"catalog": "20260101-1"})
 
 
@@ -158,17 +159,15 @@ def test_a_catalog_that_cannot_be_downloaded_is_down_and_not_free(
     with CatalogServer({}, version="1") as gone:
         url = gone.url
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", url)
-    with pytest.raises(
-        PriceSourceDown, match=r"the catalog of aws could not be loaded: .*refused.*; look whether the catalog can be downloaded"
-    ):
+    with pytest.raises(PriceSourceDown, match=r"aws .*refused"):
         GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(), at)
-    with pytest.raises(PriceSourceDown, match=r"Failed to load aws catalog 20200101-1 \(.*refused"):
+    with pytest.raises(PriceSourceDown, match=r"aws .*20200101-1 .*refused"):
         GpuhuntPrices(GpuhuntSource(kind="gpuhunt", catalog="20200101-1")).read(provider(), at)
     assert caplog.records == [], "nine clouds' tracebacks would bury the one sentence"
 
 
 def test_a_cloud_whose_download_failed_is_down(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
-    with pytest.raises(PriceSourceDown, match=r"the catalog of gcp holds nothing that can be read"):
+    with pytest.raises(PriceSourceDown, match=" gcp "):
         GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="gcp"), at)
 
 
@@ -188,7 +187,7 @@ def test_the_shipped_examples_name_clouds_that_gpuhunt_knows(
 
 def test_a_file_of_another_layout_is_told_by_its_first_bad_line(read: Read, tmp_path: Path) -> None:
     (tmp_path / "catalog" / "aws.csv").write_text("name,price\np5.48xlarge,55.04\n")
-    with pytest.raises(PriceSourceDown, match=r"malformed row in aws catalog at line 2"):
+    with pytest.raises(PriceSourceDown, match=r" aws .*line 2"):
         read()
 
 
@@ -196,7 +195,7 @@ def test_a_server_that_never_answers_is_down(monkeypatch: pytest.MonkeyPatch, pr
     monkeypatch.delenv("GPUHUNT_CATALOG_DIR", raising=False)
     with somewhere() as port:
         monkeypatch.setenv("GPUHUNT_CATALOG_URL", f"http://127.0.0.1:{port}")
-        with pytest.raises(PriceSourceDown, match=r"the catalog of aws could not be loaded: timed out"):
+        with pytest.raises(PriceSourceDown, match=r" aws .*timed out"):
             GpuhuntPrices(GpuhuntSource(kind="gpuhunt"), timeout_s=0.2).read(provider(), at)
 
 
@@ -206,7 +205,7 @@ def test_one_name_that_is_sold_with_several_numbers_of_gpus(read: Read, tmp_path
     asked = {"instance_type": "NVIDIA H100", "location": "EU-1"}
     assert [r.usd_per_gpu_hour for r in read(asked, cloud="runpod")] == [2.5]
     write_catalog(tmp_path / "catalog", runpod=sizes[:2])
-    with pytest.raises(NoPrice, match=r"gives NVIDIA H100 1 or 4 accelerators, the provider declares 8"):
+    with pytest.raises(NoPrice, match=r"NVIDIA H100 1 .*\b4 .* 8;"):
         read(asked, cloud="runpod")
 
 

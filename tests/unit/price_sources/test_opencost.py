@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+import httpx
 import pytest
 from tests.fakes.listening import somewhere
 from tests.fakes.opencost import FakeOpencost, Pod
@@ -50,20 +51,21 @@ def test_a_cpu_provider_is_priced_by_the_core(at: datetime) -> None:
 @pytest.mark.parametrize(
     ("pods", "said"),
     [
-        ([Pod("plumbline", OTHER, 1.0, 1.0)], r"knows no pods of plumbline/provider=eks-p5 in namespace plumbline within .*; run a trial"),
-        ([Pod("plumbline", OURS, 1.0, 0.0)], r"counts no gpuHours"),
-        ([Pod("plumbline", OURS, 0.0, 8.0)], r"puts no cost on .*; give OpenCost the nodes' prices"),
+        ([Pod("plumbline", OTHER, 1.0, 1.0)], r"no pods of plumbline/provider=eks-p5 in namespace plumbline within .*; run a trial"),
+        ([Pod("plumbline", OURS, 1.0, 0.0)], r"no gpuHours of"),
+        ([Pod("plumbline", OURS, 0.0, 8.0)], r"no cost of .*; give OpenCost the nodes' prices"),
     ],
 )
 def test_what_opencost_does_not_know_is_no_price(pods: list[Pod], said: str, provider: Callable[..., Provider], at: datetime) -> None:
-    with FakeOpencost(pods) as opencost, pytest.raises(NoPrice, match=rf"opencost, price of eks-p5: it {said}"):
+    with FakeOpencost(pods) as opencost, pytest.raises(NoPrice, match=said) as error:
         source(opencost).read(provider(), at)
+    assert (error.value.source, error.value.provider) == ("opencost", "eks-p5")
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ((500, "prometheus is gone"), r"answers 500: prometheus is gone; look whether OpenCost runs"),
+        ((500, "prometheus is gone"), r"answers 500: prometheus is gone; check that OpenCost runs"),
         ((200, "<html>"), r"no JSON with a list `data`.*port 9003"),
         ((200, '{"data": null}'), r"no JSON with a list `data`"),
         ((200, '{"data": [{"a": {"name": "plumbline/eks-p5"}}]}'), r"without totalCost and gpuHours"),
@@ -81,12 +83,14 @@ def test_an_answer_that_is_none_is_down(answer: tuple[int, str], said: str, prov
 def test_nobody_who_answers_is_down(provider: Callable[..., Provider], at: datetime) -> None:
     with FakeOpencost(PODS) as gone:
         prices = source(gone)
-    with pytest.raises(PriceSourceDown, match=r"does not answer \(ConnectError"):
+    with pytest.raises(PriceSourceDown) as error:
         prices.read(provider(), at)
+    assert isinstance(error.value.__cause__, httpx.ConnectError)
 
 
 def test_somebody_who_never_answers_is_down(provider: Callable[..., Provider], at: datetime) -> None:
     with somewhere() as port:
         silent = OpencostPrices(OpencostSource(kind="opencost", url=f"http://127.0.0.1:{port}"), timeout_s=0.2)
-        with pytest.raises(PriceSourceDown, match=r"does not answer \(ReadTimeout"):
+        with pytest.raises(PriceSourceDown) as error:
             silent.read(provider(), at)
+    assert isinstance(error.value.__cause__, httpx.ReadTimeout)

@@ -22,7 +22,7 @@ def test_the_pages_say_what_failed_and_need_no_network(checked: tuple[dict[str, 
         loaded = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>|url\([^)]*\)|@import", page, re.IGNORECASE)
         assert loaded == [], name
     assert cases["steps missing"].documents[0].trial.trial_id in pages["index.html"]
-    assert "steps_done is 21, steps_declared is 22" in pages["index.html"]
+    assert all(value in pages["index.html"] for value in ("steps_done is 21", "steps_declared is 22"))
     assert 'href="training.html"' in pages["index.html"]
     assert "steps_done" in pages["training.html"] and "Failed" in pages["training.html"]
 
@@ -48,7 +48,7 @@ def test_a_second_check_replaces_the_pages_and_leaves_nothing_else(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b"])
 def test_a_name_that_is_no_folder_name_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="cannot name a folder of Data Docs; expected letters"):
+    with pytest.raises(ValueError, match=re.escape(f'"{name}"')):
         check([document()], [trial()], tmp_path / "docs", name)
 
 

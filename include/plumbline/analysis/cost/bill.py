@@ -17,7 +17,11 @@ _CENT = Decimal("0.01")
 
 
 class MixedUnits(ValueError):
-    """Two amounts that do not fit together; the message names both."""
+    """Two amounts that do not fit together. `expected`, `actual`: their units or currencies."""
+
+    def __init__(self, message: str, expected: str, actual: str) -> None:
+        super().__init__(message)
+        self.expected, self.actual = expected, actual
 
 
 def exact(value: float) -> Fraction:
@@ -27,7 +31,7 @@ def exact(value: float) -> Fraction:
 
 def _finite(value: float, what: str) -> None:
     if not math.isfinite(value):
-        raise ValueError(f"{value} is no {what}; expected a finite number")
+        raise ValueError(f"{what} is {value}; expected a finite number")
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,12 @@ class Money:
 
     def __add__(self, other: Money) -> Money:
         if self.currency != other.currency:
-            raise MixedUnits(f"cannot add {other} to {self}; expected one currency")
+            raise MixedUnits(f"cannot add {other} to {self}; expected one currency", self.currency, other.currency)
         return Money(float(exact(self.amount) + exact(other.amount)), self.currency)
 
     def __sub__(self, other: Money) -> Money:
         if self.currency != other.currency:
-            raise MixedUnits(f"cannot take {other} from {self}; expected one currency")
+            raise MixedUnits(f"cannot subtract {other} from {self}; expected one currency", self.currency, other.currency)
         return Money(float(exact(self.amount) - exact(other.amount)), self.currency)
 
     def __truediv__(self, n: float) -> Money:
@@ -75,11 +79,11 @@ class Quantity:
     def __post_init__(self) -> None:
         _finite(self.value, "quantity")
         if self.value < 0:
-            raise ValueError(f"{self.value:g} {self.unit} is no quantity; expected at least 0")
+            raise ValueError(f"quantity is {self.value:g} {self.unit}; expected at least 0")
 
     def __add__(self, other: Quantity) -> Quantity:
         if self.unit != other.unit:
-            raise MixedUnits(f"cannot add {other} to {self}; expected one unit")
+            raise MixedUnits(f"cannot add {other} to {self}; expected one unit", self.unit, other.unit)
         return Quantity(float(exact(self.value) + exact(other.value)), self.unit)
 
     def __str__(self) -> str:
@@ -98,11 +102,11 @@ class UnitPrice:
     def __post_init__(self) -> None:
         _finite(self.amount, "price")
         if self.amount < 0:
-            raise ValueError(f"{self.amount:g} {self.currency}/{self.per} is no price; expected at least 0")
+            raise ValueError(f"price is {self.amount:g} {self.currency}/{self.per}; expected at least 0")
 
     def __mul__(self, quantity: Quantity) -> Money:
         if quantity.unit != self.per:
-            raise MixedUnits(f"{self} does not price {quantity}; expected a quantity in {self.per}")
+            raise MixedUnits(f"{self} does not price {quantity}; expected a quantity in {self.per}", self.per, quantity.unit)
         return Money(float(exact(self.amount) * exact(quantity.value)), self.currency)
 
     def __str__(self) -> str:
@@ -206,5 +210,6 @@ def _sum(lines: Sequence[Line]) -> Money | None:
     first = lines[0].cost
     for line in lines:
         if line.cost.currency != first.currency:
-            raise MixedUnits(f"cannot add {line.cost} ({line.item}) to {first} ({lines[0].item}); expected one currency")
+            message = f"cannot add {line.cost} ({line.item}) to {first} ({lines[0].item}); expected one currency"
+            raise MixedUnits(message, first.currency, line.cost.currency)
     return Money(float(sum((line.exact_cost for line in lines), Fraction())), first.currency)

@@ -59,14 +59,14 @@ def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEven
     if hosted <= each:
         return BreakEvenPoint(
             None,
-            f"hosted is cheaper at any volume: a request costs {each:.3g} USD of one's own at {utilisation:.0%} utilisation, and {hosted:.3g} USD there",
+            f"hosted is cheaper at any volume: a request costs {hosted:.3g} USD hosted, {each:.3g} USD self-hosted at {utilisation:.0%} utilisation",
         )
     value = (waiting + own.fixed) / hosted
     if value * each > waiting:  # the instances that always run are full before the fixed costs are earned
         value = own.fixed / (hosted - each)
     if value == 0:
-        return BreakEvenPoint(0.0, "one's own is cheaper from the first request on: nothing is paid that does not grow with the volume")
-    return BreakEvenPoint(value, f"one's own is cheaper from {value:,.0f} requests a month on, at {utilisation:.0%} utilisation")
+        return BreakEvenPoint(0.0, "self-hosting is cheaper from the first request on: it has no fixed costs")
+    return BreakEvenPoint(value, f"self-hosting is cheaper from {value:,.0f} requests a month on, at {utilisation:.0%} utilisation")
 
 
 def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEvenPoint:
@@ -75,21 +75,22 @@ def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEven
     left = budget - own.fixed
     if left <= 0:
         return BreakEvenPoint(
-            None, f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, and what is fixed alone {own.fixed:,.2f} USD"
+            None,
+            f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, the fixed costs of self-hosting {own.fixed:,.2f} USD",
         )
     if own.standing > left:
         return BreakEvenPoint(
             None,
-            f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, and instances that always run with what is fixed "
-            f"{own.standing + own.fixed:,.2f} USD",
+            f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, always-on instances with the fixed costs of "
+            f"self-hosting {own.standing + own.fixed:,.2f} USD",
         )
     value = own.per_request(1.0) * volume / left
     if value > 1:
         return BreakEvenPoint(
             None,
-            f"hosted is cheaper even if every paid hour is used: {budget:,.2f} USD a month there, {own.monthly(volume, 1.0):,.2f} USD of one's own",
+            f"hosted is cheaper even at 100% utilisation: {budget:,.2f} USD a month hosted, {own.monthly(volume, 1.0):,.2f} USD self-hosted",
         )
-    return BreakEvenPoint(value, f"one's own is cheaper from {value:.1%} utilisation on, at {volume:,.0f} requests a month")
+    return BreakEvenPoint(value, f"self-hosting is cheaper from {value:.1%} utilisation on, at {volume:,.0f} requests a month")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def hosted_forecast(
     case = ForecastInputs(provider, workload, trials, economics, on)
     told = (provider.name, workload.name, purchase)
     if not isinstance(workload, InferenceWorkload):
-        return HostedForecast(*told, reason=f"{workload.name} is training: there is no price by the token or request to hold it against")
+        return HostedForecast(*told, reason=f"{workload.name} is training, and hosted models are priced by token or request")
     hosted = economics.hosted_for(workload.name)
     if not hosted:
         why = (
@@ -211,7 +212,7 @@ def _per_request(case: ForecastInputs, workload: InferenceWorkload, hosted: Host
     assert hosted.input is not None and hosted.output is not None
     requests, written = case.measured("request_throughput", "value"), case.measured("output_token_throughput", "value")
     if requests is None or written is None or requests.expected <= 0:
-        return f"how many tokens {workload.name} gets for a request was not measured, and {hosted.name} bills by tokens"
+        return f"{hosted.name} bills by tokens, and the output tokens of a request of {workload.name} were not measured"
     asked, got = prompt_tokens(workload), written.expected / requests.expected
     return (
         asked * hosted.input + got * hosted.output,

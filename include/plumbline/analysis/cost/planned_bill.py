@@ -36,7 +36,7 @@ def plan_bills(plan: CostPlan, providers: Mapping[str, Provider], today: date) -
         try:
             total = bill.total
         except MixedUnits as error:
-            raise MixedUnits(f'"{option.name}": {error}') from None
+            raise MixedUnits(f'"{option.name}": {error}', error.expected, error.actual) from None
         found.append(PlannedOption(option.name, bill, _dearer(total, bill, found[0].bill) if found else None))
     return tuple(found)
 
@@ -65,4 +65,4 @@ def _line(planned: PlanLine, where: str, providers: Mapping[str, Provider], toda
             what += f": {share}" if share is not None else ""
         return Line(planned.item, quantity, price, quoted.basis, quoted.source, quoted.since, what)
     except MixedUnits as error:
-        raise MixedUnits(f"{where}: {error}") from None
+        raise MixedUnits(f"{where}: {error}", error.expected, error.actual) from None

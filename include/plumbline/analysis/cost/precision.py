@@ -158,7 +158,7 @@ def _load(kind: str, searched: bool) -> str:
         return "at the steady rate"
     if searched:
         return "at the highest rate that keeps the SLO"
-    return "at the offered rate, the same for each: what a faster one could carry beyond it was not searched in every trial"
+    return "at the offered rate, equal for all precisions: not every trial searched the highest rate"
 
 
 def _pooled(trials: Sequence[TrialSample], metric: str, phase: str) -> Pooled | None:

@@ -106,14 +106,14 @@ def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hou
 def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float) -> tuple[float | None, str]:
     """Interruptions an hour at which both cost the same, and a sentence; None where there is no such rate."""
     if spot_per_hour <= 0:
-        return None, "spot costs nothing: it is cheaper however often it is taken away"
+        return None, "spot costs nothing: it is cheaper at any interruption rate"
     if spot_per_hour >= on_demand_per_hour:
         return (
             None,
             f"spot at {spot_per_hour:.10g} USD/h is no cheaper than {on_demand_per_hour:.10g} USD/h on demand, without any interruption",
         )
     if run.every_s is None and run.restart_s == 0:
-        return None, "an interruption costs no paid time: spot is cheaper however often it is taken away"
+        return None, "an interruption costs no paid time: spot is cheaper at any interruption rate"
     longest = expected_time(run, 0.0).held_s * on_demand_per_hour / spot_per_hour
     low, high = 0.0, _HIGHEST
     for _ in range(200):  # more than the bits of a float: it ends where no float lies between
@@ -122,7 +122,7 @@ def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float) -
             break
         low, high = (middle, high) if expected_time(run, middle).held_s < longest else (low, middle)
     if high == _HIGHEST:
-        return None, "spot is cheaper even if it is taken away every second"
+        return None, "spot is cheaper even if it is interrupted every second"
     return high * HOUR_S, f"from {high * HOUR_S:.3g} interruptions an hour on, spot is no longer cheaper"
 
 
@@ -165,9 +165,7 @@ def spot_forecast(
         return SpotForecast(provider.name, workload.name, reason=reason)
 
     if not isinstance(workload, TrainingWorkload):
-        return without(
-            f"{workload.name} is inference: a service has no run that is finished, and what an interruption costs it is requests"
-        )
+        return without(f"{workload.name} is inference: a service has no finished run, and interruptions cost it requests")
     on_demand, spot = case.price("on_demand"), case.price("spot")
     for priced in (on_demand, spot):
         if isinstance(priced, str):
@@ -181,7 +179,7 @@ def spot_forecast(
     rate = economics.interruptions(provider.name)
     if rate is None:
         return without(
-            f"how often {provider.name} takes a spot instance away is not known; declare it in economics.yaml, such as "
+            f"the interruption rate of {provider.name}'s spot instances is not declared; declare it in economics.yaml, such as "
             f"spot: [{{provider: {provider.name}, interruptions: 0.05/h, since: …, source: …}}]"
         )
     assert not isinstance(on_demand, str) and not isinstance(spot, str)
@@ -189,7 +187,7 @@ def spot_forecast(
     expected = (on_demand.hourly.expected, spot.hourly.expected)
     cost = spot_cost(run[0], *expected, per_hour)
     if not math.isfinite(cost.expected.held_s):
-        return without(f"at {format_grouped(per_hour)} interruptions an hour a run practically never ends; {cost.why}")
+        return without(f"at {format_grouped(per_hour)} interruptions an hour a run practically never finishes; {cost.why}")
     return SpotForecast(
         provider.name,
         workload.name,
@@ -223,7 +221,7 @@ def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None
         what, amount, source = "trained_tokens", workload.data.tokens, "one pass over the declared data"
     rate = case.measured(*RATES[what])
     if rate is None or rate.expected <= 0:
-        return f"how long a run of {amount:,} {what.replace('_', ' ')} takes is not known: {RATES[what][0]} was not measured in any usable trial"
+        return f"the time of a run of {amount:,} {what.replace('_', ' ')} is unknown: no usable trial measured {RATES[what][0]}"
     seconds = amount / rate.expected
     return seconds, f"{amount:,} {what.replace('_', ' ')} at {format_grouped(rate.expected)}/s: {seconds / 3600:,.4g} h of work ({source})"
 
@@ -233,7 +231,7 @@ def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tup
     penalty = case.measured("restart_penalty", "value", "recovery")
     if penalty is None:
         return (
-            f"what an interruption costs is not known: restart_penalty of {workload.name} on {case.provider.name} was not measured; "
+            f"the cost of an interruption is unknown: restart_penalty of {workload.name} on {case.provider.name} was not measured; "
             "a workload that declares a fault measures it"
         )
     new_node = case.measured("image_pull_time", "value", "cold_start") if workload.pod_deletions == 0 else None
@@ -242,22 +240,20 @@ def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tup
     again = case.measured("restart_recompute_time", "value", "recovery")
     step = case.measured("step_time", "median")
     if again is None or step is None:
-        basis = (
-            f"restart_penalty {penalty.expected:.4g} s with the work done again in it{pulling}: where the trial's fault hit, not on average"
-        )
+        basis = f"restart_penalty {penalty.expected:.4g} s, repeated work included{pulling}: of the trial's fault, not of an average one"
         return Run(work_s, started), basis
     held_up = case.measured("checkpoint_blocking_time", "median")
     if held_up is None:
         case.unknown.append(
             UnknownInput(
                 "checkpoint_blocking_time",
-                "how long a checkpoint holds up the work was not measured: the cost is as if it did not",
+                "the time that a checkpoint blocks the work was not measured: the cost assumes none",
                 "a workload whose steady steps hold a checkpoint measures it",
             )
         )
     every_s = workload.checkpoint.every * step.expected
     basis = (
-        f"restart_penalty {penalty.expected:.4g} s less {again.expected:.4g} s of work done again{pulling}; a checkpoint every "
+        f"restart_penalty {penalty.expected:.4g} s less {again.expected:.4g} s of repeated work{pulling}; a checkpoint every "
         f"{workload.checkpoint.every} steps, {every_s:.4g} s"
     )
     run = Run(work_s, max(0.0, started - again.expected), every_s, 0.0 if held_up is None else held_up.expected)

@@ -125,13 +125,13 @@ def _beside(use: TrialUsage, provider: Provider, on: date, share: InstanceShare 
     if own_cpu:
         cores = provider.launcher.cores_per_trial
         if cores is None:
-            yield Unknown("cpu", f"how many cores of {provider.name} a trial uses is declared nowhere (launcher.resources.cpu)")
+            yield Unknown("cpu", f"launcher.resources.cpu of {provider.name} is not declared, so the cores of a trial are unknown")
         elif use.held_s is None:
             yield Unknown("cpu", f"the time that {use.trial_id} held {provider.name} was not recorded")
         else:
             yield _rated("cpu", cores * hours(use.held_s), provider, on, f"{cores} cores")
     if use.evidence_bytes and use.retention_s is None:
-        yield Unknown("storage", "evidence is kept for ever: there is no time to reckon with (evidence.keep in upkeep.yaml)")
+        yield Unknown("storage", "evidence.keep in upkeep.yaml sets no end, so the stored time is unknown")
     elif use.evidence_bytes and use.retention_s is not None:
         yield _rated("storage", use.evidence_bytes * hours(use.retention_s) / MONTH_H, provider, on, "evidence")
     if provider.launcher.checkpoint_volume and use.checkpoint_bytes and use.held_s is not None:

@@ -160,7 +160,7 @@ def cost_per_finished_run(quote: Quote, held_s: float | None, lost_s: float | No
     if lost_s is None:
         return Cost("cost_per_finished_run", None, quote.basis, reason="the time that failed attempts held the provider was not recorded")
     price = quote.basis.usd_per_hour
-    formula = f"{quote.basis.hour} × ({held_s:.4g} s + {lost_s:.4g} s of attempts that came to nothing)"
+    formula = f"{quote.basis.hour} × ({held_s:.4g} s + {lost_s:.4g} s of failed attempts)"
     return Cost("cost_per_finished_run", price * (held_s + lost_s) / HOUR_S, quote.basis, formula)
 
 
@@ -171,7 +171,7 @@ def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: f
     if per_second is None or not math.isfinite(per_second):
         return Cost(outcome.metric, None, quote.basis, reason=not_measured(outcome))
     if per_second <= 0:
-        return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.rate} was {per_second:g}: nothing was delivered for the price")
+        return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.rate} was {per_second:g}: no outcome was delivered")
     price = quote.basis.usd_per_hour
     value = nodes * price / HOUR_S * amount / per_second
     several = f"{nodes} nodes × " if nodes > 1 else ""

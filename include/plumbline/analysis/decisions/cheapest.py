@@ -153,7 +153,7 @@ def _note(found: Sequence[Setup], note: str) -> str:
         return "No provider ran this workload."
     able = [s for s in found if s.meets]
     if not able:
-        return "No provider meets the requirement; what each one misses stands beside it."
+        return "No provider meets the requirement; each one shows what it misses."
     if len(able) == 1:
         return f"Only {able[0].provider} meets the requirement."
     return note

@@ -144,7 +144,7 @@ def _cannot_tell(blind: Sequence[Column]) -> str:
     metrics = " and ".join(dict.fromkeys(c.metric for c in blind))
     return (
         f"Cannot tell: {workloads} has no sweep, so {metrics} at the highest rate that keeps the SLO is not known. "
-        "Add a phase sweep to the workload, or weigh no cost of requests or tokens."
+        "Add a phase sweep to the workload, or remove the weights of request and token costs."
     )
 
 
@@ -152,15 +152,15 @@ def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequ
     if not candidates:
         return "No provider ran this team's workloads."
     if not eligible:
-        return "No provider is eligible; the reasons stand beside each one."
+        return "No provider is eligible; each one shows its reasons."
     if len(eligible) == 1:
         return f"Only {eligible[0].provider} is eligible: there is nothing to choose between."
     few = min(eligible, key=lambda c: c.n)
     if few.n < 2:
-        return f"{few.provider} has {few.n} usable repeat of some number; a probability needs at least two."
+        return f"{few.provider} has only {few.n} usable repeat of some number; a probability needs two."
     said = []
     if few.n < 6:
-        said.append(f"Probabilities rest on as few as {few.n} repeats and are indicative; more repeats sharpen them.")
+        said.append(f"Probabilities rest on as few as {few.n} repeats and are indicative.")
     names = [c.provider for c in eligible]
     pairs = {(t.provider, t.workload): set[str]() for t in trials if t.usable and t.provider in names}
     for t in trials:
@@ -168,7 +168,7 @@ def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequ
             pairs[t.provider, t.workload].add(t.slot)
     if single := sorted({provider for (provider, _), slots in pairs.items() if len(slots) == 1}):
         who = "All repeats" if len(single) == len(names) else f"The repeats of {', '.join(single)}"
-        said.append(f"{who} ran in one slot: what another hour of the day would change is assumed, not measured.")
+        said.append(f"{who} ran at one time of day; variation over the day is assumed, not measured.")
     return " ".join(said)
 
 

@@ -123,7 +123,5 @@ def _sentence(explanations: Sequence[Explanation], probes: Sequence[ProbeEvidenc
         more = f" and {len(explanations) - _MOST_NAMED} more changes" if len(explanations) > _MOST_NAMED else ""
         return f"explained by: {named}{more}" + (f"; {measured}" if measured else "")
     if any(probe.says == "agrees" for probe in probes):
-        return f"no recorded change of the environment explains it, but the machine itself moved: {measured}"
-    return "nothing recorded explains it: no change of the environment that matters" + (
-        f"; {measured}" if measured else "; no hardware probe ran"
-    )
+        return f"no recorded environment change explains it, but the machine itself moved: {measured}"
+    return f"nothing recorded explains it: no relevant environment change; {measured or 'no hardware probe ran'}"

@@ -208,9 +208,9 @@ def find_incomparabilities(
     if not baseline:
         found.append("baseline: the series has no accepted baseline yet")
     elif not any(sample.observations for sample in baseline):
-        found.append(f"baseline: no believed number in {', '.join(s.campaign_id for s in baseline)}")
+        found.append(f"baseline: no usable number in {', '.join(s.campaign_id for s in baseline)}")
     if not candidate.observations:
-        found.append(f"candidate: no believed number in {candidate.campaign_id}")
+        found.append(f"candidate: no usable number in {candidate.campaign_id}")
     return tuple(dict.fromkeys(found))
 
 

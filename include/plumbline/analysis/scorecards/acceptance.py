@@ -177,4 +177,4 @@ def _would_tell(criterion: Criterion, number: MetricValue) -> str:
         needed = min_successes_to_prove(criterion.limit if number.value else 1 - criterion.limit)
     else:
         needed = sample_size_for_margin(number.value, abs(number.value - criterion.limit), CONFIDENCE)
-    return f"; about {needed} requests would tell at this share"
+    return f"; about {needed} requests would settle it at this share"

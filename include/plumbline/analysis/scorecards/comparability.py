@@ -133,7 +133,7 @@ def _degraded(cards: Sequence[Scorecard]) -> list[Incomparable]:
             c.kind,
             c.workload,
             (c.provider,),
-            f"{c.counts['degraded']} of {c.usable} usable trials on {c.provider} are degraded: {'; '.join(c.degraded_by) or 'no reason was kept'}",
+            f"{c.counts['degraded']} of {c.usable} usable trials on {c.provider} are degraded: {'; '.join(c.degraded_by) or 'no reason recorded'}",
             "caution",
         )
         for c in cards

@@ -61,8 +61,8 @@ PromiseVerdict = Literal["met", "missed", "unproven", "none_declared"]
 
 _NO_POD = {
     "local": "a process on this machine is started: there is no pod",
-    "simulated": "the simulation makes up no pods",
-    "endpoint": "the endpoint's server runs already: there is no pod",
+    "simulated": "the simulation has no pods",
+    "endpoint": "the endpoint's server already runs",
 }
 
 
@@ -132,7 +132,7 @@ def _of_pods(trials: Sequence[TrialSample], metric: str, provider: Provider | No
     reason = _NO_POD.get(provider.launcher.kind) if provider is not None else None
     if reason is None:
         scheduled = metric == "image_pull_time" and _values(trials, "pod_scheduling_time")
-        reason = "no node was seen to pull the image: each held it already, or did not say" if scheduled else _unmeasured(trials)
+        reason = "no image pull observed: the nodes had the image or did not report it" if scheduled else _unmeasured(trials)
     return pool_measurements(metric, found, reason)
 
 
@@ -141,7 +141,7 @@ def _values(trials: Sequence[TrialSample], metric: str) -> list[tuple[str, float
 
 
 def _unmeasured(trials: Sequence[TrialSample]) -> str:
-    return "no launch was seen from the outside" if provider_launches(trials) else "nothing was launched"
+    return "no launch was observed" if provider_launches(trials) else "nothing was launched"
 
 
 @dataclass(frozen=True)
@@ -197,5 +197,5 @@ def _reason(scale: Sequence[ScaleTime], provider: Provider | None) -> str:
     if not known:
         return scale[0].time.reason
     if len(known) == 1:
-        return f"only launches of {known[0]} {'node' if known[0] == 1 else 'nodes'} were measured; a workload with other parallelism.nodes shows more"
+        return f"only launches of {known[0]} {'node' if known[0] == 1 else 'nodes'} were measured; a workload with other parallelism.nodes would show more"
     return ""

@@ -32,14 +32,16 @@ def test_the_seed_article_s_requests_against_hosting_them_oneself() -> None:
 
 
 def test_a_line_whose_price_does_not_fit_is_no_line() -> None:
-    with pytest.raises(MixedUnits, match=r"0.09 USD/GB does not price 30 GB-month"):
+    with pytest.raises(MixedUnits) as error:
         Line("egress", Quantity(30, "GB-month"), UnitPrice(0.09, "USD", "GB"), "declared", "a price page", SINCE)
+    assert (error.value.expected, error.value.actual) == ("GB", "GB-month")
 
 
 def test_a_bill_has_one_currency() -> None:
     mixed = Bill((line("gpu", 1, 12.29), line("egress", 1, 19.80, "GB", "EUR")))
-    with pytest.raises(MixedUnits, match=r"cannot add 19\.80 EUR \(egress\) to 12\.29 USD \(gpu\)"):
+    with pytest.raises(MixedUnits, match=r"19\.80 EUR \(egress\)") as error:
         _ = mixed.total
+    assert (error.value.expected, error.value.actual) == ("USD", "EUR")
 
 
 def test_what_is_unknown_is_not_counted_as_nothing() -> None:

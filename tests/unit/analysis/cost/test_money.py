@@ -19,18 +19,23 @@ def test_a_price_times_a_quantity_is_money() -> None:
 
 
 def test_currencies_are_never_added() -> None:
-    with pytest.raises(MixedUnits, match=r"^cannot add 19\.80 EUR to 12\.29 USD; expected one currency$"):
+    with pytest.raises(MixedUnits) as added:
         Money(12.29) + Money(19.80, "EUR")
-    with pytest.raises(MixedUnits, match=r"cannot take 19\.80 EUR from 12\.29 USD"):
+    with pytest.raises(MixedUnits) as subtracted:
         Money(12.29) - Money(19.80, "EUR")
+    for error in (added.value, subtracted.value):
+        assert (error.expected, error.actual) == ("USD", "EUR")
+        assert all(str(amount) in str(error) for amount in (Money(12.29), Money(19.80, "EUR")))
     assert Money(12.29, "EUR") + Money(19.80, "EUR") == Money(32.09, "EUR")
 
 
 def test_a_price_fits_its_unit_only() -> None:
-    with pytest.raises(MixedUnits, match=r"^0\.09 USD/GB does not price 30 GB-month; expected a quantity in GB$"):
+    with pytest.raises(MixedUnits) as priced:
         UnitPrice(0.09, "USD", "GB") * Quantity(30, "GB-month")
-    with pytest.raises(MixedUnits, match="cannot add 1 GB to 1 GiB; expected one unit"):
+    assert (priced.value.expected, priced.value.actual) == ("GB", "GB-month")
+    with pytest.raises(MixedUnits) as added:
         Quantity(1, "GiB") + Quantity(1, "GB")
+    assert (added.value.expected, added.value.actual) == ("GiB", "GB")
 
 
 @given(st.lists(CENTS, min_size=1, max_size=50))

@@ -115,7 +115,7 @@ def test_a_run_that_never_ends_costs_without_end() -> None:
 
 @pytest.mark.parametrize("wrong", [{"work_s": 0.0}, {"restart_s": -1.0}, {"every_s": 0.0}, {"checkpoint_s": math.nan}])
 def test_seconds_that_cannot_be_are_an_error(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*; expected seconds"):
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))} is "):
         Run(**{"work_s": 1.0, "restart_s": 1.0, "every_s": 1.0, **wrong})
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.data.decision_trials import repeats
+from tests.golden import Golden
 
 from plumbline.analysis.cost.unit_costs import fitting_cost
 from plumbline.analysis.decisions.cheapest import Requirements, cheapest
@@ -57,24 +58,28 @@ def test_the_cheapest_of_those_that_keep_every_promise() -> None:
 def test_a_promise_that_one_repeat_breaks_is_not_kept_but_a_gate_is_judged_on_the_median() -> None:
     trials = offers("a", 1.0, 0.199)  # 195, 199 and 203 ms
     assert cheapest(NEEDED, "cost_per_1k_requests", trials).answer is None
-    assert "1 of 3 repeats do not" in cheapest(NEEDED, "cost_per_1k_requests", trials).setups[0].why_not[0]
+    (missed,) = cheapest(NEEDED, "cost_per_1k_requests", trials).setups[0].missed
+    assert (missed.text, missed.outcome) == (PROMISE.text, "mixed")
     as_gate = replace(NEEDED, gates=(PROMISE,), acceptance=())
     answer = cheapest(as_gate, "cost_per_1k_requests", trials)
-    assert answer.answer is not None
-    assert answer.note == "Only a meets the requirement."
+    assert answer.answer is not None and answer.answer.provider == "a"
 
 
-def test_what_was_not_measured_is_neither_free_nor_a_pass() -> None:
+def test_what_was_not_measured_is_neither_free_nor_a_pass(golden: Golden) -> None:
     unpriced = repeats("unpriced", {"time_to_first_token": 0.1, "error_rate": 0.0})
     silent = repeats("silent", {"cost_per_1k_requests": 1.0, "error_rate": 0.0})
     found = cheapest(NEEDED, "cost_per_1k_requests", [*unpriced, *silent])
     assert found.answer is None
-    assert {s.provider: s.why_not for s in found.setups} == {
-        "unpriced": ("cost_per_1k_requests cannot be known: its trials have no sweep",),
-        "silent": (f"{PROMISE.text}: the trial did not measure it",),
+    assert {s.provider: (s.cost, [m.text for m in s.missed]) for s in found.setups} == {
+        "unpriced": (None, []),
+        "silent": (1.0, [PROMISE.text]),
     }
-    assert found.note == "No provider meets the requirement; what each one misses stands beside it."
-    assert cheapest(NEEDED, "cost_per_1k_requests", []).note == "No provider ran this workload."
+    notes = [
+        found.note,
+        cheapest(NEEDED, "cost_per_1k_requests", []).note,
+        cheapest(NEEDED, "cost_per_1k_requests", offers("a", 1, 0.1)).note,
+    ]
+    golden("analysis.cheapest", "\n".join([*(f"{s.provider}: {why}" for s in found.setups for why in s.why_not), *notes]))
 
 
 def test_the_cost_that_fits_is_of_what_was_measured() -> None:

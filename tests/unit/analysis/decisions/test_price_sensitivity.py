@@ -56,4 +56,5 @@ def test_a_price_that_opens_a_gate_counts() -> None:
 
 
 def test_nobody_eligible_has_nothing_to_swing() -> None:
-    assert swings("cost_per_1k_requests <= 0.5USD in sweep") == {}
+    closed_to_all = "cost_per_1k_requests <= 0.5USD in sweep"
+    assert swings(closed_to_all) == {}

@@ -56,7 +56,7 @@ def test_other_prices_are_tried_without_touching_the_rest(archive: Archive) -> N
     tried = now.priced({FAST: 0.5})
     assert cost(tried, FAST) == pytest.approx((cost(now.trials, FAST) or 0) / 2) and cost(tried, CHEAP) == cost(now.trials, CHEAP)
     assert [t.trial_id for t in tried] == [t.trial_id for t in now.trials] and now.priced({}) == now.trials
-    with pytest.raises(ValueError, match="expected a factor above 0"):
+    with pytest.raises(ValueError, match=FAST):
         now.priced({FAST: 0.0})
 
 
@@ -68,7 +68,7 @@ def test_what_an_older_version_of_a_workload_showed_does_not_count_beside_the_ne
     now = current_results(archive, declared, DAY)
     assert list(now.campaigns) == [(FAST, "gpt-test")]
     (gone,) = now.left_out
-    assert (gone.provider, gone.reason) == (CHEAP, "it ran version 1 of the workload, and the others ran version 2")
+    assert gone.provider == CHEAP and all(version in gone.reason for version in ("version 1", "version 2"))
     # Also for who looks at one of them alone.
     alone = current_results(archive, declared, DAY, providers=[CHEAP])
     assert alone.trials == () and alone.left_out == (gone,)
@@ -83,7 +83,7 @@ def test_criteria_are_those_of_the_newest_trial_whatever_its_campaign_is_called(
         one = trial(where=declared.providers[name], workload=asked, campaign=campaign, planned_at=planned)
         archive.record(document(one), uri="file:///nowhere")
     (criterion,) = current_results(archive, declared, DAY).workloads["gpt-test"].acceptance
-    assert criterion.text == "median step_time <= 2s in steady"
+    assert (criterion.metric, criterion.statistic, criterion.limit) == ("step_time", "median", 2.0)
 
 
 def test_simulated_results_count_only_alone(archive: Archive) -> None:
@@ -94,7 +94,7 @@ def test_simulated_results_count_only_alone(archive: Archive) -> None:
     serve(archive, declared, {FAST: [0.04]})
     # Also of a workload that nobody measured: who asks about another one gets the same answer.
     real = current_results(archive, declared, DAY, workloads=["gpt-test"])
-    assert real.trials == () and real.left_out[0].reason == "it is simulated, and simulated results never count beside measured ones"
+    assert real.trials == () and [(gone.provider, gone.workload) for gone in real.left_out] == [("sim", "gpt-test")]
     asked = current_results(archive, declared, DAY, simulated=True)
     assert asked.simulated == {"sim"} and {t.provider for t in asked.trials} == {"sim"}
 
@@ -104,7 +104,7 @@ def test_a_provider_that_is_no_longer_declared_gives_way_to_those_that_are(archi
     measure(archive, declared, {FAST: spread(0.09), CHEAP: spread(0.1)})
     del declared.providers[CHEAP]
     now = current_results(archive, declared, DAY)
-    assert set(now.providers) == {FAST} and now.left_out[0].reason == "the provider is no longer declared"
+    assert set(now.providers) == {FAST} and [gone.provider for gone in now.left_out] == [CHEAP]
     alone = current_results(archive, declared, DAY, providers=[CHEAP])
     assert alone.trials == () and alone.left_out == now.left_out
     del declared.providers[FAST]
@@ -124,13 +124,13 @@ def test_rejected_corrected_and_damaged_attempts(archive: Archive) -> None:
     now = current_results(archive, declared, DAY)
     last = now.trials[-1]
     assert [t.usable for t in now.trials] == [True, True, False] and (last.attempt, last.status) == (2, "invalid")
-    assert last.reasons[-1] == "implausible: too good to be true"
+    assert last.reasons[-1] == f"{why.code}: {why.detail}"
     with archive.engine.connect() as connection:
         row = connection.execute(text("SELECT id, checksum FROM trials WHERE repeat = 1")).one()
     reader._KEPT.pop(row.checksum)
     damage(archive, f"UPDATE documents SET content = x'{zlib.compress(b'{}').hex()}' WHERE trial_pk = {row.id}")
     broken = current_results(archive, declared, DAY)
-    assert len(broken.trials) == 2 and broken.left_out[0].reason.endswith("does not hold: Field required (`plumbline archive verify`)")
+    assert len(broken.trials) == 2 and "plumbline archive verify" in broken.left_out[0].reason
 
 
 def test_a_document_is_read_once(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

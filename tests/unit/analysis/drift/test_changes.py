@@ -143,5 +143,5 @@ def test_a_series_with_zeros_is_judged_by_its_magnitude() -> None:
 
 @pytest.mark.parametrize("floor", [0.0, -0.1, math.nan, math.inf])
 def test_a_floor_that_is_no_relative_change_is_refused(floor: float) -> None:
-    with pytest.raises(ValueError, match=r"floor: .* expected a positive number"):
+    with pytest.raises(ValueError, match=r"^floor: "):
         detect_changes([1.0] * 20, floor=floor)

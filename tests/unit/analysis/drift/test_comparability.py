@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.golden import Golden
 
 from plumbline.analysis.drift.compare import find_incomparabilities
 
@@ -36,7 +37,7 @@ def test_simulated_and_measured_never_mix(sample: Any) -> None:
 
 def test_imported_and_measured_never_mix(sample: Any) -> None:
     (found,) = find_incomparabilities([sample("b", VALUES)], sample("c", VALUES, imported=True))
-    assert found == "source: measured in b, imported in c: the two never mix"
+    assert found.startswith("source: ") and all(source in found for source in ("measured in b", "imported in c"))
     assert find_incomparabilities([sample("b", VALUES, imported=True)], sample("c", VALUES, imported=True)) == ()
 
 
@@ -80,11 +81,11 @@ def test_the_same_spec_and_a_name_that_the_series_tells_are_fine(sample: Any) ->
 
 def test_of_one_campaign_the_providers_tell_the_sides_apart(sample: Any) -> None:
     elsewhere = sample("c", VALUES, key="training/gpt@2/h1/torch/other/there/host-1core")
-    found = find_incomparabilities([sample("c", VALUES)], elsewhere, across_providers=True)
-    assert found == ("version: 1 in local-2core, 2 in other: a workload's version is raised when what it measures changes",)
+    (found,) = find_incomparabilities([sample("c", VALUES)], elsewhere, across_providers=True)
+    assert found.startswith("version: ") and all(side in found for side in ("1 in local-2core", "2 in other"))
 
 
-def test_a_campaign_is_not_its_own_baseline_and_nothing_is_not_compared(sample: Any) -> None:
-    assert "part of the baseline" in find_incomparabilities([sample("c", VALUES)], sample("c", VALUES))[0]
-    assert "no believed number in c" in find_incomparabilities([sample("b", VALUES)], sample("c", {}))[0]
-    assert "no believed number in b" in find_incomparabilities([sample("b", {})], sample("c", VALUES))[0]
+def test_a_campaign_is_not_its_own_baseline_and_nothing_is_not_compared(sample: Any, golden: Golden) -> None:
+    pairs = (("c", VALUES, "c", VALUES), ("b", VALUES, "c", {}), ("b", {}, "c", VALUES))
+    problems = [find_incomparabilities([sample(before, one)], sample(after, other))[0] for before, one, after, other in pairs]
+    golden("analysis.nothing_to_compare", "\n".join(problems))

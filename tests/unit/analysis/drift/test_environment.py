@@ -114,9 +114,10 @@ def test_what_changed_alike_on_every_gpu_is_one_change() -> None:
     changes = diff_environments([node(product="H100", vbios_version="96.00")] * 2, [node(product="H200", vbios_version="96.00")] * 2)  # type: ignore[list-item]
     (change,) = changes
     assert (change.key, change.group, change.matters) == ("gpu.*.product", "hardware", True)
-    assert change.text == "GPU (all 4) H100 → H200 (2 of 2 trials)"
+    assert (change.title, change.old, change.new) == ("GPU (all 4)", ("H100",), ("H200",))
+    assert (change.trials, change.of_trials, change.unit) == (2, 2, "trial")
     (plain,) = diff_environments([node(vbios_version="96.00")], [node(vbios_version="97.00")])  # type: ignore[list-item]
-    assert plain.text == "gpu vbios_version (all 4) 96.00 → 97.00 (1 of 1 trials)".replace("_version", " version")
+    assert plain.title.removesuffix(" (all 4)") == "gpu vbios version"
 
 
 def test_a_gpu_that_differs_from_its_sisters_is_named_alone() -> None:

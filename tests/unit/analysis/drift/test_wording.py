@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.golden import Golden
 
 from plumbline.analysis.drift import comparison
 from plumbline.analysis.drift.comparison import MetricComparison
@@ -18,25 +19,23 @@ def test_percent(fraction: float, text: str) -> None:
     assert comparison.format_relative_change(fraction) == text
 
 
-def test_interval_or_why_there_is_none() -> None:
-    assert comparison.format_interval(ROW, 0.95) == "95 %: +6.8 … +9.1"
-    assert comparison.format_interval(replace(ROW, ci_low=None, n_baseline=2, n_candidate=2), 0.95) == "no 95 % interval from 2 + 2 repeats"
-
-
 def test_shares_move_by_points_and_zero_baselines_by_units() -> None:
     share = replace(ROW, metric="error_rate", unit="ratio", scale="difference", effect=0.02)
     assert comparison.format_effect(share) == "+2.0 points"
     assert comparison.format_effect(replace(ROW, scale="difference", effect=-0.5)) == "−0.5 s"
 
 
-def test_what_settles_a_doubt() -> None:
+def test_intervals_doubts_and_probes_in_words(golden: Golden) -> None:
     doubt = replace(ROW, verdict="suspected", repeats_needed=1, repeats_where="candidate")
-    assert comparison.format_repeats_needed(doubt) == "1 more repeat would settle it"
-    assert (
-        comparison.format_repeats_needed(replace(doubt, repeats_needed=7, repeats_where="both"))
-        == "7 more repeats on each side would settle it"
-    )
-    assert "no affordable number" in comparison.format_repeats_needed(replace(doubt, repeats_needed=None))
+    texts = [
+        comparison.format_interval(ROW, 0.95),
+        comparison.format_interval(replace(ROW, ci_low=None, n_baseline=2, n_candidate=2), 0.95),
+        comparison.format_repeats_needed(doubt),
+        comparison.format_repeats_needed(replace(doubt, repeats_needed=7, repeats_where="both")),
+        comparison.format_repeats_needed(replace(doubt, repeats_needed=None)),
+        *(comparison.format_probe_name(metric) for metric in ("matmul_tflops", "matmul_tflops_bf16", "host_to_device_bandwidth")),
+    ]
+    golden("analysis.comparison", "\n".join(texts))
     assert comparison.format_repeats_needed(replace(ROW, verdict="unchanged")) == ""
 
 
@@ -51,8 +50,3 @@ def test_what_settles_a_doubt() -> None:
 )
 def test_a_name_can_be_taken_apart_again(named: str, parts: tuple[str, str | None, str]) -> None:
     assert comparison.parse_metric_name(named) == parts
-
-
-def test_a_probe_has_an_everyday_name() -> None:
-    named = [comparison.format_probe_name(metric) for metric in ("matmul_tflops", "matmul_tflops_bf16", "host_to_device_bandwidth")]
-    assert named == ["matmul", "matmul in bf16", "host to device bandwidth"]

@@ -104,7 +104,7 @@ def test_a_second_source_confirms_a_large_move_but_never_a_price_of_nothing() ->
 
 def test_a_reservation_is_held_unless_it_is_below_on_demand() -> None:
     held = check_price(days(2.0, 2.39, 2.39, of=RESERVED), 2.0, on_demand=2.39)
-    assert held.meaning == "held" and held.reason == "reserved 2.39 is not below on-demand 2.39 USD"
+    assert held.meaning == "held" and "reserved 2.39 " in (held.reason or "")
     assert check_price(days(2.0, 2.3, 2.3, of=RESERVED), 2.0, on_demand=2.39).meaning == "changed"
     assert check_price(days(2.0, 2.3, 2.3, of=RESERVED), 2.0).meaning == "changed", (
         "without an on-demand price there is nothing to hold it against"
@@ -140,19 +140,19 @@ def test_a_spot_price_of_nothing_is_held_and_left_out_of_the_median_and_a_large_
     assert check_price(days(1.0, 1.0, 0.0, of=SPOT), 1.0).meaning == "held"
     assert check_price(days(1.3, 1.3, 0.0, 1.3, of=SPOT), 1.0).meaning == "changed"
     doubled = check_price(days(2.0, 2.0, 2.0, of=SPOT), 1.0)
-    assert doubled.meaning == "held" and doubled.reason is not None and "median 2 of three readings" in doubled.reason
+    assert (doubled.meaning, doubled.sightings) == ("held", 3) and "median 2 " in (doubled.reason or "")
     catalog = replace(SPOT, source="gpuhunt", source_version="1", amount=1.9, observed_at=FIRST + timedelta(days=2))
     assert check_price([*days(2.0, 2.0, 2.0, of=SPOT), catalog], 1.0).confirmed_by == "gpuhunt"
 
 
 def test_nothing_to_check_is_an_error() -> None:
-    with pytest.raises(ValueError, match="expected at least one of contract, csv"):
+    with pytest.raises(ValueError, match="contract, csv"):
         check_price([], 2.39)
 
 
 def test_what_was_paid_confirms_and_is_never_checked_itself() -> None:
     paid = [replace(r, source="opencost") for r in days(3.1, 2.98, start=1)]
-    with pytest.raises(ValueError, match="no readings to check"):
+    with pytest.raises(ValueError, match="contract, csv"):
         check_price(paid, 2.39)
     assert check_price([*days(2.39), *paid], 2.39).meaning == "unchanged"
     assert check_price([*days(2.39, 2.99), *paid], 2.39).confirmed_by == "opencost"

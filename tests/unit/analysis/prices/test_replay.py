@@ -74,17 +74,18 @@ def test_known_changes_are_read_and_a_row_that_says_none_is_named(tmp_path: Path
     (change,) = known_changes(file)
     assert (change.provider, change.purchase, change.term, change.new) == ("aws/us-east-1/p5.48xlarge", "reserved", "1y", 6.88)
     file.write_text(HEADER + "2025-06-23,aws,us-east-1,p5.48xlarge,weekly,12.29,6.88\n")
-    with pytest.raises(HistoryError, match=r"events.csv:2 cannot be read .* a purchase of on-demand"):
+    with pytest.raises(HistoryError, match=r"events\.csv:2 .*on-demand"):
         list(known_changes(file))
     for old in ("nan", "-1", "inf", ""):
         file.write_text(HEADER + f"2025-06-23,aws,us-east-1,p5.48xlarge,reserved-1y,{old},6.88\n")
-        with pytest.raises(HistoryError, match=r"events.csv:2 cannot be read .* two numbers, at least 0"):
+        with pytest.raises(HistoryError, match=r"events\.csv:2 .*numbers"):
             list(known_changes(file))
     file.write_bytes(HEADER.encode("utf-16"))
-    with pytest.raises(HistoryError, match=r"events.csv is not a CSV file in UTF-8"):
+    with pytest.raises(HistoryError, match=r"events\.csv .*UTF-8"):
         list(known_changes(file))
     file.write_text("date,old\n")
-    with pytest.raises(HistoryError, match="has no column provider"):
+    with pytest.raises(HistoryError, match=r"events\.csv:1 .*provider"):
         list(known_changes(file))
-    with pytest.raises(HistoryError, match=r"cannot be read .No such file"):
+    with pytest.raises(HistoryError, match=r"none\.csv") as error:
         list(known_changes(tmp_path / "none.csv"))
+    assert isinstance(error.value.__cause__, FileNotFoundError)

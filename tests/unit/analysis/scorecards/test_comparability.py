@@ -57,8 +57,8 @@ def test_what_differs_is_refused_with_both_values(changed: dict[str, Any], said:
 
 def test_trials_of_one_card_that_were_asked_for_different_things_are_told() -> None:
     (found,) = incomparable([card("a", {}, {"conditions": asked(precision="fp8")})])
-    assert found.providers == ("a",)
-    assert found.reason == "precision bf16 on a; precision fp8 on a: cheaper arithmetic is another product"
+    assert (found.providers, found.weight) == (("a",), "refused")
+    assert all(value in found.reason for value in ("bf16 on a", "fp8 on a"))
 
 
 def test_degraded_trials_and_months_in_between_are_cautions() -> None:
@@ -67,8 +67,8 @@ def test_degraded_trials_and_months_in_between_are_cautions() -> None:
     late = card("b", started=date(2027, 1, 20))
     found = incomparable([noisy, late, card("c", version=2)])
     assert [i.weight for i in found] == ["refused", "caution", "caution"]
-    assert found[1].reason == "1 of 2 usable trials on a are degraded: cpu_pressure: 61 %"
-    assert found[2].reason.startswith("measured 61 days apart (a from 2026-11-20, c from 2026-11-20, b from 2027-01-20)")
+    assert found[1].providers == ("a",) and "cpu_pressure: 61 %" in found[1].reason
+    assert found[2].providers == ("a", "c", "b") and all(value in found[2].reason for value in ("61 days", "2026-11-20", "2027-01-20"))
     assert incomparable([card("a"), card("b", started=date(2026, 12, 20))]) == (), "a month is one campaign"
 
 
@@ -78,8 +78,8 @@ def test_answers_of_another_length_are_refused_although_the_same_was_asked() -> 
         return card(provider, kind="inference", workload="chat", metrics=rates)
 
     (found,) = incomparable([chat("a", 256), chat("b", 200)])
-    assert found.reason == "answers of 256 tokens on a; answers of 200 tokens on b: longer answers take longer"
-    assert found.weight == "refused"
+    assert (found.weight, found.providers) == ("refused", ("a", "b"))
+    assert all(value in found.reason for value in ("256 tokens", "200 tokens"))
     assert incomparable([chat("a", 256), chat("b", 250)]) == ()
 
 
