@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fakes.archive_schema import RecordedMigration
 from tests.fakes.exclusive_lock import ExclusiveLock
 from tests.golden import Golden
 
@@ -53,13 +52,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """The process that distributes the tests removes their lock."""
     if run := getattr(config.pluginmanager.getplugin("dsession"), "nodemanager", None):
         ExclusiveLock(run.testrunuid).remove()
-
-
-@pytest.fixture(autouse=True)
-def _quick_schema() -> None:
-    migrations = sys.modules.get("plumbline.archive.migrate")
-    if migrations is not None and not isinstance(migrations.upgrade, RecordedMigration):
-        migrations.upgrade = RecordedMigration(migrations)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

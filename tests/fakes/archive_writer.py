@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 from tests.data.result_documents import document, trial
+from tests.fakes.next_schema import newer_program
 
 from plumbline.archive import open_archive
 from plumbline.archive.engine import make_engine
@@ -47,11 +48,12 @@ def die_importing_at(url: str, bundle: Path, statement: int) -> None:
     archive.import_(bundle)
 
 
-def die_migrating_at(url: str, statement: int) -> None:
-    """The same while an archive of an older schema is migrated to this version's."""
+def die_migrating_at(url: str, migrations: Path, statement: int) -> None:
+    """The same while an archive is migrated to the schema of a newer program."""
     engine = make_engine(url)
     _killed_before(statement)
-    upgrade(engine)
+    with newer_program(migrations):
+        upgrade(engine)
 
 
 def _killed_before(statement: int) -> None:

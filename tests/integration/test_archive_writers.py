@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from tests.data.result_documents import document, trial
 from tests.fakes.archive_writer import URI, die_at, die_correcting_at, die_importing_at, die_migrating_at, record_all
+from tests.fakes.next_schema import newer_program
 from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
 
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.archive.migrate import downgrade, head, revision_of
+from plumbline.archive.migrate import head, revision_of
 
 pytestmark = pytest.mark.integration
 
@@ -117,22 +118,22 @@ def test_an_import_that_is_killed_at_any_point_is_completed_by_the_next_one(arch
 @pytest.mark.fault(
     "SIGKILL at any statement of a migration", ends="the archive has the schema from before", keeps="every row; the next migration goes on"
 )
-def test_a_migration_that_is_killed_at_any_point_is_whole_or_not_there(archive_url: str) -> None:  # noqa: F811
-    before = "0006"
+def test_a_migration_that_is_killed_at_any_point_is_whole_or_not_there(archive_url: str, tmp_path: Path) -> None:  # noqa: F811
     with open_archive(archive_url) as archive:
         archive.record(document(), uri=URI)
         archive.save_findings([FindingRecord("f1", trial().series_key, "2025-11", "p", "price", "info", "dearer")])
-        downgrade(archive.engine, before)
+        with newer_program(tmp_path) as after:
+            pass
         for statement in range(1, 300):
-            migration = PROCESSES.Process(target=die_migrating_at, args=(archive_url, statement))
+            migration = PROCESSES.Process(target=die_migrating_at, args=(archive_url, tmp_path, statement))
             migration.start()
             migration.join(PATIENCE_S)
             if migration.exitcode == 0:
                 break
             assert migration.exitcode == -signal.SIGKILL
-            assert revision_of(archive.engine) == before
+            assert revision_of(archive.engine) == head()
         assert statement > 12, "the migration was to die at each of its statements"
-        assert revision_of(archive.engine) == head()
+        assert revision_of(archive.engine) == after
         assert [f.finding_id for f in archive.findings()] == ["f1"]
         assert archive.verify() == []
 

@@ -1,4 +1,4 @@
-"""Migrates an archive to the schema of this version."""
+"""Creates an archive's schema, and migrates an archive of another one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Column, Connection, Engine, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect, text
 
 from plumbline.archive.engine import migrating
+from plumbline.archive.protection import protect_all
+from plumbline.archive.schema import Base
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
 
 # Alembic is imported where it migrates: opening an archive of this version's schema does not wait for it.
 _MIGRATIONS = Path(__file__).with_name("migrations")
+# Alembic's own table, as Alembic makes it.
+_REVISION = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 class SchemaMismatch(RuntimeError):
@@ -27,7 +36,7 @@ class UnknownSchema(SchemaMismatch):
 
 
 class OldSchema(SchemaMismatch):
-    """A shared archive has an older schema, and only a person or an installation step migrates it."""
+    """The archive has an older schema: a shared one, which only a person or an installation step migrates, or one that is too old."""
 
 
 @cache
@@ -65,6 +74,11 @@ def check_revision(current: str | None) -> None:
     if current == head():
         return
     if current is not None and current not in known_revisions():
+        if current < min(known_revisions()):
+            raise OldSchema(
+                f"the archive has the schema {current}; this version migrates {min(known_revisions())} and newer ones. Export the campaigns "
+                "with the version that wrote the archive (plumbline archive export), then import them into a new archive"
+            )
         raise UnknownSchema(
             f"the archive has the schema {current}, which this version does not know (it knows up to {head()}); "
             f"use the newer plumbline that wrote it, or downgrade the archive with that one first: plumbline archive migrate --to {head()}"
@@ -83,7 +97,7 @@ def move(engine: Engine, revision: str | None = None, *, may_lose: bool = False)
     target, current = revision or head(), revision_of(engine)
     known = sorted(known_revisions())
     if target not in known:
-        raise LookupError(f'no schema "{target}"; expected one of {known[0]} to {known[-1]}')
+        raise LookupError(f'no schema "{target}"; expected one of {", ".join(known)}')
     if current is not None and current in known and current > target:
         if not may_lose:
             raise ValueError(
@@ -96,14 +110,21 @@ def move(engine: Engine, revision: str | None = None, *, may_lose: bool = False)
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Migrate up, under a lock; does nothing if the archive is there already. UnknownSchema if it is newer than this version."""
+    """Migrate up, or create the schema of this version in an empty database, under a lock. UnknownSchema or OldSchema if there is no way."""
     if revision == "head" and revision_of(engine) == head():
         return
-    from alembic import command
-
     with migrating(engine) as connection:
-        _known(connection)
-        command.upgrade(_config(connection), revision)
+        current = _revision(connection)
+        if current is None:
+            Base.metadata.create_all(connection, checkfirst=False)
+            protect_all(connection)
+            _REVISION.create(connection)
+            connection.execute(insert(_REVISION), {"version_num": head()})
+        elif current != head():  # else another process was first
+            from alembic import command
+
+            _known(connection)
+            command.upgrade(_config(connection), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:

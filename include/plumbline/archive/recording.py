@@ -10,14 +10,13 @@ from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 from sqlalchemy import insert, select, update
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 
 from plumbline.archive import audit, retention
 from plumbline.archive.records import Action, Source
 from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import (
     NATURAL_KEY,
-    Base,
     Campaign,
     Correction,
     Document,
@@ -26,6 +25,7 @@ from plumbline.archive.schema import (
     Metric,
     Series,
     SeriesCampaign,
+    SigningKey,
     Stage,
     Telemetry,
     Trial,
@@ -392,17 +392,6 @@ def _first_of_each(rows: Sequence[Any], name: Literal["campaign_id", "series_key
 
 
 _SIGNING_KEY = ("campaign_id", "trial_id", "attempt")
-
-
-class SigningKey(Base):
-    """The public key of one attempt. It refers to no trial: it is issued before there is anything to record."""
-
-    __tablename__ = "signing_keys"
-    campaign_id: Mapped[str] = mapped_column(primary_key=True)
-    trial_id: Mapped[str] = mapped_column(primary_key=True)
-    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    public_key: Mapped[str]
-    issued_at: Mapped[datetime]
 
 
 def issue_signing_key(session: Session, campaign_id: str, trial_id: str, attempt: int, public_key: str, now: datetime) -> None:

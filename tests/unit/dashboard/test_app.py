@@ -15,9 +15,10 @@ from fastapi.testclient import TestClient
 from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.browser.sample import campaign
 from tests.data.result_documents import document, trial
+from tests.fakes.next_schema import newer_program
 
 from plumbline.archive import FindingRecord, open_archive
-from plumbline.archive.migrate import downgrade, upgrade
+from plumbline.archive.migrate import head, upgrade
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.sources import ArchiveReader, NoArchive
 from plumbline.declarations import load
@@ -377,12 +378,13 @@ def test_either_database_refuses_what_a_page_would_write(archive_url: str) -> No
 def test_a_page_waits_for_a_migration(archive_url: str, tmp_path: Path) -> None:
     with open_archive(archive_url) as archive, TestClient(create_app(archive_url=archive_url, reports=tmp_path)) as client:
         assert client.get("/").status_code == 200
-        downgrade(archive.engine, "0008")
-        page, told = client.get("/"), client.get("/api/v1/findings")
-        assert (page.status_code, told.status_code) == (503, 503)
-        assert "plumbline archive migrate" in page.text and "0008" in told.json()["detail"]
-        upgrade(archive.engine)
-        assert client.get("/").status_code == 200
+        older = head()
+        with newer_program(tmp_path):
+            page, told = client.get("/"), client.get("/api/v1/findings")
+            assert (page.status_code, told.status_code) == (503, 503)
+            assert "plumbline archive migrate" in page.text and older in told.json()["detail"]
+            upgrade(archive.engine)
+            assert client.get("/").status_code == 200
 
 
 def test_a_replaced_archive_is_noticed(tmp_path: Path) -> None:

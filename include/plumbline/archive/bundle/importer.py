@@ -30,7 +30,7 @@ from plumbline.archive.bundle.manifest import (
     load_manifest,
 )
 from plumbline.archive.bundle.tables import Row, Tables, table_of
-from plumbline.archive.migrate import known_revisions
+from plumbline.archive.migrate import head
 from plumbline.archive.recording import Refused
 from plumbline.archive.records import Action
 from plumbline.archive.repository import insert_new
@@ -126,7 +126,7 @@ def _write_audit(session: Session, order: ImportContext, what: str, subject: str
 
 
 def _select_campaigns(manifest: Manifest, folder: Path, campaigns: list[str] | None) -> dict[str, CampaignEntry]:
-    if manifest.schema_revision not in known_revisions():
+    if manifest.schema_revision > head():
         raise BadBundle(
             f"{folder} was written with the schema {manifest.schema_revision}, which this version does not know; upgrade plumbline"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from alembic import context
 
-from plumbline.archive import recording, schema  # noqa: F401 (their tables belong to the metadata)
 from plumbline.archive.schema import Base
 
 context.configure(

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from plumbline.archive.migrate import head, known_revisions, revision_of
+from plumbline.archive.migrate import head, revision_of
 from plumbline.declarations.installation import TEAM_SERVER
 from plumbline.embedded import server
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
@@ -72,7 +72,7 @@ def archive_database(url: str) -> DoctorCheck:
         return failed(check, f"{_shown(url)} does not answer: {_reason(error)}", _start(url, "PLUMBLINE_ARCHIVE_URL"))
     if revision == head():
         return ok(check, f"{_shown(url)}, schema {revision}")
-    if revision is not None and revision not in known_revisions():
+    if revision is not None and revision > head():
         return failed(check, f"schema {revision} is newer than this program's {head()}", "install the plumbline version that wrote it")
     return failed(check, f"schema {revision or 'missing'}; this program needs {head()}", "back it up, then `plumbline archive migrate`")
 
