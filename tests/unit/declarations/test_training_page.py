@@ -98,7 +98,7 @@ def test_every_ready_shape_is_named() -> None:
 
 
 def test_metrics_that_the_result_page_names_are_in_the_catalogue() -> None:
-    tables = RESULT[: RESULT.index("## What repeats")]
+    tables = RESULT[: RESULT.index("## Reproducibility")]
     named = set(re.findall(r"`([a-z]+(?:_[a-z0-9]+)+)`", tables))
     stages = {"data_wait", "host_to_device", "gradient_sync", "cold_start", "step_time_trend"}
     others = {"checkpoint_restored_exactly", "pod_delete", "checksum_s"}  # a check, a fault, a column of steps.parquet
