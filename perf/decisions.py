@@ -190,7 +190,7 @@ def _promised(made: Sequence[Made]) -> dict[str, Any]:
 def markdown(report: dict[str, Any]) -> str:
     """The tables as a page."""
     lines = [
-        "# Do the probabilities of decisions come true?",
+        "# Calibration of decision probabilities",
         "",
         f"`{report['command']}`, seed {report['seed']}, {report['decisions']:,} simulated decisions between two or more eligible providers.",
         "",
@@ -214,7 +214,7 @@ def markdown(report: dict[str, Any]) -> str:
         lines += [_row(text if name == "slots and their noise" else f"{name}: {text}", of) for text, of in values.items()]
     lines += [
         "",
-        "## Worlds that the method does not expect",
+        "## Worlds outside the prior",
         "",
         "Of all decisions in such a world: those that stated 75 % or more, and how often the first was right.",
         "",
