@@ -1,13 +1,12 @@
-"""Does the instrument see a change where there is none, and one where there is? `python perf/aa_inference.py [--workload W] [--out F.json]`
+"""False alarms and detected changes of inference trials: `python perf/aa_inference.py [--workload W] [--out F.json]`
 
-A/A   ten trials of one workload on this machine, in two campaigns of five that take turns: any two trials and both campaigns are
-      compared as `plumbline compare` does. Of any two trials every verdict must be "unchanged" or "insufficient data"; the campaigns
-      may be "suspected" (which asks for more repeats), never "regressed" or "improved". The scatter of each judged number stands
-      beside (CV over the ten)
-B     five more trials with half the cores, server and all, behind the provider's back: against the ten, "regressed", with an interval
-      that excludes no change
+A/A   ten trials of one workload on this machine, in two alternating campaigns of five; any two trials and both campaigns are compared as
+      by `plumbline compare`. Any two trials must be "unchanged" or "insufficient data"; the campaigns may be "suspected", never
+      "regressed" or "improved". The table has the scatter of each judged number (CV over the ten)
+B     five more trials with half the cores, server included, without a change of the declaration: "regressed" against the ten, with an
+      interval that excludes no change
 
-Everything goes to an archive of its own (PLUMBLINE_HOME/aa-inference, made anew). About ten minutes. Exit status 1 if it is not so.
+Results go to a separate archive (PLUMBLINE_HOME/aa-inference, recreated). About ten minutes. Exit status 1 if an expectation fails.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ CALM = ("unchanged", "insufficient_data")
 
 @contextmanager
 def kept_to(cores: set[int]) -> Iterator[None]:
-    """This process, and with it all that it starts, on some of its cores."""
+    """Restrict this process and its children to some of its cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -56,7 +55,7 @@ def kept_to(cores: set[int]) -> Iterator[None]:
 
 
 def run(declared: Declarations, workload: str, provider: str, campaigns: Sequence[str], repeats: int) -> list[ResultDocument]:
-    """Run so many trials of each campaign, the campaigns taking turns."""
+    """Run the trials of each campaign, in turn."""
     now = datetime.now(timezone.utc)
     asked = [RunRequest(name, "false alarms", (provider,), (workload,), slots=("02:00",), repeats=repeats) for name in campaigns]
     done = []
@@ -70,22 +69,21 @@ def run(declared: Declarations, workload: str, provider: str, campaigns: Sequenc
 
 
 def against_all(archive: Archive, declared: Declarations, provider: str) -> Comparison:
-    """The campaign on half the cores against the ten trials."""
+    """Compare the campaign on half the cores with the ten trials."""
     (series_key, workload), *_ = workloads_of(archive, HALF).items()
     rules = declared.thresholds.drift
     if archive.bootstrap_baseline(series_key, rules) != FIRST or not archive.join_baseline(series_key, SECOND, rules):
-        raise RuntimeError(f"{FIRST} and {SECOND} are no baseline; expected both to be usable")
+        raise RuntimeError(f"{FIRST} and {SECOND} are not a baseline; expected both to be usable")
     (comparison,) = compare_with_baselines(archive, declared, HALF, provider, {series_key: workload})
     return comparison
 
 
 def judged(comparison: Comparison) -> list[MetricComparison]:
-    """The rows that have a verdict."""
     return [row for row in comparison.rows if row.verdict is not None]
 
 
 def scatter(documents: Sequence[ResultDocument], rows: Sequence[MetricComparison]) -> list[dict[str, object]]:
-    """Median and coefficient of variation over the trials of each number that is judged."""
+    """Median and coefficient of variation of each judged number over the trials."""
     found = []
     for row in rows:
         values = [
@@ -101,7 +99,7 @@ def scatter(documents: Sequence[ResultDocument], rows: Sequence[MetricComparison
 
 
 def main() -> int:
-    """Measure, compare, say and write what was found."""
+    """Measure, compare, print and write the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workload", default="summary-cpu")
     parser.add_argument("--provider", default="local-2core")
@@ -161,8 +159,7 @@ def main() -> int:
 
 
 def markdown(figures: dict) -> str:  # type: ignore[type-arg]
-    """The figures as a page."""
-    told = ", ".join(f"{n} {verdict.replace('_', ' ')}" for verdict, n in figures["verdicts_of_pairs"].items())
+    pairs = ", ".join(f"{n} {verdict.replace('_', ' ')}" for verdict, n in figures["verdicts_of_pairs"].items())
     campaigns = ", ".join(f"{n} {verdict.replace('_', ' ')}" for verdict, n in figures["verdicts_of_the_campaigns"].items())
     lines = [
         "# No change, and half the cores",
@@ -170,7 +167,7 @@ def markdown(figures: dict) -> str:  # type: ignore[type-arg]
         f"`{figures['command']}`, {figures['cores']} cores, {figures['measured']}, {figures['minutes']} minutes. "
         f"Trials: {', '.join(f'{n} {status}' for status, n in figures['validity'].items())}.",
         "",
-        f"**A/A.** {figures['pairs']} pairs of trials: {told}. Campaign against campaign, by metric: {campaigns}. "
+        f"**A/A.** {figures['pairs']} pairs of trials: {pairs}. Campaign against campaign, by metric: {campaigns}. "
         f"False alarms: {len(figures['alarms'])}.",
         "",
         "| metric | statistic | phase | median | CV |",

@@ -1,9 +1,8 @@
-"""An archive of any size from a seed: the rows that recording would have written, written in bulk.
+"""A seeded archive of any size: the rows that recording would write, written in bulk.
 
-What grows with the size is the number of providers. Each has 10 workloads, measured in 24 campaigns with 12 trials each, of which the first
-campaign is the baseline; one trial in 50 once gave a finding, and all but the newest of those are settled. Every trial has the rows and the
-document of a real one; the documents are those of one trial for each workload, so that they have their size and not their trial's words.
-Only of the first workload in its newest campaign each trial has a document of its own: decisions are made from these.
+Size grows with the number of providers. Each has 10 workloads in 24 campaigns of 12 trials; the first campaign is the baseline. One trial in 50
+has a finding, resolved except for the newest. Every trial has the rows and the document of a real one. Documents are copies of one trial's for
+each workload: right in size, not in content. Each trial of the first workload in its newest campaign has its own document, which decisions read.
 """
 
 from __future__ import annotations
@@ -51,22 +50,20 @@ Row = dict[str, Any]
 
 
 def place(number: int) -> Any:
-    """The provider of a number."""
     return provider(f"provider-{number:04d}")
 
 
 def workloads() -> list[Any]:
-    """The workloads that every provider runs."""
     return [training_workload(name=f"workload-{n:02d}") for n in range(WORKLOADS)]
 
 
 def campaign_of(number: int) -> tuple[str, datetime]:
-    """A campaign's id and when it was planned, a month of 30 days after the one before."""
+    """A campaign's id and its planning time, 30 days after the previous one."""
     return f"month-{number:03d}", FIRST + timedelta(days=30 * number)
 
 
 def record_new(archive: Archive, seed: int) -> str:
-    """One more campaign of the first provider, recorded as a real one is; its id."""
+    """Record one more campaign of the first provider as a real one; returns its id."""
     name, planned_at = campaign_of(CAMPAIGNS)
     noise = random.Random(seed)
     for workload, n in itertools.product(workloads(), range(REPEATS)):
@@ -77,7 +74,7 @@ def record_new(archive: Archive, seed: int) -> str:
 
 
 def fill(archive: Archive, template: Archive, trials: int, seed: int) -> int:
-    """Fill an empty archive with about `trials` trials, whole providers; how many there are. `template`: another empty archive."""
+    """Fill an empty archive with whole providers, about `trials` trials; returns the number of trials. `template`: another empty archive."""
     providers = max(1, round(trials / TRIALS_OF_A_PROVIDER))
     shapes = _shapes(template)
     keys = [[series_key(workload, place(p)) for workload in workloads()] for p in range(providers)]
@@ -111,7 +108,7 @@ def fill(archive: Archive, template: Archive, trials: int, seed: int) -> int:
 
 
 def _shapes(template: Archive) -> list[dict[str, list[Row]]]:
-    """The rows that one real trial of each workload makes."""
+    """The rows of one real trial of each workload."""
     shapes = []
     for n, workload in enumerate(workloads()):
         asked = trial(campaign=f"template-{n}", where=place(0), workload=workload)
@@ -124,7 +121,7 @@ def _shapes(template: Archive) -> list[dict[str, list[Row]]]:
 
 
 def _own_documents(providers: int, noise: random.Random) -> dict[int, ResultDocument]:
-    """By row number, of the first workload in the newest campaign: providers differ by up to a fifth, and repeats scatter."""
+    """By row number, for the first workload in the newest campaign: providers differ by up to a fifth, and repeats scatter."""
     first, (name, at) = workloads()[0], campaign_of(CAMPAIGNS - 1)
     found = {}
     for pk, c, p, w, n in _places(providers):
@@ -140,7 +137,7 @@ def _packed(own: ResultDocument | None) -> Row:
 
 
 def _places(providers: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Row number, campaign, provider, workload and repeat of every trial, in the order in which campaigns come in."""
+    """Row number, campaign, provider, workload and repeat of every trial, in the order of recording."""
     numbers = itertools.product(range(CAMPAIGNS), range(providers), range(WORKLOADS), range(REPEATS))
     return ((pk, *rest) for pk, rest in enumerate(numbers, 1))
 
@@ -195,7 +192,7 @@ def _findings(keys: list[list[str]], providers: int) -> Iterator[Row]:
             "finding_id": f"finding-{i:08d}",
             "series_key": keys[p][i // providers % WORKLOADS],
             "campaign_id": name,
-            # Open ones are of a provider of their own: the review of the first one must not have to do with what was never found.
+            # Open findings belong to another provider, so that the first one's review does not touch them.
             "provider": "another-provider" if is_open else f"provider-{p:04d}",
             "kind": "price",
             "severity": "info",
@@ -219,7 +216,7 @@ def _entry(number: int, finding: Row) -> Row:
 
 
 class _bulk:
-    """Writes rows past the checks that a single row pays for, in one transaction; the row counters are set at the end."""
+    """Writes rows without the checks of a single row, in one transaction; sets the row counters at the end."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -264,8 +261,8 @@ class _bulk:
                 self._raw.commit()
                 connection: Any = self._raw.driver_connection
                 connection.autocommit = True
-                self._cursor.execute("VACUUM ANALYZE")  # as the server's own autovacuum does soon after
+                self._cursor.execute("VACUUM ANALYZE")  # as the server's autovacuum would
             else:
                 self._cursor.execute("COMMIT")
-        self._raw.invalidate()  # this connection's settings must not reach whoever is given it next
+        self._raw.invalidate()  # the connection's settings must not reach its next user
         self._raw.close()

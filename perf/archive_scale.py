@@ -1,9 +1,9 @@
-"""Does a review stay as quick when the archive has grown a hundredfold? Ratios, on SQLite and on PostgreSQL.
+"""Time of a review in an archive that grew a hundredfold: ratios, on SQLite and on PostgreSQL.
 
 python perf/archive_scale.py [SMALL LARGE] [--only sqlite|postgresql] [--seed N] [--folder SCRATCH]
 
-Both archives are generated (perf/archive_generator.py) and given one new campaign each; then they are asked in turn: the review of that
-campaign, the newest findings, the open findings. 1,000,000 trials need about 6 GB below SCRATCH, one database after the other.
+Both archives are generated (perf/archive_generator.py) and get one new campaign. Queries alternate between them: the review of that campaign, the
+newest findings, the open findings. 1,000,000 trials need about 6 GB below SCRATCH, one database after the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LISTED = 20
 
 @contextmanager
 def database(kind: str, folder: Path) -> Iterator[str]:
-    """The address of a new database."""
+    """URL of a new database."""
     if kind == "sqlite":
         yield f"sqlite:///{folder / 'archive.db'}"
         return
@@ -43,7 +43,7 @@ def database(kind: str, folder: Path) -> Iterator[str]:
 
 
 def generated(url: str, trials: int, seed: int, folder: Path) -> tuple[int, str]:
-    """Fill an archive; how many trials it holds, and the campaign that is to be reviewed."""
+    """Fill an archive; returns its number of trials and the campaign to review."""
     from archive_generator import fill, record_new
 
     from plumbline.archive import open_archive
@@ -57,7 +57,7 @@ def generated(url: str, trials: int, seed: int, folder: Path) -> tuple[int, str]
 
 
 def review(url: str, campaign: str) -> None:
-    """Review the campaign as the review DAG does, with its own connection."""
+    """Review the campaign like the review DAG, with its own connection."""
     from plumbline.workflows.review import review_campaign as reviewed
 
     os.environ["PLUMBLINE_ARCHIVE_URL"] = url
@@ -65,20 +65,20 @@ def review(url: str, campaign: str) -> None:
 
 
 def in_turn(few: Callable[[], Any], many: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """The lower quartile of the seconds of both, asked in turn: what else the machine does meets both alike, and only ever adds."""
+    """Lower quartile of both in seconds, measured in turn: other load affects both alike and only adds time."""
     spent: tuple[list[float], list[float]] = ([], [])
     for n in range(rounds + 1):
         for ask, noted in zip((few, many), spent, strict=True):
             began = time.perf_counter()
             ask()
-            if n:  # what is read for the first time, of Python and of the disk, is no question of size
+            if n:  # the first round warms Python and the disk cache
                 noted.append(time.perf_counter() - began)
     few_s, many_s = (statistics.quantiles(noted, n=4)[0] for noted in spent)
     return few_s, many_s
 
 
 def measured(urls: list[str], campaigns: list[str]) -> dict[str, tuple[float, float]]:
-    """Seconds of each question on the small and on the large archive."""
+    """Seconds of each query on the small and on the large archive."""
     from plumbline.archive import open_archive
 
     with open_archive(urls[0]) as small, open_archive(urls[1]) as large:
@@ -96,7 +96,7 @@ def main() -> int:
     given.add_argument("sizes", nargs="*", type=int, default=[10_000, 1_000_000], help="trials in the small and in the large archive")
     given.add_argument("--only", choices=("sqlite", "postgresql"))
     given.add_argument("--seed", type=int, default=1)
-    given.add_argument("--folder", type=Path, help="where the archives lie while they are measured")
+    given.add_argument("--folder", type=Path, help="folder of the archives during the measurement")
     asked = given.parse_args()
     if asked.folder is not None:
         asked.folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def main() -> int:
                 worst = max(worst, after / before)
                 figures = "  ".join(f"{held:>9,} trials {s * 1000:8.1f} ms" for (held, _), s in zip(made, (before, after), strict=True))
                 print(f"{kind:10s}  {question:25s} {figures}  ×{after / before:.2f}", flush=True)
-    print(f"the worst ratio is ×{worst:.2f}; at most ×{MOST:g} is asked for")
+    print(f"the worst ratio is ×{worst:.2f}; the limit is ×{MOST:g}")
     return 0 if worst <= MOST else 1
 
 

@@ -1,6 +1,6 @@
-"""How long commands take to start: `python perf/cli_start.py [--rounds N]`, each beside `python -c pass` and `airflow version`.
+"""Start time of commands: `python perf/cli_start.py [--rounds N]`, beside `python -c pass` and `airflow version`.
 
-The archive is a new, empty one. Median of wall times in seconds, and as a multiple of an empty Python.
+The archive is new and empty. Prints the median wall time in seconds and as a multiple of an empty Python's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Interleave the commands, so that a busy moment of the machine meets all of them."""
+    """Interleave the commands, so that other load affects all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     rounds = parser.parse_args().rounds
@@ -37,7 +37,7 @@ def main() -> None:
             for name, command in COMMANDS.items():
                 began = time.perf_counter()
                 subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                if number:  # the first round fills the disk cache and makes the archive
+                if number:  # the first round fills the disk cache and creates the archive
                     taken[name].append(time.perf_counter() - began)
     empty = statistics.median(taken["python -c pass"])
     for name, seconds in taken.items():

@@ -1,4 +1,4 @@
-"""Decisions whose right answer is known: simulated campaigns of providers that differ by so much and scatter by so much."""
+"""Simulated campaigns with a known right decision: providers with given differences and scatter."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from plumbline.metrics import METRICS
 WEIGHTS = {"time_to_first_token": 0.5, "output_token_throughput": 0.2, "cost_per_1k_requests": 0.3}
 SLOTS = ("02:00", "10:00", "18:00")
 GATE_S = 0.2
-"""The gate of worlds that have one, where providers' latency lies around."""
+"""The gate, in worlds that have one; providers' latencies lie around it."""
 
 PROVIDERS = (2, 3, 5)
 REPEATS = (3, 6, 9)
 SLOT_NOISE = {"none": 0.0, "moderate": 0.5, "large": 1.5, "huge": 6.0}
-"""Standard deviation that slots add, in units of the repeats'."""
+"""Standard deviation of slot effects, in units of the repeats'."""
 USUAL_SLOT_NOISE = ("none", "moderate", "large")
 NOISE = (0.01, 0.03, 0.1)
 USUAL_GAPS = {"median": 0.1, "factor": 2.2}
-"""Standard deviation of providers' logarithms: log-normal, nineteen times in twenty between 2 % and 50 %."""
+"""Standard deviation of providers' logarithms: log-normal, 95 % between 2 % and 50 %."""
 
 
 @dataclass(frozen=True)
 class World:
-    """How one campaign comes about. `gaps`: a fixed standard deviation of the providers' logarithms, None: drawn from `USUAL_GAPS`."""
+    """Parameters of one campaign. `gaps`: a fixed standard deviation of the providers' logarithms; None: drawn from `USUAL_GAPS`."""
 
     providers: int
     repeats: int
@@ -41,7 +41,7 @@ class World:
 
 
 def any_world(rng: np.random.Generator) -> World:
-    """A world drawn from all of them, each factor by itself."""
+    """A random world, each factor drawn independently."""
     return World(
         providers=int(rng.choice(PROVIDERS)),
         repeats=int(rng.choice(REPEATS)),
@@ -54,31 +54,31 @@ def any_world(rng: np.random.Generator) -> World:
 
 
 def preference(world: World) -> Preference:
-    """The weights that every simulated team has, and its gate."""
+    """The weights of every simulated team, and its gate."""
     gates = (f"time_to_first_token <= {1000 * GATE_S:g}ms in steady",) if world.gate else ()
     return Preference.model_validate({"workloads": ("chat",), "weights": WEIGHTS, "gates": gates})
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true: each provider's log score to a common reference, and whether it really keeps the gate."""
+    """The truth: each provider's log score to a common reference, and whether it passes the gate."""
 
     scores: dict[str, float]
     keeps: dict[str, bool]
 
     def first(self, among: list[str]) -> str | None:
-        """Who is first among these; None if none of them keeps the gate."""
+        """The best of these; None if none passes the gate."""
         able = [name for name in among if self.keeps[name]]
         return max(able, key=lambda name: self.scores[name]) if able else None
 
 
 def campaign(world: World, rng: np.random.Generator) -> tuple[Truth, list[TrialSample]]:
-    """Truth drawn anew, and the trials that a campaign in this world would measure."""
+    """Draw a truth and the trials that a campaign in this world would measure."""
     gaps = world.gaps if world.gaps is not None else USUAL_GAPS["median"] * USUAL_GAPS["factor"] ** rng.standard_normal()
     scores, keeps, trials = {}, {}, []
     for i in range(world.providers):
         name = f"p{i}"
-        # Half of how providers differ is common to their metrics, half is each metric's own.
+        # Half of a provider's difference is common to its metrics, half is the metric's own.
         common, own = rng.standard_normal(), rng.standard_normal(3)
         latency, rate, price = gaps * np.sqrt(0.5) * (np.array([-1.0, 1.0, 1.0]) * common + own)
         sigma = world.noise * (np.exp(0.5 * rng.standard_normal()) if world.unequal else 1.0)
@@ -89,7 +89,7 @@ def campaign(world: World, rng: np.random.Generator) -> tuple[Truth, list[TrialS
         for repeat in range(world.repeats):
             slot = repeat % world.slots
             noise = sigma * (SLOT_NOISE[world.slot_noise] * by_slot[slot] + rng.standard_normal(2))
-            # A slow trial is slow in all: the rate's noise goes with the latency's.
+            # A slow trial is slow in all metrics: noise of rate and latency correlates.
             noise = np.array([noise[0], -0.7 * noise[0] + np.sqrt(1 - 0.7**2) * noise[1]])
             numbers = {
                 "time_to_first_token": GATE_S * np.exp(latency + noise[0]),
@@ -109,7 +109,6 @@ def _trial(provider: str, slot: str, repeat: int, numbers: dict[str, float]) -> 
 
 
 def factors(world: World) -> dict[str, str]:
-    """The world's factors as text, for tables."""
     found = dataclasses.asdict(world)
     del found["gaps"]
     return {name.replace("_", " "): str(value) for name, value in found.items()}

@@ -1,9 +1,9 @@
-"""`make perf-decisions`: do the probabilities of decisions come true? Simulated campaigns whose right answer is known.
+"""`make perf-decisions`: calibration of decision probabilities on simulated campaigns with a known answer.
 
-Each decision is made by the product's own `decide`, in a world drawn anew (`decision_worlds.py`): how many providers, repeats and slots,
-how noisy, how far apart. A decision is right if the provider that it ranks first is truly first among those it holds eligible and truly
-keeps its gate. Beside it stands, on the same trials, a plain bootstrap that draws trials with replacement.
-Exits with 1 if, over all worlds, those stated as 75 to 85 % sure are not right that often, within 5 points.
+The product's `decide` makes each decision in a randomly drawn world (`decision_worlds.py`): number of providers, repeats and slots, noise,
+differences. A decision is right if its first provider is truly first among the eligible ones and truly passes the gate. For comparison a plain
+bootstrap decides on the same trials, drawn with replacement.
+Exits with 1 if decisions that state 75 to 85 %, over all worlds, are not right that often within 5 points.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ OTHERS: dict[str, dict[str, Any]] = {
     "differ by 30 %": {"gaps": 0.3},
     "as drawn, but 3 slots scatter six times as much as repeats": {"slots": 3, "slot_noise": "huge"},
 }
-"""Worlds that the method does not expect: providers' logarithms all with this standard deviation, or slots far noisier than repeats."""
+"""Worlds outside the prior: a fixed standard deviation of all providers' logarithms, or slots far noisier than repeats."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """One decision: what it stated of its first provider, what a plain bootstrap would have stated, and whether it was right."""
+    """One decision: the stated probability of its first provider, a plain bootstrap's, and whether it was right."""
 
     world: World
     stated: float
@@ -52,7 +52,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Bin:
-    """Decisions stated within a range: how many, how sure on average, the share that was right with its 95 % interval."""
+    """Decisions within a range: count, mean stated probability, share that was right with its 95 % interval."""
 
     low: float
     high: float
@@ -69,7 +69,7 @@ def main() -> int:
         "--decisions", type=int, default=16_000, help="simulated decisions of the stated prior; a quarter for each other world"
     )
     parser.add_argument("--seed", type=int, default=20261101)
-    parser.add_argument("--out", type=Path, help="write the tables as JSON here, and beside it as Markdown")
+    parser.add_argument("--out", type=Path, help="write the tables as JSON here, and the same as Markdown beside it")
     options = parser.parse_args()
     began = time.monotonic()
     with ProcessPoolExecutor(max_workers=2) as pool:
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def decisions(n: int, seed: int, **fixed: Any) -> list[Made]:
-    """`n` simulated campaigns, decided; `fixed`: factors that all worlds share. Those in which fewer than two providers were eligible state nothing and are left out."""
+    """Decide `n` simulated campaigns. `fixed`: factors common to all worlds. Excludes campaigns with fewer than two eligible providers, which state nothing."""
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(n):
@@ -109,7 +109,7 @@ def decisions(n: int, seed: int, **fixed: Any) -> list[Made]:
 
 
 def plain_bootstrap(decision: Decision, trials: Sequence[TrialSample], rng: np.random.Generator, draws: int = 500) -> float:
-    """How often the first provider is first when each provider's trials are drawn with replacement and their logarithms averaged."""
+    """Share of draws in which the first provider is first, when each provider's trials are drawn with replacement and their logarithms averaged."""
     signs = {c.metric: c.weight * (1.0 if c.metric == "output_token_throughput" else -1.0) for c in decision.columns}
     means = []
     for ranked in (r for r in decision.ranking if r.eligible):
@@ -120,7 +120,7 @@ def plain_bootstrap(decision: Decision, trials: Sequence[TrialSample], rng: np.r
 
 
 def binned(stated: Sequence[float], right: Sequence[bool], bins: Iterable[tuple[float, float]] = BINS) -> list[Bin]:
-    """The decisions by what they stated; the last bin holds its upper end too."""
+    """Decisions by stated probability; the last bin includes its upper end."""
     p, y = np.array(stated, dtype=float), np.array(right, dtype=bool)
     found = []
     for low, high in bins:
@@ -142,7 +142,7 @@ def binned(stated: Sequence[float], right: Sequence[bool], bins: Iterable[tuple[
 
 
 def missed(made: Sequence[Made]) -> str | None:
-    """Why the promise is not kept, in words; None if it is."""
+    """Message about a missed promise; None if it is kept."""
     bin_ = binned([m.stated for m in made], [m.right for m in made], (PROMISED,))[0]
     if bin_.stated is None or bin_.right is None:
         return "no decision stated 75 to 85 %"
@@ -152,7 +152,7 @@ def missed(made: Sequence[Made]) -> str | None:
 
 
 def tables(made: Sequence[Made], others: dict[str, list[Made]], seed: int) -> dict[str, Any]:
-    """Everything that is printed, as plain values."""
+    """All printed figures, as plain values."""
     by_factor: dict[str, dict[str, dict[str, Any]]] = {}
     for name in factors(made[0].world):
         values = sorted({factors(m.world)[name] for m in made})
@@ -188,13 +188,12 @@ def _promised(made: Sequence[Made]) -> dict[str, Any]:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The tables as a page."""
     lines = [
         "# Calibration of decision probabilities",
         "",
         f"`{report['command']}`, seed {report['seed']}, {report['decisions']:,} simulated decisions between two or more eligible providers.",
         "",
-        "Providers differ by a standard deviation drawn anew for each decision: log-normal, median "
+        "Providers differ by a standard deviation drawn for each decision: log-normal, median "
         f"{USUAL_GAPS['median']:.0%}, factor {USUAL_GAPS['factor']:g}. Worlds: `perf/decision_worlds.py`.",
         "",
         *_table(report["bins"]),

@@ -1,9 +1,9 @@
-"""`make perf-drift`: the detector of long series beside apache-otava and bare KernelCPD, on the same series in the same run.
+"""`make perf-drift`: the detector for long series against apache-otava and bare KernelCPD, on the same series in the same run.
 
-Each series is replayed point by point as the product sees it. An alarm is an index that no earlier alarm lies near; it is right if it
-lies within the series' margin of a change that has no alarm yet. Series are the project's own (drift_series.py), or with `--kit DIR`
-those of an evaluation kit: its `evaluate.py` is run there with this project's command and with its own `detectors:…`.
-Exits with 1 and names what was missed if our detector misses one of the aims below.
+Each series is replayed point by point. An alarm is an index without an earlier alarm near it; it is right if it lies within the series' margin of a
+change that has no alarm yet. Series come from drift_series.py, or with `--kit DIR` from an evaluation kit, whose `evaluate.py` runs with this
+project's command and the kit's own `detectors:…`.
+Exits with 1 and names each missed aim of our detector.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _PINNED = ("apache-otava==0.8.0", "numpy==2.2.0", "scipy", "ruptures")
 _FIRST = 6
 _LONG = 100_000
 _NORMAL = 4000
-"""Normal series without a change: their share that alarms is then known to 0.15 percentage points."""
+"""Number of normal series without a change: determines the share of alarms to 0.15 percentage points."""
 
-# The aims of our detector: ramps and F1 at least, all others at most.
+# Aims of our detector: lower bounds for ramps and F1, upper bounds for the others.
 STABLE_ALARMING, RAMPS, NORMAL_ALARMING, LONG_SECONDS, LOOK_MS = 0.04, 0.6, 0.01, 1.0, 1.0
 KIT_F1 = {"gpuinject": 0.88, "campaign": 0.78}
 
-# Each answers one JSON line per JSON line: the command of the kit's protocol, whatever detects behind it.
+# Each answers one JSON line per JSON line, which is the kit's protocol.
 _OTAVA = """
 import json, sys
 from otava.analysis import compute_change_points
@@ -56,14 +56,14 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Detector:
-    """`kit`: what the kit calls it, where it has it."""
+    """`kit`: the detector's name in the kit, if it has one."""
 
     name: str
     command: list[str]
     kit: str | None = None
 
     def many(self, series: list[list[float]]) -> list[list[int]]:
-        """The indices found in each series. Raises RuntimeError with what the detector said if it failed or answered too little."""
+        """The indices found in each series. Raises RuntimeError with the detector's output if it failed or answered too few series."""
         asked = "".join(json.dumps({"values": values}) + "\n" for values in series)
         done = subprocess.run(self.command, input=asked, capture_output=True, text=True, check=False, cwd=ROOT, env=_environment())
         answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -81,7 +81,7 @@ def _environment() -> dict[str, str]:
 
 
 def detectors() -> list[Detector]:
-    """Ours, apache-otava in an environment of its own (installed on the first call), bare KernelCPD."""
+    """Ours, apache-otava in a separate environment (installed on the first call), and bare KernelCPD."""
     python = str(OTAVA / "bin" / "python")
     if not (OTAVA / ".ready").exists():
         uv = str(Path(sys.executable).with_name("uv"))
@@ -104,9 +104,9 @@ def replayed(detector: Detector, series: list[Labelled]) -> dict[str, float]:
             if all(abs(index - known) > series[i].margin for known, _ in alarms[i]):
                 alarms[i].append((index, seen))
     hits, delays, ramps = 0, [], 0
-    for s, told in zip(series, alarms, strict=True):
+    for s, series_alarms in zip(series, alarms, strict=True):
         open_changes = list(s.changes)
-        for index, seen in told:
+        for index, seen in series_alarms:
             near = [c for c in open_changes if abs(c - index) <= s.margin and seen > c]
             if near:
                 change = min(near, key=lambda c: abs(c - index))
@@ -114,9 +114,9 @@ def replayed(detector: Detector, series: list[Labelled]) -> dict[str, float]:
                 delays.append(seen - change)
         hits += len(s.changes) - len(open_changes)
         ramps += s.kind == "ramp" and not open_changes
-    told_in_all, changes = sum(map(len, alarms)), sum(len(s.changes) for s in series)
-    precision, recall = hits / max(1, told_in_all), hits / changes
-    stable = [bool(told) for s, told in zip(series, alarms, strict=True) if s.kind in STABLE]
+    alarm_count, changes = sum(map(len, alarms)), sum(len(s.changes) for s in series)
+    precision, recall = hits / max(1, alarm_count), hits / changes
+    stable = [bool(series_alarms) for s, series_alarms in zip(series, alarms, strict=True) if s.kind in STABLE]
     return {
         "precision": precision,
         "recall": recall,
@@ -128,7 +128,7 @@ def replayed(detector: Detector, series: list[Labelled]) -> dict[str, float]:
 
 
 def by_kit(detector: Detector, kit: Path) -> dict[str, Any]:
-    """What the kit's evaluate.py says of its sets with injected changes. Raises RuntimeError with what it said if it failed."""
+    """Output of the kit's evaluate.py for its sets with injected changes. Raises RuntimeError with the output if it failed."""
     if detector.kit:
         interpreter = detector.command[0]
         asked = [interpreter, "evaluate.py", "--detector", detector.kit]
@@ -145,7 +145,7 @@ def by_kit(detector: Detector, kit: Path) -> dict[str, Any]:
 
 
 def speed() -> tuple[float, float]:
-    """Processor time of our detector, without its start: seconds for one long series, milliseconds for a look at up to 60 points."""
+    """Processor time of our detector, without its start: seconds for one long series, milliseconds for an evaluation of up to 60 points."""
     from plumbline.analysis.drift.change_detection import detect_changes
 
     random = np.random.default_rng(0)
@@ -162,7 +162,7 @@ def speed() -> tuple[float, float]:
 
 
 def normal_alarms(series: int, seed: int) -> float:
-    """Share of normal series without a change that alarm in one of the looks at 1 … 24 points."""
+    """Share of normal series without a change that alarm in one of the evaluations at 1 … 24 points."""
     from plumbline.analysis.drift.change_detection import detect_changes
 
     random, alarms = np.random.default_rng(seed), 0
@@ -173,14 +173,13 @@ def normal_alarms(series: int, seed: int) -> float:
 
 
 def missed(least: dict[str, tuple[float, float]], most: dict[str, tuple[float, float]]) -> list[str]:
-    """What misses its aim: {what: (figure, aim)} that are to reach the aim, and that are to stay within it. No figure misses, too."""
+    """Missed aims, from {name: (figure, aim)} with lower and with upper bounds. A missing figure is missed."""
     low = [f"{what}: {figure:.3g}, expected at least {aim:g}" for what, (figure, aim) in least.items() if not figure >= aim]
     high = [f"{what}: {figure:.3g}, expected at most {aim:g}" for what, (figure, aim) in most.items() if not figure <= aim]
     return low + high
 
 
 def main() -> int:
-    """Measure all detectors in turn and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kit", type=Path, help="folder of an evaluation kit with evaluate.py and its data; without it: own series")
     parser.add_argument("--each", type=int, default=8, help="own series by length, noise and kind (default 8: 920 series)")
@@ -191,9 +190,9 @@ def main() -> int:
         kit_table(rows, options.kit.resolve()) if options.kit else own_table(rows, labelled(options.each, options.seed), options.seed)
     )
     seconds, look = speed()
-    print(f"{_LONG:,} points: {seconds:.2f} s; one look at up to 60 points: {look:.2f} ms (processor time)")
+    print(f"{_LONG:,} points: {seconds:.2f} s; one evaluation of up to 60 points: {look:.2f} ms (processor time)")
     alarming = normal_alarms(_NORMAL, options.seed)
-    print(f"{alarming:.2%} of {_NORMAL:,} normal series without a change ever alarm in 24 looks")
+    print(f"{alarming:.2%} of {_NORMAL:,} normal series without a change ever alarm in 24 evaluations")
     failures += missed(
         {},
         {
@@ -208,7 +207,7 @@ def main() -> int:
 
 
 def kit_table(rows: list[Detector], kit: Path) -> list[str]:
-    """Print what the kit says of each detector; the aims that ours, the first, misses."""
+    """Print the kit's figures for each detector; returns the missed aims of the first one, ours."""
     failures = []
     print(f"{'':22}{'set':12}{'precision':>10}{'recall':>9}{'F1':>8}{'stable alarming':>17}{'ramps SNR≥3':>13}")
     for detector in rows:
@@ -228,9 +227,9 @@ def kit_table(rows: list[Detector], kit: Path) -> list[str]:
 
 
 def own_table(rows: list[Detector], series: list[Labelled], seed: int) -> list[str]:
-    """Print what each detector makes of our own series; the aims that ours, the first, misses."""
+    """Print each detector's figures on our own series; returns the missed aims of the first one, ours."""
     failures = []
-    print(f"{len(series)} series (seed {seed}), {sum(len(s.values) - _FIRST + 1 for s in series):,} looks")
+    print(f"{len(series)} series (seed {seed}), {sum(len(s.values) - _FIRST + 1 for s in series):,} evaluations")
     print(f"{'':22}{'precision':>10}{'recall':>9}{'F1':>8}{'ramps':>8}{'delay':>8}{'stable alarming':>17}")
     for detector in rows:
         r = replayed(detector, series)

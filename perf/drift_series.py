@@ -1,4 +1,4 @@
-"""Labelled series of the project's own: seeded, with the kinds of noise that real machines show and changes put into them.
+"""Seeded, labelled series with the noise of real machines and inserted changes.
 
 Noise   normal; Student-t with 3 degrees of freedom; autocorrelated (AR(1), 0.4); two modes 6 % apart that alternate; time of day
 Change  none; spikes; one step; two steps; a ramp to the end
@@ -19,7 +19,7 @@ STABLE = ("none", "spike")
 
 @dataclass(frozen=True)
 class Labelled:
-    """`changes`: indices of the first points after each change; `margin`: points by which a found index may miss it."""
+    """`changes`: index of the first point after each change; `margin`: allowed error of a detected index, in points."""
 
     values: list[float]
     changes: tuple[int, ...]
@@ -32,7 +32,7 @@ def labelled(each: int, seed: int) -> list[Labelled]:
     random = np.random.default_rng(seed)
     made = []
     for length, noise, kind in itertools.product(LENGTHS, NOISES, KINDS):
-        # Two stable kinds of five: half as many again make half of all series stable.
+        # Two of five kinds are stable; half as many more of them make half of all series stable.
         made += [_series(random, length, noise, kind) for _ in range(each * 3 // 2 if kind in STABLE else each)]
     return made
 

@@ -1,4 +1,4 @@
-"""Counts that show how readable the code is: `python perf/house_counts.py [ROOT …]`, one column for each checkout.
+"""Counts of code readability: `python perf/house_counts.py [ROOT …]`, one column for each checkout.
 
 Product is include/plumbline. A line of code is neither blank nor a comment nor part of a docstring.
 """
@@ -22,8 +22,6 @@ _SENTENCE_WORDS = 4
 
 
 class Checkout:
-    """The parsed sources of a checkout."""
-
     def __init__(self, root: Path) -> None:
         self.product = {p: p.read_text() for p in sorted((root / "include" / PACKAGE).rglob("*.py"))}
         self.tests = {p: p.read_text() for p in sorted((root / "tests").rglob("*.py"))}
@@ -31,7 +29,7 @@ class Checkout:
         self.names = {p: _module(p, root / "include") for p in self.product}
 
     def counts(self) -> dict[str, int | float]:
-        """Name of a count to its value."""
+        """Count name to value."""
         code = [n for text in self.product.values() if (n := code_lines(text))]
         return {
             "product lines": sum(len(text.splitlines()) for text in self.product.values()),
@@ -47,7 +45,7 @@ class Checkout:
         }
 
     def circles(self) -> list[list[str]]:
-        """Groups of modules that import each other, at any depth of their code; packages' re-exports count as imports of the package."""
+        """Groups of modules with circular imports, at any depth of their code; packages' re-exports count as imports of the package."""
         known = set(self.names.values())
         graph = {name: {m for m in _imported(self.trees[p], known) if m != name} for p, name in self.names.items()}
         return [group for group in _strongly_connected(graph) if len(group) > 1]
@@ -62,7 +60,7 @@ class Checkout:
                     yield int(any(kind.endswith("Launcher") for kind in kinds))
 
     def _accepting(self) -> set[str]:
-        """Functions below the commands and pages through which a price is accepted: those that store it, and their callers."""
+        """Functions below the commands and pages that accept a price: those that store it, and their callers."""
         names = set(_STORES_A_PRICE)
         while more := {short for name in self._callers(names) if "accept" in (short := name.rpartition(":")[2])} - names:
             names |= more
@@ -83,7 +81,6 @@ class Checkout:
 
 
 def code_lines(text: str) -> int:
-    """Lines that hold code."""
     docstrings = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -162,7 +159,7 @@ def _strongly_connected(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def _sentences(tree: ast.AST) -> Iterator[ast.AST]:
-    """Assertions that compare text of several words: `match=` of a raised error, and a literal in an `assert`."""
+    """Assertions that compare sentences: `match=` of a raised error, and a literal in an `assert`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "match":
             if any(_is_sentence(n) for n in ast.walk(node.value)):

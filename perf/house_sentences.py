@@ -1,6 +1,6 @@
-"""Sentences of a checkout drawn at random, to judge its language: `python perf/house_sentences.py [--seed N] [--count N] [ROOT …]`.
+"""Random sentences of a checkout, for a review of its language: `python perf/house_sentences.py [--seed N] [--count N] [ROOT …]`.
 
-A third each from docstrings, from messages (texts of at least five words in code) and from the pages below docs/; the same seed draws the same
+A third each from docstrings, from messages (texts of at least five words in code) and from the pages below docs/. The same seed draws the same
 sentences from the same checkout.
 """
 
@@ -18,14 +18,13 @@ _END = re.compile(r"(?<=[.;:!?])\s+(?=[A-Z`\"(])")
 
 
 def docstrings(tree: ast.AST) -> Iterator[str]:
-    """Docstrings of modules, classes and functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node)):
             yield text
 
 
 def messages(tree: ast.AST) -> Iterator[str]:
-    """Texts in code that are no docstrings; values put into a text show as …."""
+    """Texts in code other than docstrings; inserted values show as …."""
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node) if part is not node}
     own = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -38,7 +37,7 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 
 def sentences(texts: Iterator[str]) -> list[str]:
-    """The sentences of at least five words, each once."""
+    """Sentences of at least five words, without duplicates."""
     found = {" ".join(part.split()): None for text in texts for part in _END.split(text)}
     return [sentence for sentence in found if len(sentence.split()) >= _WORDS and re.search("[a-z]", sentence)]
 
@@ -51,7 +50,7 @@ def prose(page: str) -> Iterator[str]:
 
 
 def draw(root: Path, count: int, seed: int) -> list[tuple[str, str]]:
-    """(source, sentence), as many of each source as a third of `count`."""
+    """(source, sentence), a third of `count` from each source."""
     trees = [ast.parse(path.read_text()) for path in sorted((root / "include" / "plumbline").rglob("*.py"))]
     pages = [path.read_text() for path in sorted((root / "docs").rglob("*.md"))]
     sources = {
@@ -65,7 +64,6 @@ def draw(root: Path, count: int, seed: int) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    """Print the sentences of each checkout."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("roots", nargs="*", type=Path, default=[Path(__file__).resolve().parents[1]])
     parser.add_argument("--seed", type=int, default=1)

@@ -1,14 +1,14 @@
-"""Our load client against its peers, on one Triton that does nothing, in one run: `make perf-load`, or `python perf/load_client.py`.
+"""The load client against its peers, on one Triton whose model does nothing, in one run: `make perf-load`, or `python perf/load_client.py`.
 
-rate      the highest rate of Poisson arrivals that a client keeps up: sent and answered at 99.5 % of it at least and, for ours, p99
-          dispatch delay below 10 ms, no error and each answer's size right (a peer is judged by the rate that it reports, with what a
-          Poisson count varies by in its favour). Each rate has two tries: one is enough, for a busy machine can only hide, not help
-cpu       user and system time of the client's processes for a request, seen from outside, in the middle of a run
-latency   p50 and p99 at 200 and 1,000 requests a second, as each client reports them (ours count from the scheduled moment)
+rate      the highest rate of Poisson arrivals that a client sustains: at least 99.5 % of it sent and answered and, for ours, p99 dispatch
+          delay below 10 ms, no error and each answer's size right (a peer is judged by the rate that it reports, with the variation of a
+          Poisson count in its favour). Each rate has two tries and needs one: a busy machine can only hide a success
+cpu       user and system time of the client's processes for a request, measured from outside, in the middle of a run
+latency   p50 and p99 at 200 and 1,000 requests a second, as each client reports them (ours count from the scheduled time)
 
-Rounds are paired: in each, every client is measured right after the other, and the order alternates. A ratio is the median of the
-rounds' ratios. All traffic stays on loopback. The measuring ends by the clock, and what was measured until then is written, also if the run is
-interrupted or terminated. Exit status 1 if an aim is missed.
+Rounds are paired: in each, the clients run one after the other, in alternating order. A ratio is the median of the rounds' ratios. All traffic
+stays on loopback. The measurement ends by the clock; results so far are written, also if the run is interrupted or terminated. Exit status 1 if an
+aim is missed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ RATES = (200.0, 1000.0)
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured. `step`: ratio of one rate of the search to the next; seconds of load at a rate, in the search and for
-    latencies; `tries`: of a rate in the search; `minutes`: by then it is over, whatever is missing."""
+    """Size of the measurement. `step`: ratio of one rate of the search to the next; seconds of load at a rate, in the search and for
+    latencies; `tries`: of a rate in the search; `minutes`: limit of the whole run.
+    """
 
     rounds: int
     step: float
@@ -50,21 +51,21 @@ STRIDE = 1.5
 
 
 class TimeUp(Exception):
-    """No further run ends in time."""
+    """No time is left for another run."""
 
 
 @dataclass
 class Searched:
-    """The highest rate that held (None: not even the lowest). `cut`: time was up before it was narrowed down."""
+    """The highest passing rate (None: not even the lowest). `cut`: time ended before it was narrowed down."""
 
     best: Run | None = None
     cut: bool = False
 
 
 def highest(probe: Callable[[float], Run], start: float, step: float, tries: int, *, lowest: float = 50.0) -> Searched:
-    """The highest rate that holds, to within one step: strides of about half a rate up (or down) from `start`, then halving.
+    """The highest passing rate, to within one step: strides of about half a rate up (or down) from `start`, then bisection.
 
-    A rate at which the client fails has not held. Where it falls far behind nobody tries again; a probe that raises TimeUp ends the search.
+    A rate at which the client fails does not pass. A rate that is far behind is not retried. A probe that raises TimeUp ends the search.
     """
     found, rungs = Searched(), {}
     stride = max(1, round(math.log(STRIDE) / math.log(step)))
@@ -105,7 +106,7 @@ def highest(probe: Callable[[float], Run], start: float, step: float, tries: int
 
 
 def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: Path, out: Measured) -> None:
-    """All rounds, into `out`; a client that fails is left out from then on, with its reason, and so is what time does not suffice for."""
+    """Run all rounds into `out`. A client that fails is skipped from then on, with its reason; so are runs without time."""
     began, seed = time.monotonic(), 0
     starts = {Ours.name: 8000.0, PerfAnalyzer.name: 6000.0, AiPerf.name: 500.0}
     active = list(clients)
@@ -131,10 +132,10 @@ def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: P
         print(f"round {number + 1}", flush=True)
         for client in active[:] if number % 2 == 0 else active[::-1]:
             if client.name == AiPerf.name and number:
-                continue  # a rate a tenth of the others' needs no second look, and each of its starts takes half a run
+                continue  # one round suffices for a rate a tenth of the others', and each of its starts takes half a run
             try:
                 if not number:
-                    client.run(server, 500.0, 1.5, 0, folder)  # the first requests of all warm the server up and are not kept
+                    client.run(server, 500.0, 1.5, 0, folder)  # the first requests warm the server up and are discarded
                 latencies = {rate: one(client, rate, effort.latency_s, True) for rate in RATES}
                 searched = highest(
                     lambda rate, client=client: one(client, rate, effort.search_s, False),  # type: ignore[misc]
@@ -150,7 +151,7 @@ def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: P
             except TimeUp:
                 out.left.append(f"{client.name}, round {number + 1}")
                 continue
-            # A rate of a search that was cut short is only a lower bound: it belongs into no ratio.
+            # The rate of an unfinished search is only a lower bound and is part of no ratio.
             if searched.cut:
                 out.left.append(f"the highest rate of {client.name}, round {number + 1}")
             out.add(client.name, number, latencies, None if searched.cut else searched.best)
@@ -161,7 +162,7 @@ def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: P
 def main() -> int:
     """Install the peers, measure, write the figures, print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one short round in about two minutes: to see that it works, not to be quoted")
+    parser.add_argument("--quick", action="store_true", help="one short round of about two minutes, as a functional test")
     parser.add_argument("--out", type=Path, help="write the figures to this .json and the table beside it as .md")
     options = parser.parse_args()
     effort = QUICK if options.quick else FULL

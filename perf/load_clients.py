@@ -1,4 +1,4 @@
-"""The load clients that are measured against one another: how each is installed, run for one rate, and read."""
+"""The load clients under comparison: installation, a run at one rate, and the reading of its report."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from load_watch import Watched, watch
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = ROOT / ".perf"
 LINKED = {"libb64.so.0d": "libb64-*.so.0d", "libcudart.so.12": "libcudart-*.so.12*"}
-"""Libraries that perf_analyzer needs, and how those of Triton's own wheel are called."""
+"""Libraries that perf_analyzer needs, with the names in Triton's wheel."""
 ACHIEVED, DISPATCH_MS, SIGMAS = 0.995, 10.0, 3
 HOPELESS = 0.9
 
 
 @dataclass(frozen=True)
 class Run:
-    """One client for a while at one rate. Latencies in ms as the client reports them, `cpu_us` for a request as seen from outside.
+    """One run of a client at one rate. Latencies in ms as the client reports them; `cpu_us`: CPU for a request, measured from outside.
 
-    `achieved`: the rate at which requests were sent and answered over the rate asked for. `held`: the client did what it was asked for.
+    `achieved`: the rate at which requests were sent and answered over the requested rate. `held`: the client sustained the rate.
     """
 
     client: str
@@ -45,19 +45,19 @@ class Run:
 
     @property
     def hopeless(self) -> bool:
-        """Whether it was so far behind that no second try can help."""
+        """Whether it was too far behind for another try."""
         return self.achieved < HOPELESS
 
 
 class ClientFailed(RuntimeError):
-    """A client that cannot be installed, or ends without figures; the message says why."""
+    """A client that cannot be installed, or ends without figures; the message has the reason."""
 
 
 class Client(Protocol):
     """A load client. `run` may raise ClientFailed.
 
-    `patient`: a client that cannot keep the rate up may take three times as long, so that its latencies are known; in a search nobody waits
-    for it: it has not held.
+    `patient`: a client that cannot sustain the rate may take three times as long, so that its latencies are known. A search does not wait: the
+    rate does not pass.
     """
 
     name: str
@@ -68,28 +68,28 @@ class Client(Protocol):
 
 
 class Ours:
-    """Plumbline's client. Held: no error, each output's size right, p99 dispatch delay and the achieved rate within their limits."""
+    """Plumbline's client. Passes with no error, each output's size right, p99 dispatch delay and the achieved rate within their limits."""
 
     name = "plumbline"
 
     def install(self) -> None:
-        """It is installed."""
+        """Nothing to install."""
 
     def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path, *, patient: bool = True) -> Run:
         command = [sys.executable, str(ROOT / "perf" / "load_drive.py"), server.grpc, str(rate), str(seconds), str(seed)]
         seen = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient))
-        told = json.loads(seen.output.strip().splitlines()[-1])
-        agree = told["finished"] == seen.requests
-        achieved, dispatch = min(told["sent"], told["answered"]), told["dispatch_p99_ms"]
-        held = agree and not told["errors"] and dispatch < DISPATCH_MS and achieved >= ACHIEVED
-        note = told["first_error"] or ("" if agree else f"{told['finished']} finished, the server counted {seen.requests}")
-        return Run(self.name, rate, told["requests"], achieved, told["p50_ms"], told["p99_ms"], seen.cpu_us, held, dispatch, note)
+        report = json.loads(seen.output.strip().splitlines()[-1])
+        agree = report["finished"] == seen.requests
+        achieved, dispatch = min(report["sent"], report["answered"]), report["dispatch_p99_ms"]
+        held = agree and not report["errors"] and dispatch < DISPATCH_MS and achieved >= ACHIEVED
+        note = report["first_error"] or ("" if agree else f"{report['finished']} finished, the server counted {seen.requests}")
+        return Run(self.name, rate, report["requests"], achieved, report["p50_ms"], report["p99_ms"], seen.cpu_us, held, dispatch, note)
 
 
 class PerfAnalyzer:
-    """NVIDIA's perf_analyzer, as a wheel of tritonclient carries it, over gRPC and asynchronously; three windows, and any result is taken.
+    """NVIDIA's perf_analyzer from a wheel of tritonclient, over gRPC, asynchronous; three windows, any result accepted.
 
-    Held: the reported rate is the one asked for, less what a count of Poisson arrivals varies by (three standard deviations in its favour).
+    Passes if the reported rate is the requested one, minus three standard deviations of the Poisson count.
     """
 
     name = "perf_analyzer"
@@ -121,7 +121,7 @@ class PerfAnalyzer:
         env = {"LD_LIBRARY_PATH": str(self._folder / "plumbline-libraries")}
         seen = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient), env)
         if not report.exists():
-            raise ClientFailed(f"perf_analyzer at {rate:g}/s wrote no report; it said: {' | '.join(seen.output.splitlines()[-4:])}")
+            raise ClientFailed(f"perf_analyzer at {rate:g}/s wrote no report; its output: {' | '.join(seen.output.splitlines()[-4:])}")
         with report.open(newline="") as file:
             row = next(csv.DictReader(file))
         counts = re.findall(r"Request count: (\d+)", seen.output)
@@ -135,9 +135,9 @@ class PerfAnalyzer:
 
 
 class AiPerf:
-    """aiperf against Triton's HTTP endpoint by its template endpoint (it speaks no KServe); its latencies count from when it sent.
+    """aiperf against Triton's HTTP endpoint by its template endpoint (it has no KServe protocol); its latencies count from sending.
 
-    Held: as for perf_analyzer.
+    Passes like perf_analyzer.
     """
 
     name = "aiperf"
@@ -155,7 +155,7 @@ class AiPerf:
     def install(self) -> None:
         _install(self._folder, f"aiperf=={self.version}")
         if not (self._folder / "tokenizer").exists():
-            # It wants a tokenizer even where nothing is tokenised, and would fetch one.
+            # It requires a tokenizer even without tokenisation, and would download one.
             _called([str(self._folder / "bin" / "python"), "-c", self._tokenizer, str(self._folder / "tokenizer")], 120)
         values = ",".join(str(i) for i in range(VALUES))
         (self._folder / "request.json").write_text(
@@ -175,16 +175,16 @@ class AiPerf:
         ]
         seen = _watched(self.name, command, server, folder, _within(seconds, 20.0, patient), {"NO_COLOR": "1"})
         if not report.exists():
-            raise ClientFailed(f"aiperf at {rate:g}/s wrote no report; it said: {' | '.join(seen.output.splitlines()[-4:])}")
-        told = json.loads(report.read_text(encoding="utf-8"))
-        achieved = float(told["request_throughput"]["avg"]) / rate
-        held = achieved >= ACHIEVED - SIGMAS / math.sqrt(count) and not told.get("error_summary")
-        latency = told["request_latency"]
+            raise ClientFailed(f"aiperf at {rate:g}/s wrote no report; its output: {' | '.join(seen.output.splitlines()[-4:])}")
+        figures = json.loads(report.read_text(encoding="utf-8"))
+        achieved = float(figures["request_throughput"]["avg"]) / rate
+        held = achieved >= ACHIEVED - SIGMAS / math.sqrt(count) and not figures.get("error_summary")
+        latency = figures["request_latency"]
         return Run(self.name, rate, count, achieved, float(latency["p50"]), float(latency["p99"]), seen.cpu_us, held)
 
 
 def _within(seconds: float, starting: float, patient: bool) -> float:
-    """Seconds after which a client is given up that has `seconds` of load, and takes up to `starting` until it begins and to end."""
+    """Timeout of a client with `seconds` of load that takes up to `starting` to begin and to end."""
     return (3.0 if patient else 1.5) * seconds + starting
 
 
@@ -192,9 +192,9 @@ def _watched(name: str, command: list[str], server: Server, folder: Path, within
     server.settle()
     seen = watch(command, lambda: server.served()[0], env=env, cwd=folder, within_s=within_s)
     if seen.status == -signal.SIGKILL:
-        raise ClientFailed(f"{name} was given up after {seen.took_s:.0f} s")
+        raise ClientFailed(f"{name} timed out after {seen.took_s:.0f} s")
     if seen.status:
-        raise ClientFailed(f"{name} ended with {seen.status}; it said: {' | '.join(seen.output.strip().splitlines()[-4:])}")
+        raise ClientFailed(f"{name} ended with {seen.status}; its output: {' | '.join(seen.output.strip().splitlines()[-4:])}")
     return seen
 
 

@@ -1,6 +1,6 @@
-"""Our load client once, as a process of its own: `python perf/load_drive.py ADDRESS RATE SECONDS SEED`; prints one line of JSON.
+"""One run of the load client as a separate process: `python perf/load_drive.py ADDRESS RATE SECONDS SEED`; prints one line of JSON.
 
-What a trial does with it: the whole schedule first, every request made beforehand, every answer's status and size checked.
+As in a trial, the schedule and every request are built first, and every answer's status and size are checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ TIMEOUT_S = 10.0
 
 
 def main() -> None:
-    """Drive one phase of Poisson arrivals."""
     address, rate, seconds, seed = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
     rng = np.random.default_rng(seed)
     gaps = rng.standard_exponential(int(rate * seconds * 1.2) + 100) / rate
@@ -39,7 +38,7 @@ def main() -> None:
     log = drive(load, bodies, Target(address, wire, lambda: True), timeout_s=TIMEOUT_S)
     took = log.latencies("scheduled", "last_token") * 1e3
     p50, p99 = np.percentile(took, [50, 99], method="inverted_cdf")
-    # Past the start, as many must be answered as are sent: a client that only piles requests up before the server keeps nothing up.
+    # After the start answers must keep pace with requests: a client that only queues requests at the server does not sustain the rate.
     inside = 0.1 * seconds
     answered = float(((log.ended > inside) & (log.ended <= seconds) & log.ok).sum() / max((at > inside).sum(), 1))
     print(

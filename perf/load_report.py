@@ -1,4 +1,4 @@
-"""The figures of the load clients as data and as a table, and what was aimed at."""
+"""The load clients' figures as data and as a table, with the aims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OURS, ANALYZER, AIPERF = "plumbline", PerfAnalyzer.name, AiPerf.name
 
 @dataclass(frozen=True)
 class Round:
-    """One client in one round: its runs for latency by rate, and its highest rate that held."""
+    """One client in one round: its latency runs by rate, and its highest passing rate."""
 
     latencies: dict[float, Run]
     best: Run | None
@@ -27,8 +27,9 @@ class Round:
 
 @dataclass
 class Measured:
-    """What a whole run found, by client and round; every single run is kept. `failed`: clients that could not be measured, and why;
-    `left`: what time did not suffice for."""
+    """Figures of a whole run, by client and round, with every single run. `failed`: clients that could not be measured, and why; `left`: what
+    was skipped for lack of time.
+    """
 
     rounds: dict[str, dict[int, Round]] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
@@ -45,7 +46,7 @@ class Measured:
         return {number: value for number, value in found.items() if value is not None}
 
     def ratio(self, other: str, of: Callable[[Round], float | None]) -> float | None:
-        """Ours over the other's, the median over the rounds that both have."""
+        """Ours over the other's: the median over the rounds of both."""
         ours, theirs = self.values(OURS, of), self.values(other, of)
         ratios = [ours[n] / theirs[n] for n in ours.keys() & theirs.keys() if theirs[n]]
         return statistics.median(ratios) if ratios else None
@@ -81,7 +82,7 @@ class Aim:
     at_least: bool
 
     def met(self, measured: Measured) -> bool:
-        """Whether it was measured and holds."""
+        """Whether it was measured and met."""
         found = measured.ratio(self.other, self.of)
         return found is not None and (found >= self.bound if self.at_least else found <= self.bound)
 
@@ -107,7 +108,7 @@ ROWS: tuple[tuple[str, Callable[[Round], float | None], str], ...] = (
 
 
 def write(measured: Measured, path: Path | None, command: str) -> str:
-    """The table as Markdown; with a path also written beside the figures as JSON."""
+    """The table as Markdown; with a path also written, beside the figures as JSON."""
     machine = {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
@@ -142,7 +143,7 @@ def _markdown(measured: Measured, machine: dict[str, object], command: str) -> s
         "# The load client against its peers",
         "",
         f"`{command}` on {machine['cpu']}, {machine['cores']} cores, {machine['measured']}: {rounds} paired rounds in "
-        f"{measured.seconds / 60:.0f} minutes against one Triton whose model hands its input back. Client and server share the cores.",
+        f"{measured.seconds / 60:.0f} minutes against one Triton whose model returns its input. Client and server share the cores.",
         "perf_analyzer is " + PerfAnalyzer.version + " (gRPC, asynchronous), aiperf " + AiPerf.version + " (HTTP, one round).",
         "Values are medians over the rounds, with the lowest and the highest; ratios are ours over theirs, the median of the rounds' own.",
         "",

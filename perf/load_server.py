@@ -1,4 +1,4 @@
-"""The server that the load clients are measured on: one Triton with a model that hands its input back, and what it counted."""
+"""The server under the load clients: one Triton whose model returns its input, and its request counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ output [ {{ name: "OUT" data_type: TYPE_FP32 dims: [ {VALUES} ] }} ]
 dynamic_batching {{ max_queue_delay_microseconds: 500 }}
 instance_group [ {{ kind: KIND_CPU count: 1 }} ]
 """
-# By DLPack: an output made of a numpy 2 array leaves this backend with the right shape and no bytes.
+# By DLPack: an output from a numpy 2 array leaves this backend with the right shape but no bytes.
 SOURCE = """\
 import triton_python_backend_utils as pb_utils
 
@@ -79,16 +79,15 @@ class Server:
         self._stop()
 
     def running(self) -> bool:
-        """Whether the server's process lives."""
         return self._process is not None and self._process.poll() is None
 
     def served(self) -> tuple[int, int]:
-        """Requests that succeeded and that failed since the start, by the server's own statistics."""
-        told = self._client.get_inference_statistics(MODEL).model_stats[0].inference_stats
-        return int(told.success.count), int(told.fail.count)
+        """Successful and failed requests since the start, from the server's statistics."""
+        statistics = self._client.get_inference_statistics(MODEL).model_stats[0].inference_stats
+        return int(statistics.success.count), int(statistics.fail.count)
 
     def settle(self) -> None:
-        """Wait until nothing is served any more: a client that was ended far behind leaves the server a backlog."""
+        """Wait until the server is idle: a client that was ended far behind leaves a backlog."""
         deadline, before = time.monotonic() + 30.0, -1
         while (now := sum(self.served())) != before:
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Run a load client as a process and watch, from outside and for every client the same, what CPU it takes for a request."""
+"""Run a load client as a process and measure, from outside and equally for every client, its CPU time for a request."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ EVERY_S = 0.4
 
 @dataclass(frozen=True)
 class Watched:
-    """How a client's process ended. `requests`: what the server counted meanwhile. `cpu_us`: CPU (user and system) of the client's
-    processes for a request, from the first 10 % of the requests to the last 5 %, so without its start and its evaluation; None if the
-    load was over too soon to say. `took_s`: seconds from start to end of the process."""
+    """How a client's process ended. `requests`: the server's count. `cpu_us`: CPU (user and system) of the client's processes for a request, from
+    the first 10 % of the requests to the last 5 %, so without start and evaluation; None if the load was too short. `took_s`: seconds
+    from start to end of the process.
+    """
 
     status: int
     output: str
@@ -32,9 +33,9 @@ class Watched:
 def watch(
     command: Sequence[str], served: Callable[[], int], *, env: Mapping[str, str] | None = None, cwd: Path | None = None, within_s: float
 ) -> Watched:
-    """Run the command to its end, or kill it and everything it started after `within_s` (status -9)."""
+    """Run the command to its end, or kill it and its children after `within_s` (status -9)."""
     began, first = time.monotonic(), served()
-    # Into a file, not a pipe: a client that prints more than a pipe holds would stop.
+    # Into a file: a client that prints more than a pipe's buffer would block.
     with (cwd or Path.cwd()).joinpath("client.out").open("w+", encoding="utf-8", errors="replace") as said:
         process = subprocess.Popen(
             command, env=env and {**os.environ, **env}, cwd=cwd, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
@@ -45,7 +46,7 @@ def watch(
             while process.poll() is None and time.monotonic() - began < within_s:
                 count = served() - first
                 if not count or not family:
-                    # A client's processes are there before its first request; walking all processes later would cost what is measured.
+                    # A client's processes exist before its first request; a later walk over all processes would distort the measurement.
                     with suppress(psutil.NoSuchProcess):
                         root = psutil.Process(process.pid)
                         family = [root, *root.children(recursive=True)]
@@ -73,7 +74,7 @@ def _slope(samples: list[tuple[int, float]], total: int) -> float | None:
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    """CPU seconds that the process's threads have had, in nanoseconds' resolution: clock ticks are too coarse for a second of load."""
+    """CPU seconds of the process's threads, in nanoseconds' resolution: clock ticks are too coarse for a second of load."""
     total = 0
     for thread in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread may end while its siblings are read

@@ -1,8 +1,8 @@
-"""What does a faster precision cost in answers? `python perf/output_agreement.py WORKLOAD... [--precision P...] [--prompts N] [--on-cpu]`
+"""Loss of agreement by a faster precision: `python perf/output_agreement.py WORKLOAD... [--precision P...] [--prompts N] [--on-cpu]`
 
-Serves each workload's model on Triton in each precision and holds it against fp32 as a trial does (`output_agreement`), on N prompts: more of them
-than a trial asks make the figure sure. It is what `quality.agreement` is to be declared from, with a margin. `--on-cpu`: a model that is
-declared for a GPU, on this machine's cores. Rounding differs between machines; close figures, not equal ones, are to be expected.
+Serves each workload's model on Triton in each precision and compares it with fp32 as a trial does (`output_agreement`), on N prompts; more prompts than
+a trial's make the figure more precise. Declare `quality.agreement` from it, with a margin. `--on-cpu` runs a model declared for a GPU on
+this machine's cores. Rounding differs between machines, so expect close figures, not equal ones.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from plumbline.harness.inference.server.tritonserver import Triton
 
 
 def in_precision(workload: InferenceWorkload, precision: str, prompts: int, *, on_cpu: bool) -> InferenceWorkload:
-    """The workload with its model in another precision, to be held against fp32 on so many prompts."""
+    """The workload with its model in another precision, compared with fp32 on this number of prompts."""
     data = json.loads(workload.model_dump_json())
     data["model"]["precision"] = precision
-    # Nothing is judged here: any agreement passes.
+    # Any agreement passes: this only measures.
     data["quality"] = {"reference": "fp32", "agreement": "1%", "prompts": prompts}
     if on_cpu:
         data["needs"] = {"accelerator": "cpu", "count": 1}
@@ -35,7 +35,7 @@ def in_precision(workload: InferenceWorkload, precision: str, prompts: int, *, o
 
 
 def measured(workload: InferenceWorkload) -> tuple[float, int]:
-    """The agreement and the answers that it rests on."""
+    """The agreement and its number of answers."""
     with tempfile.TemporaryDirectory() as folder:
         repository = backends.write(workload, Path(folder) / "models", threads=len(os.sched_getaffinity(0)))
         with Triton(tritonserver.find_installation(), repository.folder, repository.model, Path(folder), ready_within_s=600) as triton:
@@ -46,7 +46,7 @@ def measured(workload: InferenceWorkload) -> tuple[float, int]:
 
 
 def main() -> None:
-    """A line for each workload and precision."""
+    """Print a line for each workload and precision."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="+", help="such as chat-tiny-cpu")
     parser.add_argument("--precision", nargs="+", default=["bf16", "int8"])

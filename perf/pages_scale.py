@@ -1,10 +1,10 @@
-"""Does each page stay as quick when the archive has grown a hundredfold? The server's time, as ratios, on SQLite or PostgreSQL.
+"""Time of each page in an archive that grew a hundredfold: the server's time, as ratios, on SQLite or PostgreSQL.
 
 python perf/pages_scale.py [SMALL LARGE] [--only sqlite|postgresql] [--seed N] [--folder SCRATCH] [--keep]
 
-Both archives are generated (perf/archive_generator.py: what grows is the number of providers, every one of them declared with a price, and
-a team decides among all of them). Then each address of the app, taken from its own routes, is asked of both in turn, within one process and
-without a network. 1,000,000 trials need about 6 GB below SCRATCH; with --keep the archives stay there and are used again.
+Both archives are generated (perf/archive_generator.py): the number of providers grows, each is declared with a price, and a team decides among all
+of them. Requests to each address of the app's own routes alternate between both, within one process and without a network. 1,000,000 trials
+need about 6 GB below SCRATCH; with --keep the archives stay there and are reused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ prices:
 
 
 def declare(folder: Path, providers: int) -> Path:
-    """Declarations that name every provider of a generated archive, and one team."""
+    """Declarations with every provider of a generated archive, and one team."""
     config = folder / "config"
     for kind in ("providers", "teams", "workloads/training"):
         (config / kind).mkdir(parents=True)
@@ -91,7 +91,7 @@ class Asked:
                 os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
 
     def get(self, path: str) -> Any:
-        """One request; RuntimeError for anything but a page that is there."""
+        """Send one request; RuntimeError for any other status than success."""
         with self._here():
             answer = self.client.get(path)
         if answer.status_code != 200:
@@ -99,10 +99,10 @@ class Asked:
         return answer
 
     def paths(self) -> list[str]:
-        """Every address that the app serves, by its own routes, with something of the archive in its parameters."""
+        """Every address of the app's routes, with parameters from the archive."""
         from tests.data.page_addresses import address_of, routes_of
 
-        # Files are no pages: a generated archive has none.
+        # Without files: a generated archive has none.
         asked = (r for r in routes_of(self.app) if not any(file in r.path for file in ("/static/", "/reports/", "/evidence/", "/tables/")))
         return [address_of(route, self.known) for route in asked]
 
@@ -131,8 +131,8 @@ def main() -> int:
     given.add_argument("sizes", nargs="*", type=int, default=[10_000, 1_000_000], help="trials in the small and in the large archive")
     given.add_argument("--only", choices=("sqlite", "postgresql"), default="sqlite")
     given.add_argument("--seed", type=int, default=1)
-    given.add_argument("--folder", type=Path, help="where the archives lie while they are measured")
-    given.add_argument("--keep", action="store_true", help="leave the archives (SQLite) in --folder, and use those that are there")
+    given.add_argument("--folder", type=Path, help="folder of the archives during the measurement")
+    given.add_argument("--keep", action="store_true", help="keep the archives (SQLite) in --folder, and reuse existing ones")
     asked = given.parse_args()
     if asked.keep and (asked.folder is None or asked.only != "sqlite"):
         given.error("--keep needs --folder and SQLite")
@@ -153,7 +153,7 @@ def main() -> int:
 
 
 def compared(apps: list[Asked], sizes: list[int]) -> int:
-    """Ask every address of both; 1 if one of them grew by more than it may."""
+    """Request every address of both; returns 1 if the ratio of one exceeds the limit."""
     small, large = apps
     worst = 0.0
     print(f"{'address':55s} {sizes[0]:>9,} trials {sizes[1]:>11,} trials   ratio")
@@ -161,7 +161,7 @@ def compared(apps: list[Asked], sizes: list[int]) -> int:
         few, many = in_turn(lambda p=path: small.get(p), lambda p=path: large.get(p), ROUNDS)  # type: ignore[misc]
         worst = max(worst, many / few)
         print(f"{path:55s} {few * 1000:13.1f} ms {many * 1000:15.1f} ms   ×{many / few:.2f}", flush=True)
-    print(f"the worst ratio is ×{worst:.2f}; at most ×{MOST:g} is asked for")
+    print(f"the worst ratio is ×{worst:.2f}; the limit is ×{MOST:g}")
     return 0 if worst <= MOST else 1
 
 

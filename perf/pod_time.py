@@ -1,8 +1,8 @@
-"""What a launch by Airflow costs in pod time, on the cluster of KUBECONFIG: `python perf/pod_time.py [--pairs N]`.
+"""Pod time of a launch by Airflow, on the cluster of KUBECONFIG: `python perf/pod_time.py [--pairs N]`.
 
-efficiency   warm-up and measurement over the time that the pod's container ran, for a trial of about three minutes: at least 85 %
+efficiency   warm-up and measurement over the running time of the pod's container, for a trial of about three minutes: at least 85 %
 wall         the pod's life, from its creation to its container's end, over that of the same trial in the same image started by
-             `kubectl run`; paired, the order alternating: at most 1.05
+             `kubectl run`; paired, in alternating order: at most 1.05
 
 Times are the cluster's own, in whole seconds. Exit status 1 if a bound is missed.
 """
@@ -34,7 +34,7 @@ LEAST_EFFICIENCY, MOST_WALL = 0.85, 1.05
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds of one pod: from creation to end, of its container, and of warm-up and measurement in it."""
+    """Seconds of one pod: creation to end, of its container, and of warm-up and measurement in it."""
 
     wall_s: float
     running_s: float
@@ -48,16 +48,16 @@ def by_airflow(e2e: World, number: int) -> Run:
     with open_archive() as archive:
         documents = [archive.document(t.trial_id, t.attempt) for t in archive.trials(campaign)]
     document = documents[0] if len(documents) == 1 else None
-    told = [(d.validity, d.launch and d.launch.failure_detail) for d in documents if d is not None]
-    assert document is not None, f"expected one attempt that is measured: {told}\n{e2e.explain(run)}"
-    assert document.launch is not None, told
-    assert document.validity.status != "failed", told
+    attempts = [(d.validity, d.launch and d.launch.failure_detail) for d in documents if d is not None]
+    assert document is not None, f"expected one attempt that is measured: {attempts}\n{e2e.explain(run)}"
+    assert document.launch is not None, attempts
+    assert document.validity.status != "failed", attempts
     at = {event.name: event.utc for event in document.launch.pods[0].events}
     return Run(_between(at["requested"], at["finished"]), _between(at["started"], at["finished"]), measured(document))
 
 
 def by_kubectl(e2e: World, number: int) -> Run:
-    """The same trial in the same image by `kubectl run`, with what it cannot do without."""
+    """The same trial in the same image by `kubectl run`, with the minimum that it needs."""
     provider = load().providers[ONE]
     launcher = provider.launcher
     assert isinstance(launcher, KubernetesLauncher)
@@ -80,13 +80,13 @@ def by_kubectl(e2e: World, number: int) -> Run:
 def _spec(e2e: World, trial: Trial, launcher: KubernetesLauncher, name: str, url: str) -> dict[str, object]:
     limits = {"cpu": str(launcher.resources.cpu), "memory": str(int(launcher.resources.memory))}
     secret = [{"name": key, "valueFrom": {"secretKeyRef": {"name": launcher.results_secret, "key": key}}} for key in e2e.store.pod_secret()]
-    # What the harness learns from its pod: without it, it would start a thread for each core of the node and be throttled.
-    told = [{"name": "PLUMBLINE_CPU_LIMIT", "value": limits["cpu"]}]
+    # The harness reads this from its pod; otherwise it would start a thread for each core of the node and be throttled.
+    limit_env = [{"name": "PLUMBLINE_CPU_LIMIT", "value": limits["cpu"]}]
     container = {
         "name": name,
         "image": e2e.image,
         "args": ["run", "--trial", url, "--out", e2e.store.url],
-        "env": [*secret, *told],
+        "env": [*secret, *limit_env],
         "resources": {"limits": limits, "requests": limits},
         "volumeMounts": [{"name": "work", "mountPath": "/work"}, {"name": "work", "mountPath": "/work/tmp", "subPath": "tmp"}],
     }
@@ -99,7 +99,7 @@ def _ended(e2e: World, namespace: str, name: str) -> dict[str, object] | None:
 
 
 def measured(document: ResultDocument) -> float:
-    """Seconds of warm-up and measurement, by the harness's own clock: from the first step to the end of the steady phase."""
+    """Seconds of warm-up and measurement, by the harness's clock: from the first step to the end of the steady phase."""
     at = {event.name: event.utc for event in document.timeline}
     return _between(at["first_step_done"], at["steady_ended"])
 
@@ -109,7 +109,7 @@ def _between(first: datetime, last: datetime) -> float:
 
 
 def main() -> int:
-    """Measure, print the ratios, and say whether the bounds hold."""
+    """Measure, print the ratios, and check the bounds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=3)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What the DAG processor spends on the benchmark DAGs: seconds a parse and bytes a serialized DAG, by the number of providers.
+"""DAG processor load of the benchmark DAGs: seconds a parse and bytes a serialized DAG, by the number of providers.
 
 python perf/scale_parse.py
 """
@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from scale_world import PROVIDERS, ROOT, make_world
 
-# As the DAG processor does it: Airflow is imported already, our modules and the file are not.
+# As in the DAG processor, Airflow is already imported; our modules and the file are not.
 CHILD = """
 import json, sys, time, warnings
 warnings.simplefilter("ignore")

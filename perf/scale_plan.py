@@ -1,4 +1,4 @@
-"""What planning costs: trials and mapped tasks by lane, the XCom that maps them, requests to the result store, seconds.
+"""Cost of planning: trials and mapped tasks by lane, the XCom that maps them, requests to the result store, seconds.
 
 python perf/scale_plan.py
 """

@@ -1,4 +1,4 @@
-"""Trials a second that the archive records, and how long its pages' queries take with a year in it: SQLite and PostgreSQL.
+"""Recording rate of the archive, and query time of its overview with a year of results: SQLite and PostgreSQL.
 
 python perf/scale_records.py [TRIALS]
 """
@@ -20,7 +20,7 @@ CHUNK = 40
 
 @contextmanager
 def archives() -> Iterator[dict[str, str]]:
-    """The address of a new archive on each kind of database."""
+    """URL of a new archive on each kind of database."""
     from tests.fakes.postgres_server import PostgresServer
 
     with tempfile.TemporaryDirectory(prefix="scale-") as folder:
@@ -30,7 +30,7 @@ def archives() -> Iterator[dict[str, str]]:
 
 
 def write(url: str, first: int, count: int, start: object) -> None:
-    """Record `count` trials, as many to a campaign as a provider has of one workload."""
+    """Record `count` trials, with a provider's number for one workload in each campaign."""
     from tests.data.result_documents import document, trial
 
     from plumbline.archive import open_archive
@@ -43,7 +43,7 @@ def write(url: str, first: int, count: int, start: object) -> None:
 
 
 def rate(url: str, first: int, count: int, writers: int) -> float:
-    """Trials a second by `writers` processes together."""
+    """Trials a second of `writers` concurrent processes."""
     context = multiprocessing.get_context("forkserver")
     start = context.Barrier(writers + 1)
     share = count // writers
@@ -73,7 +73,7 @@ def main() -> None:
                 trials = len(archive.trials())
             rows = sum(len(d) for d in (campaigns,))
             print(f"{name:10s}  {one:6.0f} trials/s by one writer, {four:6.0f} by four;", end=" ")
-            print(f"{trials} trials in {rows} campaigns are summed up in {overview * 1000:.0f} ms")
+            print(f"{trials} trials in {rows} campaigns are summarised in {overview * 1000:.0f} ms")
     print("a run of 50 providers × 20 workloads × 12 repeats has 12,000 trials: divide")
 
 

@@ -1,11 +1,11 @@
-"""What a trial costs Airflow itself: a run of mapped trials through the team server's own graph of services, on a real PostgreSQL.
+"""Airflow's cost of a trial: a run of mapped trials through the team server's services, on a real PostgreSQL.
 
 python perf/scale_tasks.py [TRIALS] [WAIT_S] [PARALLELISM]
 
-Each trial is what a cluster's trial is to Airflow, with nothing in it: a task that is deferred and resumed twice, WAIT_S each time, and a
-task after it. So what is measured is the scheduler's loop, the start of task processes, the triggerer and the API server.
-A trigger that fires before the scheduler has taken note of its task's deferral gets the task failed (a known race of Airflow's): the
-last line counts those.
+Each trial is empty but has a cluster trial's shape in Airflow: a task that is deferred and resumed twice, WAIT_S each time, and a task after it. So the
+figures cover the scheduler's loop, the start of task processes, the triggerer and the API server.
+If a trigger fires before the scheduler has recorded its task's deferral, the scheduler fails the task (a known race in Airflow); the last line counts
+these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import psutil
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "include")]
 
 LASTING = ("api-server", "scheduler", "dag-processor", "triggerer")
-EXECUTIONS = 4  # of a trial: begin, started, finished, collect
+EXECUTIONS = 4  # in a trial: begin, started, finished, collect
 DAG = """
 from datetime import timedelta
 
@@ -133,13 +133,13 @@ def watch(client: object, graph: object, trials: int) -> None:
     for name in after:
         spent = after[name] - before[name]
         print(f"  {name:14s} {spent:6.1f} CPU s, {spent / executions:.2f} an execution")
-    print(f"  resident memory of their own: {memory(graph)}")
+    print(f"  unshared resident memory: {memory(graph)}")
     said = (graph.folder / "scheduler.log").read_text(errors="replace")  # type: ignore[attr-defined]
     print(f"  {said.count('attribute is queued') + said.count('attribute is running')} resumed too early and failed by the scheduler")
 
 
 def cpu(graph: object) -> dict[str, float]:
-    """CPU seconds by service, of processes that have ended too: a parent inherits its children's."""
+    """CPU seconds by service, including ended processes, whose times their parents inherit."""
     found = {}
     for name, process in graph.running.items():  # type: ignore[attr-defined]
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
@@ -149,12 +149,12 @@ def cpu(graph: object) -> dict[str, float]:
 
 
 def memory(graph: object) -> str:
-    """Resident memory by service, in words."""
-    told = []
+    """Resident memory by service, as text."""
+    parts = []
     for name, process in graph.running.items():  # type: ignore[attr-defined]
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-        told.append(f"{name} {sum(p.memory_full_info().uss for p in family) / 2**20:.0f} MiB")
-    return ", ".join(told)
+        parts.append(f"{name} {sum(p.memory_full_info().uss for p in family) / 2**20:.0f} MiB")
+    return ", ".join(parts)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What watching costs: CPU of a triggerer and requests to a cluster's API, by the number of trials that are under way.
+"""Cost of polling: CPU of a triggerer and requests to a cluster's API, by the number of running trials.
 
 python perf/scale_triggers.py [SECONDS]
 """
@@ -25,7 +25,7 @@ SPACE = "plumbline"
 
 
 def cluster(pods: int, pipe: Any) -> None:
-    """A fake API with running pods, in a process of its own: its cost is the cluster's, not the triggerer's."""
+    """A fake API with running pods in a separate process, because its cost is the cluster's, not the triggerer's."""
     from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 
     from plumbline.launch.cluster.names import LAUNCH, RANK
@@ -44,10 +44,10 @@ def cluster(pods: int, pipe: Any) -> None:
 
 
 async def watch(triggers: list[Any], seconds: float, pipe: Any) -> tuple[float, float, float]:
-    """Run all triggers in one loop, as a triggerer does: share of one core, longest lag of the loop in s, requests a second."""
+    """Run all triggers in one loop, like a triggerer; returns the share of one core, the loop's longest lag in s, requests a second."""
 
     async def one(number: int, trigger: Any) -> None:
-        await asyncio.sleep(POLL_S * number / len(triggers))  # trials do not start at one instant
+        await asyncio.sleep(POLL_S * number / len(triggers))  # trials do not start at the same time
         async for _ in trigger.run():
             return
 
@@ -115,8 +115,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ |= {"PLUMBLINE_HOME": home, "AIRFLOW_HOME": home}
         os.environ.pop("KUBECONFIG", None)
-        print(f"one loop, each trigger looking every {POLL_S:g} s at a pod that runs")
-        print("triggers  cores used  lag ms (max)  requests/s  requests a look")
+        print(f"one loop, each trigger polling a running pod every {POLL_S:g} s")
+        print("triggers  cores used  lag ms (max)  requests/s  requests a poll")
         for number in (50, 200):
             measure(number, seconds)
 

@@ -1,4 +1,4 @@
-"""The world that the scale scripts measure: many providers on clusters and many workloads, made from the shipped declarations."""
+"""Declarations for the scale scripts: many providers on clusters and many workloads, made from the shipped ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ launcher:
 
 
 def make_world(folder: Path, providers: int = PROVIDERS, workloads: int = WORKLOADS, repeats: int = REPEATS) -> Path:
-    """Write the declarations below `folder`/config; half of the workloads train, half infer. Returns their folder."""
+    """Write the declarations below `folder`/config, half training, half inference; returns their folder."""
     config = folder / "config"
     for kind in ("providers", "workloads/training", "workloads/inference"):
         (config / kind).mkdir(parents=True)

@@ -1,14 +1,14 @@
-"""Our training loop against its peers, in one run: `make perf-training`, or `python perf/training.py [--quick] [--device cuda] [--out F.json]`.
+"""The training loop against its peers, in one run: `make perf-training`, or `python perf/training.py [--quick] [--device cuda] [--out F.json]`.
 
-loops       a step of ours against one of a bare PyTorch loop and of Hugging Face's `Trainer`: same model, data, batch, optimizer, threads
-telemetry   a step of ours while the harness samples the machine, against one while nobody does
-aa          ten trials of one workload: how far steady step times scatter, and whether comparing any two finds a change where none is
-trials      on a GPU: what declared trials measure (utilization of the peak, checkpoints, restarts, probes), in bf16 and in fp8
+loops       our step against a bare PyTorch loop's and Hugging Face's `Trainer`: same model, data, batch, optimizer, threads
+telemetry   our step while the harness samples the machine, against one without
+aa          ten trials of one workload: the scatter of steady step times, and false alarms of pairwise comparisons
+trials      on a GPU: results of declared trials (utilization of the peak, checkpoints, restarts, probes), in bf16 and in fp8
 
-Each loop is a process of its own that waits while another has its block of steps; blocks come in the order A B B A, so that whatever the
-machine does slowly happens to all of them. A block's figure is its median step time, wall clock and all from one step's end to the next;
-a ratio is the median over all A B B A of the geometric mean of both ratios, with its 95 % interval. A bound is held or missed only if the
-whole interval is on one side of it. The measuring ends by the clock (under 9 minutes on two cores). Exit status 1 if a bound is missed.
+Each loop is a separate process that waits during the other's block of steps. Blocks follow the order A B B A, so that slow changes of the machine
+affect all. A block's figure is its median step time on the wall clock, from one step's end to the next. A ratio is the median over all A B B A of
+the geometric mean of both ratios, with its 95 % interval. A bound is held or missed only if the whole interval is on one side of it. The
+measurement ends by the clock (under 9 minutes on two cores). Exit status 1 if a bound is missed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ GPUS_EVERY_S = 0.1
 
 @dataclass(frozen=True)
 class Effort:
-    """Seconds of a block; steps before the first one; A B B A at most; by when (minutes since the start) each part is over."""
+    """Seconds of a block; warm-up steps; maximum of A B B A; end of each part (minutes since the start)."""
 
     block_s: float
     warm: int
@@ -65,7 +65,7 @@ FULL, QUICK = Effort(1.0, 30, 20, 3.0, 4.5, 8.5, 10), Effort(0.3, 10, 6, 0.8, 1.
 
 
 class Loop:
-    """A process that does blocks of steps, as a context."""
+    """Context manager around a process that runs blocks of steps."""
 
     def __init__(self, name: str, spec: WorkerSpec, folder: Path) -> None:
         path = folder / f"{name}.json"
@@ -87,7 +87,7 @@ class Loop:
         self._process.wait()
 
     def block(self, steps: int) -> float:
-        """The median step time (seconds) of a block; RuntimeError if the process is gone."""
+        """Median step time of a block in seconds; RuntimeError if the process ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()
@@ -99,7 +99,7 @@ class Loop:
 
 
 def quads(one: Callable[[], float], others: Sequence[Callable[[], float]], most: int, until: float) -> list[list[tuple[float, float]]]:
-    """For each of `others` the pairs (one, other) of every A B B A that was done by then (monotonic seconds), two after the other."""
+    """For each of `others` the pairs (one, other) of every A B B A finished in time (monotonic seconds), two after the other."""
     found: list[list[tuple[float, float]]] = [[] for _ in others]
     for _ in range(most):
         if time.monotonic() > until and found[0]:
@@ -134,7 +134,7 @@ def of_loops(spec: WorkerSpec, folder: Path, effort: Effort, until: float) -> li
 
 
 def of_telemetry(spec: WorkerSpec, folder: Path, effort: Effort, until: float) -> Ratio:
-    """Ours watched against ours alone."""
+    """Ours with telemetry against ours without."""
     cpus = usable_cores()
 
     def watched() -> float:
@@ -148,48 +148,48 @@ def of_telemetry(spec: WorkerSpec, folder: Path, effort: Effort, until: float) -
 
 
 def warmed(loops: Sequence[Loop], effort: Effort) -> int:
-    """Warm all up; how many steps of the slowest make a block."""
+    """Warm all up; returns the slowest one's number of steps in a block."""
     slowest = max([loop.block(effort.warm) for loop in loops])
     return max(5, min(round(effort.block_s / slowest), 400))
 
 
 def orders(workload: TrainingWorkload, folder: Path, device: str) -> WorkerSpec:
-    """What all three loops are told: the workload's steps without end and without checkpoints."""
+    """Specification for all three loops: the workload with endless steps and without checkpoints."""
     spec = plan.undisturbed_spec(workload, prepare_inputs(workload, installation_paths().cache), folder, device=device)
     return replace(spec, threads=len(usable_cores()), until=NEVER, checkpoint_every=NEVER, checkpoint_mode="sync", closing=False)
 
 
 def checked(declared: Declarations, name: str) -> TrainingWorkload:
-    """The workload, if all three loops can do it. SystemExit if not."""
+    """The workload, if all three loops support it. Raises SystemExit otherwise."""
     workload = declared.workloads.get(name)
     if not isinstance(workload, TrainingWorkload):
-        raise SystemExit(f"{name} is no training workload; expected one of include/config/workloads/training")
+        raise SystemExit(f"{name} is not a training workload; expected one of include/config/workloads/training")
     plain = workload.task.kind == "language_model" and workload.optimizer.name == "adamw" and workload.precision in ("fp32", "bf16")
     if not plain or workload.parallelism.world > 1 or workload.activation_checkpointing or workload.deterministic:
-        raise SystemExit(f"{name}: the peers know language models on one device, adamw, fp32 and bf16, and nothing more")
+        raise SystemExit(f"{name}: the peers support only language models on one device, adamw, fp32 and bf16")
     return workload
 
 
 def main() -> int:
-    """Measure, say and write what was found."""
+    """Measure, print and write the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a rough figure in about a minute; no trials")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--workload", help="what the loops train; gpt-tiny-cpu or pretrain-1b-gpu if left out")
-    parser.add_argument("--parts", help="comma-separated: loops, telemetry, aa, trials; all that the device has if left out")
+    parser.add_argument("--workload", help="what the loops train; default: gpt-tiny-cpu or pretrain-1b-gpu")
+    parser.add_argument("--parts", help="comma-separated: loops, telemetry, aa, trials; default: all of the device")
     parser.add_argument("--out", type=Path, help="write the figures to this .json and the page beside it as .md")
     options = parser.parse_args()
     cuda, effort, began = options.device == "cuda", QUICK if options.quick else FULL, time.monotonic()
     parts = (options.parts or ("loops,telemetry,trials" if cuda else "loops,telemetry,aa")).split(",")
     if unknown := set(parts) - {"loops", "telemetry", "aa", "trials"}:
-        parser.error(f"--parts {', '.join(sorted(unknown))}; expected some of loops, telemetry, aa, trials")
+        parser.error(f"--parts {', '.join(sorted(unknown))}; expected any of loops, telemetry, aa, trials")
     declared = load()
     workload = checked(declared, options.workload or ("pretrain-1b-gpu" if cuda else "gpt-tiny-cpu"))
     figures = Figures(f"python perf/training.py {' '.join(sys.argv[1:])}".strip(), options.device, workload.name)
     with tempfile.TemporaryDirectory() as name:
         spec = orders(workload, Path(name), options.device)
         if "loops" in parts:
-            print("loops: ours, a bare one, Hugging Face's", flush=True)
+            print("loops: ours, bare, Hugging Face's", flush=True)
             figures.ratios += of_loops(spec, Path(name), effort, began + 60 * effort.loops)
         if "telemetry" in parts:
             print("telemetry: on and off", flush=True)

@@ -1,11 +1,11 @@
-"""One training loop in a process of its own, a block of steps at a time: `python perf/training_loops.py LOOP spec.json`.
+"""One training loop in a separate process, a block of steps at a time: `python perf/training_loops.py LOOP spec.json`.
 
-plumbline      the harness's own loop, as a trial runs it
-bare           what one would write with nothing but PyTorch
+plumbline      the harness's own loop, as in a trial
+bare           a minimal loop in plain PyTorch
 hugging_face   `Trainer` of the package transformers
 
-The last two share nothing with the first but the model, the token file and the numbers of the workload. Each line on standard input is a
-number of steps; each answer is a line of JSON: when those steps ended, in nanoseconds (on a GPU by its own events).
+The last two share only the model, the token file and the workload's numbers with the first. Each line on standard input is a number of steps; each
+answer is a line of JSON with the end times of those steps, in nanoseconds (on a GPU by its own events).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from plumbline.harness.training.worker_protocol import WorkerSpec
 
 
 class Orders:
-    """The blocks that are asked for, and their answers."""
+    """The requested blocks, and their answers."""
 
     def __init__(self, answers: IO[str]) -> None:
         self._answers = answers
@@ -47,7 +47,7 @@ class Orders:
 
 
 class Ends:
-    """When steps end, without making a GPU wait."""
+    """End times of steps, without making a GPU wait."""
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
@@ -73,7 +73,7 @@ class Ends:
 
 
 def plumbline(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
-    """Our loop, its log included."""
+    """Our loop, including its log."""
     from plumbline.harness.training.worker import Trainer
     from plumbline.harness.training.worker_protocol import LogTail, StepLog
 
@@ -85,7 +85,6 @@ def plumbline(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
 
 
 def bare(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
-    """Forward, backward, step."""
     model, tokens, random = built(spec, device), data(spec), np.random.default_rng(spec.seed)
     rate, decay, clip = (spec.optimizer[name] for name in ("learning_rate", "weight_decay", "clip"))
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay, fused=True)
@@ -110,7 +109,7 @@ def bare(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
 
 
 def hugging_face(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
-    """The same steps by `Trainer`, which is told to log and save nothing."""
+    """The same steps by `Trainer`, without logs and saves."""
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     tokens, ends, asked = data(spec), Ends(device), iter(orders)
@@ -171,7 +170,7 @@ def hugging_face(spec: WorkerSpec, device: torch.device, orders: Orders) -> None
 
 
 def built(spec: WorkerSpec, device: torch.device) -> nn.Module:
-    """The model that all train."""
+    """The common model."""
     model = models.build_model(spec.model).to(device)
     if spec.compile:
         for layer in models.repeated_layers(model):
@@ -180,12 +179,12 @@ def built(spec: WorkerSpec, device: torch.device) -> nn.Module:
 
 
 def data(spec: WorkerSpec) -> Any:
-    """The token ids that all read."""
+    """The common token ids."""
     return np.memmap(spec.data.path, dtype=spec.data.dtype, mode="r", shape=(spec.data.count,))
 
 
 def attention(kernel: str) -> AbstractContextManager[object]:
-    """The kernel that the workload declares."""
+    """The declared attention kernel."""
     if kernel == "auto":
         return nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -200,7 +199,7 @@ def main() -> None:
     """Serve blocks until standard input ends."""
     name, path = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries print there
+    os.dup2(2, 1)  # libraries print to it
     spec = WorkerSpec.read(Path(path))
     torch.set_num_threads(spec.threads)
     device = torch.device(spec.device)

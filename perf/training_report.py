@@ -1,4 +1,4 @@
-"""The figures of the training loops as data and as a page."""
+"""The training loops' figures as data and as a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plumbline.metrics.formatting import format_quantity
 
 @dataclass(frozen=True)
 class Ratio:
-    """`value` of `n` A B B A, with its 95 % interval (None: too few), and what was aimed at: at most `bound`. Median step times in seconds."""
+    """`value` over `n` A B B A, with its 95 % interval (None: too few) and upper bound `bound`. Median step times in seconds."""
 
     words: str
     bound: float
@@ -29,7 +29,7 @@ class Ratio:
 
     @property
     def verdict(self) -> str:
-        """held or missed, if the interval leaves no doubt."""
+        """Held or missed if the whole interval is on one side of the bound, else undecided."""
         if self.interval is None or self.interval[0] <= self.bound < self.interval[1]:
             return "undecided"
         return "held" if self.interval[1] <= self.bound else "missed"
@@ -37,7 +37,7 @@ class Ratio:
 
 @dataclass
 class Figures:
-    """What one run found. `aa` and `trials`: None if they were not asked for."""
+    """Results of one run. `aa` and `trials`: None if not measured."""
 
     command: str
     device: str
@@ -60,7 +60,7 @@ class Figures:
 
 
 def environment() -> dict[str, str]:
-    """What the figures were measured on."""
+    """The machine and versions of the measurement."""
     from plumbline.harness import environment as probed
 
     facts = {
@@ -71,20 +71,19 @@ def environment() -> dict[str, str]:
 
 
 def written(figures: Figures, path: Path) -> None:
-    """The figures to `path` (.json), the page beside it (.md)."""
+    """Write the figures to `path` (.json) and the page beside it (.md)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = {
+    data = {
         "measured": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **asdict(figures),
         "ratios": [{**asdict(ratio), "verdict": ratio.verdict} for ratio in figures.ratios],
         "environment": environment(),
     }
-    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     path.with_suffix(".md").write_text(markdown(figures), encoding="utf-8")
 
 
 def markdown(figures: Figures) -> str:
-    """The figures as a page."""
     lines = [f"# The training loop and its peers ({figures.device})", "", f"`{figures.command}`, {figures.minutes:.1f} minutes."]
     if figures.ratios:
         lines += [

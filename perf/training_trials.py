@@ -1,4 +1,4 @@
-"""Whole trials for the figures of training: many of one workload that did not change, and the declared ones of a GPU."""
+"""Whole trials for the training figures: many of one unchanged workload, and a GPU's declared ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ON_A_GPU = (("pretrain-1b-gpu", "bf16"), ("pretrain-1b-gpu", "fp8"))
 
 
 def no_change(declared: Declarations, workload: str, count: int, until: float) -> dict[str, Any]:
-    """Up to `count` trials by then (monotonic seconds), compared two by two as `plumbline compare` does."""
-    # Imported here: on a GPU's machine there is no archive.
+    """Up to `count` trials until the deadline (monotonic seconds), compared pairwise as by `plumbline compare`."""
+    # Imported here: a GPU machine has no archive.
     from aa_inference import CALM, judged, scatter
 
     from plumbline.archive import open_archive
@@ -50,9 +50,9 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
     verdicts = Counter(pair.verdict or "not comparable" for pair in pairs)
     alarms = [row for pair in pairs for row in judged(pair) if row.verdict not in CALM]
     statuses = ", ".join(f"{n} {status}" for status, n in Counter(d.validity.status for d in documents).items())
-    told = ", ".join(f"{n} {verdict.replace('_', ' ')}" for verdict, n in verdicts.items())
+    counts = ", ".join(f"{n} {verdict.replace('_', ' ')}" for verdict, n in verdicts.items())
     return {
-        "said": f"{len(documents)} trials of {workload} ({statuses}); {len(pairs)} pairs: {told}; false alarms: {len(alarms)}.",
+        "said": f"{len(documents)} trials of {workload} ({statuses}); {len(pairs)} pairs: {counts}; false alarms: {len(alarms)}.",
         "verdicts": dict(verdicts),
         "alarms": [{"metric": row.metric, "statistic": row.statistic, "effect": row.effect, "verdict": row.verdict} for row in alarms],
         "scatter": scatter(documents, judged(pairs[0])) if pairs else [],
@@ -60,7 +60,7 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
 
 
 def on_this_gpu(declared: Declarations) -> list[dict[str, Any]]:
-    """What the trials of one GPU measure here, straight from the harness."""
+    """Results of one GPU's trials, straight from the harness."""
     from plumbline.harness.run import run
 
     local = declared.providers[PROVIDER]

@@ -1,5 +1,5 @@
--- Run once by the PostgreSQL image, when its volume is new. A role for each database: whoever gets hold of Airflow's password cannot
--- touch the measurements, and the other way round. The pages read the archive as a third, which can change nothing (server_init grants).
+-- Run once by the PostgreSQL image, when its volume is new. A role for each database, so that Airflow's password gives
+-- no access to the archive, nor the reverse. The pages read the archive as a third role without write access (granted by init).
 -- The passwords come from the container's environment.
 \set ON_ERROR_STOP on
 \getenv airflow_password AIRFLOW_DB_PASSWORD
@@ -13,6 +13,6 @@ ALTER ROLE plumbline_reader SET default_transaction_read_only = on;
 CREATE DATABASE airflow OWNER airflow;
 CREATE DATABASE plumbline OWNER plumbline;
 
--- PostgreSQL lets every role connect to every database unless told otherwise.
+-- By default PostgreSQL lets every role connect to every database.
 REVOKE ALL ON DATABASE airflow, plumbline, postgres, template1 FROM PUBLIC;
 GRANT CONNECT ON DATABASE plumbline TO plumbline_reader;

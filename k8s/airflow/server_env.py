@@ -1,4 +1,4 @@
-"""Write the .env of the team server: a new secret for each name that docker-compose.yaml asks for. Standard library only.
+"""Write the .env of the team server: a new secret for each name in docker-compose.yaml. Standard library only.
 
 python3 k8s/airflow/server_env.py [--minio] [--file FILE]     (or: make server-env)
 python3 k8s/airflow/server_env.py --pin [--file FILE]         (or: make server-images)
@@ -16,23 +16,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = {"PLUMBLINE_POSTGRES_IMAGE": "postgres:17", "PLUMBLINE_MINIO_IMAGE": "minio/minio:RELEASE.2025-09-07T16-13-09Z"}
-"""Images of others, by the variable that names each by digest."""
+"""Third-party images, by the variable for their digest."""
 
 HEAD = """\
-# The team server's secrets, made by `make server-env`. Keep a copy where your team keeps secrets: without PLUMBLINE_FERNET_KEY the
-# connections in Airflow's database cannot be read any more. Changing a database password here does not change it in the database.
+# The team server's secrets, created by `make server-env`. Store a copy with your team's secrets: without PLUMBLINE_FERNET_KEY the
+# connections in Airflow's database cannot be read. Changing a database password here does not change it in the database.
 """
 PLACES = """\
-# Where results are kept; without it, in the server's own volume. On a cloud, name the bucket and give the containers credentials:
+# The result store; default: the server's own volume. On a cloud, set the bucket and the containers' credentials:
 #PLUMBLINE_RESULTS_URL=s3://bucket/plumbline
 #AWS_ACCESS_KEY_ID=
 #AWS_SECRET_ACCESS_KEY=
 #AWS_DEFAULT_REGION=
 """
 REST = """\
-# The address that people type, if a proxy with TLS stands before the server:
+# The server's address, if it is behind a proxy with TLS:
 #PLUMBLINE_BASE_URL=https://plumbline.example.com
-# Another port on this machine's loopback address; PLUMBLINE_BASE_URL must then name it too:
+# Another port on this machine's loopback address; PLUMBLINE_BASE_URL must then include it:
 #PLUMBLINE_PORT=8080
 # The team's own declarations instead of those in include/config:
 #PLUMBLINE_CONFIG_DIR=./include/config
@@ -40,9 +40,9 @@ REST = """\
 
 
 def settings(minio: bool) -> str:
-    """The text of a new .env; every call makes new secrets. All of them can stand in a URL as they are."""
+    """The text of a new .env; every call creates new secrets, all safe in a URL."""
     store_key = secrets.token_hex(16)
-    made = {
+    server = {
         "COMPOSE_PROJECT_NAME": "plumbline",
         "PLUMBLINE_POSTGRES_PASSWORD": secrets.token_hex(24),
         "PLUMBLINE_AIRFLOW_DB_PASSWORD": secrets.token_hex(24),
@@ -64,7 +64,7 @@ def settings(minio: bool) -> str:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": "http://minio:9000",
     }
-    return "\n".join([HEAD + _lines(made), _lines(store) if minio else PLACES, REST])
+    return "\n".join([HEAD + _lines(server), _lines(store) if minio else PLACES, REST])
 
 
 def _lines(values: dict[str, str]) -> str:
@@ -72,7 +72,7 @@ def _lines(values: dict[str, str]) -> str:
 
 
 def pin(file: Path, docker: str = "docker") -> int:
-    """Pull the images and write their digests into `file`, over those that are there. 0: written. 2: nothing was changed."""
+    """Pull the images and write their digests into `file`, replacing existing ones. 0: written. 2: nothing changed."""
     try:
         lines = [line for line in file.read_text().splitlines() if line.split("=", 1)[0] not in IMAGES]
         for name, image in IMAGES.items():
@@ -81,7 +81,7 @@ def pin(file: Path, docker: str = "docker") -> int:
             digest = subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
             lines.append(f"{name}={digest}")
     except (OSError, subprocess.CalledProcessError) as error:
-        sys.stderr.write(f"the images' digests cannot be written into {file}: {error}\n")
+        sys.stderr.write(f"cannot write the images' digests into {file}: {error}\n")
         return 2
     draft = file.with_name(f"{file.name}.part")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
@@ -92,23 +92,23 @@ def pin(file: Path, docker: str = "docker") -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: written. 2: there is one already, and nothing was changed."""
+    """0: written. 2: the file exists; nothing changed."""
     parser = argparse.ArgumentParser(description="Write the team server's .env with new secrets.")
-    parser.add_argument("--minio", action="store_true", help="results in a MinIO beside the server (profile minio)")
+    parser.add_argument("--minio", action="store_true", help="store results in a MinIO beside the server (profile minio)")
     parser.add_argument("--file", type=Path, default=ROOT / ".env", help="default: .env beside docker-compose.yaml")
-    parser.add_argument("--pin", action="store_true", help="write no secrets: pull the images of others and write their digests")
-    asked = parser.parse_args(arguments)
-    if asked.pin:
-        return pin(asked.file)
+    parser.add_argument("--pin", action="store_true", help="write no secrets; pull third-party images and write their digests")
+    options = parser.parse_args(arguments)
+    if options.pin:
+        return pin(options.file)
     try:
-        # Created with its mode, and only if it is not there: a new Fernet key over an old one would lose every connection.
-        descriptor = os.open(asked.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        # Created with its mode, and never over an existing file: a new Fernet key would make every stored connection unreadable.
+        descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        sys.stderr.write(f"{asked.file} is there already; its secrets belong to a running server. Move it away to start a new one\n")
+        sys.stderr.write(f"{options.file} exists; its secrets belong to a running server. Move it away to create a new one\n")
         return 2
     with os.fdopen(descriptor, "w") as file:
-        file.write(settings(asked.minio))
-    sys.stdout.write(f"wrote {asked.file} (mode 0600); the first login is in it: PLUMBLINE_ADMIN_USER, PLUMBLINE_ADMIN_PASSWORD\n")
+        file.write(settings(options.minio))
+    sys.stdout.write(f"wrote {options.file} (mode 0600); the first login is in it: PLUMBLINE_ADMIN_USER, PLUMBLINE_ADMIN_PASSWORD\n")
     return 0
 
 

@@ -1,11 +1,11 @@
 # Both kinds of workload on processors alone: PyTorch's CPU build and the server of nvidia-pytriton. No NVIDIA base.
 #   BASE          a Python 3.10 to 3.13 with its venv module and libpython, by digest: docker.io/library/python:3.11-slim-bookworm@sha256:...
-#   TORCH_INDEX   package index of torch's CPU build; left out: the index that pip is configured with
+#   TORCH_INDEX   package index of torch's CPU build; default: pip's configured index
 ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
 COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
-# The rooms that run in a pod, and no others: the image changes when what measures changes.
+# Only the packages that run in a pod, so that the image changes only with the measurement.
 COPY include/plumbline/__init__.py include/plumbline/py.typed /src/include/plumbline/
 COPY include/plumbline/metrics /src/include/plumbline/metrics
 COPY include/plumbline/declarations /src/include/plumbline/declarations
@@ -19,7 +19,7 @@ ARG TORCH_INDEX
 COPY k8s/images/install.sh /
 COPY requirements/image.txt requirements/image-cpu.txt requirements/torch.txt requirements/training.txt requirements/triton.txt /locks/
 RUN /install.sh packages image-cpu.txt torch.txt training.txt
-# Only for the server's binary: what the wheel wants beside it would replace our packages.
+# Only for the server's binary: the wheel's dependencies would replace our packages.
 RUN /opt/plumbline/bin/pip install --no-cache-dir --no-compile --require-hashes --no-deps --target /opt/triton -r /locks/triton.txt
 COPY --from=build /wheel /wheel
 RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness

@@ -2,13 +2,13 @@
 #   BASE          nvcr.io/nvidia/tritonserver:YY.MM-vllm-python-py3@sha256:...    ENGINE=vllm
 #                 nvcr.io/nvidia/tritonserver:YY.MM-trtllm-python-py3@sha256:...  ENGINE=tensorrt_llm
 #                 nvcr.io/nvidia/tritonserver:YY.MM-py3@sha256:...                ENGINE=onnxruntime (for the backends onnxruntime and pytorch)
-#   ENGINE        what the base must hold; the build fails if it does not
-#   TORCH_INDEX   package index of torch where the base has none (ENGINE=onnxruntime); left out: the index that pip is configured with
+#   ENGINE        the base's engine; the build fails if the base lacks it
+#   TORCH_INDEX   package index of torch where the base has none (ENGINE=onnxruntime); default: pip's configured index
 ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
 COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
-# The rooms that run in a pod, and no others: the image changes when what measures changes.
+# Only the packages that run in a pod, so that the image changes only with the measurement.
 COPY include/plumbline/__init__.py include/plumbline/py.typed /src/include/plumbline/
 COPY include/plumbline/metrics /src/include/plumbline/metrics
 COPY include/plumbline/declarations /src/include/plumbline/declarations
@@ -24,10 +24,10 @@ RUN case "${ENGINE}" in \
       vllm|tensorrt_llm) python3 -c "import importlib.util as u, sys; sys.exit(not u.find_spec('${ENGINE}'))" ;; \
       onnxruntime) test -d /opt/tritonserver/backends/onnxruntime ;; \
       *) false ;; \
-    esac || { echo "ENGINE is '${ENGINE}', which this base does not hold; expected vllm, tensorrt_llm or onnxruntime" >&2; exit 1; }
+    esac || { echo "ENGINE is '${ENGINE}', which this base lacks; expected vllm, tensorrt_llm or onnxruntime" >&2; exit 1; }
 COPY k8s/images/install.sh /
 COPY requirements/image.txt requirements/image-cpu.txt requirements/image-onnx.txt requirements/torch.txt /locks/
-# The base of the tensor backends has no torch, which makes the models that they serve.
+# The base of the tensor backends lacks torch, which builds the models that they serve.
 RUN if [ "${ENGINE}" = onnxruntime ]; then /install.sh packages image-cpu.txt torch.txt image-onnx.txt; else /install.sh packages; fi
 COPY --from=build /wheel /wheel
 RUN --mount=type=bind,from=build,source=/tools,target=/tools /install.sh harness \
@@ -40,5 +40,5 @@ ENV PLUMBLINE_TRITONSERVER=/opt/tritonserver/bin/tritonserver \
     VLLM_CACHE_ROOT=/work/cache/vllm
 USER 10001:10001
 WORKDIR /work
-# Replaces the base's entry point, which prints and probes before it starts anything.
+# Replaces the base's entry point, which prints a banner and probes first.
 ENTRYPOINT ["python", "-m", "plumbline.harness"]

@@ -1,13 +1,13 @@
 #!/bin/sh
-# The steps that every harness image shares, run by the Dockerfiles beside this file. The harness and its locked packages live in an
-# environment apart, /opt/plumbline. What runs torch or an engine starts on /opt/plumbline/bin/engine-python: the base's Python and
-# packages, with ours behind them (docs/decisions/0016). What is needed only to get there stays in the build stage.
+# Common steps of the harness images, run by the Dockerfiles in this folder. The harness and its locked packages are in a separate
+# environment, /opt/plumbline. Torch and engines run on /opt/plumbline/bin/engine-python: the base's Python with the base's packages
+# first, ours last (docs/decisions/0016). Build tools stay in the build stage.
 #   install.sh wheel                  build stage: the pinned tools in /tools, the harness's wheel in /wheel; sources in /src
 #   install.sh packages [LOCK...]     the environment with image.txt and further locks, all below /locks; the engine Python; the user
 #   install.sh harness [MODULE...]    the wheel, a check that the engine Python imports these, the list of packages, compiled modules
 # BASE          the base's name by digest
-# TORCH_INDEX   address of the package index that torch comes from where the base has none; unset: the one that pip is configured with
-# IMAGE_ROOT    the folder that stands for / in the tests
+# TORCH_INDEX   package index of torch where the base has none; default: pip's configured index
+# IMAGE_ROOT    replaces / in tests
 set -eu
 root=${IMAGE_ROOT:-}
 home=$root/opt/plumbline
@@ -35,7 +35,7 @@ wheel() {
 packages() {
   case "${BASE:-}" in
     *@sha256:*|localhost/*) ;;
-    *) echo "BASE is '${BASE:-}'; expected a base image by digest (name@sha256:...), so that the same build gives the same image" >&2; exit 2 ;;
+    *) echo "BASE is '${BASE:-}'; expected a base image by digest (name@sha256:...), for reproducible builds" >&2; exit 2 ;;
   esac
   if python3 -c 'import torch' 2>/dev/null; then has_torch=yes; else has_torch=no; fi
   environment "$home"
@@ -53,7 +53,7 @@ packages() {
   compiled "$home/lib"
 }
 
-# The base's Python as it is, but for the end of its search path: a package of the base is never replaced by one of ours.
+# The base's Python with our packages at the end of its search path, so that they never replace the base's.
 write_engine_python() {
   if [ "$has_torch" = yes ]; then
     ours=$("$home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
@@ -74,7 +74,7 @@ add_user() {
 
 harness() {
   into "$home" install --no-compile --no-deps --no-index "$root"/wheel/*.whl
-  rm "$home/bin/plumbline"  # the command line needs the rooms that are not here
+  rm "$home/bin/plumbline"  # the command line needs packages that are not in the image
   "$home/bin/python" -m plumbline.harness run --help >/dev/null
   "$engine" -c 'import sys
 from importlib import import_module
@@ -88,10 +88,10 @@ for name in sys.argv[1:]:
   compiled "$home"/lib/python3*/site-packages/plumbline
 }
 
-# The pods' root is read-only: without this they would compile all of it at every start. By content, not by the time of the build.
-# Some packages carry test files that no Python compiles any more; they are reported and left.
+# The pods' root is read-only, so they would otherwise compile at every start. By content, independent of the build time.
+# Some packages contain test files that no longer compile; they are reported and skipped.
 compiled() {
-  "$home/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$1" || echo "some modules stay uncompiled"
+  "$home/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$1" || echo "some modules were not compiled"
   rm -rf "$root"/tmp/* "$root"/var/tmp/* "$root"/root/.cache
 }
 

@@ -5,7 +5,7 @@ ARG BASE
 FROM ${BASE} AS build
 COPY requirements/image-tools.txt /locks/
 COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
-# The rooms that run in a pod, and no others: the image changes when what measures changes.
+# Only the packages that run in a pod, so that the image changes only with the measurement.
 COPY include/plumbline/__init__.py include/plumbline/py.typed /src/include/plumbline/
 COPY include/plumbline/metrics /src/include/plumbline/metrics
 COPY include/plumbline/declarations /src/include/plumbline/declarations
@@ -29,5 +29,5 @@ ENV PLUMBLINE_ENGINE_PYTHON=/opt/plumbline/bin/engine-python PYTHONPATH= \
     VLLM_CACHE_ROOT=/work/cache/vllm
 USER 10001:10001
 WORKDIR /work
-# Replaces the base's entry point, which prints and probes before it starts anything.
+# Replaces the base's entry point, which prints a banner and probes first.
 ENTRYPOINT ["python", "-m", "plumbline.harness"]

@@ -159,7 +159,7 @@ def test_what_was_simulated_stands_alone(reader: Engine) -> None:
 
 
 def test_each_choice_of_a_team_is_shown_with_its_newest_decision(reader: Engine) -> None:
-    sql = panel("Who is first, for which team")["targets"][0]["rawSql"]
+    sql = panel("First choices by team")["targets"][0]["rawSql"]
     shown = [(row["workloads"], row["first"]) for row in rows(reader, sql, chosen(reader))]
     assert sorted(shown) == [("bert-test, t5-test", "lab-2core"), ("gpt-test", "lab-1core")]
     assert [row["first"] for row in rows(reader, sql, chosen(reader) | {"source": "simulated"})] == ["cloud"]
@@ -167,8 +167,8 @@ def test_each_choice_of_a_team_is_shown_with_its_newest_decision(reader: Engine)
 
 def test_another_provider_has_no_rows(reader: Engine) -> None:
     variables = chosen(reader) | {"provider": ["elsewhere"]}
-    assert rows(reader, panel("Open findings, the gravest first")["targets"][0]["rawSql"], variables) == []
-    assert rows(reader, panel("What the price sources say")["targets"][0]["rawSql"], variables) == []
+    assert rows(reader, panel("Open findings by severity")["targets"][0]["rawSql"], variables) == []
+    assert rows(reader, panel("Prices reported by sources")["targets"][0]["rawSql"], variables) == []
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM audit", "UPDATE findings SET state = 'resolved'", "CREATE TABLE mine (a int)"])

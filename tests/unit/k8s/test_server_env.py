@@ -54,7 +54,7 @@ def test_a_running_servers_secrets_are_not_replaced(server_env: ModuleType, tmp_
     file.write_text("PLUMBLINE_FERNET_KEY=precious\n")
     assert server_env.main(["--file", str(file)]) == 2
     assert file.read_text() == "PLUMBLINE_FERNET_KEY=precious\n"
-    assert "is there already" in capsys.readouterr().err
+    assert str(file) in capsys.readouterr().err
 
 
 def fake_docker(folder: Path, answer: str) -> str:
@@ -77,7 +77,7 @@ def test_without_docker_nothing_is_written(server_env: ModuleType, tmp_path: Pat
     file = tmp_path / ".env"
     file.write_text("PLUMBLINE_FERNET_KEY=precious\n")
     assert server_env.pin(file, str(tmp_path / "no-docker")) == 2
-    assert file.read_text() == "PLUMBLINE_FERNET_KEY=precious\n" and "cannot be written" in capsys.readouterr().err
+    assert file.read_text() == "PLUMBLINE_FERNET_KEY=precious\n" and "no-docker" in capsys.readouterr().err
 
 
 def test_no_secret_has_a_default_and_none_stands_in_the_repository() -> None:
