@@ -28,7 +28,7 @@ def test_an_example_is_disabled_and_names_its_page(provider: Provider) -> None:
     assert named is not None
     page = (REPOSITORY / named[0]).read_text()
     assert provider.name in page and len(page.splitlines()) < 60
-    assert all(f"**{title}" in page for title in ("You need", "Labels and taints.", "Quota.", "What differs."))
+    assert all(f"**{title}" in page for title in ("Requirements.", "Labels and taints.", "Quota.", "Differences."))
 
 
 @pytest.mark.parametrize("provider", [p for p in EXAMPLES if isinstance(p.launcher, KubernetesLauncher)], ids=lambda p: p.name)
