@@ -112,7 +112,7 @@ FAULTS = {
     1: ("cut", "server_error", "the connection was closed in the middle of the answer"),
     2: ("early_cut", "unreachable", "the connection was closed before an answer came"),
     3: ("short", "wrong_output", "7 tokens; expected 8"),
-    4: ("bad_json", "server_error", "no JSON"),
+    4: ("bad_json", "server_error", "not JSON"),
     5: ("error_event", "server_error", "error in the stream: out of memory"),
     6: (500, "server_error", "HTTP 500: no"),
     7: (429, "server_error", "HTTP 429: no"),

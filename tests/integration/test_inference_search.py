@@ -84,7 +84,7 @@ def test_above_the_upper_end_and_below_the_lower_one_there_is_no_value(tmp_path:
     (tmp_path / "down").mkdir()
     result, search = searched(tmp_path / "down", ["200/s", "400/s"])
     assert (search["ended"], highest(result).value) == ("lower_end", None)
-    assert any("not even 200/s" in j.reason.detail for j in result.judgements)
+    assert any("200/s" in j.reason.detail for j in result.judgements)
     assert len(search["probes"]) == 1
     assert all(r.metric == "highest_sustained_rate" for r in result.metrics if r.phase == "sweep"), (
         "nothing held: there are no figures of it"
@@ -97,4 +97,4 @@ def test_a_client_that_was_the_limit_is_not_called_the_servers(tmp_path: Path) -
     result, search = searched(tmp_path, ["200/s", "400/s"], late)
     assert (search["ended"], highest(result).value) == ("client_limited", None)
     assert len(search["probes"]) == 2, "it had a second chance"
-    assert any("the client was the limit, not the server" in j.reason.detail for j in result.judgements)
+    assert "client_limited" in codes(result)

@@ -1,10 +1,9 @@
-"""`python -m plumbline.harness run --trial trial.json --out URL` runs a trial; `… probe` shows what it would see of this machine
-(with --out it stores a short look at it instead, the exit status 0 or 1),
-`… check --out URL` whether the result store can be used from here (exit status 0 or 1).
+"""`python -m plumbline.harness run --trial trial.json --out URL` runs a trial; `… probe` prints what it sees of this machine, or with --out
+stores a quick probe (exit status 0 or 1); `… check --out URL` reports whether the result store works from here (exit status 0 or 1).
 
 Exit status of `run`: 0 a document was stored and the trial is valid, degraded or invalid; 3 a document was stored and the trial
-failed; 2 the input cannot be used and nothing was stored; 1 the result store did not answer, for minutes, and holds no document.
-On any node but the first of a training job (see `training.place`) no document is stored: 0 says that the job is done, 3 that it failed.
+failed; 2 the input is unusable and nothing was stored; 1 the result store did not answer for minutes and holds no document.
+On other nodes of a training job no document is stored: 0 means that the job is done, 3 that it failed.
 """
 
 from __future__ import annotations
@@ -123,9 +122,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _check_store(out: str) -> dict[str, object]:
-    """`fault` is None if the store works; `time` is this machine's clock, for whoever compares it with theirs. `torch`: the version that
-    would compute, None without one; `torch_fault`: why the harness does not run on it, None if it does. `accelerators`: facts of the devices,
-    their drivers and what PyTorch is built for; None if the image's engine Python does not run."""
+    """`fault` is None if the store works; `time`: this machine's clock, to compare with. `torch`: the version that would compute; `torch_fault`:
+    why the harness does not run on it. `accelerators`: facts of devices and drivers; None if the image's engine Python does not run."""
     seconds, fault = None, None
     try:
         seconds = store.check_access(ResultStore(out, patience_s=_CHECK_PATIENCE_S))

@@ -25,10 +25,10 @@ from plumbline.metrics import Phase
 from plumbline.results import MetricRow, Reason, Telemetry
 
 CPU_INTERVAL_S = 0.5
-"""Counters of CPU time move in ticks of 10 ms: over less than this their quotient is mostly rounding. Pressure and load are read no more often
-either: the counter of pressure misses nothing in between, and each time the watch wakes up it holds up the trial on one of its cores."""
+"""CPU counters move in ticks of 10 ms: over shorter windows rounding dominates. Pressure and load are read no more often either, because each
+reading holds up the trial on one of its cores."""
 _EARLY_SHARE = 0.9
-"""A sample that comes a little early splits all the same, or every second one would be left out."""
+"""A sample that comes a little early still splits; else every second one would be skipped."""
 
 
 @dataclass
@@ -144,11 +144,10 @@ class ContentionMonitor:
         return [*machine, *self.gpus.telemetry()]
 
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
-        """What the GPUs drew, see `GpuPhaseMonitor.rows`."""
         return self.gpus.rows(phase)
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
-        """What makes the phase less than valid. A phase in which nothing could be seen is degraded: unseen is not undisturbed."""
+        """What makes the phase less than valid. An unobserved phase is degraded."""
         means = {row.signal: row.mean for row in self.telemetry() if row.phase == phase}
         foreign = means.get("foreign_cpu")
         throttled = self.gpus.judgements(phase)
@@ -213,7 +212,7 @@ class ContentionMonitor:
         self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, CPU_INTERVAL_S / 2)
 
     def _measure_overhead(self) -> None:
-        """What watching costs, as a share of one core: a disturbance that is measured like any other."""
+        """Cost of monitoring as a share of one core."""
         now, used = time.monotonic(), time.thread_time()
         if self._overhead is not None:
             seconds = now - self._overhead[0]
@@ -247,14 +246,14 @@ class MonitorSnapshot:
 
 
 class ResumedContentionMonitor(ContentionMonitor):
-    """A monitor that goes on from what earlier pods observed: steady state was theirs, the recovery is both's."""
+    """A monitor that continues what earlier pods observed: steady state was theirs, the recovery is shared."""
 
     def __init__(self, cpus: Sequence[int], promised: int | None, gpus: GpuPhaseMonitor | None, earlier: MonitorSnapshot) -> None:
         super().__init__(cpus, promised, gpus=gpus)
         self._earlier = earlier
 
     def telemetry(self) -> list[Telemetry]:
-        """Of all pods; where several saw a signal in the same phase, weighted by how often each looked."""
+        """Of all pods; a signal that several saw in one phase is weighted by its samples."""
         found = {(row.phase, row.signal): row for row in self._earlier.telemetry}
         for row in super().telemetry():
             key = row.phase, row.signal
@@ -262,11 +261,9 @@ class ResumedContentionMonitor(ContentionMonitor):
         return list(found.values())
 
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
-        """Of the pod in which the phase was."""
         return list(self._earlier.gpu_rows) if phase == "steady" else super().gpu_rows(phase)
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
-        """Of the pod in which the phase was."""
         return list(self._earlier.judgements) if phase == "steady" else super().judgements(limits, phase)
 
 

@@ -94,7 +94,7 @@ class ProcessTreeCpu:
         self._members[self.root] = first.started
 
     def seconds(self) -> float:
-        """CPU seconds the tree has used so far. Only differences mean anything; it never falls."""
+        """CPU seconds of the tree so far. Only differences mean anything; it never falls."""
         self._discover()
         total = self._total()
         if total < self._last_s - self._lost_s:
@@ -118,7 +118,7 @@ class ProcessTreeCpu:
         return total
 
     def _discover(self) -> None:
-        """Adopt new descendants. Only processes never seen before are looked at: a full scan costs too much on a big node."""
+        """Adopt new descendants. Only unseen processes are read: a full scan costs too much on a big node."""
         alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}  # noqa: PTH208 - names alone, ten times cheaper
         self._strangers &= alive
         fresh = {pid: stat for pid in alive - self._strangers - self._members.keys() if (stat := self._stat(pid)) is not None}

@@ -17,7 +17,7 @@ Seal = Callable[[Sequence[Evidence], Sequence[Reason]], ResultDocument]
 """The document with this evidence, and with further reasons behind its own."""
 _PAUSE_S = 5.0
 _RESERVED_S = 60.0
-"""Kept of the trial's time for what is left to do when the store stays away."""
+"""Part of the trial's time that stays for the rest if the store stays away."""
 
 
 _LOCAL_PATIENCE_S, _REMOTE_PATIENCE_S = 15.0, 300.0
@@ -32,7 +32,7 @@ class StoreUnreachable(OSError):
 
 
 def open_store(url: str) -> ResultStore:
-    """The store behind an fsspec URL; UnusableStore if the URL is none."""
+    """The store behind an fsspec URL; UnusableStore for an invalid URL."""
     # A store that is away for some minutes must not cost a measurement of hours; a disk that fails does not come back.
     patience_s = _LOCAL_PATIENCE_S if url.startswith("file:") else _REMOTE_PATIENCE_S
     try:
@@ -66,10 +66,8 @@ def deliver(
 ) -> ResultDocument:
     """Store the evidence, then the document, and return it.
 
-    `left_s`: seconds of the trial's time that are left. A store that fails is tried again for them, or until the trial is asked to stop;
-    one that refuses is not. NotDelivered then, and the document with what evidence fits is in the log. On a disk only the store's own
-    patience counts: a disk that fails does not come back.
-    """
+    `left_s`: seconds left of the trial's time, for which a failing store is retried; one that refuses is not. Then DeliveryFailed, and the log
+    holds the document with what evidence fits. On a disk only the store's own patience counts."""
     waits = not store.url.startswith("file:")
     until = time.monotonic() + max(left_s - _RESERVED_S, 0.0)
     try:

@@ -25,7 +25,7 @@ _QUERY = "import json, sys, sysconfig; print(json.dumps([sys.executable, sysconf
 
 @dataclass(frozen=True)
 class EnginePython:
-    """`executable`, the folder of its libpython, and where it searches for modules; `apart`: it is not this process's own."""
+    """`executable`, the folder of its libpython, and its module search path; `apart`: not this process's own."""
 
     executable: str
     libraries: str

@@ -110,7 +110,7 @@ class XidListener:
         self._log = _open_kernel_log(root) if any(self._addresses) else None
 
     def counts(self, gpu: int) -> dict[int, int] | None:
-        """How often each code came until now; None if nothing tells of this GPU's."""
+        """How often each code came until now; None if no source reports this GPU's."""
         if self._sets[gpu] is not None:
             self._drain(gpu, self._sets[gpu])
         elif self._log is not None and self._addresses[gpu] is not None:
@@ -258,7 +258,7 @@ def _is_relevant(row: GpuCounter, seconds: float) -> bool:
 
 
 def _lost_gpus(rows: Sequence[GpuCounter]) -> list[str]:
-    """GPUs that reported their errors before and report none now. What the driver reports of them, such as XID 79, may still come."""
+    """GPUs that reported errors before and report none now; the driver's own reports, such as XID 79, may still come."""
     own = [row for row in rows if not row.counter.startswith("xid")]
     places = dict.fromkeys(_gpu_name(row) for row in own if row.before is not None)
     return [place for place in places if all(row.after is None for row in own if _gpu_name(row) == place)]

@@ -1,4 +1,4 @@
-"""What GPUs' own sensors say at one moment: NVIDIA's by NVML, AMD's by AMD SMI, in the same words and units.
+"""Readings of GPUs' own sensors: NVIDIA's by NVML, AMD's by AMD SMI, in the same words and units.
 
 power          W
 sm_clock       MHz, of the multiprocessors (AMD: of the shader engines)
@@ -6,8 +6,8 @@ memory_clock   MHz
 temperature    °C, of the die
 memory_used    bytes, by all processes
 utilization    share of the driver's own last window in which a kernel ran
-throttled      1 while the GPU runs below its clocks because of heat or the power supply; `throttle_<reason>` says why. At its power limit
-               every GPU lowers its clocks under full load: `throttle_power_limit` is told, and is no fault of the machine's
+throttled      1 while heat or the power supply lowers the GPU's clocks; `throttle_<reason>` gives the reason. The power limit lowers every
+               GPU's clocks under full load, so `throttle_power_limit` does not count.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ THROTTLE_REASONS = {
     "throttle_power_brake": "the server's power brake",
 }
 _BITS = dict(zip(THROTTLE_REASONS, (0x04, 0x08, 0x20, 0x40, 0x80), strict=True))
-"""NVML's clocks event reasons. Left out: idle, clocks that somebody set (a fact of the environment), sync boost, displays."""
+"""NVML's clocks event reasons, without idle, configured clocks (an environment fact), sync boost and displays."""
 HARMFUL_THROTTLING = tuple(name for name in THROTTLE_REASONS if name != "throttle_power_limit")
 
 
 class Meters(Protocol):
-    """The sensors of all GPUs that the trial can use. What a device or driver does not tell is left out, never guessed."""
+    """The sensors of all GPUs that the trial can use. Missing readings are left out, never guessed."""
 
     count: int
 

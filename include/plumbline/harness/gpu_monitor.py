@@ -33,7 +33,7 @@ class GpuWindow:
 
 
 class GpuSamples:
-    """Samples of one stretch, which can end and begin again; all of it counts."""
+    """Samples of one stretch, which may pause and resume."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -47,7 +47,7 @@ class GpuSamples:
             self.signals.setdefault((gpu, name), array("d")).append(value)
 
     def lasted(self, seconds: float, joules: list[float | None]) -> None:
-        """It went on for so long, in which each GPU's counter of energy moved by so much; None: it has none."""
+        """Add `seconds`, and each GPU's gain in joules (None: no counter)."""
         self.seconds += seconds
         self._gpus = len(joules)
         for gpu, counted in enumerate(joules):
@@ -65,14 +65,13 @@ class GpuSamples:
         return rows + ([_summary(phase, "gpu_watch_overhead", "ratio", self.overhead)] if self.overhead else [])
 
     def share(self, gpu: int, name: str) -> float:
-        """Mean of a signal; 0 if it was never told."""
+        """Mean of a signal; 0 without samples."""
         values = self.signals.get((gpu, name))
         return sum(values) / len(values) if values else 0.0
 
     @property
     def energy_j(self) -> float | None:
-        """Joules of all GPUs together: their drivers' counters, which miss nothing; where a GPU has none, its samples' mean power times the
-        seconds. None if there is no GPU, or one of them tells neither."""
+        """Joules of all GPUs together: their drivers' counters, else mean sampled power times seconds. None without a GPU, or if one reports neither."""
         total = 0.0
         for gpu in range(self._gpus):
             counted, power = self._counted[gpu], self.signals.get((gpu, "power"))
@@ -113,12 +112,11 @@ SAMPLE_INTERVAL_S = 0.1
 
 
 class GpuPhaseMonitor:
-    """A context manager that samples every GPU each `interval_s`, in a thread of its own, and attributes the samples to phases (`change`).
-    Without a GPU that can be asked all of it does nothing, and there is no thread.
+    """A context manager that samples every GPU each `interval_s` in its own thread and attributes samples to phases (`change`). Without readable
+    GPUs it does nothing.
 
-    Every GPU of CUDA_VISIBLE_DEVICES counts, also one that idles: it is paid for. The counters of errors are read at both ends of the block.
-    `nvml`, `amdsmi`: see `open_meters`. `node`: this node's number in a gang; node 0 adds the others' readings with `add_nodes`.
-    """
+    Every GPU of CUDA_VISIBLE_DEVICES counts, idle ones too: they are paid for. Error counters are read at both ends of the block.
+    `nvml`, `amdsmi`: see `open_meters`. `node`: this node's number in a gang; node 0 adds the others' readings with `add_nodes`."""
 
     def __init__(self, interval_s: float = SAMPLE_INTERVAL_S, nvml: Any = None, amdsmi: Any = None, node: int = 0) -> None:
         self._interval_s, self._libraries, self._node = interval_s, (nvml, amdsmi), node
@@ -147,11 +145,10 @@ class GpuPhaseMonitor:
 
     @property
     def gpus(self) -> int:
-        """GPUs that can be asked."""
         return 0 if self._meters is None else self._meters.count
 
     def change(self, left: Phase | None, entered: Phase | None) -> None:
-        """From now on samples belong to `entered`; those so far, since the last change, to `left`. None: to no phase."""
+        """Attribute further samples to `entered`, those since the last change to `left`; None: to no phase."""
         if left is not None:
             self._end()
         if entered is not None:
@@ -203,12 +200,11 @@ class GpuPhaseMonitor:
         self._others = dict(others)
 
     def reading(self) -> NodeGpus:
-        """What this node's GPUs did so far, for node 0."""
+        """This node's reading so far, for node 0."""
         windows = {phase: stretch.window for phase, stretch in self._stretches.items()}
         return NodeGpus(self.gpus, windows if self.gpus else {}, self.health(), (*self.new_errors(), *self.judgements("steady")))
 
     def _read_health(self) -> None:
-        """Read the counters of errors now; after the end of the block, what was read then stays."""
         if self._meters is not None and not self._stop.is_set():
             with self._lock:
                 self._health.take_latest(self._errors(self._meters))
@@ -230,7 +226,7 @@ class GpuPhaseMonitor:
             if gpus is not None:
                 found += gpus.judgements
             elif self.gpus:
-                found.append(degraded("node_gpus_unobserved", f"node {node} reported no GPU readings: whether they made errors is unknown"))
+                found.append(degraded("node_gpus_unobserved", f"node {node} reported no GPU readings; their errors are unknown"))
         return found
 
     def rows(self, phase: Phase) -> list[MetricRow]:
@@ -262,7 +258,7 @@ class GpuPhaseMonitor:
 
 
 class GpuMonitor(GpuSamples):
-    """A context manager that is one stretch: from its block's start to its end, sampled once a second."""
+    """One stretch as a context manager, sampled once a second."""
 
     def __init__(self, nvml: Any = None, every_s: float = 1.0) -> None:
         super().__init__()
@@ -279,8 +275,8 @@ class GpuMonitor(GpuSamples):
 
 
 WINDOW_TOLERANCE, _WINDOW_TOLERANCE_S = 0.05, 0.25
-"""Share of node 0's window, and the seconds that are allowed of a short one. Node 0 sends each change of phase to all nodes, so windows differ
-by the way of a message and by one reading of the sensors; a node whose window differs by more measured something else, and its power is missing."""
+"""Share of node 0's window, and the seconds allowed for a short one. Node 0 announces each phase change, so windows differ by a message and a
+reading; a node whose window differs by more measured something else."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +290,7 @@ class NodeGpus:
 
 
 NODE_GPUS: TypeAdapter[NodeGpus] = TypeAdapter(NodeGpus)
-"""Of the message in which a node hands its reading over."""
+"""Of the message with a node's reading."""
 
 
 def total_power(phase: Phase, own: GpuWindow | None, others: Mapping[int, NodeGpus | None]) -> tuple[float | None, str]:

@@ -9,11 +9,10 @@ OLDEST_TORCH, NEWEST_TORCH = (2, 7), (2, 13)
 
 
 def unsupported_torch(version: str | None) -> str | None:
-    """Why the harness does not run on this PyTorch, in one sentence that names the version and the supported range; None if it does.
+    """Why this PyTorch is unsupported, with its version and the supported range; None if it is supported.
 
     `version` as `torch.__version__` or the package's metadata give it, such as `2.13.0+cpu` or `2.9.0a0+145a3a7bda.nv25.10`; None if
-    PyTorch is not installed.
-    """
+    PyTorch is not installed."""
     expected = f"the harness supports {format_release(OLDEST_TORCH)} to {format_release(NEWEST_TORCH)}"
     if version is None:
         return f"PyTorch is not installed; {expected}"
@@ -26,7 +25,6 @@ def unsupported_torch(version: str | None) -> str | None:
 
 
 def format_release(release: tuple[int, int]) -> str:
-    """A release as people write it: 2.7."""
     return f"{release[0]}.{release[1]}"
 
 
@@ -45,5 +43,5 @@ class ImageIncomplete(Exception):
 
 
 def find_image_fault(said: str) -> str | None:
-    """The last line of a program's output that names something missing from its image; None if none does."""
+    """The last line of output that names something missing from the image; None without one."""
     return next((line.strip() for line in reversed(said.splitlines()) if any(words in line for words in _FAULT_MESSAGES)), None)

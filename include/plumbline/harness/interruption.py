@@ -15,11 +15,11 @@ from plumbline.harness.process_tree import end_processes, is_live
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 STOP_BUDGET_S = 7.0
-"""After a request to stop, what `limited` goes on with has this long: a kubelet follows with SIGKILL after 30 s, the local launcher after 10 s."""
+"""Seconds that `time_limit` leaves after a request to stop: a kubelet sends SIGKILL after 30 s, the local launcher after 10 s."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody asked the harness to stop. Event loops let a KeyboardInterrupt through and swallow most other exceptions."""
+    """A request to stop. Event loops let a KeyboardInterrupt through and swallow most other exceptions."""
 
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number).name
@@ -27,22 +27,21 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """Raises Interrupted once; what comes later, or after `hold_off`, is left alone: by then the trial is being written down."""
+    """Raises Interrupted once; later requests, and those after `disarm`, are ignored: the trial is being recorded."""
 
     def __init__(self) -> None:
         self._armed, self._limited = True, False
         self._asked_at: float | None = None
 
     def disarm(self) -> None:
-        """From here on nothing is interrupted: a finished measurement must not become an interrupted one while it is stored."""
+        """Ignore further requests: a finished measurement must not become an interrupted one while it is stored."""
         self._armed = False
 
     @contextmanager
     def time_limit(self, seconds: float) -> Iterator[None]:
-        """Raise Interrupted in the block after `seconds`; a request to stop, before it or during it, leaves LAST_S seconds.
+        """Raise Interrupted in the block after `seconds`; a request to stop, before it or during it, leaves STOP_BUDGET_S seconds.
 
-        Outside of the main thread there are no timers, and the block ends by itself.
-        """
+        Outside the main thread there are no timers, and the block ends by itself."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -76,7 +75,7 @@ class Interruption:
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Listen while the block runs. Outside of the main thread Python allows no handlers, and whoever owns that thread listens."""
+    """Listen while the block runs; outside the main thread Python allows no handlers."""
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption
@@ -90,7 +89,7 @@ def interruptible() -> Iterator[Interruption]:
 
 
 def end_descendants(grace_s: float = 3.0) -> list[str]:
-    """End whatever this process started and did not end itself: SIGTERM, the grace time, SIGKILL. Returns their names."""
+    """End all descendants: SIGTERM, the grace time, SIGKILL. Returns their names."""
 
     def find() -> list[psutil.Process]:
         return [process for process in psutil.Process().children(recursive=True) if is_live(process)]

@@ -29,8 +29,6 @@ class Progress(Protocol):
 
 
 def progress_printer(trial_id: str) -> Progress:
-    """A Progress that prints JSON lines."""
-
     def report(phase: str, fraction: float, note: str = "") -> None:
         line = {
             "event": PROGRESS_EVENT,
@@ -46,13 +44,13 @@ def progress_printer(trial_id: str) -> Progress:
 
 
 def request_pod_deletion(number: int) -> None:
-    """Ask whoever launched this pod to delete it and to start another, for the `number`-th time (from 1). Said again until it happens."""
+    """Ask the launcher to delete this pod and start another, for the `number`-th time (from 1). Repeated until it happens."""
     sys.stdout.write(json.dumps({"event": _DELETE_POD_EVENT, "number": number}) + "\n")
     sys.stdout.flush()
 
 
 def parse_deletion_request(line: str) -> int | None:
-    """Which deletion a line of a trial's output asks for; None for any other line."""
+    """The number of the requested deletion; None for any other line."""
     if _DELETE_POD_EVENT not in line:
         return None
     try:
@@ -104,9 +102,8 @@ def parse_deletions(text: str | None) -> tuple[Deletion, ...]:
 
 
 ENDPOINT_KEY_VARIABLE = "PLUMBLINE_ENDPOINT_KEY"
-"""The environment variable by which the launcher hands the key over."""
 
 
 def take_endpoint_key() -> str | None:
-    """The key, once: it is out of the environment afterwards, so that no process that the harness starts inherits it."""
+    """The key, removed from the environment so that no child process inherits it."""
     return os.environ.pop(ENDPOINT_KEY_VARIABLE, None)

@@ -12,8 +12,6 @@ from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Sca
 
 @dataclass(frozen=True)
 class Judgement:
-    """Something that makes the trial less than valid."""
-
     level: Literal["degraded", "invalid"]
     reason: Reason
 
@@ -37,7 +35,7 @@ class EvidenceFile:
 
 @dataclass
 class Measurement:
-    """Everything that was measured; parts stay empty when they do not apply."""
+    """Everything that was measured; parts that do not apply stay empty."""
 
     metrics: list[MetricRow] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)

@@ -1,7 +1,6 @@
 """End a process with its parent: a call for workers, and a guard program, `python -I -S parent_guard.py PARENT_PID PROGRAM ARGUMENT…`.
 
-The program becomes another one that the kernel kills when its parent dies. It is a program because the parent has threads: running Python
-between fork and exec of a threaded process can deadlock. Standard library only: it is run by path.
+A program, because Python between fork and exec of a threaded process can deadlock. Standard library only: it runs by path.
 """
 
 from __future__ import annotations

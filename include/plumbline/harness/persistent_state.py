@@ -1,8 +1,7 @@
-"""What of a trial outlives its pod: a folder on the provider's volume, for trials whose fault deletes the pod.
+"""State of a trial that outlives its pod: a folder on the provider's volume, for trials whose fault deletes the pod.
 
-The first pod keeps in it everything that a later one needs, asks the launcher to delete it, and waits for that. The next pod finds the folder,
-goes on, and writes the one document. Whoever ends a trial deletes its folder; one that nobody came back to is deleted by a later trial on
-the same volume, once nothing of it can be wanted any more."""
+The first pod saves what later pods need, requests its deletion and waits. The next pod resumes and writes the document. The trial's end
+deletes the folder; an abandoned one is deleted by a later trial on the same volume after its expiry."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from plumbline.results import Event, MetricRow, Scalar
 
 _EXPIRY_FILE = "expires"
 _RETENTION_S = 3600.0
-"""For how long after all of a trial's timeouts its folder may still be wanted."""
+"""How long after all of a trial's timeouts its folder is kept."""
 
 
 class PersistentState:
@@ -46,8 +45,8 @@ class PersistentState:
             if not (self.folder / _EXPIRY_FILE).is_file():
                 raise TrialFailed(
                     "bad_declaration",
-                    f"the trial's earlier pod kept its checkpoints on the volume, and this pod's holds nothing of them ({self.folder}); expected "
-                    "launcher.volume_claim to name storage that all nodes of the provider share",
+                    f"the volume holds no state of the trial's earlier pod ({self.folder}); expected launcher.volume_claim to name "
+                    " storage that all nodes of the provider share",
                 )
             return
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -65,7 +64,7 @@ class PersistentState:
                     shutil.rmtree(other.parent, ignore_errors=True)
 
     def put(self, name: str, data: Mapping[str, Any]) -> None:
-        """Keep something, so that it survives whatever ends this process or its node. OSError if it cannot be written."""
+        """Write durably. OSError if it cannot be written."""
         draft = self.folder / f"{name}.part"
         with draft.open("w") as file:
             json.dump(data, file)
@@ -79,7 +78,7 @@ class PersistentState:
             os.close(folder)
 
     def get(self, name: str) -> dict[str, Any]:
-        """What an earlier pod kept; TrialFailed if it did not, or it cannot be read."""
+        """As an earlier pod wrote it; TrialFailed if it is absent or unreadable."""
         try:
             found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())
         except (OSError, ValueError) as error:
@@ -93,10 +92,9 @@ class PersistentState:
 
 
 def persistent_state_of(trial: Trial, variables: Mapping[str, str]) -> PersistentState | None:
-    """Where a trial keeps what must outlive its pod; None for a trial whose pod nobody is to delete.
+    """The persistent state of a trial whose fault deletes its pod; None for any other trial.
 
-    TrialFailed if the environment names no volume.
-    """
+    TrialFailed if the environment names no volume."""
     workload, launcher = trial.workload, trial.provider.launcher
     if not isinstance(workload, TrainingWorkload) or not workload.pod_deletions:
         return None
@@ -104,7 +102,7 @@ def persistent_state_of(trial: Trial, variables: Mapping[str, str]) -> Persisten
     if not root or not launcher.runs_pods:
         raise TrialFailed(
             "bad_declaration",
-            f"the fault pod_delete needs a volume that outlives the pod, and {VOLUME_VARIABLE} names none here; expected a kubernetes launcher with volume_claim",
+            f"the fault pod_delete needs a volume that outlives the pod, but {VOLUME_VARIABLE} is not set; expected a kubernetes launcher with volume_claim",
         )
     identity = hashlib.sha256(trial.model_dump_json().encode()).hexdigest()[:16]
     lasts_s = launcher.gang_assembly_s + launcher.trial_limit_s + launcher.unreachable_s + _RETENTION_S
@@ -117,22 +115,20 @@ _MAX_SHOWN = 5
 
 @dataclass(frozen=True)
 class StartState:
-    """The environment, the hardware's probes and the moments until then."""
+    """The environment, the hardware probes and the events until then."""
 
     facts: dict[str, Scalar]
     probed: list[MetricRow]
     events: list[Event]
 
     def save(self, state: PersistentState) -> None:
-        """Keep it for the next pod. OSError if the volume cannot be written to."""
         state.put(_START_KEY, _START.dump_python(self, mode="json"))
 
     @classmethod
     def load(cls, state: PersistentState) -> StartState:
-        """What the first pod found; TrialFailed if it cannot be read.
+        """The first pod's state; TrialFailed if it cannot be read.
 
-        Moments keep the wall clock's time alone: monotonic clocks of two machines cannot be compared.
-        """
+        Events keep the wall clock alone: monotonic clocks of two machines cannot be compared."""
         start = _START.validate_python(state.get(_START_KEY))
         return cls(start.facts, start.probed, [event.model_copy(update={"monotonic_s": None}) for event in start.events])
 
@@ -141,12 +137,10 @@ _START, _MONITOR = TypeAdapter(StartState), TypeAdapter(MonitorSnapshot)
 
 
 def save_monitor(state: PersistentState, snapshot: MonitorSnapshot) -> None:
-    """Keep what the monitor saw for the next pod. OSError if the volume cannot be written to."""
     state.put(_MONITOR_KEY, _MONITOR.dump_python(snapshot, mode="json"))
 
 
 def load_monitor(state: PersistentState) -> MonitorSnapshot:
-    """What the monitors of the earlier pods saw; TrialFailed if it cannot be read."""
     return _MONITOR.validate_python(state.get(_MONITOR_KEY))
 
 

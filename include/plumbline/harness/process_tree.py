@@ -21,7 +21,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class ProcessId:
-    """`start` (boot and start tick) tells a process from a later one with the same pid."""
+    """`start` (boot and start tick) distinguishes a process from a later one with the same pid."""
 
     pid: int
     start: str
@@ -46,7 +46,6 @@ def _boot_id() -> str:
 
 
 def is_live(process: psutil.Process) -> bool:
-    """Whether the process has not ended; a zombie has."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -103,7 +102,7 @@ def _send(process: psutil.Process, number: signal.Signals) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL to a process that we started and to its descendants; returns when the descendants are gone. The process is the caller's to wait for."""
+    """SIGKILL to a child process and its descendants; returns when the descendants are gone. The caller waits for the process."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         below = process.children(recursive=True)
@@ -118,7 +117,7 @@ def kill_tree(pid: int) -> None:
 def worker_process(
     command: Sequence[str], environment: Mapping[str, str], stdout: int | IO[bytes], stderr: int | IO[bytes]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A running program; after the block it and its descendants are gone. The end of its standard input tells it that we have ended."""
+    """A running program; the block's end ends it and its descendants. Its standard input closes when this process ends."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=dict(environment))
     with ExitStack() as stack:
         for pipe in (process.stdin, process.stdout, process.stderr):

@@ -19,7 +19,7 @@ _PROBES: tuple[probes.ProbeName, ...] = ("matmul", "memory", "copy")
 
 
 def quick_probe(folder: Path, limit_s: float = PROBE_LIMIT_S, wanted: Sequence[probes.ProbeName] = _PROBES) -> ProbeDocument:
-    """Probe once, for `limit_s` seconds at most (the facts alone take a few). `folder` is for scratch."""
+    """Probe once, for at most `limit_s` seconds (the facts alone take a few). `folder`: scratch space."""
     began = time.monotonic()
     seen = Environment.of(environment.collect_facts())
     cuda = bool(seen.facts.get("gpu.count"))
@@ -31,7 +31,7 @@ def quick_probe(folder: Path, limit_s: float = PROBE_LIMIT_S, wanted: Sequence[p
                 continue
             left_s = limit_s - (time.monotonic() - began)
             if left_s <= 0:
-                left_out[name] = f"the limit of {limit_s:g} s was over"
+                left_out[name] = f"not started: the time limit of {limit_s:g} s had passed"
                 continue
             found = probes.run(usable_cores(), folder, "cuda" if cuda else "cpu", only=(name,), limit_s=left_s, gpus=1)
             rows += found
@@ -50,7 +50,7 @@ def quick_probe(folder: Path, limit_s: float = PROBE_LIMIT_S, wanted: Sequence[p
 
 
 def store_probe(document: ProbeDocument, out: str) -> None:
-    """Store it whole or not at all: at an fsspec URL of the object, or as a file. OSError if that fails; UnusableStore if the URL is none."""
+    """Store atomically at an fsspec URL or as a file. OSError if that fails; UnusableStore for an invalid URL."""
     text = document.model_dump_json(indent=1).encode()
     if "://" in out:
         home, _, name = out.rpartition("/")

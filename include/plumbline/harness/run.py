@@ -46,16 +46,16 @@ from plumbline.results import (
 from plumbline.results.signing import KeyPair
 
 Measure = Callable[[Trial, Path, Progress, ContentionMonitor, Sequence[MetricRow]], Measurement]
-"""The last argument: what the hardware probes found."""
+"""The last argument: rows of the hardware probes."""
 Probe = Callable[[Sequence[int], Path, Literal["cpu", "cuda"], int, float], list[MetricRow]]
-"""The last two arguments: how many ranks of a job run on this node, and how many seconds their all-reduce may take."""
+"""The last two arguments: ranks of a job on this node, and the time limit of their all-reduce in seconds."""
 
 _PROGRESS_BEFORE, _PROGRESS_AFTER = 0.04, 0.98
 """The parts of the progress bar before and after the measurement itself."""
 
 
 _MEASURES = {"training": "plumbline.harness.training.job.trial", "inference": "plumbline.harness.inference.trial"}
-"""Kind of workload → the module whose `measure` measures it; imported when it is, since each brings heavy libraries along."""
+"""Module of each kind of workload, imported on demand: each has heavy dependencies."""
 
 
 def run(
@@ -63,19 +63,16 @@ def run(
 ) -> ResultDocument:
     """Run a trial and store its document below `out_url` (any fsspec URL), the evidence first. Returns the document.
 
-    `key` signs the document, if the launcher gave one. `measures` by kind of workload and `probe` replace what measures.
+    `key` signs the document. `measures` by kind of workload and `probe` replace the real ones.
 
-    However the trial ends, there is a document: a failure, an exception and a request to stop (SIGTERM, SIGINT) become `failed(class)` with
-    what was measured until then. Raises UnusableStore if the store cannot be written to at the start, StoreUnreachable if it does not answer
-    then, and DeliveryFailed if it stays away at the end: the document is in the log then. No child process and no working folder is left.
-    """
+    There is always a document: a failure, an exception and a request to stop (SIGTERM, SIGINT) become `failed(class)` with the measurement so
+    far. Raises UnusableStore if the store cannot be written to at the start, StoreUnreachable if it does not answer then, and DeliveryFailed
+    if it stays away at the end; the log then holds the document. No child process and no working folder is left."""
     with interruptible() as interruption:
         return _Run(trial, interruption, measures, probe, key).execute(open_store(out_url))
 
 
 class _Run:
-    """The state of one run: what is known so far goes into the document, however it ends."""
-
     def __init__(
         self, trial: Trial, interruption: Interruption, measures: Mapping[str, Measure] | None, probe: Probe, key: KeyPair | None
     ) -> None:
@@ -279,8 +276,7 @@ def _event_now(name: str) -> Event:
 
 
 def _local_ranks(trial: Trial) -> int:
-    """How many ranks the all-reduce within this node's CPU takes: the job's, and of a job of several nodes two at least, so that the figure
-    between the nodes has one to be compared with."""
+    """The job's ranks; at least two in a job of several nodes, to compare with the figure between nodes."""
     if trial.workload.kind != "training":
         return 1
     job = trial.workload.parallelism
@@ -288,7 +284,7 @@ def _local_ranks(trial: Trial) -> int:
 
 
 def _scratch_folder() -> Path:
-    """Where the working folder goes: into the launcher's own folder if it started us in one, since it clears that even after SIGKILL."""
+    """In the launcher's own folder if it started us there, because the launcher clears that even after SIGKILL."""
     work = installation_paths().work
     work.mkdir(parents=True, exist_ok=True)
     here = Path.cwd()

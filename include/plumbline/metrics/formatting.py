@@ -61,7 +61,7 @@ _SHOWN = {"1/s": "/s", "count": "", "1": ""}
 SIGNIFICANT_DIGITS = 3
 _AT_OFFERED_RATE = "_at_offered_rate"
 _WHOLE_SECONDS = frozenset({"provisioning_lead_time", "pod_scheduling_time", "image_pull_time"})
-"""What a cluster tells in whole seconds: 0 of it is anything below one. A local launcher's own clock never gives exactly 0."""
+"""A cluster reports these in whole seconds: 0 means below one. A local launcher's own clock never gives exactly 0."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,6 @@ def format_probability(probability: float | None) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """Bytes for people."""
     return common_scale("bytes", [float(count)]).text(float(count)) if count >= 1024 else f"{count} B"
 
 
@@ -140,11 +139,9 @@ def format_name(name: str) -> str:
 
 
 def capitalize_first(text: str) -> str:
-    """The text with a capital first letter, the rest untouched."""
     return text[:1].upper() + text[1:]
 
 
 def join_words(items: Iterable[str]) -> str:
-    """Items as a sentence lists them."""
     found = list(items)
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""

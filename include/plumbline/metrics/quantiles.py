@@ -22,10 +22,9 @@ def rank(n: int, q: float) -> int:
 
 
 def percentile(ordered: Values, q: float) -> float:
-    """The q-quantile of ascending values [n]: one of them, never a mixture; NaN if there are none.
+    """The q-quantile of ascending values [n], always one of them; NaN without values.
 
-    A mixture of two neighbours is no latency that anybody saw, and of a finite and an infinite one it is meaningless.
-    """
+    Interpolating would invent a latency, and between a finite and an infinite value it is meaningless."""
     return float(ordered[rank(len(ordered), q) - 1]) if len(ordered) else math.nan
 
 

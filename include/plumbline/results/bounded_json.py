@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from plumbline.metrics.units import BYTES
 
 MAX_BYTES = 8 * 2**20
-"""Of one JSON object in a store: a document of 512 GPUs has about a quarter of it."""
+"""Of one JSON object in a store; a document of 512 GPUs takes a quarter of this."""
 MAX_VALUES = 250_000
 """Commas, braces and brackets together: what parsing costs in memory grows with them, not with the bytes."""
 MAX_KEYS = 5_000
@@ -27,9 +27,9 @@ class InvalidResult(ValueError):
 
 
 def check_size(found: int, where: str, most: int = MAX_BYTES) -> None:
-    """BadResult if an object of so many bytes is more than is read of it."""
+    """InvalidResult if an object has more than `most` bytes."""
     if found > most:
-        raise InvalidResult(f"{where} is larger than {format_size(most)}, the most that is read of such a file")
+        raise InvalidResult(f"{where} is larger than {format_size(most)}, the limit for such a file")
 
 
 def format_size(count: int) -> str:
@@ -39,7 +39,7 @@ def format_size(count: int) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 (hex) of a file, read in pieces."""
+    """SHA-256 as hexadecimal digits."""
     summed = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(2**20):
@@ -48,10 +48,9 @@ def sha256_file(path: Path) -> str:
 
 
 def parse_object(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int = MAX_KEYS) -> dict[str, Any]:
-    """The JSON object in `raw`; BadResult, naming `where` it lies, if it is none or exceeds a bound.
+    """The JSON object in `raw`; InvalidResult, naming `where` it lies, if it is something else or exceeds a bound.
 
-    Peak memory is bounded by `most` and MOST_VALUES. Integers have at most 64 bits and text has no NUL, because PostgreSQL stores neither.
-    """
+    Peak memory is bounded by `most` and MAX_VALUES. Integers have at most 64 bits and text has no NUL, because PostgreSQL stores neither."""
     found = parse_value(raw, where, most, most_keys)
     if not isinstance(found, dict):
         raise InvalidResult(f"{where}: not a JSON object (but a {type(found).__name__})")
@@ -74,13 +73,13 @@ def parse_value(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int = 
 
 
 def parse_model(kind: type[Model], raw: bytes, where: str, most: int = MAX_BYTES) -> Model:
-    """`raw` as this model, after the bounds of `json_object`; BadResult names the first field that does not hold."""
+    """`raw` as this model, after the bounds of `parse_object`; InvalidResult names the first invalid field."""
     parse_object(raw, where, most)
     return validate_model(kind, raw, where)
 
 
 def validate_model(kind: type[Model], raw: bytes, where: str) -> Model:
-    """`raw`, whose bounds were checked, as this model; BadResult names the first field that does not hold."""
+    """`raw`, whose bounds were checked, as this model; InvalidResult names the first invalid field."""
     try:
         return kind.model_validate_json(raw)
     except ValidationError as error:

@@ -17,11 +17,9 @@ _MAX_FOOTER = 2**20
 def read_table(
     source: Path | bytes, where: str, *, columns: Sequence[str], most_rows: int, most_bytes: int, whole: bool = True
 ) -> pa.Table:
-    """These columns of a file; BadResult, naming `where` it lies, if it is no Parquet or exceeds a bound.
+    """These columns of a file; InvalidResult, naming `where` it lies, if it is not Parquet or exceeds a bound.
 
-    Rows and the bytes of the unpacked columns are read from the footer, and the batches hold no more than that. With `whole`, every column has
-    to be there; else those that are not are left out.
-    """
+    Rows and unpacked bytes are read from the footer and enforced on the batches. Without `whole`, absent columns are skipped."""
     found = list(read_batches(source, where, columns=columns, most_rows=most_rows, most_bytes=most_bytes, whole=whole))
     return pa.Table.from_batches(found[1:], found[0].schema)
 
@@ -29,7 +27,7 @@ def read_table(
 def read_batches(
     source: Path | bytes, where: str, *, columns: Sequence[str], most_rows: int, most_bytes: int, whole: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The same, first an empty batch of the columns, then one batch after the other."""
+    """As `read_table`: an empty batch of the columns, then one batch after the other."""
     try:
         file = pq.ParquetFile(
             BytesIO(source) if isinstance(source, bytes) else source,

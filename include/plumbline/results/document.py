@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from plumbline.declarations import Trial, canonical, digest
 from plumbline.metrics import METRICS, STATISTICS, Direction, Phase, Unit
@@ -71,7 +72,7 @@ class Reason(Part):
 
 
 class Validity(Part):
-    """Whether the trial may be believed; judged before any score."""
+    """Whether the trial's numbers count; judged before any score."""
 
     status: Status
     reasons: Many[Reason] = ()
@@ -159,7 +160,7 @@ class Curve(Part):
     def _in_catalogue(self) -> Curve:
         known = METRICS.get(self.metric)
         if known is None or known.unit != self.unit or self.statistic not in STATISTICS:
-            raise ValueError(f"{self.statistic} {self.metric} in {self.unit}: no such metric, statistic or unit of it in the catalogue")
+            raise ValueError(f"{self.statistic} {self.metric} in {self.unit}: not in the catalogue")
         if any(after.at <= before.at for before, after in pairwise(self.points)):
             raise ValueError(f"the points of {self.metric} along {self.along} do not rise: {[point.at for point in self.points]}")
         return self
@@ -232,12 +233,12 @@ class CheckLine(Part):
 
     @classmethod
     def failed(cls, check: CheckName, reason: str, of: str = "") -> CheckLine:
-        """A check that broke off: an instrument that cannot be checked is not one that was."""
+        """A check that broke off."""
         return cls(check=check, of=of, status="fail", reason=reason)
 
     @classmethod
     def not_applicable(cls, check: CheckName, reason: str, of: str = "") -> CheckLine:
-        """There is nothing to compare here, for a reason that is no fault."""
+        """A check that does not apply here."""
         return cls(check=check, of=of, status="not_applicable", reason=reason)
 
     @property
@@ -278,13 +279,12 @@ class Environment(Part):
 
     @classmethod
     def of(cls, facts: dict[str, Scalar]) -> Environment:
-        """The environment of these facts, with its hash."""
         cleaned = {_without_nul(key): _without_nul(fact) if isinstance(fact, str) else fact for key, fact in facts.items()}
         return cls(facts=cleaned, environment_hash=digest(dict(sorted(cleaned.items()))))
 
 
 class Reproducibility(Part):
-    """What one needs to run the same trial again."""
+    """What is needed to repeat the trial."""
 
     seeds: dict[str, int]
     hashes: dict[str, str] = Field(description="of the data set, prompts, model, arrival schedule")
@@ -321,7 +321,7 @@ class PodRecord(Part):
 
 
 class LaunchRecord(Part):
-    """What only the outside saw; the launcher writes it beside the document, also when there is no document."""
+    """What only the launcher observed; written beside the document, also when there is no document."""
 
     launcher: str = Field(
         pattern=r"^[a-z][a-z0-9_-]*$", description="the kind of launcher", examples=["local", "kubernetes", "endpoint", "simulated"]
@@ -383,7 +383,6 @@ class _Content(Part):
         return canonical(self.model_dump(mode="json", exclude={"checksum", "launch", "signature"}, exclude_defaults=True))
 
     def content_hash(self) -> str:
-        """SHA-256 of `content`."""
         return hashlib.sha256(self.content()).hexdigest()
 
 
@@ -395,8 +394,10 @@ class ResultDocument(_Content):
     @model_validator(mode="after")
     def _intact(self) -> ResultDocument:
         if self.checksum != self.content_hash():
-            raise ValueError(
-                f"checksum is {self.checksum} but the content hashes to {self.content_hash()}; the document was changed or cut short"
+            raise PydanticCustomError(
+                "checksum_mismatch",
+                "checksum is {stored}, but the content hashes to {computed}; the document was changed or cut short",
+                {"stored": self.checksum, "computed": self.content_hash()},
             )
         if self.trial.provider.simulated and not self.simulated:
             raise ValueError(
@@ -408,11 +409,9 @@ class ResultDocument(_Content):
 
     @classmethod
     def sealed(cls, **fields: Any) -> ResultDocument:
-        """Build a document and compute its checksum."""
         return cls(**fields, checksum=_Content(**fields).content_hash())
 
     def with_launch(self, record: LaunchRecord) -> ResultDocument:
-        """The same document with what the outside saw."""
         return self.model_copy(update={"launch": record})
 
     def signed_bytes(self) -> bytes:
@@ -443,8 +442,7 @@ def metric_row(
 ) -> MetricRow:
     """A metric row with unit and direction from the catalogue; NaN and infinity become absent.
 
-    `reason` is kept only if the value is absent; it and `method` are cut to REASON_LENGTH characters.
-    """
+    `reason` is kept only if the value is absent; it and `method` are cut to MAX_REASON_LENGTH characters."""
     known = METRICS[metric]
     chosen = statistic or known.statistic
     absent = value is None or not math.isfinite(value)
@@ -472,12 +470,12 @@ PROBE_LIMIT_S = 120.0
 
 
 class InvalidProbe(ValueError):
-    """What should be a probe's document is none; the message names the field."""
+    """A probe's document is invalid; the message names the field."""
 
 
 class ProbeDocument(Part):
-    """`metrics` are rows of the phase `environment`; `left_out` says of each probe that gave none why. `seconds`: how long it took.
-    `foreign_cpu`: the share of the cores that others used meanwhile, where these are what was measured and it could be seen."""
+    """`metrics` are rows of the phase `environment`; `left_out`: why each skipped probe gave none; `seconds`: how long the probe took.
+    `foreign_cpu`: share of the cores that others used meanwhile, where cores were measured."""
 
     schema_version: Literal["probe-1"] = "probe-1"
     harness_version: str
@@ -490,12 +488,12 @@ class ProbeDocument(Part):
 
     @property
     def figures(self) -> Mapping[str, float]:
-        """Metric → value, of those that could be measured."""
+        """Metric → value, without absent ones."""
         return {row.metric: row.value for row in self.metrics if row.value is not None}
 
     @classmethod
     def read(cls, text: bytes, where: str) -> ProbeDocument:
-        """The document in a JSON text; BadProbe, naming `where` it stood, if it is none."""
+        """The document in a JSON text; InvalidProbe, naming `where` it was read, if it is invalid."""
         try:
             return bounded_json.parse_model(cls, text, where)
         except bounded_json.InvalidResult as error:

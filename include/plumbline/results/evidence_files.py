@@ -28,14 +28,14 @@ class ExpiredEvidence(BaseModel):
 
 
 def record_expired(store: ResultStore, folder: str, files: Sequence[str], at: datetime, rule: str) -> None:
-    """Say that these files of an attempt's folder are kept no longer; what was said of others before stays said."""
+    """Record that these files of an attempt's folder expired; earlier records stay."""
     before = read_expired(store, folder)
     said = tuple(sorted({*files, *(before.files if before else ())}))
     store.put(_expired_path(folder), ExpiredEvidence(files=said, expired_at=at, rule=rule).model_dump_json(indent=1).encode())
 
 
 def read_expired(store: ResultStore, folder: str) -> ExpiredEvidence | None:
-    """What of an attempt's folder is kept no longer; None if nothing is, or if what is written there does not say it."""
+    """The record of expired files; None without one, or if it is unreadable."""
     try:
         return ExpiredEvidence.model_validate_json(store.get(_expired_path(folder)))
     except (FileNotFoundError, ValueError):  # also what is too large or no JSON
@@ -43,7 +43,7 @@ def read_expired(store: ResultStore, folder: str) -> ExpiredEvidence | None:
 
 
 def damaged_files(store: ResultStore, document: ResultDocument) -> list[str]:
-    """Evidence files that are missing or differ from their size or SHA-256, one sentence each. What expired is not missing."""
+    """Evidence files that are missing or differ from their size or SHA-256, one sentence each; expired files do not count."""
     broken = []
     for item in document.evidence:
         path = f"{store.folder(document.trial)}/{item.uri}"
@@ -81,18 +81,17 @@ def readable_stores() -> tuple[str, ...]:
 
 
 def check_address(address: str, stores: Sequence[str] | None = None) -> str:
-    """The address itself, of one of these stores (default: `readable_stores`) or of what lies below; InvalidResult for any other."""
+    """`address` itself if it lies in one of these stores (default: `readable_stores`); InvalidResult otherwise."""
     check_address_form(address)
     if not any(f"{address}/".startswith(f"{store}/") for store in (readable_stores() if stores is None else stores)):
         raise InvalidResult(
-            f"{address} lies outside of the declared result stores and is not read; expected PLUMBLINE_RESULTS_URL or one of evidence.stores "
-            "in upkeep.yaml"
+            f"{address} is outside the declared result stores; expected PLUMBLINE_RESULTS_URL or one of evidence.stores in upkeep.yaml"
         )
     return address
 
 
 def check_address_form(address: str) -> str:
-    """The address itself; InvalidResult if it is not of a store's scheme, or leads out of its store."""
+    """`address` itself; InvalidResult if its scheme is not a store's, or if it leads out of its store."""
     if not _STORE_URL.fullmatch(address) or "::" in address or not set(address.split("/")).isdisjoint((".", "..")):
         raise InvalidResult(f"{address!r} is no address of a result store; expected file://, s3://, gs:// or abfs:// without ..")
     return address

@@ -78,8 +78,8 @@ class Finding:
     def __post_init__(self) -> None:
         if (self.campaign_id is None) == (self.since is None):
             raise ValueError(
-                f"finding {self.finding_id} has campaign_id {self.campaign_id!r} and since {self.since!r}; expected a campaign, "
-                "or the day on which it was noticed where no campaign showed it first"
+                f"finding {self.finding_id} has campaign_id {self.campaign_id!r} and since {self.since!r}; expected exactly one: the campaign "
+                "that showed it first, or the day"
             )
 
     @property
@@ -112,7 +112,7 @@ class Finding:
         return f"{self.headline}\n      {self.explanation}" if self.explanation else self.headline
 
     def about(self, members: tuple[Member, ...]) -> Finding:
-        """The part of an environment finding that is about these facts; the same finding if that is all of it."""
+        """The part of an environment finding that concerns these facts."""
         if members == self.members:
             return self
         before, after = (f"environment changed: {summarize_facts(facts)}" for facts in (self.members, members))
@@ -125,7 +125,6 @@ class Finding:
         )
 
     def with_state(self, state: FindingState) -> Finding:
-        """The same finding after somebody dealt with it."""
         return replace(self, state=state)
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,7 +133,7 @@ class Finding:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Finding:
-        """A finding from `to_dict` or its JSON; other keys (such as an archive's timestamps) are left aside. KeyError names what is missing."""
+        """A finding from `to_dict` or its JSON; unknown keys are ignored. KeyError names a missing one."""
         wanted = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         for name in ("finding_id", "series_key", "campaign_id", "kind", "severity", "headline", "explanation", "provider", "subject"):
             if name not in wanted:

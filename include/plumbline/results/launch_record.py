@@ -35,7 +35,6 @@ def _metric(name: str, value: float | None, n: int) -> MetricRow:
 
 
 def _between(events: tuple[Event, ...], first: str, last: str) -> float | None:
-    """Seconds between two moments of the launcher's clock."""
     at = {event.name: event.monotonic_s for event in events if event.clock == "launcher"}
     begin, end = at.get(first), at.get(last)
     return None if begin is None or end is None else end - begin

@@ -41,7 +41,7 @@ def select_evidence(files: Iterable[tuple[Evidence, Path]]) -> list[tuple[Eviden
 
 
 def encode_lines(document: bytes, files: Iterable[tuple[Evidence, Path]]) -> Iterator[str]:
-    """The block's lines, without line ends. ValueError if it would be larger than MOST_BYTES."""
+    """The block's lines, without line ends. ValueError if it would be larger than MAX_ARCHIVE_BYTES."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("result.json", document)
@@ -56,12 +56,11 @@ def encode_lines(document: bytes, files: Iterable[tuple[Evidence, Path]]) -> Ite
 
 
 def is_block_line(line: str) -> bool:
-    """Whether a line of a log belongs to a block."""
     return line.startswith(f"{MARK} ")
 
 
 def decode(log: bytes) -> Mapping[str, bytes] | None:
-    """The files of the newest block in a log by their paths, "result.json" among them; None if it holds no block. BadBlock otherwise."""
+    """The files of the newest block in a log by their paths, "result.json" among them; None without a block. InvalidBlock if it is unusable."""
     parts: dict[int, bytes] = {}
     count = 0
     for number, total, data in (found.groups() for line in log.splitlines() if (found := _LINE.fullmatch(line))):

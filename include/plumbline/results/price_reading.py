@@ -16,15 +16,13 @@ Per = Literal["gpu_hour", "instance_hour"]
 
 @dataclass(frozen=True)
 class Reading:
-    """A price that `source` told for `provider` at `observed_at`: `amount` of `currency` per `per`, as given.
+    """A price that `source` reports for `provider` at `observed_at`: `amount` of `currency` per `per`, as given.
 
     `provider` is a declared provider's name; in the replay of a history, `cloud/region/instance_type`. `term` is set for a
     reservation whose length is known. `gpus`: accelerators in one instance (cores of a CPU provider), at least 1. `usd_per_unit`:
-    USD for one unit of the currency, 1.0 for USD itself. An amount of 0 is kept as it was told: whether it is believed is
-    decided when it is checked.
+    USD for one unit of the currency, 1.0 for USD itself. An amount of 0 is kept as reported; the price check decides whether it is plausible.
 
-    Raises ValueError for a figure that no price can be: negative or not finite, no GPU, no time zone, USD that is not worth 1 USD.
-    """
+    Raises ValueError for an impossible figure: negative or not finite, no GPU, no time zone, USD that is not worth 1 USD."""
 
     provider: str
     purchase: Purchase
@@ -57,17 +55,15 @@ class Reading:
 
     @property
     def usd_per_gpu_hour(self) -> float:
-        """USD for one accelerator for one hour."""
         return self._usd / (self.gpus if self.per == "instance_hour" else 1)
 
     @property
     def usd_per_instance_hour(self) -> float:
-        """USD for the whole instance for one hour."""
         return self._usd * (self.gpus if self.per == "gpu_hour" else 1)
 
     @property
     def reading_id(self) -> str:
-        """A hash of everything that was told: the same reading taken in twice is one."""
+        """Hash of all fields: the same reading taken in twice is one."""
         # Whatever class of tzinfo says UTC, and int or float, the same reading hashes the same.
         told = asdict(self) | {
             "observed_at": self.observed_at.astimezone(timezone.utc).isoformat(),

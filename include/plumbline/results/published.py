@@ -35,9 +35,7 @@ class PublishedResult(Part):
     provider: Name
     region: Name
     instance_type: Name
-    system: Name = Field(
-        description="the machine or cluster; stands where a trial of ours has its slot, so that repeats of one are together"
-    )
+    system: Name = Field(description="the machine or cluster; takes the place of a trial's slot, so that its repeats are grouped")
     repeat: int = Field(ge=0, description="the publisher's own number of the run")
     spec: dict[str, Scalar]
     environment: Environment
@@ -54,7 +52,7 @@ class PublishedResult(Part):
 
     @property
     def series_key(self) -> str:
-        """Shaped like a measured series' key. Nobody outside says which engine family it was: the stack stands in the environment."""
+        """Shaped like a measured series' key. The engine family is unknown; the software is part of the environment."""
         workload = f"{self.workload}@{self.version}"
         return "/".join((self.kind, workload, self.protocol, "as-submitted", self.provider, self.region, self.instance_type))
 
@@ -65,17 +63,14 @@ class PublishedResult(Part):
 
     @property
     def spec_hash(self) -> str:
-        """SHA-256 of what was asked of the system."""
         return digest(self.spec)
 
     @property
     def criteria_hash(self) -> str:
-        """SHA-256 of whose rules judged it."""
         return digest({"protocol": self.protocol, "publisher": self.publisher})
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of all of it."""
         return digest(self.model_dump(mode="json"))
 
 
@@ -164,7 +159,7 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
     given = {name: (fields[name] or "").strip() for name in MLPERF_COLUMNS}
     told = given["round"]
     if told not in published:
-        raise ValueError(f'round: "{told}" has no date of publication; known are {", ".join(published)} (give others with --round)')
+        raise ValueError(f'round: "{told}" has no publication date; expected one of {", ".join(published)}, or its date with --round')
     minutes = _positive_number(given["minutes_to_train"], "minutes_to_train")
     reached = given["status"] == "success"
     if given["status"] not in ("success", "aborted"):
@@ -195,7 +190,7 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
 
 
 def _facts(given: Mapping[str, str], nodes: int, accelerators: int) -> dict[str, Scalar]:
-    """The environment by the names that the harness uses. What a submitter left out is absent: nobody knows that it was none."""
+    """By the names that the harness uses. What a submitter left out is absent, since it may exist."""
     facts: dict[str, Scalar] = {
         "gpu.product": given["accelerator"],
         "gpu.count": accelerators,

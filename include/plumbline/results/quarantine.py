@@ -14,7 +14,7 @@ HEAD_BYTES = 2**16
 
 
 class QuarantineNote(BaseModel):
-    """Why the object at `path` (relative to the store) is not believed."""
+    """Why the object at `path` (relative to the store) is not used."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -54,10 +54,8 @@ class TrialOutcome:
 class CampaignSample:
     """One series in one campaign.
 
-    `observations` come from trials that may be believed; `environments` holds the facts of each of those trials;
-    `outcomes` has every attempt; `planned` is the number of trials that the campaign asked of the series (None: not known).
-    `imported`: somebody else measured it. `spec` is what was asked of the provider, as nested plain data (None: not looked up).
-    """
+    `observations` come from usable trials, `environments` holds the facts of each of them, `outcomes` has every attempt. `planned`: number of
+    trials that the campaign requested (None: unknown). `imported`: measured by others. `spec`: the requested work as nested plain data."""
 
     series_key: str
     campaign_id: str

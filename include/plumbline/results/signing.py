@@ -18,7 +18,7 @@ UNKNOWN_HARNESS = "unknown"
 
 
 class InvalidKey(ValueError):
-    """A process was handed something that is no signing key. The message does not quote it."""
+    """A process received an invalid signing key. The message does not quote it."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,14 @@ class KeyPair:
 
     @classmethod
     def generate(cls) -> KeyPair:
-        """A new one, from the operating system's random numbers."""
         return cls(Ed25519PrivateKey.generate())
 
     @property
     def public_hex(self) -> str:
-        """The 32 raw bytes of the public half as hexadecimal digits."""
         return self.private.public_key().public_bytes_raw().hex()
 
     @property
     def private_hex(self) -> str:
-        """The 32 raw bytes of the private half as hexadecimal digits."""
         return self.private.private_bytes_raw().hex()
 
     def __repr__(self) -> str:
@@ -49,19 +46,17 @@ class KeyPair:
 def take_key(environment: MutableMapping[str, str]) -> KeyPair | None:
     """The key that the launcher handed to this process, removed from `environment` so that no child process inherits it.
 
-    None if there is none; BadKey if it is no key.
-    """
+    None without one; InvalidKey if it is invalid."""
     text = environment.pop(KEY_VARIABLE, None)
     if text is None:
         return None
     try:
         return KeyPair(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text)))
     except ValueError:
-        raise InvalidKey(f"{KEY_VARIABLE} is no key; expected the 64 hexadecimal digits of an Ed25519 private key") from None
+        raise InvalidKey(f"{KEY_VARIABLE} is not a key; expected the 64 hexadecimal digits of an Ed25519 private key") from None
 
 
 def sign(document: ResultDocument, key: KeyPair) -> ResultDocument:
-    """The document with its signature."""
     return document.model_copy(update={"signature": Signature(value=key.private.sign(document.content()).hex())})
 
 
@@ -110,7 +105,7 @@ def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
 
 
 def verify_collected(document: ResultDocument, keys: Mapping[int, str]) -> ResultDocument:
-    """A document that arrived at home, with the public key that verified it. ValueError with a sentence if it must not be believed."""
+    """The collected document and the public key that verified it; ValueError with a sentence if it must not be used."""
     found = verify(document, keys)
     if found.status in ("broken", "verified_as_exported"):  # a key that comes along with a result proves nothing here
         raise ValueError(
@@ -122,7 +117,6 @@ def verify_collected(document: ResultDocument, keys: Mapping[int, str]) -> Resul
 
 
 def _written_by_collect(document: ResultDocument) -> bool:
-    """Whether collect wrote it for an attempt without a usable document: it holds nothing that was measured."""
     measured = (document.environment, document.metrics, document.curves, document.stages, document.telemetry, document.evidence)
     return document.harness_version == UNKNOWN_HARNESS and document.validity.status in ("failed", "missing") and not any(measured)
 

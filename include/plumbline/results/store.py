@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 import fsspec
 
@@ -109,10 +109,9 @@ class ResultStore:
             draft.unlink(missing_ok=True)
 
     def get(self, path: str, most: int = bounded_json.MAX_BYTES) -> bytes:
-        """The bytes of one object; FileNotFoundError if there is none, BadResult if it has more than `most` bytes.
+        """The bytes of one object; FileNotFoundError without one, InvalidResult if it has more than `most` bytes.
 
-        Its size is looked at before it is read, and no more than `most` bytes are read whatever its size was.
-        """
+        Checks the size first, and never reads more than `most` bytes."""
         return self._retried(lambda: self._get(path, most))
 
     def _get(self, path: str, most: int) -> bytes:
@@ -156,10 +155,9 @@ class ResultStore:
         return sha256.hexdigest(), count
 
     def pieces(self, path: str, size: int = 2**20) -> Iterator[bytes]:
-        """The bytes of one object, at most `size` at a time; FileNotFoundError if there is none.
+        """The bytes of one object in pieces; FileNotFoundError without one.
 
-        Not tried again: who has begun to read cannot begin anew. Other failures are raised as OSError.
-        """
+        Not retried, because a reader that has begun cannot restart. Other failures are raised as OSError."""
         try:
             with self._fs.open(f"{self._root}/{path}", "rb") as file:
                 while piece := file.read(size):
@@ -168,7 +166,6 @@ class ResultStore:
             raise (permanent_error(error, self.url) or as_os_error(error)) from error
 
     def exists(self, path: str) -> bool:
-        """Whether the object is there."""
         return self._retried(lambda: bool(self._seen_now().exists(f"{self._root}/{path}")))
 
     def objects(self) -> Iterator[tuple[str, int]]:
@@ -198,24 +195,20 @@ class ResultStore:
             return
 
     def _seen_now(self) -> Any:
-        """The file system without what it remembers of earlier listings: other processes write here too."""
         self._fs.invalidate_cache()
         return self._fs
 
     def uri(self, path: str) -> str:
-        """The full URL of an object."""
         return f"{self.url}/{path}"
 
     def put_trial(self, trial: Trial, *, brief: bool = False) -> None:
-        """Store what is asked, before it runs.
+        """Store the specification, before it runs.
 
-        `brief`: without what is at its default. A harness may be older than the plan, and refuses keys that it does not know.
-        """
+        `brief`: without fields at their default. A harness may be older than the plan, and refuses keys that it does not know."""
         text = json.dumps(shortened(trial), indent=1) if brief else trial.model_dump_json(indent=1)
         self.put(f"{self.folder(trial)}/trial.json", text.encode())
 
     def put_evidence(self, trial: Trial, kind: str, file: Path, rows: int | None = None) -> Evidence:
-        """Store one raw file and return its entry for the document."""
         data = file.read_bytes()
         relative = f"evidence/{file.name}"
         self.put(f"{self.folder(trial)}/{relative}", data)
@@ -226,28 +219,26 @@ class ResultStore:
         self.put(f"{self.folder(document.trial)}/result.json", document.model_dump_json(indent=1).encode())
 
     def put_launch(self, trial: Trial, record: LaunchRecord) -> None:
-        """Store what the launcher saw."""
         self.put(f"{self.folder(trial)}/launch.json", record.model_dump_json(indent=1).encode())
 
     def put_collected(self, document: ResultDocument) -> str:
-        """Store the document together with what the outside saw; returns the attempt's folder."""
+        """Store the document with the launcher's observations; returns the attempt's folder."""
         self.put(f"{self.folder(document.trial)}/collected.json", document.model_dump_json(indent=1).encode())
         return self.folder(document.trial)
 
     def collected(self, folder: str) -> ResultDocument:
-        """What collect stored for one attempt; raises like `document`."""
+        """As `put_collected` stored it; raises like `document`."""
         return self.document_at(f"{folder}/collected.json")
 
     def trial(self, folder: str) -> Trial:
-        """The specification of one attempt; BadResult if it does not hold."""
+        """The specification of one attempt; InvalidResult if it is invalid."""
         path = f"{folder}/trial.json"
         return bounded_json.parse_model(Trial, self.get(path), self.uri(path))
 
     def document(self, folder: str) -> ResultDocument:
         """The document of one attempt, its schema and checksum verified.
 
-        Raises FileNotFoundError if the harness never wrote one, BadResult if it cannot be believed.
-        """
+        Raises FileNotFoundError if the harness never wrote one, InvalidResult if it is invalid."""
         return self.document_at(f"{folder}/result.json")
 
     def document_at(self, path: str) -> ResultDocument:
@@ -259,7 +250,7 @@ class ResultStore:
         return bounded_json.validate_model(ResultDocument, raw, self.uri(path))
 
     def launch(self, folder: str) -> LaunchRecord | None:
-        """What the launcher saw, if it wrote it; BadResult if it does not hold."""
+        """The launcher's record; None without one, InvalidResult if it is invalid."""
         path = f"{folder}/launch.json"
         try:
             return bounded_json.parse_model(LaunchRecord, self.get(path), self.uri(path))
@@ -293,7 +284,7 @@ class ResultStore:
         return [f"{campaign_id}/{trial_id}/attempt-{n}" for n in numbers]
 
     def trial_ids(self, campaign_id: str) -> list[str]:
-        """Ids of the trials that a campaign's folder holds, in the order of their names; empty if there is no such folder."""
+        """Trial ids in a campaign's folder, sorted; empty without such a folder."""
         try:
             names = self._retried(lambda: self._seen_now().ls(f"{self._root}/{campaign_id}", detail=False))
         except FileNotFoundError:
@@ -323,21 +314,18 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def permanent_error(error: Exception, url: str) -> Exception | None:
-    """The error to raise if waiting does not help, None if it may.
+    """The error to raise if waiting does not help; None if it may.
 
-    What says so already is raised as it is. Of the store at `url`, a refusal becomes PermissionError and a missing bucket
-    FileNotFoundError, as s3fs has it.
-    """
+    A refusal becomes PermissionError and a missing bucket FileNotFoundError, as s3fs has it; other permanent errors stay as they are."""
     if isinstance(error, _PERMANENT) or (isinstance(error, OSError) and error.errno in _DISK_FULL):
         return error
     status = _http_status(error)
     if type(error).__name__ in _CREDENTIAL_ERRORS or status in ("401", "403"):
-        return PermissionError(f"{url} refuses access: {one_line(error)}; look at the store's credentials and at what they may do there")
+        return PermissionError(f"{url} refuses access: {one_line(error)}; check the credentials and their permissions")
     return FileNotFoundError(f"{url}: {one_line(error)}") if status == "404" else None
 
 
 def as_os_error(error: Exception) -> OSError:
-    """The error itself if it is an OSError, else one with its type and words."""
     return error if isinstance(error, OSError) else OSError(f"{type(error).__name__}: {one_line(error)}")
 
 
@@ -359,12 +347,20 @@ def _http_status(error: Exception) -> str:
 
 
 CHECK_PREFIX = ".plumbline-check-"
-"""What the objects' names begin with for the moment that they live; no campaign can have such a name."""
+"""Prefix of the check's objects; no campaign can have such a name."""
 _T = TypeVar("_T")
 
 
+_Step = Literal["write", "read", "compare", "delete"]
+_DONE: Mapping[_Step, str] = {"write": "written", "read": "read back", "delete": "deleted"}
+
+
 class StoreFault(OSError):
-    """The store cannot be used; the message says which step failed, on which object, and how."""
+    """The store cannot be used. `step`: what failed."""
+
+    def __init__(self, step: _Step, message: str) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 def check_access(store: ResultStore) -> float:
@@ -372,22 +368,22 @@ def check_access(store: ResultStore) -> float:
     path, content = f"{CHECK_PREFIX}{uuid.uuid4().hex}", uuid.uuid4().bytes
     uri = store.uri(path)
     began = time.monotonic()
-    _attempt_step(uri, "written", lambda: store.put(path, content))
+    _attempt_step(uri, "write", lambda: store.put(path, content))
     try:
-        found = _attempt_step(uri, "read back", lambda: store.get(path))
+        found = _attempt_step(uri, "read", lambda: store.get(path))
     finally:
-        _attempt_step(uri, "deleted", lambda: store.remove(path))
+        _attempt_step(uri, "delete", lambda: store.remove(path))
     if found != content:
-        raise StoreFault(f"{uri} was read back with other bytes than were written")
-    if _attempt_step(uri, "looked for", lambda: store.exists(path)):
-        raise StoreFault(f"{uri} is still there after it was deleted; is the bucket locked against deletion?")
+        raise StoreFault("compare", f"{uri} returned other bytes than were written")
+    if _attempt_step(uri, "read", lambda: store.exists(path)):
+        raise StoreFault("delete", f"{uri} still exists after its deletion; is the bucket locked against deletion?")
     return time.monotonic() - began
 
 
-def _attempt_step(uri: str, step: str, action: Callable[[], _T]) -> _T:
+def _attempt_step(uri: str, step: _Step, action: Callable[[], _T]) -> _T:
     try:
         return action()
     except Exception as error:  # each store's client has its own exceptions, and all of them mean that it cannot be used
         words = one_line(error)
-        told = words if isinstance(error, (FileNotFoundError, PermissionError)) else f"{type(error).__name__}: {words}"
-        raise StoreFault(f"{uri} could not be {step}: {told}") from error
+        reason = words if isinstance(error, (FileNotFoundError, PermissionError)) else f"{type(error).__name__}: {words}"
+        raise StoreFault(step, f"{uri} could not be {_DONE[step]}: {reason}") from error

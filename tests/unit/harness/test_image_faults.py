@@ -16,7 +16,8 @@ from plumbline.harness.image_requirements import find_image_fault
     ],
 )
 def test_what_is_missing_is_named_by_its_own_line(line: str) -> None:
-    assert find_image_fault(f"Traceback (most recent call last):\n  {line}\nnote: see the manual\n") == line
+    output = f"Traceback (most recent call last):\n  {line}\nnote: see the manual\n"
+    assert find_image_fault(output) == line
 
 
 @pytest.mark.parametrize("said", ["", "CUDA error: out of memory", "RuntimeError: NCCL error: unhandled system error", "no such file"])

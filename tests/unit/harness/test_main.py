@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from tests.fakes.trials import a_trial
@@ -29,19 +30,19 @@ def test_a_planned_trial_is_read_back_whole(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UnusableTrial, match=r"nowhere\.json: cannot be read"):
-        read_trial(str(tmp_path / "nowhere.json"))
-    with pytest.raises(UnusableTrial, match=r"nowhere\.json: cannot be read"):
-        read_trial((tmp_path / "nowhere.json").as_uri())
+    path = tmp_path / "nowhere.json"
+    for address in (str(path), path.as_uri()):
+        with pytest.raises(UnusableTrial, match=f"^{re.escape(address)}: "):
+            read_trial(address)
 
 
 def test_text_that_is_no_json(tmp_path):
-    assert refused(tmp_path, "{").endswith("expected a trial as JSON")
+    assert refused(tmp_path, "{").endswith("JSON")
 
 
 def test_a_missing_field(tmp_path, data):
     del data["campaign_id"]
-    assert refused(tmp_path, data).startswith("campaign_id: Field required; expected ")
+    assert refused(tmp_path, data).startswith("campaign_id: ")
 
 
 def test_a_wrong_type_deep_inside(tmp_path, data):
@@ -56,9 +57,9 @@ def test_an_unknown_key(tmp_path, data):
     assert refused(tmp_path, data).startswith("colour: ")
 
 
-def test_a_workload_that_was_changed_after_planning(tmp_path, data):
+def test_a_workload_that_was_changed_after_planning(tmp_path, data, golden):
     data["workload"]["steps"]["measure"] += 1
-    assert "a trial is never changed after it was planned" in refused(tmp_path, data)
+    golden("harness.changed_after_planning", re.sub("[0-9a-f]{64}", "{sha256}", refused(tmp_path, data)))
 
 
 def test_unusable_input_ends_with_two_and_one_line(tmp_path, capsys):

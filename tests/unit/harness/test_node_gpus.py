@@ -72,7 +72,7 @@ def test_the_row_of_a_gang_is_the_sum_or_absent_with_its_reason() -> None:
     assert row.value == pytest.approx(800.0)
     watch.gpus.add_nodes({1: other, 2: None})
     (row,) = watch.gpu_rows()
-    assert (row.value, row.n, row.reason) == (None, 0, "node 2 reported no GPU readings")
+    assert (row.value, row.n) == (None, 0) and "node 2" in str(row.reason)
 
 
 def test_a_gang_of_cpus_claims_nothing() -> None:
@@ -94,7 +94,7 @@ def test_new_errors_of_another_node_degrade_and_name_it() -> None:
     watch.gpus.add_nodes({1: reading(card, new_errors=2)})
     (judgement,) = watch.gpus.new_errors()
     assert (judgement.level, judgement.reason.code) == ("degraded", "gpu_ecc_uncorrected")
-    assert "GPU 0 of node 1" in judgement.reason.detail
+    assert "node 1" in judgement.reason.detail
     rows = {(row.node, row.counter): (row.before, row.after) for row in watch.gpus.health()}
     assert (rows[0, "pcie_replays"], rows[1, "ecc_uncorrected_volatile"]) == ((1, 1), (0, 2))
 
@@ -111,7 +111,7 @@ def test_throttling_of_another_node_is_told_with_its_number() -> None:
         pass
     watch.gpus.add_nodes({3: reading(Card(reasons=BRAKE), node=3)})
     (judgement,) = watch.gpus.new_errors()
-    assert judgement.reason.code == "throttled" and "GPU 0 of node 3" in judgement.reason.detail
+    assert judgement.reason.code == "throttled" and "node 3" in judgement.reason.detail
     assert "throttled" not in [each.reason.code for each in watch.judgements(VALIDITY)], "node 0's own GPU ran as it should"
 
 

@@ -66,5 +66,5 @@ def test_a_worker_and_what_it_started_are_gone_after_the_block() -> None:
 
 
 def test_how_a_process_ended() -> None:
-    assert describe_exit(-9) == "was ended by signal 9"
-    assert describe_exit(3, "first\nlast\n") == "ended with exit code 3: last"
+    assert describe_exit(-9).endswith("signal 9")
+    assert describe_exit(3, "first\nlast\n").endswith("code 3: last")

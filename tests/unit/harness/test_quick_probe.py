@@ -22,14 +22,16 @@ def test_it_measures_the_machine_and_says_what_it_is(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_into_the_limit_is_left_out_and_named(tmp_path: Path) -> None:
     seen = quick_probe(tmp_path, limit_s=0.0)
-    assert seen.metrics == () and seen.left_out == dict.fromkeys(("matmul", "memory"), "the limit of 0 s was over")
+    assert seen.metrics == () and set(seen.left_out) == {"matmul", "memory"}
+    assert all(" 0 s" in reason for reason in seen.left_out.values())
 
 
 def test_a_probe_that_fails_is_left_out_with_the_last_thing_that_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('libcuda.so: wrong driver')\n")
+    error = ImportError("libcuda.so: wrong driver")
+    (tmp_path / "torch.py").write_text(f"raise {error!r}\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     seen = quick_probe(tmp_path, wanted=("matmul",))
-    assert seen.left_out == {"matmul": "ImportError: libcuda.so: wrong driver"}
+    assert seen.left_out == {"matmul": f"ImportError: {error}"}
     assert {row.value for row in seen.metrics} == {None} and seen.figures == {}
 
 
@@ -42,10 +44,11 @@ def test_the_command_stores_a_file_or_an_object_whole(tmp_path: Path, capsys: py
 
 
 def test_a_place_that_takes_nothing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["probe", "--limit", "0", "--out", str(tmp_path / "missing" / "probe.json")]) == STORE_FAILED
-    assert "could not be stored" in capsys.readouterr().err
+    out = tmp_path / "missing" / "probe.json"
+    assert main(["probe", "--limit", "0", "--out", str(out)]) == STORE_FAILED
+    assert str(out) in capsys.readouterr().err
 
 
 def test_what_is_no_probe_is_named() -> None:
-    with pytest.raises(InvalidProbe, match=r"s3://b/x.json: harness_version: Field required; expected what"):
+    with pytest.raises(InvalidProbe, match=r"^s3://b/x.json: harness_version: "):
         ProbeDocument.read(b"{}", "s3://b/x.json")

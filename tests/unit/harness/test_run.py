@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -177,28 +178,29 @@ def test_new_errors_of_a_gpu_are_in_the_document_also_of_a_trial_that_fails(home
 
 
 def test_a_failure_is_recorded_with_what_was_measured(home):
+    why = "the server stopped answering"
+
     def failing(trial, workdir, progress, watch, probed):
         partial = products(trial, workdir, progress, watch, probed)
         partial.evidence.append(EvidenceFile("log", workdir / "never-written.log"))
-        raise TrialFailed("server_error", "the server stopped answering", partial)
+        raise TrialFailed("server_error", why, partial)
 
     document = ran(home, failing)
     assert (document.validity.status, document.validity.failure_class) == ("failed", "server_error")
-    assert document.validity.reasons[0].detail == "the server stopped answering"
+    assert document.validity.reasons[0].detail == why
     assert document.value("step_time") is not None
     assert [e.kind for e in document.evidence] == ["steps"]
     assert document.environment is not None
 
 
 def test_any_other_exception_is_a_harness_error_with_its_traceback(home):
+    bug = ZeroDivisionError("a bug of the harness")
+
     def broken(*_):
-        raise ZeroDivisionError("nobody thought of this")
+        raise bug
 
     document = ran(home, broken)
-    assert (document.validity.failure_class, document.validity.reasons[0].detail) == (
-        "harness_error",
-        "ZeroDivisionError: nobody thought of this",
-    )
+    assert (document.validity.failure_class, document.validity.reasons[0].detail) == ("harness_error", f"ZeroDivisionError: {bug}")
     (evidence,) = document.evidence
     assert evidence.kind == "traceback"
     text = (home / "results" / ResultStore("memory://").folder(document.trial) / evidence.uri).read_text()
@@ -214,7 +216,7 @@ def test_evidence_of_the_same_name_is_an_error_that_loses_no_numbers(home):
 
     document = ran(home, careless)
     assert document.validity.failure_class == "harness_error"
-    assert "two evidence files are called products.parquet" in document.validity.reasons[0].detail
+    assert "products.parquet" in document.validity.reasons[0].detail
     assert document.value("step_time") is not None
     assert sorted(e.kind for e in document.evidence) == ["steps", "traceback"]
 
@@ -241,7 +243,7 @@ def test_a_provider_with_gpus_is_not_measured_without_them(home):
     measured = []
     document = ran(home, lambda *arguments: measured.append(arguments), elsewhere)
     assert document.validity.failure_class == "wrong_hardware"
-    assert "example-coreweave-h100 declares 8 × NVIDIA-H100-80GB-HBM3" in document.validity.reasons[0].detail
+    assert elsewhere.provider.name in document.validity.reasons[0].detail
     assert document.environment is not None
     assert measured == []
 
@@ -256,9 +258,10 @@ def test_an_unsupported_torch_is_the_images_fault(home, monkeypatch):
 
 @pytest.mark.fault("a hardware probe fails", ends="valid", keeps="the reason, in the probe's rows")
 def test_a_probe_that_fails_costs_its_rows_and_never_the_trial(home, monkeypatch):
+    full = os.strerror(errno.ENOSPC)
     breaks = (
         "import errno, os, signal, torch",
-        "def full(_): raise OSError(errno.ENOSPC, 'No space left on device')",
+        f"def full(_): raise OSError(errno.ENOSPC, {full!r})",
         "os.fsync = full",
         "torch.matmul = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)",
     )
@@ -269,7 +272,7 @@ def test_a_probe_that_fails_costs_its_rows_and_never_the_trial(home, monkeypatch
     found = {row.metric: row for row in document.metrics if row.phase == "environment"}
     assert found["memory_bandwidth"].value is not None
     for metric in ("disk_write_bandwidth", "disk_read_bandwidth", "dataset_read_bandwidth"):
-        assert (found[metric].value, "No space left on device" in (found[metric].reason or "")) == (None, True)
+        assert (found[metric].value, full in (found[metric].reason or "")) == (None, True)
     for metric in ("matmul_tflops", "matmul_tflops_fp32", "matmul_tflops_bf16"):
         assert (found[metric].value, "signal 9" in (found[metric].reason or "")) == (None, True)
 
@@ -333,7 +336,7 @@ def test_a_store_that_is_away_at_the_start_is_no_wrong_declaration(home, monkeyp
 
     fsspec.register_implementation("away", Away, clobber=True)
     monkeypatch.setattr("plumbline.harness.delivery._REMOTE_PATIENCE_S", 0.0)
-    with pytest.raises(expected, match="away://results cannot be written to"):
+    with pytest.raises(expected, match=r"^away://results "):
         run(tolerant(), "away://results", {"training": products}, disk_alone)
 
 
@@ -378,6 +381,6 @@ def test_a_request_to_stop_becomes_an_interrupted_document(home, number):
     store = ResultStore((home / "results").as_uri())
     document = store.document(store.folder(trial))
     assert (document.validity.status, document.validity.failure_class) == ("failed", "interrupted")
-    assert document.validity.reasons[0].detail == f"the harness was asked to stop by {number.name}"
+    assert document.validity.reasons[0].detail.endswith(f" {number.name}")
     assert document.environment is not None
     assert list(installation_paths().work.iterdir()) == []

@@ -86,7 +86,7 @@ def test_neighbours_on_the_core_show_and_make_the_trial_invalid(alone, crowded):
     assert crowded["telemetry"]["foreign_cpu"]["mean"] > alone["telemetry"]["foreign_cpu"]["mean"] + 0.05
     assert ["invalid", "contended_cpu"] in [judgement[:2] for judgement in crowded["judgements"]]
     detail = next(d for _, code, d in crowded["judgements"] if code == "contended_cpu")
-    assert f"of core {CORE} in steady; degraded from 15%, invalid from 40%" in detail
+    assert f"core {CORE} " in detail and detail.endswith("40%")
 
 
 def test_children_of_the_trial_are_no_neighbours(crowded, with_children):

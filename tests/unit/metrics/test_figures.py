@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.golden import Golden
 
 from plumbline.metrics.formatting import common_scale, format_bytes, format_name, format_percent, format_probability, join_words
 
@@ -54,11 +55,11 @@ def test_a_probability_is_never_certain() -> None:
     )
 
 
-def test_words_and_lists() -> None:
-    assert format_name("cost_per_1m_output_tokens") == "cost per 1M output tokens at the sustained rate"
-    assert format_name("cost_per_1m_output_tokens_at_offered_rate") == "cost per 1M output tokens at the offered rate"
-    assert format_name("cost_per_1m_trained_tokens") == "cost per 1M trained tokens"
-    assert (join_words([]), join_words(["a"]), join_words(["a", "b", "c"])) == ("", "a", "a, b and c")
+def test_words_and_lists(golden: Golden) -> None:
+    names = ("cost_per_1m_output_tokens", "cost_per_1m_output_tokens_at_offered_rate", "cost_per_1m_trained_tokens")
+    golden("metrics.names_of_costs", "\n".join(map(format_name, names)))
+    golden("metrics.list_of_three", join_words(["a", "b", "c"]))
+    assert (join_words([]), join_words(["a"])) == ("", "a")
     assert (format_percent(None), format_percent(0.5), format_bytes(12), format_bytes(2048)) == ("–", "50 %", "12 B", "2.00 KiB")
 
 

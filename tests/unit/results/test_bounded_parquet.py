@@ -35,7 +35,7 @@ def read(source: Path | bytes, **bounds: int) -> pa.Table:
 @pytest.mark.fault("a Parquet file of 2 MB has 10^8 rows", ends="refused", keeps="the page, which names the file; 200 MiB are enough")
 def test_a_hundred_million_rows(bomb: Path) -> None:
     assert bomb.stat().st_size < 2 * 2**20
-    with pytest.raises(InvalidResult, match=r"^steps.parquet has 100,000,000 rows; expected at most 1,000$"):
+    with pytest.raises(InvalidResult, match=r"^steps.parquet .*\b100,000,000 .*\b1,000$"):
         read(bomb.read_bytes())
     peak, said = peak_mib(
         "from pathlib import Path\nfrom plumbline.presentation.chart_evidence import MOST_ROWS, MOST_BYTES, STEP_COLUMNS\n"
@@ -49,21 +49,21 @@ def test_a_hundred_million_rows(bomb: Path) -> None:
 def test_what_unpacks_to_too_much(tmp_path: Path) -> None:
     path = tmp_path / "text.parquet"
     pq.write_table(pa.table({"phase": ["x" * 2 * 10**6, "y"], "step_s": [0.1, None]}), path, compression="zstd")
-    with pytest.raises(InvalidResult, match=r"unpacks to 1\.9\d* MiB; expected at most 1 MiB"):
+    with pytest.raises(InvalidResult, match=r"^steps.parquet .*1\.9\d* MiB.*1"):
         read(path)
     assert read(path, most_bytes=2**23).num_rows == 2
 
 
 @pytest.mark.parametrize("data", [b"", b"no parquet", b"PAR1" + b"\0" * 64 + b"PAR1"])
 def test_what_is_no_parquet(data: bytes) -> None:
-    with pytest.raises(InvalidResult, match="cannot be read as Parquet"):
+    with pytest.raises(InvalidResult, match=r"^steps.parquet .*Parquet"):
         read(data)
 
 
 def test_columns_and_missing_files(tmp_path: Path) -> None:
     path = tmp_path / "some.parquet"
     pq.write_table(pa.table({"phase": ["a"], "other": [1]}), path)
-    with pytest.raises(InvalidResult, match="has no column step_s"):
+    with pytest.raises(InvalidResult, match="step_s"):
         read(path)
     assert bounded_parquet.read_table(path, "x", columns=("phase", "step_s"), most_rows=1, most_bytes=999, whole=False).to_pylist() == [
         {"phase": "a"}

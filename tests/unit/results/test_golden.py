@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from plumbline.declarations import criteria_hash, series_key, spec_hash
-from plumbline.results import ResultDocument
+from plumbline.results import ResultDocument, schema
 from plumbline.results.schema import FILE, generated
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "results"
@@ -90,6 +90,6 @@ def test_the_command_says_whether_it_is_up_to_date(tmp_path: Path) -> None:
     copy.write_text("{}")
     stale = run()
     assert stale.returncode == 1
-    assert "python -m plumbline.results.schema --write" in stale.stderr
+    assert f"{schema.__name__} --write" in stale.stderr
     assert run("--write").returncode == 0
     assert copy.read_text() == FILE.read_text()

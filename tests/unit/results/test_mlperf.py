@@ -76,7 +76,7 @@ def test_another_batch_is_another_series_and_a_round_another_campaign() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"round": "v6.0"}, 'round: "v6.0" has no date of publication; known are v4.1, v5.0, v5.1'),
+        ({"round": "v6.0"}, 'round: "v6.0" has no publication date; expected one of v4.1, v5.0, v5.1'),
         ({"minutes_to_train": "fast"}, 'minutes_to_train: "fast" is not a positive number'),
         ({"minutes_to_train": "nan"}, 'minutes_to_train: "nan" is not a positive number'),
         ({"minutes_to_train": "-1"}, 'minutes_to_train: "-1" is not a positive number'),
@@ -97,20 +97,18 @@ def test_a_bad_row_is_rejected_with_its_line_and_takes_no_other_with_it(changed:
 def test_the_same_run_twice_is_said_with_both_lines() -> None:
     found = parse_mlperf(file(ROW, {**ROW, "minutes_to_train": "11"}))
     assert len(found.results) == 1 and found.results[0].metrics[0].value == 630.0
-    assert found.rejected[0].line == 3 and "the same run as line 2" in found.rejected[0].reason
+    assert found.rejected[0].line == 3 and "line 2" in found.rejected[0].reason
 
 
 def test_rows_of_another_length_are_rejected() -> None:
     text = file(ROW).getvalue().splitlines()
     found = parse_mlperf([text[0], text[1] + ",more", ",".join(text[1].split(",")[:5])])
-    assert [r.reason for r in found.rejected] == [
-        "1 values more than there are columns; expected 17",
-        "the row ends before nodes; expected 17 values",
-    ]
+    assert [r.line for r in found.rejected] == [2, 3] and all(str(len(MLPERF_COLUMNS)) in r.reason for r in found.rejected)
+    assert MLPERF_COLUMNS[5] in found.rejected[1].reason, "the first column that is missing"
 
 
 def test_a_file_without_the_columns_is_no_such_file() -> None:
-    with pytest.raises(ValueError, match="no column availability; expected a header with round, submitter"):
+    with pytest.raises(ValueError, match="column availability;"):
         parse_mlperf(file(ROW, columns=MLPERF_COLUMNS[:-1]))
 
 
@@ -121,5 +119,5 @@ def test_a_round_that_is_dated_by_hand_is_taken() -> None:
 
 def test_a_file_that_cannot_be_split_into_rows_is_said() -> None:
     endless = io.StringIO(file(ROW).getvalue() + '"' + "x" * (csv.field_size_limit() + 1), newline="")
-    with pytest.raises(ValueError, match="the file is not CSV"):
+    with pytest.raises(ValueError, match=r"CSV .*field limit"):
         parse_mlperf(endless)

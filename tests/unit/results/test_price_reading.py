@@ -50,11 +50,11 @@ def test_a_price_of_zero_is_kept_for_the_check_to_hold() -> None:
         ({"amount": float("nan")}, "amount is nan"),
         ({"gpus": 0}, "gpus is 0"),
         ({"usd_per_unit": 0.0, "currency": "EUR"}, "usd_per_unit is 0.0"),
-        ({"usd_per_unit": 1.1}, "expected 1.0 for USD"),
-        ({"observed_at": AT.replace(tzinfo=None)}, "expected a time in UTC"),
-        ({"term": "1y"}, "only reservations have one"),
+        ({"usd_per_unit": 1.1}, "usd_per_unit is 1.1"),
+        ({"observed_at": AT.replace(tzinfo=None)}, "observed_at is 2"),
+        ({"term": "1y"}, "term is 1y"),
     ],
 )
 def test_what_no_price_can_be_is_refused_with_its_field(changed: dict[str, object], named: str) -> None:
-    with pytest.raises(ValueError, match=f"price of eks-p5: .*{named}"):
+    with pytest.raises(ValueError, match=f"eks-p5: {named}"):
         replace(LIST, **changed)

@@ -26,7 +26,7 @@ def test_plain_data_becomes_a_sample_and_absent_values_stay_out() -> None:
 
 
 def test_a_number_that_is_none_is_refused_with_its_place() -> None:
-    with pytest.raises(ValueError, match=r"step_time median in steady, slot 02:00 repeat 1, is nan"):
+    with pytest.raises(ValueError, match=r"^step_time median .*steady.*02:00.*\b1\b.*nan"):
         Observation("step_time", "median", "steady", "s", "lower_is_better", "02:00", 1, float("nan"))
     with pytest.raises(ValueError, match='unknown metric "speed"'):
         Observation("speed", "median", "steady", "s", "lower_is_better", "02:00", 1, 1.0)
@@ -35,5 +35,5 @@ def test_a_number_that_is_none_is_refused_with_its_place() -> None:
 def test_series_key_parts() -> None:
     found = Series.parse("training/gpt@3/h1/torch/p/r/i")
     assert (found.workload, found.version, found.provider, found.instance_type) == ("gpt", "3", "p", "i")
-    with pytest.raises(ValueError, match="not a series key"):
+    with pytest.raises(ValueError, match="training/gpt/p"):
         Series.parse("training/gpt/p")

@@ -96,7 +96,7 @@ def test_evidence_that_is_damaged(store: ResultStore, tmp_path: Path) -> None:
 
 
 def test_evidence_that_expired_is_not_missing(store: ResultStore, tmp_path: Path) -> None:
-    names = ("steps.parquet", "requests.parquet", "run.log")
+    names, rule = ("steps.parquet", "requests.parquet", "run.log"), "kept for 180 d"
     for name in names:
         (tmp_path / name).write_bytes(name.encode())
     evidence = tuple(store.put_evidence(TRIAL, "log", tmp_path / name) for name in names)
@@ -107,11 +107,11 @@ def test_evidence_that_expired_is_not_missing(store: ResultStore, tmp_path: Path
         store.remove(f"{FOLDER}/evidence/{name}")
     assert len(damaged_files(store, whole)) == 3
     for name in names[:2]:
-        evidence_files.record_expired(store, FOLDER, [f"evidence/{name}"], datetime(2026, 11, 1, tzinfo=timezone.utc), "kept for 180 d")
+        evidence_files.record_expired(store, FOLDER, [f"evidence/{name}"], datetime(2026, 11, 1, tzinfo=timezone.utc), rule)
     (left,) = damaged_files(store, whole)
     assert left.endswith("run.log is missing")
     found = evidence_files.read_expired(store, FOLDER)
-    assert found is not None and (len(found.files), found.rule) == (2, "kept for 180 d")
+    assert found is not None and (len(found.files), found.rule) == (2, rule)
     store.put(f"{FOLDER}/{evidence_files.EXPIRED_FILE}", b"{}")
     assert len(damaged_files(store, whole)) == 3, "what says nothing hides nothing"
 
@@ -139,7 +139,7 @@ def test_a_document_that_cannot_be_used(store: ResultStore, raw: bytes, said: st
 def test_a_document_that_was_changed(store: ResultStore) -> None:
     data = json.loads(document().model_dump_json())
     store.put(f"{FOLDER}/result.json", json.dumps({**data, "harness_version": "0.2.0"}).encode())
-    with pytest.raises(InvalidResult, match="changed or cut short"):
+    with pytest.raises(InvalidResult, match=r"result.json: checksum"):
         store.document(FOLDER)
 
 
@@ -268,7 +268,7 @@ def test_patience_is_time_and_not_a_number_of_tries(monkeypatch: pytest.MonkeyPa
             raise Told(status_code=503)
 
     fsspec.register_implementation("slow", Slow, clobber=True)
-    with pytest.raises(OSError, match="Told: the server said no"):
+    with pytest.raises(OSError, match=r"^Told: "):
         ResultStore("slow://results", patience_s=15.0).put("x", b"content")
     assert tries == expected
 

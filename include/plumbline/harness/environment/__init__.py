@@ -1,7 +1,6 @@
-"""Everything that could explain a change and is not the workload, as flat facts with dotted names.
+"""Facts that could explain a change and are not the workload, flat, with dotted names.
 
-Facts are stable: probing the same machine twice gives the same hash. So nothing here tells of load, time, process ids,
-host names or free memory. None is a fact too: it was looked for and is not there."""
+Stable: probing a machine twice gives the same hash, so no load, time, process id, host name or free memory. None: looked for and absent."""
 
 from __future__ import annotations
 
@@ -14,7 +13,6 @@ from plumbline.results import Scalar
 
 
 def collect_facts() -> dict[str, Scalar]:
-    """The facts of this process's surroundings, sorted by name."""
     found: dict[str, Scalar] = {}
     parts = [
         cpu.cpu_facts(),
@@ -33,11 +31,10 @@ def collect_facts() -> dict[str, Scalar]:
 
 
 def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mapping[str, Scalar]) -> str | None:
-    """What is wrong with the accelerators of the probed environment, in a sentence; None if they are as declared.
+    """Why the accelerators differ from the declared ones; None if they do not.
 
-    `requested`: accelerators that the trial holds; None: all of the node's. Fewer cores than declared are an environment fact, which drift
-    detection finds; a missing GPU is an error, as nothing that is measured without it means anything.
-    """
+    `requested`: accelerators of the trial; None: all of the node's. Fewer cores than declared are an environment fact; a missing GPU is an error,
+    because no figure means anything without it."""
     declared = provider.accelerator
     if provider.launcher.hosted:
         return None

@@ -1,6 +1,6 @@
-"""AMD GPUs as AMD SMI reports them. It comes with ROCm, as the package `amdsmi`; elsewhere it may be absent.
+"""AMD GPUs as AMD SMI, ROCm's package `amdsmi`, reports them.
 
-AMD SMI writes N/A for what a card does not tell, and renamed fields between releases of ROCm: `first_number` and `first_text` know both.
+AMD SMI writes N/A for absent values and renamed fields between releases of ROCm: `first_number` and `first_text` know both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AmdDriver:
         return [found[i] for i in visible_indices(names, setting)]
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """What `amdsmi_get_<function>` returns; None where a card, guest or driver does not answer, or an older ROCm has no such function."""
+        """What `amdsmi_get_<function>` returns; None without an answer or such a function."""
         try:
             return getattr(self.library, f"amdsmi_get_{function}")(*arguments)
         except (self.library.AmdSmiException, AttributeError):
@@ -48,8 +48,7 @@ class AmdDriver:
 
 
 def amd_facts(root: Path = ROOT, amdsmi: Any = None) -> dict[str, Scalar]:
-    """`gpu.count`, `gpu.<i>.*`, `driver.version`, `rocm.version`; empty without the kernel's driver for AMD GPUs, and the reason where it is
-    there and cannot be asked."""
+    """`gpu.count`, `gpu.<i>.*`, `driver.version`, `rocm.version`; empty without the kernel's AMD driver, and with a reason if AMD SMI fails."""
     if not (root / "dev/kfd").exists():
         return {}
     try:

@@ -1,7 +1,6 @@
-"""The container and the limits that a cluster put around the trial. A pod learns them from variables set in its manifest (downward API).
+"""Limits that a cluster sets around the trial, from the manifest's variables (downward API).
 
-Only what could explain a change is a fact. A pod's name, uid and node are its identity: they differ at every trial and would make every
-environment a new one; the launcher records them, with the node's labels and versions, which a pod cannot see."""
+A pod's name, uid and node are not facts: they would make every environment a new one. The launcher records them."""
 
 from __future__ import annotations
 
@@ -61,14 +60,13 @@ def limit_facts(root: Path = ROOT) -> dict[str, Scalar]:
 
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
-    """The tightest memory limit of the cgroups that the process is in."""
     found = [read_int(folder / "memory.max") for folder in cgroup_folders(root, "")]
     found += [read_int(folder / "memory.limit_in_bytes") for folder in cgroup_folders(root, "memory")]
     return min((limit for limit in found if limit is not None and limit < _NO_LIMIT), default=None)
 
 
 def oom_kills(root: Path = ROOT) -> int | None:
-    """How many processes the kernel has killed for want of memory: in the process's own cgroup, else on the machine; None if nobody counts."""
+    """Processes that the kernel killed for lack of memory, in the own cgroup, else on the machine; None without a counter."""
     counters = [folder / "memory.events" for folder in cgroup_folders(root, "")]
     counters += [folder / "memory.oom_control" for folder in cgroup_folders(root, "memory")]
     for file in [*counters, root / "proc/vmstat"]:
@@ -114,7 +112,6 @@ def _processes(root: Path) -> int | None:
 
 
 def _filesystem_bytes(folder: Path) -> int | None:
-    """Bytes of the file system at `folder`, if it is one of its own."""
     if not folder.is_mount():
         return None
     found = os.statvfs(folder)

@@ -1,4 +1,4 @@
-"""The processor: what it is, which part of it the trial may use, and how it is governed."""
+"""The processor, the trial's part of it, and its governor."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _ISA = re.compile(
 
 
 def cpu_limit(variables: Mapping[str, str]) -> int | None:
-    """Cores' worth of time that a pod may use at most; None where nothing limits it.
+    """Cores' worth of time that limits a pod; None without a limit.
 
-    ValueError naming the variable and what it should hold.
-    """
+    ValueError naming the variable and the expected value."""
     value = variables.get(CPU_LIMIT_VARIABLE)
     if value is None:
         return None
@@ -32,13 +31,12 @@ def cpu_limit(variables: Mapping[str, str]) -> int | None:
 
 
 def allotted_cores() -> int:
-    """Cores' worth of time that the trial may count on: fewer than it may run on where a pod shares its node's cores with others."""
+    """Cores' worth of time for the trial; below the usable cores where a pod shares its node."""
     limit = cpu_limit(os.environ)
     return len(usable_cores()) if limit is None else min(limit, len(usable_cores()))
 
 
 def usable_cores() -> tuple[int, ...]:
-    """The cores that this process may run on, in order."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))  # macOS has no affinity: every core is usable
@@ -78,7 +76,6 @@ def cpu_facts(root: Path = ROOT) -> dict[str, Scalar]:
 
 
 def last_level_cache_bytes(root: Path = ROOT) -> int | None:
-    """Size of the largest cache that the first usable core sees."""
     return max(_caches(root / f"sys/devices/system/cpu/cpu{usable_cores()[0]}/cache").values(), default=None)
 
 
@@ -89,7 +86,7 @@ def has_hypervisor_flag(root: Path = ROOT) -> bool | None:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The first processor of /proc/cpuinfo, plus keys that stand once for all (ARM)."""
+    """The first processor of /proc/cpuinfo, plus shared keys (ARM)."""
     found: dict[str, str] = {}
     for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
@@ -111,7 +108,6 @@ def _sockets(folder: Path) -> int | None:
 
 
 def _boost(folder: Path) -> bool | None:
-    """Whether clocks may rise above the nominal one; drivers of processors say so in two ways."""
     allowed, forbidden = read_int(folder / "cpufreq/boost"), read_int(folder / "intel_pstate/no_turbo")
     if allowed is not None:
         return bool(allowed)
@@ -119,7 +115,6 @@ def _boost(folder: Path) -> bool | None:
 
 
 def _numa_nodes(folder: Path, cores: tuple[int, ...]) -> str | None:
-    """Nodes of memory that the usable cores belong to: more than one, and a thread may be far from its data."""
     nodes = [node.name.removeprefix("node") for node in folder.glob("node[0-9]*") if any((node / f"cpu{core}").exists() for core in cores)]
     return format_ranges(map(int, nodes)) or None
 

@@ -15,7 +15,7 @@ from plumbline.results import Scalar
 _PARAMETERS = frozenset(
     ("mitigations", "isolcpus", "nohz_full", "rcu_nocbs", "iommu", "intel_iommu", "amd_iommu", "hugepages", "hugepagesz", "numa_balancing")
 )
-"""Others name disks and machines."""
+"""Other parameters name disks and machines."""
 
 
 def host_facts(root: Path = ROOT) -> dict[str, Scalar]:
@@ -100,12 +100,11 @@ def disk_facts(folder: Path, root: Path = ROOT) -> dict[str, Scalar]:
 
 
 def is_memory_filesystem(folder: Path, root: Path = ROOT) -> bool:
-    """Whether a folder is on a file system without a disk."""
     return _mount(root, folder.resolve())[0] in ("tmpfs", "ramfs")
 
 
 def _mount(root: Path, folder: Path) -> tuple[str | None, str | None]:
-    """Type and telling options of the mount that `folder` is below: the longest mount point that it begins with, the last of equal ones."""
+    """Type and relevant options of the mount of `folder`: the longest matching mount point, the last of equal ones."""
     best: tuple[int, str, str] | None = None
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
@@ -118,8 +117,7 @@ def _mount(root: Path, folder: Path) -> tuple[str | None, str | None]:
 
 
 def _base_device(device: Path) -> Path | None:
-    """The disk of a partition, and the one disk below an encrypted or logical volume; the device itself if it stands on several. None where
-    sysfs may not be read."""
+    """The disk of a partition, or below an encrypted or logical volume; the device itself if it spans several; None if sysfs is unreadable."""
     try:
         while True:
             below = list((device / "slaves").iterdir()) if (device / "slaves").is_dir() else []

@@ -40,7 +40,7 @@ def network_facts(root: Path = ROOT) -> dict[str, Scalar]:
 
 
 def _is_relevant(root: Path, interface: Path) -> bool:
-    """Whether it is a card, or the way out of a pod. A machine's bridges, tunnels and ends of pods' pairs come and go."""
+    """A card, or a pod's way out. Bridges, tunnels and ends of pods' pairs come and go."""
     return (interface / "device").exists() or interface.name == _default_interface(root)
 
 
@@ -113,7 +113,6 @@ def _ofi_plugins(folder: Path) -> list[Path]:
 
 
 def _version_string(pattern: bytes, file: Path) -> str | None:
-    """A library's own version string: what it logs when NCCL loads it."""
     try:
         with file.open("rb") as opened:
             found = re.search(pattern, opened.read(_STRING_LIMIT))

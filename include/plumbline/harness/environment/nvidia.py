@@ -1,7 +1,6 @@
-"""NVIDIA GPUs as NVML reports them. "There is none" and "nobody could look" are different facts.
+"""NVIDIA GPUs as NVML, the package `nvidia-ml-py`, reports them. "No GPU" and "unknown" are different facts.
 
-NVML comes with the package `nvidia-ml-py`, which images for GPU nodes carry; elsewhere it may be absent. Serial numbers and UUIDs are no facts:
-they name a GPU, and another one of the same kind is no other environment."""
+Serial numbers and UUIDs are not facts: another GPU of the same kind is the same environment."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class NvidiaDriver:
         return [found[i] for i in visible_indices(names, os.environ.get("CUDA_VISIBLE_DEVICES"))]
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """What a function of NVML returns; None where it raises NVMLError: not every device and driver answers everything."""
+        """What a function of NVML returns; None on NVMLError, since not every device and driver answers everything."""
         try:
             return getattr(self.library, function)(*arguments)
         except self.library.NVMLError:
@@ -176,7 +175,7 @@ def _nvlink_facts(driver: NvidiaDriver, handle: Any) -> dict[str, Scalar]:
 
 
 def _nvlink_topology(nvml: Any, handles: Sequence[Any]) -> str | None:
-    """Between which GPUs data goes which way, such as `NVLink: all` or `NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3`."""
+    """GPU pairs by their connection, such as `NVLink: all` or `NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3`."""
     ways: dict[str, list[str]] = {}
     for (i, one), (j, other) in combinations(enumerate(handles), 2):
         ways.setdefault(_connection(nvml, one, other), []).append(f"{i}-{j}")

@@ -32,7 +32,7 @@ _ENGINES: Mapping[str, Sequence[str]] = {
     "triton_compiler": ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm"),
     "torchao": ("torchao",),
 }
-"""Names of a fact's package, the first one found counts."""
+"""Package names of a fact; the first one found counts."""
 _SITES = (
     *(f"{root}/lib/python3*/{kind}" for root in ("usr/local", "usr") for kind in ("dist-packages", "site-packages")),
     *(f"opt/{name}/lib/python3*/site-packages" for name in ("conda", "venv")),
@@ -79,13 +79,11 @@ def _version(package: str) -> str | None:
 
 
 def _engine(names: Sequence[str], sites: Sequence[str]) -> str | None:
-    """Read from the packages' metadata: importing an engine takes seconds and GPU memory."""
     return next((found.version for name in names for found in distributions(name=name, path=list(sites))), None)
 
 
 def _cuda_library(name: str, searched: Sequence[str]) -> str | None:
-    """Of the package that PyTorch's wheel brings along (whose name ends in CUDA's version), else of the system's library: images from NVIDIA
-    build PyTorch on that one. None without either."""
+    """From the package that PyTorch's wheel brings (named after CUDA's version), else from the system's library, as in NVIDIA's images."""
     packaged = next(filter(None, (_engine((f"nvidia-{name}{suffix}",), searched) for suffix in _CUDA)), None)
     if packaged is not None:
         return packaged

@@ -1,4 +1,4 @@
-"""Reading single values that the kernel shows as files. A value that is not there is None, never a guess."""
+"""Read single values from kernel files; None without one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path("/")
 
 
 def read_text(file: Path) -> str | None:
-    """The file's content without white space at its ends; None if it cannot be read or is empty."""
+    """Stripped; None if unreadable or empty."""
     try:
         return file.read_text(errors="replace").strip() or None
     except OSError:
@@ -17,7 +17,6 @@ def read_text(file: Path) -> str | None:
 
 
 def read_int(file: Path) -> int | None:
-    """The file's content as an integer; None if it is not one."""
     content = read_text(file)
     try:
         return int(content) if content is not None else None
@@ -44,7 +43,7 @@ def read_size(file: Path) -> int | None:
 
 
 def format_ranges(numbers: Iterable[int]) -> str:
-    """Cores as people write them: {0, 1, 2, 5} → `0-2,5`."""
+    """{0, 1, 2, 5} → `0-2,5`."""
     parts: list[tuple[int, int]] = []
     for item in sorted(set(numbers)):
         if parts and item == parts[-1][1] + 1:

@@ -38,7 +38,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, trial: Trial) -> Endpoint:
-        """The endpoint of a trial, with the key that the launcher handed over; TypeError if the trial's provider is none."""
+        """TypeError if the trial's provider is not an endpoint. Takes the key out of the environment."""
         launcher, workload = trial.provider.launcher_as(EndpointLauncher), trial.workload
         if not isinstance(workload, InferenceWorkload):
             raise TypeError(f"trial {trial.trial_id} is {workload.kind}; expected inference on an endpoint")
@@ -46,7 +46,7 @@ class Endpoint:
 
     @property
     def wire(self) -> wires.Wire:
-        """What its answers must carry. A server of somebody else need not tell its times."""
+        """What its answers must carry; an external server need not report its times."""
         model, workload = self.launcher.model, self.workload
         if self.launcher.protocol.startswith("openai"):
             # Token ids are what they are; text is cut into tokens by a tokenizer that is not ours.
@@ -56,7 +56,7 @@ class Endpoint:
         return replace(wires.causal_lm(model, workload.requests.text), last={})
 
     def target(self) -> Target:
-        """Where the load goes. Nobody here can say that the server has ended."""
+        """Where the load goes; it always counts as running."""
         url = urlsplit(self.launcher.url)
         tls = url.scheme in ("https", "grpcs")
         host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
@@ -72,7 +72,6 @@ class Endpoint:
         )
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
-        """Request `number`, serialised for `target()`."""
         protocol, wire, model = self.launcher.protocol, self.wire, self.workload.model
         if protocol in ("openai", "openai_chat"):
             exact = self.launcher.exact_output
@@ -87,10 +86,9 @@ class Endpoint:
         return http_transport.generate_request(prompt, output_tokens)
 
     def facts(self) -> dict[str, Scalar]:
-        """What is known of the endpoint, without its key. `endpoint.server`: how it names itself; None if it does not.
+        """Facts of the endpoint, without its key. `endpoint.server`: how it names itself.
 
-        To be called after the first inference: asking wakes an endpoint that was scaled to zero.
-        """
+        To be called after the first inference: a request wakes an endpoint that was scaled to zero."""
         return {
             "endpoint.url": self.launcher.url,
             "endpoint.protocol": self.launcher.protocol,
@@ -129,7 +127,7 @@ def _server_by_http(target: Target) -> str | None:
 
 
 def tokens_per_arrival(log: RequestLog) -> float | None:
-    """Tokens of one answer that came in one piece, in the mean over finished requests: above 1, inter-token latencies are a piece's."""
+    """Mean tokens of an answer that arrive together, over finished requests: above 1, inter-token latencies are those of pieces."""
     tokens = pieces = 0
     for i in np.flatnonzero(log.ok):
         arrived = log.tokens(int(i))
@@ -168,10 +166,8 @@ _REMEDIES = {
 def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
     """Class and reason, by the most frequent kind of failure; ValueError if no request failed.
 
-    bad_declaration  it refuses the key, does not know the model or the path, rejects the request, redirects, or answers with another
-                     number of tokens than was asked for: trying again would end alike
-    quota_exceeded   it says that there were too many requests
-    """
+    bad_declaration  the endpoint refuses the key, model, path or request, redirects, or answers with another number of tokens
+    quota_exceeded   it reports too many requests"""
     errors = log.errors()
     if not errors:
         raise ValueError(f"no request of {log.load.name} failed")
@@ -189,7 +185,7 @@ def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
     if status == 429:
         return (
             "quota_exceeded",
-            f"the endpoint says that there were too many requests ({detail}); expected lower rates in phases, or a higher quota there",
+            f"the endpoint reports too many requests ({detail}); expected lower rates in phases, or a higher quota there",
         )
     if 300 <= status < 400:
         return "bad_declaration", f"the endpoint redirects ({detail}); expected launcher.url to be where it answers"
@@ -199,7 +195,7 @@ def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
 
 
 def _most_frequent(log: RequestLog, error: str) -> tuple[int | None, str]:
-    """The status that most details of this class begin with, and the first such detail; (None, first detail) if they tell none."""
+    """The most frequent status of this class and its first detail; (None, first detail) without a status."""
     found: Counter[int | None] = Counter()
     first: dict[int | None, str] = {}
     for number, detail in sorted(log.details.items()):
@@ -215,7 +211,6 @@ def _most_frequent(log: RequestLog, error: str) -> tuple[int | None, str]:
 
 
 def _status(detail: str) -> int | None:
-    """What a detail says in HTTP's terms; None if it says nothing of the kind."""
     match = _STATUS.match(detail)
     if match is None:
         return 400 if _PERMANENT.search(detail) else None

@@ -37,17 +37,16 @@ from plumbline.results import MetricRow, metric_row
 
 
 def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, probed: Sequence[MetricRow] = ()) -> Measurement:
-    """Measure one inference trial in `workdir`, with a server of its own that is gone afterwards, or against an endpoint.
+    """Measure one inference trial in `workdir`, with an own server that is gone afterwards, or against an endpoint.
 
-    `probed`: what the hardware probes found, for the physical floor beside the figures. Raises TrialFailed with everything measured until then:
-    image_error      there is no usable tritonserver
+    `probed`: rows of the hardware probes, for the roofline. Raises TrialFailed with everything measured until then:
+    image_error      no usable tritonserver
     server_error     it ends, its model does not load, or no request of warm-up or steady state succeeds
     timeout          it is not ready in time
     interrupted      a KeyboardInterrupt came
     bad_declaration  the load cannot be computed, or the backend cannot serve what is declared
     harness_error    another schedule was planned than is computed here, or the model runs in another Python environment
-    and of an endpoint what `endpoint.failures` says.
-    """
+    An endpoint's failures: see `endpoint.classify_failure`."""
     workload = trial.workload
     if not isinstance(workload, InferenceWorkload):
         raise TypeError(f"trial {trial.trial_id} is a {workload.kind} trial; expected an inference trial")
@@ -146,7 +145,6 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> N
 
 
 def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:
-    """All declared phases, in their order."""
     scheduled = iter(zip(schedule.phases, prompts.by_phase, strict=True))
     for number, spec in enumerate(driver.record.workload.phases):
         if isinstance(spec, SearchPhaseSpec):
@@ -165,14 +163,13 @@ def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:
 
 
 _TO_READY = 0.6
-"""Of the time that a trial takes besides its load."""
+"""Share of the trial's overhead."""
 
 
 def of_triton(driver: Driver, served: ManagedTriton, prompt: Prompt, output_tokens: int) -> None:
-    """Rows of a server that has just come up, its facts, and its first inference.
+    """Rows of a started server, its facts, and its first inference.
 
-    Raises TrialFailed: "server_error" if that fails, "harness_error" if the model runs in another Python environment.
-    """
+    Raises TrialFailed: "server_error" if that fails, "harness_error" if the model runs in another Python environment."""
     record, start = driver.record, served.start_up
     record.event("server_started", start.started)
     record.event("server_ready", start.ready)
@@ -186,14 +183,14 @@ def of_triton(driver: Driver, served: ManagedTriton, prompt: Prompt, output_toke
 
 
 def of_endpoint(driver: Driver, served: ExternalServer, prompt: Prompt, output_tokens: int) -> None:
-    """The first inference of a server that was there before, and what is known of it; TrialFailed by what went wrong."""
+    """The first inference of an external server, and its facts; TrialFailed if it fails."""
     driver.record.report("cold_start", 0.0, "first inference")
     first_inference(driver, prompt, output_tokens)
     driver.record.result.facts |= served.endpoint.facts()
 
 
 def first_inference(driver: Driver, prompt: Prompt, output_tokens: int) -> None:
-    """Send one request to a server that has not answered any; of several servers one to each, and the slowest counts."""
+    """Send one request to each fresh server; the slowest counts."""
     record = driver.record
     log = driver.drive_each("warmup", [prompt], output_tokens, note="first inference: ")
     record.event("first_inference_ended")
@@ -207,13 +204,16 @@ def first_inference(driver: Driver, prompt: Prompt, output_tokens: int) -> None:
 
 
 def client_facts(record: TrialRecord, cores: CoreSplit | None, apart: Sequence[Sequence[int]] | None = None) -> None:
-    """How the client works, and which cores it and the server have; None: the server is elsewhere. `apart`: those of each replica, where each
-    has its own."""
+    """The client's settings, and the cores of client and server (None: the server is external). `apart`: cores of each replica."""
     record.result.facts |= {"client.loop": client.LOOP, "client.placement": record.workload.server.client_placement}
     if cores is not None:
         record.result.facts |= {
-            "client.cpus": format_ranges(cores.client) if cores.client else cores.told,
-            "server.cpus": "; ".join(map(format_ranges, apart)) if apart else format_ranges(cores.server) if cores.server else cores.told,
+            "client.cpus": format_ranges(cores.client) if cores.client else cores.description,
+            "server.cpus": "; ".join(map(format_ranges, apart))
+            if apart
+            else format_ranges(cores.server)
+            if cores.server
+            else cores.description,
         }
 
 
@@ -233,33 +233,29 @@ def _facts(record: TrialRecord, served: ManagedTriton) -> None:
 
 _APART_FROM = 4
 _CLIENT_SHARE = 8
-"""One core in so many is the client's, and never less than one."""
+"""One core in this many is the client's, at least one."""
 
 
 @dataclass(frozen=True)
 class CoreSplit:
-    """Cores of each side; None: it may run on all of them. `server_count`: how many the server can count on. `pool`: what servers that are
-    kept apart from each other have between them; None: nothing is theirs alone."""
+    """Cores of each side; None: all of them. `server_count`: cores that the server can count on. `pool`: cores of isolated servers together."""
 
     client: tuple[int, ...] | None
     server: tuple[int, ...] | None
     server_count: int
-    told: str
+    description: str
     pool: tuple[int, ...] | None = None
 
     def each(self, replicas: int) -> list[tuple[int, ...]] | None:
-        """Distinct cores for each of several servers, as many for one as for the other; None where there are not enough for that."""
+        """As many distinct cores for each of several servers; None if there are too few."""
         share = len(self.pool or ()) // replicas
         return [tuple((self.pool or ())[k * share : (k + 1) * share]) for k in range(replicas)] if share else None
 
 
 def divide_cores(usable: Sequence[int], promised: int, claimed: int = 0) -> CoreSplit:
-    """How the trial's cores are divided: the last ones to the client, if the trial has at least four to itself and the servers, which need
-    `claimed` of them, have enough without.
+    """Divide the trial's cores: the last ones go to the client, if the trial has at least four to itself and the servers keep `claimed`.
 
-    `promised` below the number of usable cores is a limit on time, not on cores: those belong to everybody on the node, and being kept to one of
-    them would be worse than none.
-    """
+    `promised` below the number of usable cores is a limit on time: the cores are shared with the node, so binding would be worse."""
     n = len(usable)
     if promised < n:
         return CoreSplit(None, None, promised, f"shared: {promised} cores' worth of time on {n} cores of the node")

@@ -1,4 +1,4 @@
-"""What the hardware can do, measured before each trial: it tells slower hardware from slower software.
+"""Hardware probes before each trial, which separate slower hardware from slower software.
 
 All rows are in phase `environment`. On a CPU they take three to five seconds in all, on a GPU one to two minutes, half of it the disk's.
 
@@ -9,7 +9,7 @@ All rows are in phase `environment`. On a CPU they take three to five seconds in
     disk        disk_write_bandwidth, disk_read_bandwidth: where checkpoints go
     dataset     dataset_read_bandwidth: as batches are read
 
-A probe that fails costs its rows and never the trial. Between nodes there are `peer` and `inter_node`, which need the other nodes' harnesses.
+A failed probe costs its rows, never the trial. `peer` and `inter_node` probe between nodes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ProbeName = Literal["matmul", "memory", "copy", "all_reduce", "disk", "dataset"]
 ALL_PROBES: tuple[ProbeName, ...] = ("matmul", "memory", "copy", "all_reduce", "disk", "dataset")
 FORMATS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 NOT_COMPUTED = "not computed here: "
-"""How the reason begins where a device does not compute in a format: not a failure."""
+"""Prefix of the reason where a device does not compute in a format, which is not a failure."""
 
 _LIMIT_S = 900.0
 PART_LIMIT_S = 120.0
@@ -61,11 +61,10 @@ def run(
     limit_s: float = _LIMIT_S,
     gpus: int | None = None,
 ) -> list[MetricRow]:
-    """The rows of the probes in `only`, where they apply. Of several GPUs the slowest counts: all others wait for it.
+    """The rows of the probes in `only`, where they apply; of several GPUs the slowest counts.
 
     `cpus`: the cores that the trial may use. `ranks`: processes of a job on this node's CPU; on GPUs there is one for each.
-    `collective_s`: limit of the all-reduce; `limit_s`: of all probes together. `gpus`: only so many, the first ones.
-    """
+    `collective_s`: limit of the all-reduce; `limit_s`: of all probes together. `gpus`: only the first ones."""
     parts = _parts(device, ranks, only)
     with _scratch_folder(workdir) as folder:
         arguments = ["--device", device, "--ranks", str(ranks), "--folder", str(folder), "--collective-s", str(collective_s)]
@@ -78,8 +77,7 @@ def run(
 
 @contextmanager
 def _scratch_folder(workdir: Path) -> Iterator[Path]:
-    """A folder below `workdir` that takes with it what a killed probe leaves behind; `workdir` itself if nothing can be written there, which
-    the probes that write find out."""
+    """A folder below `workdir` that is removed with what a killed probe leaves; `workdir` itself if it is read-only."""
     with ExitStack() as stack:
         folder = workdir
         with suppress(OSError):
@@ -89,8 +87,7 @@ def _scratch_folder(workdir: Path) -> Iterator[Path]:
 
 
 def _parts(device: str, ranks: int, only: Collection[ProbeName]) -> dict[str, tuple[str, ...]]:
-    """The parts of the probes that apply, in the order in which they are measured. The all-reduce comes first: it forks, and a process that
-    has computed has threads, which a fork does not carry over."""
+    """Applicable parts in order. The all-reduce comes first: it forks, and a process that has computed has threads, which a fork loses."""
     of: dict[ProbeName, dict[str, tuple[str, ...]]] = {
         "all_reduce": {"all_reduce": ("all_reduce_bus_bandwidth",)} if ranks > 1 or device == "cuda" else {},
         "matmul": {f"matmul_{name}": (f"matmul_tflops_{name}",) for name in FORMATS},
@@ -114,17 +111,15 @@ def _default_matmul_row(found: Sequence[MetricRow], device: str) -> list[MetricR
 
 
 def run_parts(parts: Parts, arguments: Sequence[str], limits_s: Mapping[str, float], limit_s: float) -> list[MetricRow]:
-    """The rows of all parts, in their order, from a process of its own. If a part fails, hangs or takes the process with it, its rows carry the
-    reason, and a fresh process goes on with the next part.
+    """The rows of all parts, in their order, from a separate process. If a part fails, hangs or kills the process, its rows carry the reason and
+    a fresh process continues with the next part.
 
-    `arguments`: of the worker, without the parts. `limits_s`: of parts that may take another time than PART_LIMIT_S; `limit_s`: of all
-    together.
-    """
+    `arguments`: of the worker, without the parts. `limits_s`: of parts with another limit than PART_LIMIT_S; `limit_s`: of all together."""
     deadline = time.monotonic() + limit_s
     found: dict[str, list[MetricRow]] = {}
     while left := [part for part in parts if part not in found]:
         if time.monotonic() >= deadline:
-            found |= {part: _absent_rows(parts[part], f"not started: the probes' limit of {limit_s:g} s was over") for part in left}
+            found |= {part: _absent_rows(parts[part], f"not started: the time limit of {limit_s:g} s had passed") for part in left}
             break
         done, why = _run_worker({part: parts[part] for part in left}, arguments, limits_s, deadline)
         found |= done
@@ -141,7 +136,7 @@ def _absent_rows(metrics: Sequence[str], why: str) -> list[MetricRow]:
 def _run_worker(
     parts: Parts, arguments: Sequence[str], limits_s: Mapping[str, float], deadline: float
 ) -> tuple[dict[str, list[MetricRow]], str | None]:
-    """What one process reported, and why the first part that it did not report is absent; None if the process ended by itself in between."""
+    """Reported rows, and why the first missing part is absent; None if the process ended by itself in between."""
     found: dict[str, list[MetricRow]] = {}
     words = [*command(), *arguments, "--parts", *parts]
     with worker_process(words, engine_python.environment(), subprocess.PIPE, subprocess.PIPE) as process:
@@ -167,7 +162,7 @@ def command() -> list[str]:
 
 
 class _Streams:
-    """The process's output, a line at a time, while its errors are drained so that it never waits for room."""
+    """The process's output by lines, while its errors are drained so that it never blocks."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None and process.stderr is not None

@@ -25,13 +25,12 @@ from plumbline.harness.probes.torch_probes import usable_gpus
 from plumbline.results import MetricRow, metric_row
 
 _NODE_CPU_SIZES, _NODE_GPU_SIZES = (2**20, 2**24), (2**26, 2**30)
-"""Bytes. Small ones measure how long a message is under way, large ones how many bytes fit through."""
+"""Bytes. Small messages show latency, large ones bandwidth."""
 _NODE_SECONDS, _NODE_MIN_REPEATS = 0.2, 3
 _EXIT_TIMEOUT_S = 10.0
 
 
-class RankFailed(RuntimeError):
-    """A rank could not take part; the message says why."""
+class RankFailed(RuntimeError): ...
 
 
 def rows(_part: str, options: argparse.Namespace) -> list[MetricRow]:
@@ -46,14 +45,13 @@ def rows(_part: str, options: argparse.Namespace) -> list[MetricRow]:
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Bytes/s that each rank's link carries in an all-reduce of `size` bytes. It does not fall with the number of ranks, and can be compared
-    with what the link is sold for."""
+    """Bytes/s over each rank's link in an all-reduce of `size` bytes: independent of the number of ranks, comparable with the link's rating."""
     return size / seconds * bus_factor("all_reduce", ranks)
 
 
 def node_all_reduce(ranks: int, cuda: bool, threads: int, folder: Path, limit_s: float) -> tuple[float, int]:
-    """Best bus bandwidth in bytes/s over the sizes, by NCCL between GPUs 0 to `ranks` - 1 or by gloo between processes with `threads` each;
-    and the number of all-reduces. `folder` is where they meet. RankFailed, also if there is no answer within `limit_s`."""
+    """Best bus bandwidth in bytes/s over the sizes and the number of all-reduces, by NCCL between GPUs 0 to `ranks` - 1 or by gloo between
+    processes with `threads` each. `folder`: their meeting point. RankFailed, also without an answer within `limit_s`."""
     # A forked process has torch imported already; a GPU's context does not survive a fork.
     context = multiprocessing.get_context("spawn") if cuda else multiprocessing.get_context("fork")
     answers: SimpleQueue[Any] = context.SimpleQueue()
@@ -100,7 +98,7 @@ def _run_node_rank(rank: int, ranks: int, cuda: bool, threads: int, meeting: Pat
 
 
 def _measure_node_size(size: int, ranks: int, cuda: bool) -> tuple[float, int]:
-    """All ranks do the same number of all-reduces: as many as fit into the time that the first of them took on the slowest."""
+    """All ranks do the same number of all-reduces, from the slowest rank's first time."""
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
     data = torch.ones(size // 4, device=device)
 
@@ -117,19 +115,17 @@ CPU_SIZES = (2**20, 2**23)
 GPU_SIZES = (2**20, 2**23, 2**26, 2**29, 2**31, 2**33)
 _MIN_REPEATS = 3
 _CPU_SECONDS, _GPU_SECONDS = 0.2, 1.0
-"""How long each size is repeated."""
 _LIMIT_SHARE = 0.8
-"""Of the limit: what the measurement may take in all, so that its last size is not cut off."""
+"""Share of the limit for the measurement, so that its last size is not cut off."""
 _MEMORY_SHARE = 3
 """Buffers take up to twice the size, and the library its own."""
 
 
 def main(words: Sequence[str]) -> None:
-    """One rank of the collectives between nodes; `words`: orders as JSON and the parent's process id.
+    """One rank of the collectives between nodes; `words`: the specification as JSON and the parent's process id.
 
-    Rank 0 writes a line for each collective and size, {"collective", "bytes", "seconds", "n"}, or {"collective", "failed"}. `bytes` is what
-    nccl-tests calls the size: of an all-reduce the buffer, of the two others what each rank ends up with.
-    """
+    Rank 0 writes a line for each collective and size, {"collective", "bytes", "seconds", "n"}, or {"collective", "failed"}. `bytes` is
+    nccl-tests' size: of an all-reduce the buffer, of the others each rank's result."""
     orders, parent = json.loads(words[0]), int(words[1])
     end_with_parent(parent)
     warnings.simplefilter("ignore", FutureWarning)  # names that newer releases replace and older ones lack
@@ -159,8 +155,7 @@ def main(words: Sequence[str]) -> None:
 
 
 def _measure_collective(collective: str, world: int, device: torch.device, budget_s: float) -> list[dict[str, Any]]:
-    """One entry a size, rising, for as long as the next one fits into the memory and the time. All ranks take the same decisions, by the
-    slowest rank's figures."""
+    """One entry a size, rising, while memory and time suffice. All ranks decide alike, by the slowest rank's figures."""
     found: list[dict[str, Any]] = []
     spent = last = 0.0
     for size in GPU_SIZES if device.type == "cuda" else CPU_SIZES:

@@ -20,7 +20,7 @@ from plumbline.results import MetricRow, metric_row
 
 _SIZE, _BLOCK, _TIMES = 64 * 2**20, 4 * 2**20, 3
 LARGE_BYTES = 8 * 2**30
-"""What the probe writes on a node with GPUs, if a quarter of the free space allows it: more than a disk's own cache holds."""
+"""Bytes on a node with GPUs, if a quarter of the free space allows it: more than a disk's own cache."""
 _SPACE_SHARE = 4
 _WINDOW, _WINDOWS_S = 16 * 2**10, 0.3
 """Bytes of a sample of some thousand tokens; how long samples are read."""
@@ -28,11 +28,10 @@ _CACHED_REASON = "the file system kept in memory what had just been written"
 
 
 def disk_rows(workdir: Path, *, large: bool = False) -> list[MetricRow]:
-    """`disk_write_bandwidth` and `disk_read_bandwidth`; a reading is absent where the system would not forget what it had just written.
+    """`disk_write_bandwidth` and `disk_read_bandwidth`; reads are absent where the system keeps the written data in memory.
 
-    Small: the median of three files of 64 MiB, written in order and flushed to the device with fsync, and of reading them again in order.
-    `large`: 8 GiB over several streams at once, past the page cache (`disk_streams`). OSError if the disk cannot be written.
-    """
+    Small: the median of three files of 64 MiB, written in order and flushed with fsync, and of reading them again.
+    `large`: 8 GiB over several streams at once, past the page cache. OSError if the disk cannot be written."""
     if large:
         return _stream_rows(workdir)
     writes, reads = [], []
@@ -67,8 +66,8 @@ def _stream_rows(workdir: Path) -> list[MetricRow]:
 
 
 def dataset_rows(workdir: Path) -> list[MetricRow]:
-    """`dataset_read_bandwidth`: windows of 16 KiB at random places of a memory-mapped file of 64 MiB, none of them twice. Absent where the
-    system would not forget the file."""
+    """`dataset_read_bandwidth`: distinct windows of 16 KiB at random places of a memory-mapped file of 64 MiB. Absent where the system keeps the
+    file in memory."""
     with _written_file(workdir) as (file, _):
         if is_cold(file) is not True:
             return [metric_row("dataset_read_bandwidth", None, 0, phase="environment", reason=_CACHED_REASON)]
@@ -110,7 +109,7 @@ def _time_sequential_read(file: Path) -> float:
 
 STREAMS, _STREAM_BLOCK = 8, 8 * 2**20
 _STREAM_SECONDS = 30.0
-"""How long is written, and then read, at most: slow disks show in fewer bytes."""
+"""Most seconds of writing, and of reading: slow disks show in fewer bytes."""
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
@@ -124,7 +123,7 @@ class StreamResult:
 
 
 def measure_streams(workdir: Path, size: int, streams: int = STREAMS, seconds: float = _STREAM_SECONDS) -> StreamResult:
-    """Write `size` bytes in all over the streams, flush them, read them again, and delete them. OSError if the disk cannot be written."""
+    """Write `size` bytes in all over the streams, flush, read and delete them. OSError if the disk cannot be written."""
     # Such a file system takes direct I/O and has no disk to reach.
     memory = is_memory_filesystem(workdir)
     direct = not memory and _supports_direct_io(workdir)
@@ -152,7 +151,7 @@ def _in_parallel(files: Sequence[Path], work: Callable[[Path], int]) -> tuple[li
 
 
 def _supports_direct_io(workdir: Path) -> bool:
-    """Whether a file there can be written past the page cache: a block is tried, since some file systems refuse only then."""
+    """A block is tried, since some file systems refuse direct I/O only then."""
     if not _DIRECT:
         return False
     file = workdir / "plumbline-disk-probe-direct"
@@ -196,7 +195,7 @@ def _read_stream(file: Path, direct: bool, seconds: float) -> int:
 
 
 def is_cold(file: Path) -> bool | None:
-    """Have the system drop the file's pages, and say whether it did: a file system in memory keeps them. None if it cannot be asked."""
+    """Drop the file's pages; whether the system did, which a file system in memory never does. None if it cannot be asked."""
     if not hasattr(os, "posix_fadvise") or not hasattr(os, "RWF_NOWAIT"):
         return None
     with file.open("rb", buffering=0) as source:

@@ -1,7 +1,7 @@
 """Collectives over all ranks of a job on several nodes: bandwidth by size, and the network that NCCL chose.
 
-Each node's harness starts its ranks (`Ranks`); node 0 follows them and makes the rows (`measure`). A collective that fails, a node that goes
-away and a limit that is over cost rows, which say why, and never the trial."""
+Each node starts its `RankProcesses`; node 0 follows them with `measure_collectives`. A failed collective, a lost node or an exceeded limit
+costs rows, which carry the reason, and never the trial."""
 
 from __future__ import annotations
 
@@ -22,13 +22,10 @@ from plumbline.results import Curve, MetricRow, Point, Scalar, metric_row
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 _START_S = 60.0
-"""What starting the processes may add to the limit."""
 
 
 @dataclass(frozen=True)
 class InterNodeResult:
-    """What is known of the network between the nodes."""
-
     rows: list[MetricRow] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
     facts: dict[str, Scalar] = field(default_factory=dict)
@@ -36,7 +33,7 @@ class InterNodeResult:
 
 @dataclass(frozen=True)
 class CollectiveSpec:
-    """What the ranks of all nodes share. `host`, `port`: the store through which they meet."""
+    """Common to the ranks of all nodes. `host`, `port`: the store through which they meet."""
 
     nodes: int
     processes: int
@@ -51,7 +48,7 @@ class CollectiveSpec:
 
 
 class RankProcesses:
-    """The probe's processes of one node, as a context: none outlives the block."""
+    """The probe's processes of one node, as a context."""
 
     def __init__(self, orders: CollectiveSpec, node: int, threads: int, folder: Path, variables: Mapping[str, str]) -> None:
         self.orders, self._node, self._threads, self._folder, self._variables = orders, node, threads, folder, variables
@@ -84,7 +81,6 @@ class RankProcesses:
         return all(process.poll() == 0 for process in self._processes)
 
     def failure(self) -> str | None:
-        """Why one of them ended before it should; None if none did."""
         for local, process in enumerate(self._processes):
             if process.poll() not in (None, 0):
                 errors = self._path(local, "err").read_text(errors="replace")
@@ -92,19 +88,18 @@ class RankProcesses:
         return None
 
     def lines(self) -> list[dict[str, Any]]:
-        """What the node's first rank reported until now."""
         path = self._path(0, "out")
         return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] if path.exists() else []
 
     def transport(self) -> str | None:
-        """The network that the node's ranks chose; None if it is not known."""
+        """The network that the node's ranks chose; None if unknown."""
         if self.orders.device != "cuda":
             return "gloo over TCP"
         return nccl_transport("\n".join(file.read_text(errors="replace") for file in sorted(self._folder.glob("inter-node-*.nccl"))))
 
 
 def measure_collectives(ranks: RankProcesses, others: Callable[[], str | None]) -> InterNodeResult:
-    """Run node 0's ranks to their end and make the rows. `others` waits a moment and says why another node cannot take part, if so."""
+    """Run node 0's ranks to their end and build the rows. `others` waits a moment and returns why another node cannot take part."""
     deadline = time.monotonic() + ranks.orders.limit_s + _START_S
     why: str | None = None
     lines: list[dict[str, Any]] = []
@@ -153,7 +148,7 @@ def _curve(name: str, sizes: list[dict[str, Any]], world: int) -> Curve:
 
 
 def bus_factor(name: str, world: int) -> float:
-    """Bus over algorithm bandwidth, as nccl-tests define them: what one rank's link carries, however many ranks there are."""
+    """Bus over algorithm bandwidth, as nccl-tests define them."""
     return (2 if name == "all_reduce" else 1) * (world - 1) / world
 
 
@@ -168,9 +163,7 @@ _SELECTED = re.compile(r"NCCL INFO Using network (?P<net>[^\n]+)")
 def nccl_transport(log: str) -> str | None:
     """Such as `NET/IB, GPUDirect RDMA`, `NET/AWS Libfabric` or `NET/Socket`; None if the log does not say.
 
-    What a channel between nodes goes by counts before what was chosen at the start: the channel also tells of GPUDirect. Of several the
-    names are listed.
-    """
+    A channel between nodes, which also shows GPUDirect, counts before the network chosen at the start."""
     channels = {(match["net"], match["direct"] is not None) for match in _CHANNEL.finditer(log)}
     if channels:
         return "; ".join(f"NET/{net}{', GPUDirect RDMA' if direct else ''}" for net, direct in sorted(channels))

@@ -34,7 +34,7 @@ def memory_rows(cpus: Sequence[int]) -> list[MetricRow]:
 
 
 def buffer_bytes() -> int:
-    """Size of each of the two buffers: three quarters of the last-level cache, so that both never fit into it; less if memory is short."""
+    """Bytes of each of the two buffers: three quarters of the last-level cache, so that both never fit into it; less if memory is short."""
     wanted = min(max((last_level_cache_bytes() or 0) * 3 // 4, _SMALLEST), _LARGEST)
     memory = min(psutil.virtual_memory().available, memory_limit_bytes() or 2**63)
     return min(wanted, memory // 8)
@@ -60,7 +60,7 @@ _SYSFS = Path("/sys")
 
 
 def numa_node_of(device: torch.device, root: Path = _SYSFS) -> int | None:
-    """The NUMA node that a GPU is attached to; None if the system does not say, and on a CPU."""
+    """A GPU's NUMA node; None if unknown, and on a CPU."""
     if device.type != "cuda":
         return None
     address = pci_address(device)
@@ -69,7 +69,7 @@ def numa_node_of(device: torch.device, root: Path = _SYSFS) -> int | None:
 
 
 def pci_address(device: torch.device) -> str | None:
-    """A GPU's PCI address as sysfs names it, such as 0000:0f:00.0; None if neither PyTorch nor NVML says it."""
+    """As sysfs names it, such as 0000:0f:00.0; None if neither PyTorch nor NVML reports it."""
     import torch
 
     properties: Any = torch.cuda.get_device_properties(device)
@@ -88,8 +88,7 @@ def pci_address(device: torch.device) -> str | None:
 
 @contextmanager
 def bound_to_node(node: int | None, root: Path = _SYSFS) -> Iterator[str]:
-    """Run this thread on the allowed cores of a NUMA node while the block runs: memory that is first touched there lies there. Yields how
-    it went, in words."""
+    """Bind this thread to the allowed cores of a NUMA node: memory that it touches first lies there. Yields a description."""
     before = os.sched_getaffinity(0)
     if node is None:
         yield "not bound: the GPU's NUMA node is unknown"

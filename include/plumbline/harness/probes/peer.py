@@ -1,7 +1,7 @@
-"""TCP between two nodes: how long a small message is under way and how many bytes a second go through one connection.
+"""TCP between two nodes: latency of a small message and bandwidth of one connection.
 
-One node answers (`Answering`), the other one asks (`rows`). A question is a command and a size: `e` has as many bytes sent back, `t` has them
-taken and acknowledged with one byte.
+One node runs `PeerServer`, the other one `peer_rows`. A request is a command and a size: `e` echoes as many bytes, `t` acknowledges them with
+one byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECONDS, _PATIENCE_S = 0.5, 10.0
 
 
 class PeerServer:
-    """A context manager that answers on a `port` of its own, of all interfaces, one connection after the other. It keeps nothing it is sent."""
+    """A context manager that answers on its own `port`, on all interfaces, one connection at a time."""
 
     def __init__(self) -> None:
         both = socket.has_dualstack_ipv6()
@@ -63,8 +63,8 @@ class PeerServer:
 
 
 def peer_rows(peers: Iterable[tuple[str, int]]) -> list[MetricRow]:
-    """`peer_round_trip_time` (median of 200) and `peer_bandwidth` (the best of some) to the slowest of the (host, port) pairs, which is the one
-    that a job waits for; without a value if one of them cannot be reached. Empty without peers."""
+    """`peer_round_trip_time` (median of 200) and `peer_bandwidth` (best) to the slowest of the (host, port) pairs, which a job waits for; absent
+    if one cannot be reached. Empty without peers."""
     found = [_measure_peer(host, port) for host, port in peers]
     if not found:
         return []
@@ -79,7 +79,7 @@ def peer_rows(peers: Iterable[tuple[str, int]]) -> list[MetricRow]:
 
 
 def _measure_peer(host: str, port: int) -> tuple[float, float, int] | None:
-    """Median round trip in seconds, best rate in bytes/s, and how many pieces were sent; None if there is no answer."""
+    """Median round trip in seconds, best rate in bytes/s, number of pieces; None without an answer."""
     try:
         with socket.create_connection((host, port), timeout=_PATIENCE_S) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,7 +116,7 @@ def _serve_connection(connection: socket.socket) -> None:
 
 
 def _receive(connection: socket.socket, size: int, *, keep: bool = False) -> bytes:
-    """Exactly `size` bytes, returned if `keep`. ConnectionError if the other end hangs up before."""
+    """Exactly `size` bytes, returned if `keep`. ConnectionError at an early end."""
     kept, buffer = bytearray(), bytearray(min(size, _CHUNK))
     while size > 0:
         n = connection.recv_into(buffer, min(size, len(buffer)))

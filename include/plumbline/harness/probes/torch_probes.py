@@ -55,7 +55,7 @@ def _matmul_row(name: str, options: argparse.Namespace) -> MetricRow:
 
 
 Shape = tuple[int, int, int]
-"""rows, inner, columns. Which product is fastest depends on caches and cores, so a few sizes are tried, smaller ones first."""
+"""rows, inner, columns. The fastest product depends on caches and cores, so a few sizes are tried, smaller ones first."""
 
 CPU_SHAPES: tuple[Shape, ...] = ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 1024))
 GPU_SHAPES: tuple[Shape, ...] = (
@@ -76,11 +76,11 @@ _DTYPES = {
 
 
 _MIN_CAPABILITY = {"fp32": (0, 0), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0), "fp8": (8, 9)}
-"""Of NVIDIA's GPUs: the compute capability from which on they compute in a format."""
+"""Lowest compute capability of NVIDIA's GPUs for each format."""
 
 
 def unsupported_format(device: torch.device, name: str) -> str | None:
-    """Why the device does not compute in a format by itself; None if it does."""
+    """Why the device does not compute in a format; None if it does."""
     if device.type == "cpu":
         return None if name in ("fp32", "bf16") else f"{name} is measured on GPUs only"
     if torch.version.hip is not None:
@@ -97,11 +97,10 @@ def _format_capability(capability: tuple[int, int]) -> str:
 
 
 def best_matmul(device: torch.device, name: str, shapes: Sequence[Shape]) -> tuple[float, int, Shape]:
-    """Best rate in FLOP/s (a multiplication and an addition count two), how many products were timed, and the shape it was reached at.
+    """Best rate in FLOP/s (a multiplication and an addition count two), number of timed products, and the best shape.
 
-    A CPU's is the fastest single product: its neighbours disturb it. A GPU's is what it holds over a second: for the first milliseconds its
-    clocks are higher than its power supply can keep up.
-    """
+    Of a CPU the fastest single product, as its neighbours disturb it. Of a GPU the rate over a second, as its first clocks exceed its power
+    supply."""
     found: list[tuple[float, Shape]] = []
     n = 0
     for shape in shapes:
@@ -115,13 +114,12 @@ def best_matmul(device: torch.device, name: str, shapes: Sequence[Shape]) -> tup
 
 
 def sustained_matmul(device: torch.device, name: str, shape: Shape, seconds: float) -> tuple[float, int, Shape]:
-    """The rate at one shape over `seconds`; like `best`."""
     times = _time_matmul(device, name, shape, seconds)
     return _flop_rate(device, shape, times), len(times), shape
 
 
 def matmul_call(device: torch.device, name: str, shape: Shape) -> Callable[[], torch.Tensor]:
-    """Multiplies two matrices of random numbers. Zeros draw less power, and so let clocks rise higher than real work does."""
+    """Multiplies two random matrices. Zeros draw less power and so raise the clocks."""
     rows, inner, columns = shape
     generator = torch.Generator(device).manual_seed(1)
     left = torch.randn(rows, inner, generator=generator, device=device).to(_DTYPES[name])
@@ -135,7 +133,7 @@ def matmul_call(device: torch.device, name: str, shape: Shape) -> Callable[[], t
 
 
 def _fp8_matmul(left: torch.Tensor, right: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """An fp8 product with one scale a matrix, by the interface that this torch has: the public one came with 2.10."""
+    """An fp8 product with one scale a matrix; the public interface came with torch 2.10."""
     one = torch.ones((), device=left.device)
     public = getattr(torch.nn.functional, "scaled_mm", None)
     if public is None:
@@ -170,11 +168,11 @@ def _fits(device: torch.device, shape: Shape) -> bool:
 
 _MIN_REPETITIONS = 3
 _WINDOW_S = 0.02
-"""On a GPU: so many repetitions are timed together that starting them costs nothing against it."""
+"""Seconds of repetitions on a GPU that are timed together, so that launches cost nothing."""
 
 
 def time_repetitions(work: Callable[[], object], device: torch.device, seconds: float) -> list[float]:
-    """Seconds of each repetition; one before them is left out, in which threads start, memory is mapped and kernels are chosen."""
+    """Seconds of each repetition, after an untimed one that starts threads, maps memory and chooses kernels."""
     work()
     if device.type == "cpu":
         times: list[float] = []
@@ -231,8 +229,7 @@ def _time_copy(device: torch.device, size: int, copy: Callable[[torch.Tensor, to
 
 @contextmanager
 def _page_locked(device: torch.device, size: int) -> Iterator[torch.Tensor]:
-    """Main memory that is mapped anew, so that its pages come from the NUMA node on which this thread runs: PyTorch's own page-locked memory
-    is kept and handed out again, wherever it lies."""
+    """Freshly mapped main memory, whose pages come from this thread's NUMA node: PyTorch reuses its page-locked memory wherever it lies."""
     host = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.float32).fill_(1)
     if device.type != "cuda":
         yield host

@@ -20,7 +20,6 @@ from plumbline.results import MetricRow
 
 
 def measure_part(part: str, options: argparse.Namespace) -> list[MetricRow]:
-    """The rows of one part; raises whatever the probe raises."""
     if part == "disk":
         return disk.disk_rows(options.folder, large=options.device == "cuda")
     if part == "dataset":

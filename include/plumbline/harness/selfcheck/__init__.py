@@ -1,12 +1,12 @@
-"""The instrument checks itself against what is known: run by `plumbline selfcheck`, and by a campaign's first trial on each provider.
+"""The instrument's check against known values: by `plumbline selfcheck`, and by a campaign's first trial on each provider.
 
     event_timer     the timer of steps and requests against a second clock; on a GPU, CUDA's events against a kernel of known cycles
-    energy_counter  the driver's counter of energy against the power that was sampled meanwhile
+    energy_counter  the driver's counter of energy against the sampled power
     counted_flops   the harness's count of a step's arithmetic against torch's own, for each architecture
-    load_client     the load client's latencies against what a server with set delays really did
+    load_client     the load client's latencies against a server with set delays
     clock_offset    the wall clock against the monotonic one, and against its time server
 
-On a CPU all of it takes some seconds, most of which torch needs to start; a trial checks fewer architectures and takes less than five."""
+Takes seconds on a CPU, mostly torch's start; a trial checks fewer architectures in less than five."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ from plumbline.results import CheckLine
 __all__ = ["ARCHITECTURES", "judgements", "run", "run_for_trial"]
 
 ARCHITECTURES = ("gpt", "llama", "bert", "vit")
-"""Whose FLOPs are counted."""
 
 
 def run(device: Literal["cpu", "cuda"] = "cpu", architectures: Collection[str] = ARCHITECTURES) -> list[CheckLine]:
-    """All lines, in the order above; `architectures`: whose FLOPs are counted. Raises nothing that a check can say in its line."""
+    """All lines, in the order above; `architectures`: whose FLOPs are counted. A failed check is a line, not an exception."""
     wall = WallClock()
     with torch_checks_process(device, architectures) as torch_lines:
         lines = [*clocks.event_timer(), *torch_lines()]
@@ -61,8 +60,7 @@ def run_for_trial(trial: Trial) -> list[CheckLine]:
 
 
 def judgements(lines: list[CheckLine]) -> list[Judgement]:
-    """`selfcheck_failed` degrades the trial, and does not make it invalid: the trial's own checks still hold, and a machine that others keep busy
-    can fail a line too."""
+    """`selfcheck_failed` degrades the trial: its own checks still hold, and a busy machine can fail a line too."""
     bad = [line for line in lines if line.status == "fail"]
     if not bad:
         return []
@@ -82,7 +80,7 @@ _TORCH_COMMAND = (engine_python.executable(), "-m", "plumbline.harness.selfcheck
 
 @contextmanager
 def torch_checks_process(device: str, architectures: Collection[str]) -> Iterator[Callable[[], list[CheckLine]]]:
-    """The process, already running; calling what it yields waits for its lines. It is gone at the end of the block."""
+    """The running process; the yielded call waits for its lines."""
     if not _has_torch():
         yield lambda: [
             CheckLine.not_applicable("counted_flops", "PyTorch is not installed"),

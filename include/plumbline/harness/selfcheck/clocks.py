@@ -35,7 +35,7 @@ def event_timer(timer_ns: Callable[[], int] = time.monotonic_ns) -> list[CheckLi
 
 
 def _read_both(timer_ns: Callable[[], int]) -> tuple[int, int]:
-    """(raw, timer) at one moment: of several readings the one that nothing came between."""
+    """(raw, timer) at one moment: the tightest of several readings."""
     found = []
     for _ in range(_READINGS):
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
@@ -46,8 +46,6 @@ def _read_both(timer_ns: Callable[[], int]) -> tuple[int, int]:
 
 
 class WallClock:
-    """Whether the wall clock ran like the monotonic one since this was made."""
-
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
         self._began = (wall(), time.monotonic())
@@ -82,7 +80,7 @@ class _Timex(ctypes.Structure):
 
 
 def adjtimex() -> tuple[int, float, float] | None:
-    """(state, offset that is left to be steered away in s, greatest error in s) as the kernel keeps them; None where it cannot be asked."""
+    """(state, remaining offset in s, maximum error in s) as the kernel keeps them; None if unavailable."""
     try:
         call = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
@@ -101,18 +99,17 @@ def time_server_offset(kernel: Callable[[], tuple[int, float, float] | None] = a
         return CheckLine.not_applicable("clock_offset", "the kernel's clock discipline cannot be read (adjtimex)", of="time server")
     state, offset, greatest = known
     if state == _UNSYNCHRONISED:
-        return CheckLine.not_applicable("clock_offset", "the kernel says that nothing synchronises this clock (adjtimex)", of="time server")
-    reason = f"offset from the time server by adjtimex; its greatest error is {greatest:.3g} s"
+        return CheckLine.not_applicable("clock_offset", "the kernel reports an unsynchronised clock (adjtimex)", of="time server")
+    reason = f"offset from the time server by adjtimex; its maximum error is {greatest:.3g} s"
     return CheckLine.compared("clock_offset", offset, 0.0, _OFFSET_S, "s", reason, of="time server")
 
 
 def store_clock_offset(
     write: Callable[[], None], modified: Callable[[], datetime | None], wall: Callable[[], float] = time.time
 ) -> CheckLine:
-    """The wall clock against the result store's: `modified` is when the store says that the object which `write` writes was written.
+    """The wall clock against the store's time of the object that `write` writes, which `modified` returns.
 
-    Raises what `write` raises. A store says it to the second, so what lies in that second before or in the write is no offset.
-    """
+    Raises what `write` raises. Stores have a resolution of a second, so offsets within it or within the write do not count."""
     began = wall()
     write()
     ended = wall()

@@ -28,8 +28,7 @@ Drive = Callable[..., RequestLog]
 
 
 def load_client_lines(drive: Drive | None = None) -> list[CheckLine]:
-    """`load_client` for the first token (from the scheduled arrival) and for the gaps between tokens. `drive`: the client; the harness's own if
-    left out."""
+    """`load_client` for the first token (from the scheduled arrival) and for the gaps between tokens. `drive`: the client."""
     try:
         log, sent = _drive_golden_server(drive)
     except (OSError, ValueError, subprocess.SubprocessError) as error:

@@ -38,7 +38,7 @@ FlopCounter = Callable[[TrainingWorkload], float | None]
 
 
 def flop_lines(folder: Path, architectures: Collection[str] = ARCHITECTURES, count: FlopCounter = flops_per_step) -> list[CheckLine]:
-    """A line for each of the architectures. `count`: floating-point operations of an optimizer step; the harness's own if left out."""
+    """A line for each architecture. `count`: floating-point operations of an optimizer step."""
     torch.set_num_threads(1)
     return [
         _flop_line(architecture, *_MODELS[architecture], folder, count) for architecture in ARCHITECTURES if architecture in architectures
@@ -62,12 +62,12 @@ def _flop_line(architecture: str, shape: dict[str, Any], task: str, folder: Path
 
 
 def _flops_outside_model(shape: dict[str, Any], task: str) -> tuple[float, str]:
-    """What torch counts and the model does not ask for: (FLOPs of a step, in words)."""
+    """What torch counts beyond the model: (FLOPs of a step, in words)."""
     if task == "language_model":
         pairs = (_SEQUENCE - 1) * _SEQUENCE
         return 3 * _SAMPLES * 2.0 * shape["layers"] * shape["width"] * pairs, " less the keys behind the causal mask"
     if task == "contrastive":
-        return 3 * 2.0 * _SAMPLES * _SAMPLES * shape["width"], " less the likeness between the texts"
+        return 3 * 2.0 * _SAMPLES * _SAMPLES * shape["width"], " less the similarity between the texts"
     return 0.0, ""
 
 
@@ -95,24 +95,24 @@ _SPIN_S = 1.0
 _SPIN_TOLERANCE = 0.05
 """The clock is read every few milliseconds and may change between two readings."""
 _WARM_S, _DRAWN_S = 2.0, 4.0
-"""Power sensors of data-centre GPUs tell a mean over the last second: it must be steady before anything is compared."""
+"""Power sensors of data-centre GPUs report a mean over the last second, which must be steady before a comparison."""
 _ENERGY_TOLERANCE = 0.10
 _READ_EVERY_S = 0.02
 _SIDE = 4096
 
 Spin = Callable[[int, Callable[[], None]], float]
-"""Keep the device busy for so many cycles and return the seconds by its events; the second argument is called meanwhile."""
+"""Keep the device busy for so many cycles, calling the second argument meanwhile; returns the seconds by its events."""
 
 
 def event_timer(spin: Spin | None = None, meters: Meters | None = None) -> CheckLine:
-    """CUDA's events over a kernel that waits for a known number of the multiprocessors' cycles, at the clock that the driver tells meanwhile."""
+    """CUDA's events over a kernel of a known number of cycles, at the driver's reported clock."""
     if torch.version.hip is not None and spin is None:
         return CheckLine.not_applicable(
             "event_timer", "ROCm has no kernel whose length is counted in the multiprocessors' cycles", of="gpu"
         )
     opened = meters or open_meters()
     if opened is None:
-        return CheckLine.not_applicable("event_timer", "no driver library tells the GPU's clock", of="gpu")
+        return CheckLine.not_applicable("event_timer", "no driver library reports the GPU's clock", of="gpu")
     try:
         return _event_timer(spin or _spin, opened)
     finally:
@@ -129,7 +129,7 @@ def _event_timer(spin: Spin, meters: Meters) -> CheckLine:
     # The clock rises with the first work: the one of a short spin sizes the one that counts.
     spin(100_000_000, read)
     if not clocks:
-        return CheckLine.not_applicable("event_timer", "the driver does not tell the GPU's clock", of="gpu")
+        return CheckLine.not_applicable("event_timer", "the driver does not report the GPU's clock", of="gpu")
     cycles = int(clocks[-1] * _SPIN_S)
     clocks.clear()
     measured = spin(cycles, read)
@@ -155,13 +155,13 @@ def _spin(cycles: int, meanwhile: Callable[[], None]) -> float:
 def energy_counter(
     load: Callable[[], None] | None = None, meters: Meters | None = None, warm_s: float = _WARM_S, s: float = _DRAWN_S
 ) -> CheckLine:
-    """The driver's counter over seconds of steady matrix products, against the power that it tells meanwhile, integrated."""
+    """The driver's counter over seconds of steady matrix products, against the integral of its reported power."""
     opened = meters or open_meters()
     if opened is None:
-        return CheckLine.not_applicable("energy_counter", "no driver library tells the GPU's power")
+        return CheckLine.not_applicable("energy_counter", "no driver library reports the GPU's power")
     try:
         if opened.joules(0) is None or "power" not in opened.read(0):
-            return CheckLine.not_applicable("energy_counter", "the GPU tells not both its energy and its power")
+            return CheckLine.not_applicable("energy_counter", "the GPU does not report both energy and power")
         work = load or _matmul_load()
         _sample_while_busy(work, opened, warm_s)
         first = opened.joules(0)
@@ -202,8 +202,6 @@ def _matmul_load() -> Callable[[], None]:
 
 
 def main(device: str, *architectures: str) -> int:
-    """Print the lines; 0 whatever they say."""
-
     with tempfile.TemporaryDirectory(prefix="plumbline-selfcheck-") as folder:
         found = _or_failed("counted_flops", lambda: flop_lines(Path(folder), architectures))
     if device == "cuda":

@@ -195,7 +195,7 @@ class Reinforcement(Learner):
         self._group: int = self.task["group"]
         self._temperature: float = self.task["temperature"]
         if spec.data.seed is None:
-            raise ValueError("reinforcement on data that nobody generated: the reward is unknown; expected data.source synthetic")
+            raise ValueError("reinforcement needs generated data, whose process gives the reward; expected data.source synthetic")
         self._successors = torch.from_numpy(successors(spec.model["vocabulary"], spec.data.seed))
         self._batches = TokenBatches(spec.data, sequences=self._samples // self._group, sequence=self._prompt - 1, **self._share)
 

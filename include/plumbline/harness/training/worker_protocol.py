@@ -55,7 +55,7 @@ def run_kind(name: RunName) -> RunKind:
     for known in get_args(RunKind):
         if kind == known:
             return known  # type: ignore[no-any-return]
-    raise ValueError(f"{name!r} is no run; expected one of {', '.join(get_args(RunKind))}, or one of them with a number")
+    raise ValueError(f"{name!r} is not a run's name; expected, with an optional number, one of {', '.join(get_args(RunKind))}")
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def test_the_facts_that_reports_rely_on_are_there():
 
 def test_processor_facts_come_from_the_kernel(tmp_path):
     first = cpu.usable_cores()[0]
-    base = f"sys/devices/system/cpu/cpu{first}"
+    base, mitigation = f"sys/devices/system/cpu/cpu{first}", "Mitigation: untrained return thunk"
     put(
         tmp_path,
         {
@@ -68,7 +68,7 @@ def test_processor_facts_come_from_the_kernel(tmp_path):
             f"{base}/cache/index1/size": "32M",
             f"{base}/topology/physical_package_id": "0",
             f"{base}/topology/core_id": "0",
-            "sys/devices/system/cpu/vulnerabilities/retbleed": "Mitigation: untrained return thunk",
+            "sys/devices/system/cpu/vulnerabilities/retbleed": mitigation,
             "sys/devices/system/cpu/vulnerabilities/meltdown": "Not affected",
             "sys/devices/system/cpu/smt/active": "1",
             f"sys/devices/system/node/node0/cpu{first}/online": "1",
@@ -81,7 +81,7 @@ def test_processor_facts_come_from_the_kernel(tmp_path):
     assert (found["cpu.model"], found["cpu.vendor"], found["cpu.isa"]) == ("Example 9", "AuthenticAMD", "avx2 avx512f")
     assert (found["cpu.governor"], found["cpu.frequency_max_mhz"], found["cpu.smt"]) == ("powersave", 3700.0, True)
     assert (found["cpu.cache.l1d_bytes"], found["cpu.cache.l3_bytes"]) == (48 * 2**10, 32 * 2**20)
-    assert found["cpu.vulnerability.retbleed"] == "Mitigation: untrained return thunk"
+    assert found["cpu.vulnerability.retbleed"] == mitigation
     assert "cpu.vulnerability.meltdown" not in found
     assert (found["cpu.physical"], found["cpu.sockets"], found["cpu.boost"]) == (1, 1, True)
     assert (found["numa.nodes"], found["numa.usable_nodes"], found["numa.balancing"]) == (2, "0", 0)

@@ -18,6 +18,7 @@ def card(root: Path, kind: str, name: str, driver: str | None, **values: str) ->
 
 
 def test_cards_and_adapters_are_numbered_as_people_count(tmp_path: Path) -> None:
+    slow, fast = "100 Gb/sec (4X EDR)", "400 Gb/sec (4X NDR)"
     card(tmp_path, "net", "lo", None, mtu="65536")
     card(tmp_path, "net", "ens10", "mlx5_core", mtu="9000", speed="400000")
     card(tmp_path, "net", "ens9", "ena", mtu="9001", speed="-1")
@@ -28,12 +29,10 @@ def test_cards_and_adapters_are_numbered_as_people_count(tmp_path: Path) -> None
         "mlx5_10",
         "mlx5_core",
         fw_ver="28.39",
-        ports__1__rate="400 Gb/sec (4X NDR)",
+        ports__1__rate=fast,
         ports__1__link_layer="InfiniBand",
     )
-    card(
-        tmp_path, "infiniband", "mlx5_2", "mlx5_core", fw_ver="28.40", ports__1__rate="100 Gb/sec (4X EDR)", ports__1__link_layer="Ethernet"
-    )
+    card(tmp_path, "infiniband", "mlx5_2", "mlx5_core", fw_ver="28.40", ports__1__rate=slow, ports__1__link_layer="Ethernet")
     assert network.network_facts(tmp_path) == {
         "network.interfaces": 2,
         "network.congestion_control": None,
@@ -45,11 +44,11 @@ def test_cards_and_adapters_are_numbered_as_people_count(tmp_path: Path) -> None
         "network.1.mtu": 9000,
         "infiniband.adapters": 2,
         "infiniband.0.driver": "mlx5_core",
-        "infiniband.0.rate": "100 Gb/sec (4X EDR)",
+        "infiniband.0.rate": slow,
         "infiniband.0.link_layer": "Ethernet",
         "infiniband.0.firmware": "28.40",
         "infiniband.1.driver": "mlx5_core",
-        "infiniband.1.rate": "400 Gb/sec (4X NDR)",
+        "infiniband.1.rate": fast,
         "infiniband.1.link_layer": "InfiniBand",
         "infiniband.1.firmware": "28.39",
     }

@@ -6,7 +6,7 @@ from plumbline.harness.inference.trial import divide_cores
 def test_few_cores_are_shared_and_that_is_told() -> None:
     found = divide_cores([0, 1], 2)
     assert (found.client, found.server, found.server_count) == (None, None, 2)
-    assert "too few" in found.told
+    assert "too few" in found.description
 
 
 def test_from_four_cores_on_the_client_has_the_last_ones() -> None:
@@ -20,7 +20,7 @@ def test_from_four_cores_on_the_client_has_the_last_ones() -> None:
 def test_a_share_of_a_nodes_time_is_no_core_of_ones_own() -> None:
     found = divide_cores(range(64), 8)
     assert (found.client, found.server, found.server_count) == (None, None, 8)
-    assert "8 cores' worth of time on 64" in found.told
+    assert "8 cores" in found.description and "64 cores" in found.description
 
 
 def test_servers_that_are_kept_apart_have_distinct_cores_and_as_many_each() -> None:

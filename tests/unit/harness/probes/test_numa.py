@@ -16,7 +16,7 @@ def test_a_thread_runs_on_the_nodes_cores_while_the_block_runs(tmp_path: Path) -
     (tmp_path / "devices/system/node/node1/cpulist").write_text(f"{core},{max(before) + 1}-{max(before) + 8}\n")
     with memory.bound_to_node(1, tmp_path) as where:
         assert os.sched_getaffinity(0) == {core}
-        assert where == f"bound to the GPU's NUMA node 1, cores {core}"
+        assert where.endswith(f"node 1, cores {core}")
     assert os.sched_getaffinity(0) == before
 
 

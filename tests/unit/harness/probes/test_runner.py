@@ -49,7 +49,8 @@ def test_one_process_measures_all_of_them() -> None:
 
 def test_a_process_that_dies_costs_the_part_that_it_was_at() -> None:
     found = of("a", "dies", "b")
-    assert found["dies"] == (None, "its process ended with exit code 7: libcuda.so: wrong driver")
+    value, reason = found["dies"]
+    assert value is None and "code 7" in str(reason) and str(reason).endswith("libcuda.so: wrong driver")
     assert None not in (found["a"][0], found["b"][0]) and found["a"] != found["b"]
 
 
@@ -57,7 +58,8 @@ def test_a_process_that_dies_costs_the_part_that_it_was_at() -> None:
 def test_a_part_that_hangs_is_ended_with_all_that_it_started() -> None:
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     found = of("a", "hangs", "b", limits_s={"hangs": 0.3})
-    assert found["hangs"] == (None, "took longer than 0.3 s")
+    value, reason = found["hangs"]
+    assert value is None and "0.3 s" in str(reason)
     assert None not in (found["a"][0], found["b"][0])
     assert {p.pid for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE} <= before
 
@@ -75,4 +77,5 @@ def test_a_worker_may_end_after_a_part_and_another_one_goes_on() -> None:
 
 
 def test_what_the_limit_of_all_left_no_time_for_is_named() -> None:
-    assert of("a", "b", limit_s=0.0) == dict.fromkeys(("a", "b"), (None, "not started: the probes' limit of 0 s was over"))
+    found = of("a", "b", limit_s=0.0)
+    assert list(found) == ["a", "b"] and all(value is None and " 0 s" in str(reason) for value, reason in found.values())

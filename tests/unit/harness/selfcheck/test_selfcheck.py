@@ -36,7 +36,7 @@ def test_a_failed_line_degrades() -> None:
 
 
 def test_a_number_that_is_none_fails() -> None:
-    assert CheckLine.compared("event_timer", float("nan"), 1.0, 0.1, "s", "a clock that stopped").status == "fail"
+    assert CheckLine.compared("event_timer", float("nan"), 1.0, 0.1, "s", "stopped clock").status == "fail"
 
 
 @pytest.mark.parametrize("command", [("/bin/false",), ("/bin/sleep", "60")])

@@ -66,7 +66,7 @@ def test_an_address_of_numbers_only() -> None:
 
 def test_the_limit_of_a_pod() -> None:
     assert (cpu_limit({}), cpu_limit({"PLUMBLINE_CPU_LIMIT": "4"})) == (None, 4)
-    with pytest.raises(ValueError, match="PLUMBLINE_CPU_LIMIT is '500m'; expected the pod's limit in whole cores, such as 4"):
+    with pytest.raises(ValueError, match=r"^PLUMBLINE_CPU_LIMIT is '500m'"):
         cpu_limit({"PLUMBLINE_CPU_LIMIT": "500m"})
 
 

@@ -63,7 +63,7 @@ def test_names_of_attempts(kind: RunKind, attempt: int, name: str) -> None:
 
 
 def test_what_is_no_name_of_a_run() -> None:
-    with pytest.raises(ValueError, match="'walk-2' is no run; expected one of run, fault, recovery"):
+    with pytest.raises(ValueError, match=r"^'walk-2' .*recovery$"):
         run_kind("walk-2")
 
 

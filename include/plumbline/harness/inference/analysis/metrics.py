@@ -32,7 +32,7 @@ def metrics_of(log: RequestLog, slo: Slo, server: ServerCounters | None) -> list
 
 
 def within_slo(log: RequestLog, slo: Slo) -> NDArray[np.bool_]:
-    """bool [n of the load]: finished, and within every limit. One token has no inter-token latency and cannot miss its limit."""
+    """bool [n of the load]: finished within every limit. One token has no inter-token latency."""
     met = log.ok
     for limit, seen in (
         (slo.time_to_first_token, log.first_token - log.scheduled),
@@ -45,13 +45,11 @@ def within_slo(log: RequestLog, slo: Slo) -> NDArray[np.bool_]:
 
 
 def achieved_rate_ratio(log: RequestLog) -> float | None:
-    """The rate at which requests were sent over the rate at which they were scheduled, at most 1. None for a closed loop, which has no rate
-    of its own; of conversations their first turns, the only ones that the schedule itself times.
+    """Rate of sent over scheduled requests, at most 1. None for a closed loop, which has no rate; of conversations their first turns.
 
-    The share that was sent at all, times the phase's duration over that duration plus what the sending took longer than it was to: a client
-    that falls behind sends the same requests over a longer time. Over the phase and not from first request to last: a single burst of a few
-    milliseconds would have a rate that a millisecond halves. How late within a burst is what the dispatch delay says.
-    """
+    The share that was sent, times the phase's duration over that plus the delay of sending: a client that falls behind sends the same
+    requests over a longer time. Over the phase, because a burst of milliseconds would have a rate that a millisecond halves; dispatch delay
+    shows lateness within a burst."""
     timed = log.due & (log.load.after < 0)
     if log.load.closed or not timed.any():
         return None
@@ -65,7 +63,7 @@ def achieved_rate_ratio(log: RequestLog) -> float | None:
 
 
 def dispatch_p99(log: RequestLog) -> float:
-    """p99 of the dispatch delay in seconds; the largest one below a hundred requests: a judgement of ourselves may be harsh."""
+    """p99 of the dispatch delay in seconds; below a hundred requests the largest."""
     return percentile(np.sort(log.dispatch_delays()), PERCENTILES["p99"])
 
 
@@ -86,10 +84,9 @@ def _latency(log: RequestLog, metric: str, values: Values) -> list[MetricRow]:
 
 
 def _gaps(log: RequestLog) -> list[MetricRow]:
-    """Inter-token latencies, pooled. Without intervals: the gaps of one response depend on each other, and on its neighbours'.
+    """Inter-token latencies, pooled. Without intervals, as the gaps of one response depend on each other.
 
-    No rows where nobody was asked for a second token, as of an encoder: there is nothing between tokens to be absent.
-    """
+    No rows without second tokens, as of an encoder."""
     if not _streams(log):
         return []
     phase, ordered = log.load.name, np.sort(log.gaps())
@@ -190,7 +187,7 @@ def stage_rows(log: RequestLog, server: ServerCounters | None) -> list[MetricRow
 
 
 def stages_of(log: RequestLog, server: ServerCounters | None) -> list[Stage]:
-    """Total time in each stage of one phase, over its finished requests; none if nothing finished."""
+    """Total time in each stage of one phase, over its finished requests."""
     n = log.finished
     if not n:
         return []
@@ -214,13 +211,13 @@ def _seconds(log: RequestLog, server: ServerCounters | None) -> dict[str, float]
 
 
 def _reported_seconds(log: RequestLog) -> dict[str, float]:
-    """The model's own account, mean seconds by stage; empty where a model gives none."""
+    """As the model reports them; empty if it does not."""
     seconds = log.server_s[log.ok]
     return dict(zip(log.stages, map(float, seconds.mean(axis=0)), strict=True)) if np.isfinite(seconds).all() else {}
 
 
 def _computed(log: RequestLog, server: ServerCounters | None) -> float | None:
-    """Mean seconds in which a request was computed: by the model's own account, else by Triton's if that can know it."""
+    """Computing time as the model reports it, else Triton's if it is meaningful."""
     if told := _reported_seconds(log):
         return told["prefill"] + told["decode"]
     if server is None or not server.succeeded or not _answered_once(log):
@@ -229,8 +226,8 @@ def _computed(log: RequestLog, server: ServerCounters | None) -> float | None:
 
 
 def _answered_once(log: RequestLog) -> bool:
-    """Whether each request has one answer. A model that streams is decoupled: it takes each request in a call of its own and computes it
-    later, so Triton's batches and compute times say nothing of it."""
+    """A streaming model is decoupled: it takes each request in a call of its own and computes later, so Triton's batches and compute times are
+    meaningless."""
     return bool((log.load.output_tokens == 1).all())
 
 
@@ -286,8 +283,8 @@ class ServerCounters:
 
 
 def energy_rows(log: RequestLog, gpus: GpuMonitor) -> list[MetricRow]:
-    """`gpu_power` (W, of all GPUs together, the phase's mean) and `energy_per_output_token` (J): the phase's energy, idle time and failed
-    requests included, over every token that came. None of both without a GPU that can be seen; of a phase without a token no second one."""
+    """`gpu_power` (W, all GPUs, the phase's mean) and `energy_per_output_token` (J): the phase's energy, idle time and failed requests included,
+    over every token. None without readable GPUs; no second row without tokens."""
     joules, watts = gpus.energy_j, gpus.power_w
     if joules is None or watts is None:
         return []

@@ -83,10 +83,7 @@ def prefill_operations(model: Model, tokens: int) -> float:
 
 
 def mean_streaming(log: RequestLog) -> float:
-    """Sequences that were between their first and their last token, in the mean over the time in which there was one; NaN: never.
-
-    Of several servers the mean of theirs: each reads its own weights.
-    """
+    """Mean number of streaming sequences while there was one; NaN: never. Of several servers the mean, as each reads its own weights."""
     some = log.received > 1
     if log.replica is None:
         return _mean_streaming(log, some)

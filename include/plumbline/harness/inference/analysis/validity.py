@@ -15,8 +15,7 @@ from plumbline.results import MetricRow, Reason
 
 
 def client_limited(log: RequestLog, limits: ValidityLimits) -> Judgement | None:
-    """The client's own verdict on itself: it sent late or fewer, so the server was not asked what the schedule says; or it had no time left
-    to read the answers when they came. A closed loop has no rate to fall behind, but its requests are due at known times all the same."""
+    """The client sent late or too little, or had no idle time left to read answers. Requests of a closed loop are due at known times too."""
     delay, ratio, busy, phase = dispatch_p99(log), achieved_rate_ratio(log), cpu_utilization(log), log.load.name
     found: list[str] = []
     level: Literal["degraded", "invalid"] = "degraded"
@@ -31,18 +30,17 @@ def client_limited(log: RequestLog, limits: ValidityLimits) -> Judgement | None:
             f"the client's busiest process used {busy:.0%} of its core in {phase} (degraded from {limits.client_cpu_degraded:.0%})"
         )
     if log.capped:
-        found.append(f"{log.capped} requests of {phase} waited because as many as the client may have in flight were")
+        found.append(f"{log.capped} requests of {phase} waited at the client's in-flight limit")
     if delay >= limits.dispatch_delay_invalid or (ratio is not None and ratio < limits.achieved_rate_invalid):
         level = "invalid"
     if not found:
         return None
-    remedy = "a quieter machine, more client processes or a lower rate would tell"
+    remedy = "use a quieter machine, more client processes or a lower rate"
     return Judgement(level, Reason(code="client_limited", detail="; ".join([*found, remedy])))
 
 
 def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement | None:
-    """Whether the server's counter contradicts the client's. Only a phase without errors can tell: a request that was given up may
-    count as either."""
+    """Only a phase without errors counts: a request that was given up may count as either."""
     if server is None or log.finished < log.n or server.succeeded == log.n:
         return None
     detail = f"the client finished {log.n} requests in {log.load.name}; the server counted {server.succeeded}"
@@ -50,7 +48,7 @@ def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement |
 
 
 def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]) -> Judgement | None:
-    """Whether the trial was too small to answer some of its own criteria, and what it would have taken. `metrics`: the whole trial's."""
+    """Criteria that the trial was too small to answer, and the needed size. `metrics`: the whole trial's."""
     absent = [
         (c, m.n)
         for c in criteria
@@ -62,28 +60,28 @@ def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]
 
 
 def quality_unchecked(workload: InferenceWorkload) -> Judgement | None:
-    """Invalid where a quality is declared and no reference can be computed: a server with dummy weights of its own making."""
+    """Invalid where a quality is declared and the server draws its own dummy weights: no reference exists."""
     if workload.quality is None or not isinstance(workload.model, Llama):
         return None
     detail = (
-        f"server.backend {workload.server.backend} draws its dummy weights itself, so no reference exists for its answers in "
-        f"{workload.model.precision}: the speed is measured, the quality is not; expected model.precision bf16, or the architecture gpt or encoder"
+        f"server.backend {workload.server.backend} draws its own dummy weights, so its answers in {workload.model.precision} "
+        "have no reference: the speed is measured, the quality is not; expected model.precision bf16, or the architecture gpt or encoder"
     )
     return Judgement("invalid", Reason(code="quality_unchecked", detail=detail))
 
 
 _MIN_HIT_SHARE = 0.5
-"""Of the shared prefixes' tokens, what a primed cache must have had. Caches keep whole blocks, so some tokens at a prefix's end are always
-missed; the first request to an empty cache misses all."""
+"""Share of the prefixes' tokens that a primed cache must hit. Caches keep whole blocks and so always miss some tokens at a prefix's end;
+the first request to an empty cache misses all."""
 
 
 def cache_state_contradicted(workload: InferenceWorkload, log: RequestLog, server: ServerCounters | None) -> Judgement | None:
-    """Whether the counters of a phase contradict the declared state. None also where the server does not count."""
+    """Whether a phase's counters contradict the declared state. None without counters."""
     if server is None or server.cache_hits is None or server.cache_misses is None:
         return None
     state, hits, misses = workload.server.prefix_cache, server.cache_hits, server.cache_misses
     shared, phase = workload.requests.shared_prefix, log.load.name
-    counted = f"in {phase} it counted {hits} prompt tokens found and {misses} not"
+    counted = f"it counted {hits} cached and {misses} uncached prompt tokens in {phase}"
     if state == "off":
         return _invalid(f"server.prefix_cache is off, yet the server has one: {counted}") if hits else None
     if workload.requests.turns is not None:
@@ -92,9 +90,7 @@ def cache_state_contradicted(workload: InferenceWorkload, log: RequestLog, serve
     if state == "cold":
         most = max(0, log.n - groups) * prefix
         if hits > most:
-            return _invalid(
-                f"server.prefix_cache is cold, but the cache was not empty: {counted}; what {log.n} requests share is {most} at the most"
-            )
+            return _invalid(f"server.prefix_cache is cold, but the cache was not empty: {counted}; {log.n} requests share at most {most}")
     else:
         least = _MIN_HIT_SHARE * log.finished * prefix
         if hits < least:

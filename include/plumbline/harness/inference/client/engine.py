@@ -25,7 +25,7 @@ from plumbline.harness.inference.load.schedule import PhaseLoad
 LoadCommand = Literal["go_on", "stop", "server_ended"]
 POLL_INTERVAL_S = 0.1
 _BEHIND = 32
-"""Requests sent in one go by a client that is behind: then the answers are read, or their time would be wrong."""
+"""Requests that a late client sends at once, before it reads answers again."""
 _GRACE_S = 0.2
 _monotonic = time.monotonic
 _AHEAD, _WAITING, _OUT, _DONE = range(4)
@@ -64,7 +64,7 @@ class Engine(Recorder):
         self._stopped = self._coming = False
 
     async def connect(self, within_s: float, look: Callable[[], LoadCommand]) -> str:
-        """Open the first connections. Returns why there is none, in words; empty if there is one."""
+        """Open the first connections; returns why there is none, empty if there is one."""
         return await self._connections.first(within_s, lambda: look() == "go_on", slow=bool(self._settings.slow_share))
 
     async def run(self, began: float) -> None:
@@ -86,13 +86,12 @@ class Engine(Recorder):
             self.close()
 
     def close(self) -> None:
-        """Close every connection, whatever is under way."""
         if self._expiry is not None:
             self._expiry.cancel()
         self._connections.close()
 
     def abandon(self, unsent: str, under_way: str, error: ErrorClass) -> None:
-        """Note of every request that was due and has not ended that it never will."""
+        """Record every unfinished request as abandoned."""
         at = _monotonic()
         lost = self._log.due[self._mine] & np.isnan(self._log.ended[self._mine])
         for number in self._mine[lost].tolist():
@@ -106,7 +105,6 @@ class Engine(Recorder):
     # Sending.
 
     def _due(self) -> None:
-        """Send what is due; come back when the next one is."""
         self._coming = False
         if self._stopped:
             return
@@ -193,7 +191,6 @@ class Engine(Recorder):
         self._unpark()
 
     def _refused(self) -> None:
-        """There is no connection, and there will be none for the moment."""
         while self._parked:
             number = self._parked.popleft()
             if self._state[number] == _WAITING:
@@ -239,7 +236,7 @@ class Engine(Recorder):
             self.fail(number, "timeout", f"{self._received[number]} of {self._tokens[number]} tokens within {self._timeout_s:g}s")
             self._where.pop(number).cancel(number)
         else:
-            self.fail(number, "not_sent", f"no room for it within {self._timeout_s:g}s: too many requests were under way")
+            self.fail(number, "not_sent", f"not sent within {self._timeout_s:g}s: too many requests in flight")
         self._done(number, at)
 
     async def _watch(self) -> None:
@@ -252,7 +249,6 @@ class Engine(Recorder):
         await asyncio.sleep(_GRACE_S)
 
     def _stop(self) -> None:
-        """Send nothing more; what is under way may end."""
         self._stopped = True
         for number in [*self._upcoming.rest(), *self._parked]:
             if self._state[number] in (_AHEAD, _WAITING):
@@ -265,12 +261,12 @@ class Engine(Recorder):
 
 
 GRID_S = 0.25e-3
-"""Where requests are dense, those of one cell leave together at its end. Each call of the system that sends one request costs as much as all
-the rest that a client does for it; a request is late by less than this, which its latency contains and its dispatch delay tells."""
+"""Where requests are dense, those of one cell leave together at its end, because each sending system call costs as much as the client's rest. A
+request is late by less than a cell; its latency and dispatch delay contain that."""
 _DENSE = 2_000.0
-"""Requests a second, within `_AROUND_S` before and after, from which on they are."""
+"""Requests a second, within `_AROUND_S` before and after, that count as dense."""
 _VERY_DENSE = 8_000.0
-"""From here on cells are twice as long: a client that spends less is on time at rates at which the short cells would make it late by more."""
+"""From here on cells are twice as long: a cheaper client is on time at rates at which short cells would delay it more."""
 _AROUND_S = 5e-3
 
 
@@ -293,7 +289,6 @@ class ScheduleCursor:
         self.timed = len(self._order)
 
     def moment(self) -> float:
-        """When the next one is due; infinite if none is known."""
         timed = self._moments[self._position]
         return min(timed, self._soon[0][0]) if self._soon else timed
 
@@ -303,7 +298,6 @@ class ScheduleCursor:
         return min(timed, self._soon[0][0]) if self._soon else timed
 
     def due(self, now: float, most: int) -> list[int]:
-        """Those whose moment has come, in their order, and no more than `most`."""
         if self._soon:
             found: list[int] = []
             while len(found) < most and self.moment() <= now:
@@ -322,8 +316,7 @@ class ScheduleCursor:
         return number
 
     def follow(self, number: int, ended_s: float) -> list[tuple[float, int]]:
-        """Request `number` has ended: moments and numbers of those that are due because of it. What would be due after the phase's end is
-        not due at all."""
+        """Request `number` has ended: moments and numbers of its followers; those after the phase's end are never due."""
         followers = self._followers.get(number) if self._followers else None
         if followers is None:
             return []
@@ -334,7 +327,7 @@ class ScheduleCursor:
         return due
 
     def rest(self) -> Iterator[int]:
-        """All that are known to be due and were not taken; none of them is to come any more."""
+        """All that are due and not taken."""
         yield from self._order[self._position :]
         yield from (number for _, number in self._soon)
         self._position = len(self._order)

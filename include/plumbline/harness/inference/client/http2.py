@@ -44,17 +44,14 @@ class Head:
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """One frame."""
     return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
 
 
 def settings(values: Mapping[int, int]) -> bytes:
-    """A SETTINGS frame."""
     return frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(*pair) for pair in values.items()))
 
 
 def read_settings(payload: bytes) -> dict[int, int]:
-    """The values of a SETTINGS frame's payload."""
     if len(payload) % _SETTING.size:
         raise ProtocolError(f"SETTINGS of {len(payload)} bytes; expected a multiple of {_SETTING.size}")
     return dict(_SETTING.iter_unpack(payload))
@@ -68,7 +65,6 @@ def uint31(payload: bytes, at: int) -> int:
 
 
 def error_name(code: int) -> str:
-    """An error code's name."""
     return ERRORS[code] if code < len(ERRORS) else f"error {code}"
 
 
@@ -90,9 +86,8 @@ def request_block(headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 class HeaderBlocks:
-    """Reads response headers. The peer was told to keep no table (HEADER_TABLE_SIZE 0): equal blocks mean equal headers, and the few
-    that a server sends again and again are decoded once. `well_begun`, `well_ended`: those of them that tell of nothing wrong,
-    before an answer and after it."""
+    """Reads response headers. The peer keeps no table (HEADER_TABLE_SIZE 0): equal blocks mean equal headers, so repeated ones are decoded once.
+    `well_begun`, `well_ended`: blocks without an error, before an answer and after it."""
 
     def __init__(self) -> None:
         self._decoder = hpack.Decoder()
@@ -142,8 +137,8 @@ class _BlockedMessage:
 
 
 class Outbox:
-    """Everything that goes out on one connection. What is written in one turn of the loop leaves with one call of the system: at
-    thousands of requests a second those calls are most of what a client costs."""
+    """Everything that goes out on one connection. What one turn of the loop writes leaves with one system call: at thousands of requests a second
+    those calls are most of a client's cost."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, block: bytes) -> None:
         self._loop, self._transport, self._block = loop, transport, block
@@ -161,13 +156,12 @@ class Outbox:
         return bool(self._held)
 
     def write(self, frames: bytes) -> None:
-        """Send these frames with the others of this turn."""
         if not self._ready:
             self._loop.call_soon(self._flush)
         self._ready.append(frames)
 
     def request(self, stream: int, body: bytes) -> None:
-        """Send a request's headers and its message, as much of it as may be sent now."""
+        """Send a request's headers and what flow control allows of its message."""
         name, length = stream.to_bytes(4, "big"), len(body)
         size = length + 5
         if size <= self._window and size <= self._initial and size <= self._largest_frame and not self._held:
@@ -210,12 +204,10 @@ class Outbox:
         self._pump()
 
     def clear(self) -> None:
-        """Drop what was not sent."""
         self._ready.clear()
         self._held.clear()
 
     def flush(self) -> None:
-        """Send what is written so far now."""
         if self._ready:
             self._flush()
 
@@ -257,13 +249,11 @@ _CLASSES: dict[str, ErrorClass] = {
 
 
 def grpc_error(code: int, message: str) -> tuple[ErrorClass, str]:
-    """A gRPC status that is not OK."""
     name = _STATUSES[code] if code < len(_STATUSES) else f"status {code}"
     return _CLASSES.get(name, "server_error"), f"{name}: {message}"
 
 
 def reset_error(code: int) -> tuple[ErrorClass, str]:
-    """A stream that the server reset."""
     name = error_name(code)
     return _CLASSES.get(name, "server_error"), f"the server reset the stream: {name}"
 

@@ -14,8 +14,7 @@ from plumbline.harness.inference.load.wire import SERVER_TIMES, Wire
 _LONGEST = 4 * 2**20
 
 
-class EventTooLong(ValueError):
-    """An event without an end."""
+class EventTooLong(ValueError): ...
 
 
 class EventStream:
@@ -55,7 +54,7 @@ class EventStream:
 
 
 class InvalidResponse(Exception):
-    """The answer is not what was asked for: class and detail of the request's failure."""
+    """An invalid answer: class and detail of the request's failure."""
 
     def __init__(self, error: ErrorClass, detail: str) -> None:
         super().__init__(detail)
@@ -65,19 +64,16 @@ class InvalidResponse(Exception):
 
 @dataclass
 class CompletedResponse:
-    """What an answer came to. `token_at`: arrival of each token, in the caller's clock; tokens that came together have the same one.
-    `server_s` [len(STAGES)] if it told its times."""
+    """`token_at`: arrival of each token, in the caller's clock; tokens that came together share one. `server_s` [len(STAGES)]: reported times."""
 
     token_at: list[float]
     server_s: list[float] | None = None
 
 
 class ResponseReader(Protocol):
-    """One body being received. Both methods raise WrongAnswer."""
-
     @property
     def arrived(self) -> list[float]:
-        """When what has come so far came, a moment for each event with a token."""
+        """A moment for each event with a token so far."""
         ...
 
     def feed(self, data: bytes, now: float) -> None:
@@ -91,7 +87,7 @@ class ResponseReader(Protocol):
 
 @dataclass
 class OpenAiResponse:
-    """A stream of /completions or /chat/completions. `asked` output tokens; `exact`: so many must come, else at most so many."""
+    """A stream of /completions or /chat/completions. `asked` output tokens; `exact`: exactly as many, else at most."""
 
     asked: int
     exact: bool
@@ -201,7 +197,7 @@ class InferResponse:
 
     @property
     def arrived(self) -> list[float]:
-        """See Answer.arrived: in one piece or not at all."""
+        """In one piece or not at all."""
         return []
 
     def feed(self, data: bytes, now: float) -> None:
@@ -242,9 +238,9 @@ def _object(text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise InvalidResponse("server_error", f"no JSON ({error}): {text[:80].decode('utf-8', 'replace')}") from error
+        raise InvalidResponse("server_error", f"not JSON ({error}): {text[:80].decode('utf-8', 'replace')}") from error
     if not isinstance(found, dict):
-        raise InvalidResponse("server_error", f"no JSON object: {text[:80].decode('utf-8', 'replace')}")
+        raise InvalidResponse("server_error", f"not a JSON object: {text[:80].decode('utf-8', 'replace')}")
     return found
 
 

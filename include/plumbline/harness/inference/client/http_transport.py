@@ -30,7 +30,6 @@ _HEADER_LENGTH = b"inference-header-content-length"
 
 
 def request_path(target: Target) -> str:
-    """The path that requests are posted to."""
     own = {
         "openai": "/completions",
         "openai_chat": "/chat/completions",
@@ -40,7 +39,7 @@ def request_path(target: Target) -> str:
 
 
 def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Mapping[int, bytes]) -> Http1:
-    """The transport of one phase's load over HTTP/1.1; `bodies[i]` is request i, as `endpoint.requests` makes it."""
+    """The transport of one phase's load over HTTP/1.1; `bodies[i]` is request i, as `Endpoint.body` makes it."""
 
     def answer_of(number: int, headers: Headers) -> ResponseReader:
         if target.protocol != "kserve_http":
@@ -92,7 +91,6 @@ class Http1:
         self.prefix, self.bodies, self.answer_of, self._secret = prefix, bodies, answer_of, secret
 
     async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Http1Connection:
-        """See Transport.connect."""
         host, port = self._address
         transport, connection = await loop.create_connection(
             lambda: Http1Connection(self, loop, sink), host, port, ssl=self._tls, server_hostname=host if self._tls else None
@@ -102,14 +100,12 @@ class Http1:
         return connection
 
     def quoted(self, text: bytes) -> str:
-        """A server's own words, on one line and without the key: some repeat it in their refusal."""
+        """A server's own words, on one line and without the key, which some repeat."""
         said = " ".join(text.decode("utf-8", "replace").split())
         return said.replace(self._secret, _HIDDEN) if self._secret else said
 
 
 class Http1Connection(asyncio.Protocol):
-    """A Connection."""
-
     def __init__(self, http: Http1, loop: asyncio.AbstractEventLoop, sink: Sink) -> None:
         self._http, self._loop, self._sink = http, loop, sink
         self._parser = httptools.HttpResponseParser(self)
@@ -164,7 +160,7 @@ class Http1Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._broken("server_error", f"what came is no HTTP/1.1: {error}")
+            self._broken("server_error", f"the response is not HTTP/1.1: {error}")
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -279,13 +275,13 @@ class Http1Connection(asyncio.Protocol):
 
 
 def request_prefix(authority: str, path: str, headers: Mapping[str, str], method: str = "POST") -> bytes:
-    """The first lines of each request; `authority` is host:port, `path` the whole path."""
+    """`authority` is host:port, `path` the whole path."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: {authority}", "User-Agent: plumbline", "Accept-Encoding: identity"]
     return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), ""]).encode("ascii")
 
 
 def completion_request(model: str, prompt: Prompt, output_tokens: int, *, chat: bool, exact: bool) -> bytes:
-    """OpenAI's request for a stream of at most `output_tokens` tokens, or, where the server knows how to be told, of exactly so many."""
+    """OpenAI's request for a stream of at most `output_tokens` tokens, or of exactly as many where the server supports that."""
     asked: dict[str, Any] = {"model": model, "max_tokens": output_tokens, "temperature": 0}
     asked |= {"stream": True, "stream_options": {"include_usage": True}}
     if exact:

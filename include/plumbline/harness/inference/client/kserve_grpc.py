@@ -69,8 +69,8 @@ _LAST = http2.END_HEADERS | http2.END_STREAM
 
 
 class GrpcConnection(asyncio.Protocol):
-    """One connection. `block`: the request headers. `cancels`: the server is told of requests that are given up. `ready` is done once the
-    server has said what it accepts, OSError if it hangs up before."""
+    """One connection. `block`: the request headers. `cancels`: given-up requests are cancelled on the server. `ready`: done once the server has
+    announced its limits, OSError if it hangs up before."""
 
     def __init__(
         self,
@@ -341,7 +341,7 @@ class GrpcConnection(asyncio.Protocol):
 
 
 class StreamState(ResponseProgress):
-    """`partial`: the beginning of a message that has not come whole; `given_up`: nobody waits for it."""
+    """`partial`: an incomplete message; `given_up`: the client no longer waits."""
 
     __slots__ = ("given_up", "partial", "stream")
 

@@ -25,7 +25,7 @@ from plumbline.harness.inference.load.schedule import PhaseLoad
 
 _TICK_S = 1.0
 _RATE_A_PROCESS = 4_000.0
-"""Requests a second that one process is trusted with: well below what it can do, so that it is never late."""
+"""Requests a second for one process: well below its capacity, so that it is never late."""
 
 
 def drive(
@@ -38,12 +38,11 @@ def drive(
     settings: Settings = Settings(),  # noqa: B008 - frozen
     stop: Stop | None = None,
 ) -> RequestLog:
-    """Send one phase's load, wait for every answer or its timeout, and return what happened to each request.
+    """Send one phase's load, wait for every answer or its timeout, and return the log.
 
     `bodies[i]` is request i, serialised (see `Wire`). `timeout_s` counts from a request's scheduled time. `tick(ended, due)` is called about
-    once a second. `stop(log)` is asked about every 0.1 s; once it says yes, what was not sent is not due any more, and what was sent may
-    still end. Never raises for what the server does: that stands in the log.
-    """
+    once a second. `stop(log)` is asked about every 0.1 s; once true, unsent requests are not due any more and sent ones may still end. Never
+    raises for the server's behaviour, which the log holds."""
     if len(bodies) != load.n:
         raise ValueError(f"{len(bodies)} bodies for a load of {load.n} requests; expected one for each")
 
@@ -69,7 +68,6 @@ def drive(
 
 
 def processes_for(load: PhaseLoad, settings: Settings = Settings()) -> int:  # noqa: B008 - frozen
-    """How many processes send this load."""
     if settings.processes is not None:
         return settings.processes
     # Of the cores that everybody uses one stays for whoever else is there, the server above all; those of the client are its own.
@@ -79,7 +77,7 @@ def processes_for(load: PhaseLoad, settings: Settings = Settings()) -> int:  # n
 
 
 def shares(load: PhaseLoad, processes: int) -> list[NDArray[np.int64]]:
-    """The numbers that each process sends: requests that follow one another stay together, the others are dealt out in turn."""
+    """Requests of each process: chains stay together, others are dealt out in turn."""
     root = np.where(load.after < 0, np.arange(load.n), load.after)
     while True:
         further = root[root]
@@ -176,7 +174,7 @@ def send_share(
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on a loop of our own; a signal to stop still ends what was started on it."""
+    """A signal to stop still ends what was started on the loop."""
     loop = _new_loop()
     task = loop.create_task(main)
     errors: list[BaseException] = []
@@ -201,10 +199,9 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 @contextmanager
 def _signals_deferred(stop: Callable[[], object]) -> Iterator[None]:
-    """Answer SIGINT and SIGTERM by `stop()`, and give them to whoever listened before once the block has ended.
+    """Call `stop()` on SIGINT and SIGTERM; pass them to the previous handlers after the block.
 
-    A handler that raises does so in whatever runs at that moment; inside an event loop's own callbacks the exception can get lost.
-    """
+    A handler's exception inside an event loop's own callbacks can get lost."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -227,7 +224,7 @@ def _signals_deferred(stop: Callable[[], object]) -> Iterator[None]:
 
 
 def transport_of(target: Target, load: PhaseLoad, bodies: Bodies) -> Transport:
-    """The way to a target; ValueError if nobody here speaks its protocol."""
+    """ValueError for an unknown protocol."""
     if target.protocol == "kserve_grpc":
         return kserve_grpc.Transport(target, load, bodies)
     if target.protocol in ("kserve_http", "openai", "openai_chat"):

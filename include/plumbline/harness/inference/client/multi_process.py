@@ -31,8 +31,6 @@ _MODULE = "plumbline.harness.inference.client.worker"
 
 
 class _Worker:
-    """One process and its share of the requests."""
-
     def __init__(self, mine: NDArray[np.int64], fd: int, errors: IO[bytes]) -> None:
         self.mine, self._errors = mine, errors
         self._told = b""
@@ -58,7 +56,7 @@ class _Worker:
             self.stdin.close()
 
     def hear(self) -> None:
-        """Read what it said; `open` is False once it has said everything."""
+        """Read its output; `open` is False at its end."""
         said = os.read(self.stdout.fileno(), 1 << 20)
         self._told += said
         self.open = bool(said)
@@ -68,7 +66,7 @@ class _Worker:
         return self._told.startswith(READY) or not self.open
 
     def outcome(self) -> WorkerResult | str:
-        """What it brought home, or in words why it brought nothing."""
+        """Its result, or why there is none."""
         code = self.process.wait()
         if code == 0:
             outcome: WorkerResult = pickle.loads(self._told.removeprefix(READY))
@@ -95,10 +93,9 @@ def send_from_processes(
     timeout_s: float,
     looking: Callable[[RequestLog], Callable[[], LoadCommand]],
 ) -> RequestLog:
-    """Send each share from a process of its own; returns the log of all of them.
+    """Send each share from a separate process; returns the joint log.
 
-    Share k goes to server k of the target's, counted around. `looking(log)` gives what is asked about every tenth of a second for the order to all processes.
-    """
+    Share k goes to server k, counted around. `looking(log)` gives the check, called about every 0.1 s, for the order to all processes."""
     columns = SharedColumns(load, target.wire.stages)
     log = columns.log
     with ExitStack() as stack:
@@ -127,7 +124,7 @@ def send_from_processes(
 
 
 def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callable[[], LoadCommand]) -> None:
-    """Give the word to begin once everybody is ready, pass on the orders, and return when all have ended."""
+    """Start once all are ready, pass on the orders, and return when all have ended."""
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.stdout, selectors.EVENT_READ, worker)
@@ -146,7 +143,7 @@ def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callab
 
 
 def _mark_lost(log: RequestLog, mine: NDArray[np.int64], why: str) -> None:
-    """Whoever was to send these has died: what it had sent is lost with it, the rest was never sent."""
+    """The sender of these has died: what it sent is lost, the rest was never sent."""
     for number in mine[log.due[mine] & np.isnan(log.ended[mine])].tolist():
         log.fail(number, "not_sent" if np.isnan(log.dispatched[number]) else "cancelled", why)
 
@@ -170,7 +167,7 @@ class Job:
 
 @dataclass(frozen=True)
 class WorkerResult:
-    """What does not stand in the columns."""
+    """The result without the columns."""
 
     details: dict[int, str]
     capped: int
@@ -178,7 +175,7 @@ class WorkerResult:
 
 
 def always_running() -> bool:
-    """Whether the server lives is the parent's to ask; it says so in the columns."""
+    """The parent checks the server and announces its end in the columns."""
     return True
 
 
@@ -193,8 +190,8 @@ _ORDERS: tuple[LoadCommand, ...] = ("go_on", "stop", "server_ended")
 
 
 class SharedColumns:
-    """The columns of one phase's log, the phase's beginning and the order of the moment. Whoever opens the same file for the same load
-    sees the same columns; all must be opened before the phase begins, because opening empties them."""
+    """The columns of one phase's log, the phase's begin and the current order. Opening the same file for the same load shows the same columns;
+    open all before the phase begins, because opening empties them."""
 
     def __init__(self, load: PhaseLoad, stages: tuple[str, ...], fd: int | None = None) -> None:
         size = _ColumnSizes()
@@ -219,7 +216,6 @@ class SharedColumns:
 
     @property
     def order(self) -> LoadCommand:
-        """What the processes shall do."""
         return _ORDERS[int(self._control[1])]
 
     @order.setter
@@ -227,7 +223,6 @@ class SharedColumns:
         self._control[1] = _ORDERS.index(order)
 
     def close(self) -> None:
-        """Close the file; the memory lives as long as the columns are used."""
         os.close(self.fd)
 
     def _zeros(self, shape: tuple[int, ...], kind: DTypeLike) -> NDArray[Any]:
@@ -238,8 +233,6 @@ class SharedColumns:
 
 
 class _ColumnSizes:
-    """Adds up what columns need."""
-
     def __init__(self) -> None:
         self.used = _ALIGNED
 

@@ -27,7 +27,7 @@ class ResponseProgress:
 
 
 class ResponseChecker:
-    """Checks responses against the wire's and the load's words, and reports them."""
+    """Checks responses against the wire and the load, and reports them."""
 
     def __init__(self, wire: Wire, load: PhaseLoad, sink: Sink) -> None:
         self._sink, self._index, self._brings = sink, wire.index, wire.tokens
@@ -39,7 +39,7 @@ class ResponseChecker:
 
     @property
     def read(self) -> frozenset[str]:
-        """The tensors whose values are looked at, and not only their sizes."""
+        """Tensors whose values are read, not only their sizes."""
         return frozenset((self._index or "", self._brings or "", SERVER_TIMES, INPUT_TOKENS))
 
     def take(self, answer: ResponseProgress, arrays: Mapping[str, bytes], last: bool, at: float, *, sized: bool = False) -> bool:
@@ -70,7 +70,6 @@ class ResponseChecker:
         return self._account(number, arrays) if last else True
 
     def close(self, answer: ResponseProgress) -> None:
-        """The server says that this was all, and that all is well."""
         expected = self._output_tokens[answer.number]
         if not answer.final:
             self._sink.fail(answer.number, "server_error", "the stream ended without a final response")
@@ -78,7 +77,7 @@ class ResponseChecker:
             self._sink.fail(answer.number, "wrong_output", f"{answer.tokens} tokens; expected {expected}")
 
     def _several(self, answer: ResponseProgress, told: bytes, at: float) -> None:
-        """A response that says how many tokens it brings: all of them have come at once."""
+        """A response with several tokens, which arrived together."""
         brought = int.from_bytes(told, "little")
         answer.tokens += brought
         # A broken count must not become a loop without end.
@@ -99,8 +98,6 @@ class ResponseChecker:
 
 
 class MessageReader:
-    """Reads KServe's messages out of gRPC's."""
-
     def __init__(self, wire: Wire, answers: ResponseChecker, sink: Sink) -> None:
         self._answers, self._sink = answers, sink
         self._layouts = LayoutCache(answers.read)
@@ -165,14 +162,13 @@ _MAX_LAYOUTS, _MAX_LAYOUTS_PER_SIZE = 1024, 4
 
 
 class MessageLayout:
-    """One way in which a message is built.
+    """One layout of a message.
 
     head           its bytes up to the request's number (its id); `digits_end`: where that ends
     rest           the bytes from there to the first tensor's values
-    further        place and bytes of what stands before each further tensor's values
+    further        place and bytes before each further tensor's values
     places         name, begin and end of the tensors whose values matter
-    last           whether it is a request's last message
-    """
+    last           whether it is a request's last message"""
 
     __slots__ = ("digits_end", "further", "head", "last", "places", "rest")
 
@@ -184,12 +180,11 @@ class MessageLayout:
         self.last = False
 
     def values(self, message: bytes) -> Mapping[str, bytes]:
-        """Those of the tensors whose values matter."""
         return {name: message[begin:end] for name, begin, end in self.places} if self.places else _NONE
 
 
 class LayoutCache:
-    """Those that are known, by the size of the message. `read`: the tensors whose values matter, not only their sizes."""
+    """Known layouts by message size. `read`: the tensors whose values matter."""
 
     def __init__(self, read: Collection[str]) -> None:
         self._read = read
@@ -197,7 +192,7 @@ class LayoutCache:
         self._count = 0
 
     def of(self, message: bytes) -> MessageLayout | None:
-        """How this message is built; None if nothing like it was learned."""
+        """The layout of this message; None if unknown."""
         known = self._known.get(len(message))
         if known is not None:
             for layout in known:
@@ -210,7 +205,7 @@ class LayoutCache:
         return None
 
     def learn(self, message: bytes, response: messages.ModelInferResponse, last: bool) -> None:
-        """Keep how a right message is built; one that is built in a way that no server of ours writes is not kept, and read whole each time."""
+        """Learn a valid message's layout; an unusual one is not kept and always parsed whole."""
         alike = self._known.get(len(message), [])
         if self._count == _MAX_LAYOUTS or len(alike) == _MAX_LAYOUTS_PER_SIZE:
             return
@@ -230,7 +225,7 @@ class LayoutCache:
 
 
 def _digits(message: bytes, response: messages.ModelInferResponse, values: int) -> tuple[int, int] | None:
-    """Where the id stands, if it does so after the model's name and version and before anything else; where `values` begin if there is none."""
+    """Place of the id if it follows the model's name and version; else where `values` begin."""
     if not response.id:
         return values, values
     named = messages.ModelInferResponse(model_name=response.model_name, model_version=response.model_version).SerializeToString()

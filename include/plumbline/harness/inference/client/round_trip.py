@@ -27,7 +27,7 @@ _TRIP_S = 2.0
 
 @dataclass(frozen=True)
 class RoundTrips:
-    """Seconds of each round trip that came back: of TCP's handshake [n], of a small request [m]. Lost ones are missing."""
+    """Seconds of each completed round trip: TCP's handshake [n], a small request [m]."""
 
     connect_s: tuple[float, ...]
     request_s: tuple[float, ...]
@@ -111,7 +111,7 @@ def _pings(target: Target) -> Iterator[Callable[[], None]]:
 
 
 def tls_context() -> ssl.SSLContext:
-    """TLS as a careful client speaks it: the system's authorities (or SSL_CERT_FILE's), and the server's name checked."""
+    """The system's authorities (or SSL_CERT_FILE's), the server's name checked."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context

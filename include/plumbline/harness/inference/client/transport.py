@@ -55,10 +55,9 @@ class Settings:
     """How the client works.
 
     processes       that send the load; None: as many as its rate needs and the cores allow
-    cpus            cores to keep to; None: wherever the system puts it
-    in_flight_cap   requests that may be unanswered at once; further ones are sent late, and the log counts them
-    slow_share      share of the requests between `slow_from_s` and `slow_until_s` of the phase whose answers are not read until the latter
-    """
+    cpus            cores to keep to; None: any
+    in_flight_cap   most unanswered requests; further ones are sent late, and the log counts them
+    slow_share      share of the requests between `slow_from_s` and `slow_until_s` of the phase whose answers are not read until the latter"""
 
     processes: int | None = None
     cpus: tuple[int, ...] | None = None
@@ -79,8 +78,6 @@ class Settings:
 
 
 class Sink(Protocol):
-    """What a connection reports to."""
-
     def token(self, number: int, at: float) -> None:
         """A response (a token) of request `number` has come."""
 
@@ -88,13 +85,13 @@ class Sink(Protocol):
         """The server's own account of a request, by the wire's stages."""
 
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
-        """Something is wrong with a request; only the first is kept. It may go on; `ended` follows in any case."""
+        """A request failed; only the first failure is kept. It may go on; `ended` follows in any case."""
 
     def ended(self, number: int, at: float) -> None:
-        """Nothing more will come for this request: called exactly once for each that was sent and not cancelled."""
+        """The request is over: called exactly once for each that was sent and not cancelled."""
 
     def room(self, connection: Connection) -> None:
-        """The connection, which had no place left, has one again."""
+        """The full connection has room again."""
 
     def lost(self, connection: Connection, reason: str) -> None:
         """The connection takes no further request; called at most once. What is still under way on it ends as usual."""
@@ -110,13 +107,13 @@ class Connection(Protocol):
         """Write a request; only while there is room. Returns whether there is room for another one, now."""
 
     def cancel(self, number: int) -> None:
-        """Give a request up that has not ended, and tell the server. Nothing is reported of it any more."""
+        """Give a request up and cancel it on the server; it is not reported any more."""
 
     def resume_reading(self) -> None:
         """Begin to take answers in on a connection that was opened `stalled`."""
 
     def close(self) -> None:
-        """Close at once, whatever is under way; nothing is reported of it."""
+        """Close at once, without further reports."""
 
 
 class Transport(Protocol):
@@ -134,10 +131,9 @@ _BACKOFF_S = (0.02, 0.2)
 
 
 class ConnectionPool:
-    """Keeps a server connected to. `connected()` is called when there is room again, `refused()` when nobody answers at the address.
+    """Keeps connections to a server. `connected()` is called when there is room again, `refused()` when the address refuses.
 
-    `down` says in words that there is no connection and why none can be had; it is empty while there is one or one is being tried for.
-    """
+    `down`: why there is no connection; empty while there is one or one is being opened."""
 
     def __init__(
         self,
@@ -190,14 +186,12 @@ class ConnectionPool:
         return self._slow if self._slow_has_room else None
 
     def full(self, connection: Connection) -> None:
-        """It has no room left for now."""
         if connection is self._slow:
             self._slow_has_room = False
         if connection in self._roomy:
             self._roomy.remove(connection)
 
     def roomy(self, connection: Connection) -> None:
-        """It has room again."""
         if connection is self._slow:
             self._slow_has_room = True
         elif connection in self._open and connection not in self._roomy:
@@ -215,12 +209,10 @@ class ConnectionPool:
             self._open_another()
 
     def resume_reading(self) -> None:
-        """From now on slow answers are read as well."""
         if self._slow is not None:
             self._slow.resume_reading()
 
     def close(self) -> None:
-        """Close everything, also what is being opened."""
         self._closed = True
         for task in self._opening:
             task.cancel()

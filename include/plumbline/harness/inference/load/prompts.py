@@ -101,7 +101,6 @@ class _Unique:
         )
 
     def phase(self, load: PhaseLoad, prefixes: tuple[Prompt, ...], rng: Random) -> tuple[Prompt, ...]:
-        """The prompts of a phase's requests, in their order."""
         turn, chains = turn_of(load, self.workload.requests), load.chains
         continues = np.append(turn[chains:] > 0, np.zeros(min(chains, load.n), bool))  # a next turn repeats the answer
         own = load.input_tokens - (len(prefixes[0].ids) if prefixes else 0)
@@ -137,20 +136,15 @@ class Prompt:
 
 
 class PromptSource(Protocol):
-    """Where segments come from."""
-
     def segments(self, counts: Sequence[int], rng: np.random.Generator) -> list[Prompt]:
         """A segment for each count, of exactly so many tokens."""
 
 
 @dataclass(frozen=True)
 class RandomIds:
-    """Token ids drawn evenly from a vocabulary."""
-
     vocabulary: int
 
     def segments(self, counts: Sequence[int], rng: np.random.Generator) -> list[Prompt]:
-        """As `Source`: views into one array."""
         ends = np.cumsum(counts)
         ids = rng.integers(0, self.vocabulary, int(ends[-1]) if len(ends) else 0, dtype=np.int32)
         return [Prompt(ids[end - count : end]) for count, end in zip(counts, ends.tolist(), strict=True)]
@@ -170,7 +164,7 @@ class CorpusText:
         return np.concatenate([np.array(ids, np.int32) for ids in encoded]), np.cumsum(counts) - counts, counts
 
     def segments(self, counts: Sequence[int], rng: np.random.Generator) -> list[Prompt]:
-        """As `Source`. A segment is running text as long as whole pieces fit, and then words of one token each."""
+        """Running text as long as whole pieces fit, then words of one token each."""
         every, begins, sizes = self._ids
         texts = corpus_pieces()
         total = sum(counts)
@@ -200,7 +194,6 @@ _TEXT = CorpusText()  # one for all: a search asks for prompts again and again, 
 
 
 def prompt_source(workload: InferenceWorkload) -> PromptSource:
-    """Where the workload's prompts come from."""
     return _TEXT if workload.requests.text else RandomIds(workload.model.vocabulary)
 
 
@@ -253,7 +246,6 @@ def corpus_stream(n: int, rng: np.random.Generator) -> Indices:
 
 
 def corpus_text(n: int, seed: int) -> str:
-    """`n` pieces of running text."""
     known = corpus_pieces()
     return "".join(known[i] for i in corpus_stream(n, np.random.Generator(np.random.PCG64(seed))))
 
@@ -265,7 +257,7 @@ _TOKENIZER_SEED = 1
 
 @cache
 def shipped_tokenizer() -> Tokenizer:
-    """The tokenizer of `FILE`, which a served model loads too: text becomes the same ids in client and server."""
+    """The tokenizer that a served model loads too: text becomes the same ids in client and server."""
     return Tokenizer.from_file(str(TOKENIZER_FILE))
 
 

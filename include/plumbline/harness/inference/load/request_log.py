@@ -15,11 +15,11 @@ from plumbline.harness.inference.load.schedule import PhaseLoad
 ErrorClass = Literal["timeout", "cancelled", "server_error", "unreachable", "wrong_output", "not_sent"]
 ERROR_CLASSES: tuple[str, ...] = get_args(ErrorClass)
 STAGES = ("tokenization", "queue", "prefill", "decode", "post_processing")
-"""What a server can tell of a request, in the order in which it goes through them."""
+"""Stages that a server reports, in their order."""
 RETRIEVAL = ("embedding", "search", "reranking")
-"""What comes before the model where documents are retrieved."""
+"""Stages before the model in a retrieval pipeline."""
 PIPELINE = ("tokenization", *RETRIEVAL, "queue", "prefill", "decode", "post_processing", "orchestration")
-"""What a retrieval pipeline can tell; orchestration is what it had a request for beyond all the others."""
+"""Stages of a retrieval pipeline; orchestration is the rest of its time."""
 Values = NDArray[np.float64]
 Zeros = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
 """Makes an array of zeros: numpy's own, or one in shared memory."""
@@ -81,7 +81,6 @@ class RequestLog:
         return log
 
     def fail(self, i: int, error: ErrorClass, detail: str) -> None:
-        """Note the first thing that went wrong with request i."""
         if not self.error[i]:
             self.error[i] = ERROR_CLASSES.index(error) + 1
             self.details[i] = detail
@@ -102,7 +101,6 @@ class RequestLog:
 
     @property
     def n(self) -> int:
-        """Requests that were due."""
         return int(self.due.sum())
 
     @property
@@ -112,17 +110,14 @@ class RequestLog:
 
     @property
     def finished(self) -> int:
-        """Requests that ended without an error."""
         return int(self.ok.sum())
 
     @property
     def first_token(self) -> Values:
-        """Arrival of each request's first token, [n of the load]."""
         return self._token(np.zeros(self.load.n, np.int64))
 
     @property
     def last_token(self) -> Values:
-        """Arrival of each request's last token, [n of the load]."""
         return self._token(np.minimum(self.received, self.load.output_tokens) - 1)
 
     def _token(self, which: NDArray[Any]) -> Values:
@@ -139,11 +134,9 @@ class RequestLog:
         return last if self.load.closed and self.due.all() and last > 0 else max(self.load.duration_s, last)
 
     def errors(self) -> dict[str, int]:
-        """Failed requests by class."""
         return {c: n for k, c in enumerate(ERROR_CLASSES, start=1) if (n := int(((self.error == k) & self.due).sum()))}
 
     def first_error(self) -> str:
-        """The first failure in words; empty if there is none."""
         failed = np.flatnonzero(self.due & (self.error > 0))
         return f"{self.error_of(int(failed[0]))}: {self.details.get(int(failed[0]), '')}" if len(failed) else ""
 

@@ -51,7 +51,6 @@ class PhaseLoad:
 
     @property
     def n(self) -> int:
-        """Requests of the phase."""
         return len(self.arrivals_s)
 
     @property
@@ -62,15 +61,14 @@ class PhaseLoad:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The load of all phases, in their order. A search's probes are drawn when their rates are known, by `probe_load`; what is declared of
-    a search stands in `searches`, as canonical JSON with the phase's number."""
+    """The load of all phases, in order. A search's probes are drawn by `probe_load` once their rates are known; `searches` holds its declaration as
+    canonical JSON with the phase's number."""
 
     phases: tuple[PhaseLoad, ...]
     searches: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
-        """Requests of all phases."""
         return sum(phase.n for phase in self.phases)
 
     @cached_property
@@ -118,7 +116,7 @@ def probe_load(workload: InferenceWorkload, phase: int, probe: int, rate: float)
     """
     spec = workload.phases[phase]
     if not isinstance(spec, SearchPhaseSpec):
-        raise TypeError(f"phases[{phase}] {spec.name} is no search; expected a phase that declares one")
+        raise TypeError(f"phases[{phase}] {spec.name} is not a search; expected a phase that declares one")
     arrivals = Arrivals.model_validate({"poisson": {"rate": f"{float(rate)!r}/s"}})
     where = f"phases[{phase}] {spec.name}, probe {probe} at {rate:g}/s"
     return replace(_load(where, spec.name, arrivals, spec.search.probe, workload.requests, [phase, 2, probe]), probe=probe)
@@ -175,7 +173,7 @@ def _growing(spec: ContextPhaseSpec, requests: Requests, phase: int) -> list[Pha
 
 def _replayed(where: str, name: LoadPhase, trace: Trace, duration_s: float, overload: Overload | None) -> PhaseLoad:
     if trace.rows is None:
-        raise ValueError(f"{where}: {trace.file} was not read; expected a workload that came through plumbline.declarations.workloads.load")
+        raise ValueError(f"{where}: {trace.file} was not read; expected a workload read by plumbline.declarations.workloads.load")
     recorded = np.array(trace.rows, np.float64)
     times = round_to_microseconds(replay_times(recorded[:, 0] / trace.speed, overload, duration_s))
     rows = recorded[times < duration_s]

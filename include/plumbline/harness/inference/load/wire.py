@@ -58,7 +58,6 @@ class Wire:
     stages: tuple[str, ...] = STAGES
 
     def body(self, number: int, tensors: Sequence[Tensor]) -> bytes:
-        """Request `number` (its id) as a serialised ModelInferRequest."""
         request = messages.ModelInferRequest(model_name=self.model, id=str(number))
         for tensor in tensors:
             request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
@@ -67,7 +66,7 @@ class Wire:
 
 
 def causal_lm(model: str, text: bool) -> Wire:
-    """A language model that streams its tokens: of token ids, or of text, which it tokenizes itself and says into how many tokens."""
+    """A language model that streams its tokens: of token ids, or of text, whose token count it reports."""
     if text:
         return Wire("stream", model, {"TOKEN": 4, "INDEX": 4, "TEXT": PERHAPS}, {SERVER_TIMES: _TIMES_BYTES, INPUT_TOKENS: 4})
     return Wire("stream", model, {"TOKEN": 4, "INDEX": 4}, {SERVER_TIMES: _TIMES_BYTES})
@@ -80,7 +79,7 @@ def pipeline(model: str, text: bool, top: int) -> Wire:
 
 
 def encoder(model: str, task: Task, width: int, *, timed: bool = True) -> Wire:
-    """A model that answers once, with a vector of `width` floats or with a score. `timed`: it tells its own times, as our Python
+    """A model that answers once, with a vector of `width` floats or with a score. `timed`: it reports its own times, as our Python
     backend does and an ONNX runtime cannot."""
     return Wire(
         "unary",
@@ -98,7 +97,6 @@ def lm_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int) -> byte
 
 
 def encoder_body(wire: Wire, number: int, prompt: Prompt, task: Task) -> bytes:
-    """A request for the vector or the score of the prompt."""
     return wire.body(number, encoder_inputs(prompt, task))
 
 

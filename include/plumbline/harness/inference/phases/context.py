@@ -1,15 +1,15 @@
-"""A growing context: prompts of one length after the other, the server idle in between, and what each length costs.
+"""A growing context: one prompt length after the other, the server idle in between, and the cost of each length.
 
-All lengths stand in the document as curves. The phase's rows are those of the longest length, but for error_rate, which counts the requests of
-all, and how the costs grow with the length:
+All lengths are in the document as curves. The phase's rows are those of the longest length, except error_rate, which counts the requests of
+all, and the growth over the lengths:
 
-    prefill_growth_exponent, first_token_growth_exponent   slope of the straight line, by least squares, through the logarithms of the
-                                 lengths and of their medians: a doubled prompt takes 2^exponent times as long. Products with weights grow with
-                                 exponent 1, attention with 2; what every request costs alike pulls an exponent down
+    prefill_growth_exponent, first_token_growth_exponent   least-squares slope over the logarithms of lengths and medians: a doubled prompt
+                                 takes 2^exponent times as long. Products with weights grow with exponent 1, attention with 2; constant
+                                 costs pull an exponent down
     inter_token_latency_growth   median gap after the longest prompts over that after the shortest
-    memory_growth_per_sequence   the server's memory at its highest during a length, less that while it idled before the first one, over the
-                                 requests in flight. Beside it stands memory_per_sequence, which is computed: keys and values. A
-                                 server that reserves those when it starts, as the project's own model and vLLM do, grows by its working memory alone
+    memory_growth_per_sequence   the server's peak memory at a length less its idle memory, per request in flight. memory_per_sequence is
+                                 computed: keys and values. A server that reserves those when it starts, as the project's own model and
+                                 vLLM do, grows by its working memory alone
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CURVES = (
 
 @dataclass(frozen=True)
 class LengthMeasurement:
-    """What was seen at one length of prompts. `gained`: the server's counters over its load."""
+    """One length of prompts. `gained`: the server's counters over its load."""
 
     log: RequestLog
     gained: ServerCounters | None
@@ -55,16 +55,14 @@ class LengthMeasurement:
 
     @property
     def tokens(self) -> int:
-        """Tokens of each prompt."""
         return int(self.log.load.input_tokens[0])
 
 
 def measure_context(driver: Driver, spec: ContextPhaseSpec, asked: Sequence[tuple[PhaseLoad, tuple[Prompt, ...]]]) -> None:
-    """Measure one length after the other: `asked` has each one's load and prompts.
+    """Measure one length after the other; `asked` has each one's load and prompts.
 
-    A length of which no request was answered ends the phase: longer ones are not asked, and the trial is degraded. What was measured until
-    then is kept, also when TrialFailed("server_error") is raised because the server has ended.
-    """
+    A length without any answer ends the phase and degrades the trial; longer ones are skipped. Earlier lengths are kept, also when
+    TrialFailed("server_error") is raised because the server has ended."""
     record, served, found = driver.record, driver.served, list[LengthMeasurement]()
     require_running(served, f"before {spec.name}")
     gpu = record.workload.needs.accelerator != "cpu"
@@ -129,7 +127,7 @@ def context_curves(lengths: Sequence[LengthMeasurement]) -> list[Curve]:
 
 
 def context_error_row(logs: Sequence[RequestLog]) -> MetricRow:
-    """The share of failed requests of all lengths that were asked, also if the longest ones were not: what failed at a shorter one has failed."""
+    """The share of failed requests of all lengths."""
     n, failed = sum(log.n for log in logs), sum(log.n - log.finished for log in logs)
     share = wilson_interval(failed, n)
     ci = None if share.low is None or share.high is None else (share.low, share.high)
@@ -137,8 +135,8 @@ def context_error_row(logs: Sequence[RequestLog]) -> MetricRow:
 
 
 def growth_rows(logs: Sequence[RequestLog]) -> list[MetricRow]:
-    """How the costs grow over the lengths, from the shortest to the longest; absent where a length has no value: also if half of its requests
-    failed, since those that did not would make it look fast."""
+    """Growth from the shortest to the longest length; absent where a length has no value or half of its requests failed, since the rest would
+    look fast."""
     phase, n = logs[0].load.name, sum(log.finished for log in logs)
     tokens = np.array([log.load.input_tokens[0] for log in logs], np.float64)
     prefill = np.array([_median(np.where(log.ok, log.server_s[:, log.stages.index("prefill")], np.inf)[log.due]) for log in logs])
@@ -159,7 +157,6 @@ def growth_exponent(lengths: Values, seconds: Values) -> float | None:
 
 
 def _median(values: Values) -> float:
-    """NaN of nothing."""
     return float(np.median(values)) if len(values) else float("nan")
 
 

@@ -32,7 +32,7 @@ _GIVEN_UP = [ERROR_CLASSES.index(name) + 1 for name in ("timeout", "cancelled", 
 
 @dataclass
 class _Injection:
-    """What happened when; moments are monotonic seconds. `rows` are what the server's way back was measured to take."""
+    """Moments in monotonic seconds; `rows`: the server's recovery."""
 
     began: float = float("nan")
     ended: float = float("nan")
@@ -66,7 +66,7 @@ _INJECTIONS: dict[str, Callable[[ManagedTriton, _Injection], None]] = {"server_k
 
 
 class _FaultInjector:
-    """Does one thing to the server at its moment, in a thread of its own: the client is busy with the load."""
+    """Injects the fault at its moment in a separate thread: the client is busy with the load."""
 
     def __init__(self, served: ManagedTriton, at_s: float, do: Callable[[ManagedTriton, _Injection], None]) -> None:
         self.served, self.at_s, self.do = served, at_s, do
@@ -88,13 +88,12 @@ class _FaultInjector:
         self._thread.join(None if kind is None else _STARTED_WITHIN_S)
 
     def watch(self, log: RequestLog) -> bool:
-        """Tell the thread when the phase began; True, which ends the phase, once the deed has failed."""
+        """Give the thread the phase's begin; True, which ends the phase, once the injection has failed."""
         if self._began is None and np.isfinite(log.began):
             self._began = log.began
         return self.failure is not None
 
     def running(self) -> bool:
-        """Whether the server lives, or is on its way back."""
         return self.failure is None and (self.underway or self.served.running())
 
     def _run(self) -> None:
@@ -112,11 +111,10 @@ class _FaultInjector:
 
 
 def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts: Sequence[Prompt]) -> None:
-    """Drive the phase, inject its fault, and take down both parts: `fault` until the service is back, `recovery` from then on.
+    """Drive the phase, inject its fault, and record both parts: `fault` until the service is back, `recovery` from then on.
 
-    Raises TrialFailed as a server's start does if it does not come back, "server_error" if it is gone without our doing, and
-    "bad_declaration" if the load was over before the fault.
-    """
+    Raises TrialFailed as a server's start does if it does not come back, "server_error" if it ends by itself, and "bad_declaration" if
+    the load ends before the fault."""
     record, served = driver.record, driver.served
     require_running(served, "before fault")
     written = journal.position(served.journal_folder) if isinstance(served, ManagedTriton) else {}
@@ -130,8 +128,7 @@ def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts
     if np.isnan(injection.began):
         raise TrialFailed(
             "bad_declaration",
-            f"the last request of phase fault had ended before {spec.at:g}s, when {spec.inject} was to come: nobody was there to notice; "
-            "expected arrivals beyond phases.fault.at",
+            f"the last request of phase fault ended before {spec.inject} at {spec.at:g}s; expected arrivals beyond phases.fault.at",
         )
     found = find_recovery(log, within_slo(log, record.workload.slo), injection.began - log.began, injection.ended - log.began)
     for name, at in injection.events:
@@ -156,7 +153,7 @@ def _drive_with_fault(
 ) -> tuple[RequestLog, _Injection]:
     served = driver.served
     if spec.inject in _INJECTIONS:
-        assert isinstance(served, ManagedTriton), "nobody can do this to a server that somebody else runs"
+        assert isinstance(served, ManagedTriton), "only a managed server can be faulted"
         with _FaultInjector(served, spec.at, _INJECTIONS[spec.inject]) as deed:
             log = driver.drive(load, prompts, sample=sample, stop=deed.watch, running=deed.running)
         if isinstance(deed.failure, TrialFailed):
@@ -186,12 +183,12 @@ def _record_parts(record: TrialRecord, log: RequestLog, found: Recovery, duratio
 def _no_recovery(found: Recovery) -> Judgement | None:
     if found.back is not None:
         return None
-    return Judgement("degraded", Reason(code="no_recovery", detail=f"no time to recover: {found.why}"))
+    return Judgement("degraded", Reason(code="no_recovery", detail=f"no recovery: {found.why}"))
 
 
 @dataclass(frozen=True)
 class JournalSummary:
-    """What the model processes wrote down: numbers of the requests that each incarnation began, and of all that were answered."""
+    """The model processes' journal: requests that each incarnation began, and all that were answered."""
 
     started: tuple[int, ...]
     finished: frozenset[int]
@@ -207,7 +204,7 @@ class JournalSummary:
         return cls(tuple(len(item.started) for item in entries), frozenset(n for item in entries for n in item.finished if n < log.load.n))
 
     def differs(self, log: RequestLog) -> Judgement | None:
-        """Whether client and server disagree on who was answered. A request that the client gave up may have been answered all the same."""
+        """Client and server disagree on finished requests. One that the client gave up may have been answered."""
         ok = set(np.flatnonzero(log.ok).tolist())
         given_up = set(np.flatnonzero(np.isin(log.error, _GIVEN_UP)).tolist())
         unseen, unheard = ok - self.finished, self.finished - ok - given_up
@@ -215,7 +212,7 @@ class JournalSummary:
             return None
         detail = (
             f"the client finished {len(ok)} requests in {log.load.name}, the server answered {len(self.finished)}: "
-            f"{len(unheard)} answers did not arrive and {len(unseen)} came from nowhere"
+            f"{len(unheard)} answers did not arrive, {len(unseen)} have no record on the server"
         )
         return Judgement("degraded", Reason(code="counts_differ", detail=detail))
 
@@ -274,7 +271,6 @@ class Recovery:
 
     @property
     def took_s(self) -> float | None:
-        """From the end of the fault to the service being back."""
         return None if self.back is None else self.back - self.ended
 
 
@@ -290,7 +286,7 @@ def _recovery_time(log: RequestLog, good: NDArray[np.bool_], began: float, ended
     before = log.due & (log.ended < began)
     share = float(good[before].mean()) if before.any() else 1.0
     if share < _SERVED:
-        return None, f"only {share:.0%} of the requests before the fault were good: there was no service to come back to"
+        return None, f"only {share:.0%} of the requests before the fault were good: no service to recover"
     order = np.flatnonzero(log.due & (log.scheduled >= ended))
     order = order[np.argsort(log.scheduled[order], kind="stable")]
     at, fine = log.scheduled[order], good[order]

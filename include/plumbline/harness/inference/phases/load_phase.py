@@ -26,7 +26,7 @@ _LIMIT_S = 3600.0
 
 @dataclass(frozen=True)
 class Driver:
-    """Sends load to one server and reports how far it is. `settings`: of the client in every phase."""
+    """Sends load to one server and reports progress. `settings`: of the client in every phase."""
 
     record: TrialRecord
     served: ServerUnderTest
@@ -44,8 +44,7 @@ class Driver:
         note: str = "",
         declared: bool = True,
     ) -> RequestLog:
-        """One load's log. `declared` False: it only prepares for what is, and does not count as progress. Never raises for what the server
-        does."""
+        """One load's log. `declared` False: a preparation, which is no progress. Never raises for the server's behaviour."""
         bodies = [self.served.body(i, prompt, int(n)) for i, (prompt, n) in enumerate(zip(prompts, load.output_tokens, strict=True))]
         began = time.monotonic()
 
@@ -67,13 +66,13 @@ class Driver:
         return log
 
     def drive_each(self, phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int, *, note: str) -> RequestLog:
-        """The log of these prompts, sent to each server, each when the one before it has been answered; it prepares for what is declared."""
+        """The log of these prompts, sent one after the other to each server, as preparation."""
         load = sequential_load(phase, prompts, output_tokens, self.served.replicas)
         return self.drive(load, [prompt for _ in range(self.served.replicas) for prompt in prompts], note=note, declared=False)
 
 
 def sequential_load(phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int, chains: int = 1) -> PhaseLoad:
-    """A load of these prompts, each sent when the one before it has been answered; `chains` times, side by side."""
+    """A load of these prompts, each sent after the previous answer; `chains` times in parallel."""
     n = len(prompts)
     lengths = np.tile(np.array([len(prompt.ids) for prompt in prompts], np.int32), chains)
     after = np.arange(-1, n * chains - 1, dtype=np.int32)
@@ -82,10 +81,9 @@ def sequential_load(phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: 
 
 
 def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) -> None:
-    """Drive one phase of the schedule and take down what it shows.
+    """Drive and record one phase of the schedule.
 
-    Raises TrialFailed("server_error") if the server is not there before or after it, or answers nothing in warm-up or steady state.
-    """
+    Raises TrialFailed("server_error") if the server is gone before or after it, or answers nothing in warm-up or steady state."""
     record, served = driver.record, driver.served
     require_running(served, f"before {load.name}")
     trips = [round_trip.measure_round_trip(served.target())]
@@ -137,7 +135,7 @@ def prepare_cache(driver: Driver, phase: LoadPhase, prompts: Prompts) -> None:
     state = driver.record.workload.server.prefix_cache
     if state == "cold":
         served = driver.served
-        assert isinstance(served, ManagedTriton), "nobody can empty the cache of somebody else's server"
+        assert isinstance(served, ManagedTriton), "only a managed server's cache can be emptied"
         served.reload()
         # A model that was just loaded is slow at its first inference, which is no matter of the cache: a prompt without shared prefix takes that.
         _fill_cache(driver, phase, [prompts.cold_start])
@@ -146,10 +144,9 @@ def prepare_cache(driver: Driver, phase: LoadPhase, prompts: Prompts) -> None:
 
 
 def wait_until_settled(driver: Driver, phase: LoadPhase, prompt: Prompt) -> None:
-    """Wait until the server, which had more to do than it could, answers a single request within the SLO.
+    """Wait until the overloaded server answers a single request within the SLO.
 
-    Raises TrialFailed("server_error") if that takes more than a minute.
-    """
+    Raises TrialFailed("server_error") if that takes more than a minute."""
     slo, deadline = driver.record.workload.slo, time.monotonic() + _SETTLE_LIMIT_S
     while True:
         log = driver.drive_each(phase, [prompt], 1, note="settling: ")

@@ -1,8 +1,7 @@
-"""Whether a served model's answers are still those of the reference precision: speed without the declared quality is worth nothing.
+"""Agreement of a served model's answers with those of the reference precision.
 
-The reference's answers to a fixed set of prompts are computed beside the server, from the same seed; the served model's come over the wire,
-as every other answer does. A causal LM is asked for one token after each prompt, and after the prompt with the reference's first tokens: one
-early difference then costs one token, not all that follow it (teacher forcing).
+The reference answers a fixed set of prompts beside the server, from the same seed. A causal LM is asked for one token after each prompt, and
+after the prompt with the reference's first tokens: one early difference then costs one token (teacher forcing).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ TokenIds = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class QualityResult:
-    """`rows`: output_agreement. `judgements`: one if it is too low. `asked`: requests that the server answered for it."""
+    """`rows`: output_agreement. `judgements`: one if it is too low. `asked`: requests that the server answered."""
 
     rows: list[MetricRow]
     judgements: list[Judgement]
@@ -93,7 +92,7 @@ def quality_prompts(vocabulary: int, context: int, n: int) -> list[TokenIds]:
 
 
 def teacher_forced(prompts: Sequence[TokenIds], reference: Sequence[TokenIds]) -> list[TokenIds]:
-    """Each prompt followed by none, one, two … of the reference's tokens: what is asked, in order of the tokens that are expected."""
+    """Each prompt followed by none, one, two … of the reference's tokens, in order of the expected tokens."""
     return [np.concatenate([prompt, answer[:k]]) for prompt, answer in zip(prompts, reference, strict=True) for k in range(len(answer))]
 
 
@@ -111,7 +110,6 @@ def correlation(reference: Values, served: Values) -> float:
 
 
 def judge_agreement(agreement: float, quality: Quality, precision: str, n: int) -> Judgement | None:
-    """Invalid if the agreement is below the declared one, or no number."""
     if agreement >= quality.agreement:
         return None
     detail = (
@@ -169,7 +167,6 @@ def _streamed(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
 
 
 def _unary(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
-    """Output `name` of each request's answer."""
     with grpc.insecure_channel(address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         calls = [stub.ModelInfer.future(messages.ModelInferRequest.FromString(body), timeout=_ANSWERS_WITHIN_S) for body in bodies]
@@ -181,7 +178,6 @@ def _unary(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
 
 
 def _output(response: Any, name: str) -> bytes | None:
-    """An output's bytes; None if it is not there, or empty."""
     named = {output.name: data for output, data in zip(response.outputs, response.raw_output_contents, strict=False)}
     return named.get(name) or None
 

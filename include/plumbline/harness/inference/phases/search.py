@@ -26,7 +26,7 @@ from plumbline.results import Reason, metric_row
 
 
 def count_missed(log: RequestLog, slo: Slo, now_s: float) -> int:
-    """Requests that are beyond saving at `now_s` seconds of the phase: failed, ended outside the SLO, or unanswered past one of its limits."""
+    """Requests that miss the SLO by `now_s` seconds of the phase: failed, ended outside it, or unanswered past a limit."""
     ended = np.isfinite(log.ended)
     lost = ended & ~within_slo(log, slo)
     waited = now_s - log.scheduled
@@ -41,9 +41,8 @@ def count_missed(log: RequestLog, slo: Slo, now_s: float) -> int:
 def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: Prompts) -> None:
     """Search phase number `phase` of the workload.
 
-    The row of the highest rate is absent where the search cannot say (the reason is a judgement); the other rows of the phase are those of the
-    last probe of the highest rate that held. Raises TrialFailed as other phases do, and "bad_declaration" if a probe cannot be computed.
-    """
+    The row of the highest rate is absent where the search cannot determine it (a judgement has the reason); the other rows are those of the
+    last probe at that rate. Raises TrialFailed as other phases do, and "bad_declaration" if a probe cannot be computed."""
     record, state = driver.record, Saturation(spec.search)
     best: RequestLog | None = None
     began_s = record.done_s
@@ -68,7 +67,9 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
         record.result.stages += stages_of(best, None)
     if state.highest is None:
         code = "client_limited" if state.ending == "client_limited" else "search_open"
-        record.result.judgements.append(Judgement("degraded", Reason(code=code, detail=f"no highest rate in {spec.name}: {state.told()}")))
+        record.result.judgements.append(
+            Judgement("degraded", Reason(code=code, detail=f"no highest rate in {spec.name}: {state.summary()}"))
+        )
     record.result.evidence.append(_evidence(record, state))
 
 
@@ -104,7 +105,7 @@ def _evidence(record: TrialRecord, state: Saturation) -> EvidenceFile:
     path = record.workdir / "search.json"
     content = {
         "ended": state.ending or "used_up",
-        "told": state.told(),
+        "told": state.summary(),
         "held": state.held,
         "failed": state.failed,
         "probes": [{"probe": i, **asdict(probe), **asdict(verdict)} for i, (probe, verdict) in enumerate(state.probes)],
@@ -133,8 +134,8 @@ client_limited  twice in a row a probe failed in which the client itself was the
 
 @dataclass(frozen=True)
 class Probe:
-    """What one probe saw. `n` requests of which at most `good` could be good; `hopeless`: ended early, since that could not be enough.
-    `client_limited`: why the client was the limit, None if it was not."""
+    """`n` requests of which at most `good` can be good; `hopeless`: ended early, since that cannot suffice. `client_limited`: why the client was
+    the limit."""
 
     rate: float
     n: int
@@ -145,7 +146,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Verdict:
-    """On one rate, by all its probes so far. `holds` None: open, the rate is probed again. `sure`: by confidence, not by the bare share."""
+    """By all probes of one rate. `holds` None: undecided, the rate is probed again. `sure`: by confidence, not by the share alone."""
 
     holds: bool | None
     sure: bool
@@ -156,7 +157,7 @@ class Verdict:
 
 @dataclass
 class Saturation:
-    """The search's state. `held` and `failed` are the closest rates known to hold and not to (None: none yet)."""
+    """The search's state. `held` and `failed`: the closest rates that hold and fail (None: none yet)."""
 
     search: Search
     held: float | None = None
@@ -180,7 +181,6 @@ class Saturation:
         return None if self.known else math.sqrt(self.held * self.failed)
 
     def learn(self, probe: Probe) -> Verdict:
-        """Take in a probe of the rate that `next_rate` gave."""
         verdict = self._judge([*self._again, probe])
         if not verdict.holds and probe.client_limited is not None:
             verdict = replace(verdict, holds=None, sure=False)
@@ -204,7 +204,6 @@ class Saturation:
 
     @property
     def known(self) -> bool:
-        """Whether the rate is known within the tolerance."""
         return self.held is not None and self.failed is not None and self.failed <= self.held * (1 + self.search.tolerance) * (1 + 1e-9)
 
     @property
@@ -212,22 +211,21 @@ class Saturation:
         """The highest rate that held, once one above it did not; None if the search cannot say."""
         return self.held if self.failed is not None and self.ending != "client_limited" else None
 
-    def told(self) -> str:
-        """How the search ended, in words."""
+    def summary(self) -> str:
         share, (low, high) = f"{self.search.goodput:.4g}", self.search.between
         n = f"{len(self.probes)} probes"
         if self.ending == "client_limited":
             probe = self.probes[-1][0]
             known = f"{self.held:.4g}/s held before" if self.held else "no rate held before"
-            return f"at {probe.rate:.4g}/s the client was the limit, not the server ({probe.client_limited}); {known}"
+            return f"the client, not the server, was the limit at {probe.rate:.4g}/s ({probe.client_limited}); {known}"
         if self.ending == "upper_end":
-            return f"the server held {high:.4g}/s, the upper end: its highest rate with a good share of {share} is above that ({n})"
+            return f"the server held the upper end, {high:.4g}/s, with a good share of {share}: its highest rate is above that ({n})"
         if self.ending == "lower_end":
-            return f"not even {low:.4g}/s, the lower end, held with a good share of {share} ({n})"
+            return f"the lower end, {low:.4g}/s, did not hold with a good share of {share} ({n})"
         if self.held is None or self.failed is None:
-            return f"after {n}, as many as declared, {'nothing held' if self.held is None else f'{self.held:.4g}/s held'} and nothing more is known"
+            return f"all {n} used: {'no rate' if self.held is None else f'{self.held:.4g}/s'} held and no rate failed"
         doubtful = sorted({probe.rate for probe, verdict in self.probes if probe.rate in (self.held, self.failed) and not verdict.sure})
-        unsure = f"; by the bare share, not by confidence: {', '.join(f'{rate:.4g}/s' for rate in doubtful)}" if doubtful else ""
+        unsure = f"; decided by the share alone, without confidence: {', '.join(f'{rate:.4g}/s' for rate in doubtful)}" if doubtful else ""
         wide = "" if self.known else f", wider than the tolerance of {self.search.tolerance:.2g}"
         return f"{self.held:.4g}/s held and {self.failed:.4g}/s did not ({n}{wide}{unsure})"
 
@@ -250,6 +248,6 @@ class Saturation:
 
 
 def cannot_hold(bad: int, n: int, target: float) -> bool:
-    """Whether `bad` requests of n are so many that the share surely misses `target`, even if all the others are good."""
+    """`bad` failed requests of n miss `target` even if all the others are good."""
     high = wilson_interval(n - bad, n).high
     return high is not None and high < target

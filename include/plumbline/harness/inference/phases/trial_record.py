@@ -23,12 +23,12 @@ from plumbline.harness.measurement import EvidenceFile, Measurement
 from plumbline.results import Event, MetricRow
 
 OVERHEAD_S = 5.0
-"""What a trial takes besides its load: only progress is reckoned with it."""
+"""Overhead of a trial beside its load; for progress only."""
 
 
 @dataclass
 class TrialRecord:
-    """`probed`: what the hardware probes found. `logs`: one a phase of load, or one a probe of a search."""
+    """`probed`: rows of the hardware probes. `logs`: one a phase of load, or one a probe of a search."""
 
     trial: Trial
     workload: InferenceWorkload
@@ -47,18 +47,17 @@ class TrialRecord:
         return OVERHEAD_S + sum(max_phase_seconds(phase) for phase in self.workload.phases)
 
     def event(self, name: str, monotonic_s: float | None = None) -> None:
-        """Note a moment on the timeline: now, or `monotonic_s`."""
+        """Record an event: now, or at `monotonic_s`."""
         now = time.monotonic()
         at = now if monotonic_s is None else monotonic_s
         self.result.events.append(Event(name=name, utc=datetime.fromtimestamp(time.time() - (now - at), timezone.utc), monotonic_s=at))
 
     def report(self, phase: str, into_s: float, note: str) -> None:
-        """Tell how far the trial is, never less far than before: `into_s` seconds into what comes after all that is done."""
+        """Report progress, never decreasing: `into_s` seconds into what follows `done_s`."""
         self._told = max(self._told, min((self.done_s + into_s) / self.total_s, 1.0))
         self.progress(phase, self._told, note)
 
     def measured(self) -> Measurement:
-        """The measurement so far, with the requests seen until now."""
         seen = [item for item in self.result.evidence if item.kind != "requests"]
         self.result.evidence = [*seen, write_requests(self.logs, self.workload.requests, self.workdir)] if self.logs else seen
         return self.result

@@ -82,16 +82,15 @@ def server_counters(address: str, model: str, metrics_address: str | None = None
 
 
 def load_model(address: str, model: str, within_s: float) -> None:
-    """Load a model and wait until it is; raises grpc.RpcError, such as INVALID_ARGUMENT with the reason why it does not load."""
+    """Load a model and wait; raises grpc.RpcError, such as INVALID_ARGUMENT with the reason."""
     with _service(address) as service:
         service.RepositoryModelLoad(messages.RepositoryModelLoadRequest(model_name=model), timeout=within_s)
 
 
 def unload_model(address: str, model: str, within_s: float) -> None:
-    """Unload a model and wait until it is gone: the server says yes at once and lets running requests end first.
+    """Unload a model and wait: the server confirms at once and lets running requests end first.
 
-    Raises grpc.RpcError, and TimeoutError if it is not gone after `within_s`.
-    """
+    Raises grpc.RpcError, and TimeoutError after `within_s`."""
     deadline = time.monotonic() + within_s
     with _service(address) as service:
         service.RepositoryModelUnload(messages.RepositoryModelUnloadRequest(model_name=model), timeout=within_s)
@@ -123,20 +122,18 @@ _GAUGES = {
 
 
 class MetricsUnavailable(Exception):
-    """The page could not be read; in words, why."""
+    """The page could not be read; the message says why."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One line of the page."""
-
     name: str
     labels: Mapping[str, str]
     value: float
 
 
 def fetch_metrics(address: str) -> str:
-    """The page of `address` (host:port) as text; raises Unavailable."""
+    """The page of `address` (host:port); raises MetricsUnavailable."""
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=_FETCH_S)
     try:

@@ -39,7 +39,6 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the server."""
         assert self._process is not None
         return self._process.pid
 
@@ -48,7 +47,7 @@ class ServerProcess:
 
         def launch() -> None:
             if self._closed:
-                raise RuntimeError("the server was given up while it was to be started again")
+                raise RuntimeError("the restart of the server was aborted")
             guard = [sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid())]
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
@@ -59,13 +58,12 @@ class ServerProcess:
         self._launcher.submit(launch).result()
 
     def refresh_children(self) -> None:
-        """Remember which model processes there are: walking all of the machine's processes takes milliseconds that a running measurement
-        does not have."""
+        """Record the model processes: walking all processes takes milliseconds, which a running measurement cannot spare."""
         server = psutil.Process(self.pid)
         self._family = [server, *server.children(recursive=True)]
 
     def ignore_model_exit(self) -> None:
-        """The model processes are about to end, and that is as it should be."""
+        """Expect the model processes to end."""
         self._family = self._family[:1]
 
     def running(self) -> bool:
@@ -82,7 +80,7 @@ class ServerProcess:
         return total
 
     def reset_peak(self) -> bool:
-        """Let `peak_resident_bytes` begin anew; False where the kernel does not offer that."""
+        """Reset `peak_resident_bytes`; False where the kernel does not offer that."""
         try:
             for process in self._family:
                 Path(f"/proc/{process.pid}/clear_refs").write_text("5", encoding="ascii")
@@ -91,7 +89,7 @@ class ServerProcess:
         return bool(self._family)
 
     def peak_resident_bytes(self) -> int | None:
-        """Each noted process's own highest resident memory since `forget_peak`, summed; None if one of them has ended."""
+        """Sum of each recorded process's peak resident memory since `reset_peak`; None if one of them has ended."""
         try:
             pages = [Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace") for process in self._family]
         except OSError:
@@ -131,7 +129,7 @@ class ServerProcess:
             self._process, self._family = None, []
 
     def abort_start(self) -> None:
-        """Let a start that another thread waits for fail now; that thread must still `close`."""
+        """Abort a start that another thread waits for; that thread must still `close`."""
         self._closed = True
         self._launcher.submit(_nothing).result()  # as in `close`
         process = self._process
@@ -140,7 +138,7 @@ class ServerProcess:
                 os.killpg(process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Stop the server; nothing can be started any more, also by a thread that is about to."""
+        """Stop the server and refuse further starts, also of other threads."""
         self._closed = True
         self._launcher.submit(_nothing).result()  # a start that was under way has been made by now, and is stopped like any other
         try:
@@ -179,11 +177,9 @@ class ServerLog:
         self._from = 0
 
     def begin(self) -> None:
-        """What is logged from now on belongs to a new start."""
         self._from = self.path.stat().st_size if self.path.exists() else 0
 
     def text(self) -> str:
-        """What was logged since the last start."""
         if not self.path.exists():
             return ""
         with self.path.open("rb") as log:
@@ -202,7 +198,7 @@ class ServerLog:
         return f"its log says: {' | '.join(line.strip() for line in chosen)}" if chosen else "its log is empty"
 
     def load_s(self, model: str) -> float | None:
-        """Seconds that the model took to load, by the log's own timestamps; None if it does not say."""
+        """Load time by the log's own timestamps; None without one."""
         began = ended = None
         for at, text in self._messages():
             if text.startswith(f"loading: {model}:"):
@@ -213,7 +209,7 @@ class ServerLog:
         return ended - began if began is not None and ended is not None and ended >= began else None
 
     def about(self) -> dict[str, Any]:
-        """What the model last said of itself; empty if it says nothing."""
+        """What the model last reported; empty without a report."""
         said: dict[str, Any] = {}
         for _, text in self._messages():
             if "plumbline-model " in text:
@@ -263,7 +259,6 @@ def shared_memory_prefix() -> str:
 
 
 def remove_shared_memory(prefix_: str) -> None:
-    """Remove the segments of one ended server."""
     for segment in _segments():
         if segment.name.startswith(prefix_):
             with suppress(FileNotFoundError):

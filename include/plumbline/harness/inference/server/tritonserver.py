@@ -29,7 +29,7 @@ GAUGES_EVERY_S = 1.0
 """How often the server looks at its gauges, GPU memory among them."""
 _HOST = "127.0.0.1"
 _ADDRESS = "PLUMBLINE_TRITON_ADDRESS"
-"""The environment variable by which a model knows the server's gRPC endpoint: models/retrieval/server.py reads it."""
+"""The environment variable with the server's gRPC endpoint, read by models/retrieval.py."""
 _PORT_TRIES = 5
 _POLL_S = 0.01
 _PORT_TAKEN = ("already in use", "at the same address and port")
@@ -37,8 +37,8 @@ _PORT_TAKEN = ("already in use", "at the same address and port")
 
 @dataclass(frozen=True)
 class StartUp:
-    """How the server came up. `time_to_ready_s` from the start of its process; `model_load_s` by its log (None if it does not say);
-    `started` and `ready` monotonic seconds; `about` what the model said of itself."""
+    """`time_to_ready_s` from the start of its process; `model_load_s` by its log (None without an entry); `started` and `ready` monotonic seconds;
+    `about`: what the model reported."""
 
     started: float
     ready: float
@@ -61,24 +61,19 @@ class Reload:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses now."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
 
 
 class Triton:
-    """A context manager around one server. `address` is host:port of its gRPC endpoint, `metrics_address` of its metrics page, and
-    `http_address` of KServe over HTTP if `http` asks for it: else that stays closed, a port less is a race less.
+    """A context manager around one server. `address` is host:port of its gRPC endpoint, `metrics_address` of its metrics page,
+    `http_address` of KServe over HTTP if `http` is set.
 
-    `backend` is the model's: an engine's own backend sees the base's packages alone.
-
-    `name`: of its log and its backends' folder in `workdir`, where several servers run. `variables`: added to its environment.
-
-    A port that somebody takes between its choice and the server's start is a reason to try the next ones of `ports`. `cpus`: the server and
-    its model processes run on these only. Entering raises TrialFailed: "image_error" without a usable server, "server_error" if it ends or
-    its model does not load, "timeout" if it is not ready in time.
-    """
+    `backend` is the model's: an engine's own backend sees the base's packages alone. `name`: of its log and its backends' folder in `workdir`.
+    `variables`: added to its environment. `ports`: tried in turn if a port is taken in between. `cpus`: the server and its model processes
+    run on these only. Entering raises TrialFailed: "image_error" without a usable server, "server_error" if it ends or its model does not
+    load, "timeout" if it is not ready in time."""
 
     def __init__(
         self,
@@ -119,7 +114,6 @@ class Triton:
 
     @property
     def pid(self) -> int:
-        """Process id of the server."""
         return self._process.pid
 
     def abort_start(self) -> None:
@@ -127,22 +121,20 @@ class Triton:
         self._process.abort_start()
 
     def running(self) -> bool:
-        """Whether the server and its model processes live. Triton does not start a model process again: requests to it then hang.
+        """Whether the server and its model processes live; Triton does not restart a model process, and requests to it hang.
 
-        False from `kill` until `start_again` has come back; True all through a `reload`.
-        """
+        False from `kill` until `restart` returns; True during a `reload`."""
         return self._process.running()
 
     def resident_bytes(self) -> int:
-        """Resident memory of the server and its model processes; 0 once they have ended."""
         return self._process.resident_bytes()
 
     def reset_peak(self) -> bool:
-        """Let `peak_resident_bytes` begin anew; False where the kernel does not offer that."""
+        """Reset `peak_resident_bytes`; False where the kernel does not offer that."""
         return self._process.reset_peak()
 
     def peak_resident_bytes(self) -> int | None:
-        """Highest resident memory of the server and its model processes since `forget_peak`; None if one of them has ended."""
+        """Peak resident memory since `reset_peak`; None if a process has ended."""
         return self._process.peak_resident_bytes()
 
     def view(self) -> ServerCounters | None:
@@ -157,11 +149,10 @@ class Triton:
         return f"tritonserver {self._process.state()}; {self.last_errors()}"
 
     def last_errors(self) -> str:
-        """The log's last errors, or its last lines if it has none."""
         return self._log.last_errors()
 
     def kill(self) -> float:
-        """End the server and its model processes at once with SIGKILL; returns the monotonic moment. `start_again` is the way back."""
+        """SIGKILL to the server and its model processes; returns the monotonic moment. `restart` brings them back."""
         at = self._process.kill()
         process.remove_shared_memory(self._shared_memory)
         return at
@@ -169,8 +160,7 @@ class Triton:
     def restart(self) -> StartUp:
         """Start the killed server at the same addresses and wait until it is ready; raises TrialFailed as entering does.
 
-        Any thread may call it. The log goes on in the same file; the counters begin at zero.
-        """
+        For any thread. The log continues; the counters begin at zero."""
         return self._ready(time.monotonic())
 
     def reload(self, within_s: float) -> Reload:
@@ -254,7 +244,7 @@ class Triton:
         return None
 
     def _metrics_are_ours(self, deadline: float) -> bool:
-        """Whether the metrics page is this server's. It opens last, and the log says that it is open before its port is found taken."""
+        """The page opens last, and the log reports it open before its port is found taken."""
         while self.running() and time.monotonic() < deadline:
             with suppress(control.MetricsUnavailable):
                 page = control.parse_metrics(control.fetch_metrics(self.metrics_address))
@@ -280,7 +270,7 @@ _STUB = "triton_python_backend_stub"
 
 @dataclass(frozen=True)
 class Installation:
-    """A Triton on this machine: `root` holds bin/ and backends/, `libraries` what the server needs besides the system's."""
+    """`root` holds bin/ and backends/, `libraries` what the server needs besides the system's."""
 
     server: Path
     root: Path
@@ -307,7 +297,7 @@ class Installation:
         return parts
 
     def backends(self) -> tuple[str, ...]:
-        """Names of the backends that it brings, in alphabetical order."""
+        """Sorted."""
         folder = self.root / "backends"
         return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
 
@@ -352,7 +342,7 @@ class Installation:
 
 
 def find_installation() -> Installation:
-    """This machine's Triton; TrialFailed("image_error") that says where it was looked for and how to get it."""
+    """TrialFailed("image_error") names the searched places and the remedy."""
     named = os.environ.get(TRITONSERVER_VARIABLE)
     if named:
         if not os.access(named, os.X_OK) or not Path(named).is_file():

@@ -34,8 +34,7 @@ _COUNT_WITHIN_S = 1.0
 
 
 class PhaseSampler(Protocol):
-    """What is sampled beside a phase: `sample` about once a second, the others once the phase is over. `rows`: of what the phase's log says
-    that was answered."""
+    """`sample` runs about once a second beside a phase, the others after it. `rows`: of the answered requests in the phase's log."""
 
     def sample(self) -> None: ...
 
@@ -46,7 +45,7 @@ class PhaseSampler(Protocol):
 
 @dataclass
 class PeakMemory:
-    """`bytes` is there once the block is over; None: nobody can see it."""
+    """`bytes` is set after the block; None: unknown."""
 
     bytes: int | None = None
 
@@ -57,38 +56,36 @@ class ServerUnderTest(Protocol):
     replicas: int
 
     def target(self, running: Callable[[], bool] | None = None) -> Target:
-        """Where the load goes; `running` in place of the server's own (a fault ends it for a while, and that ends no phase)."""
+        """`running` replaces the server's own: a fault ends it for a while without ending the phase."""
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
         """Request `number`, serialised."""
 
-    def running(self) -> bool:
-        """Whether it lives, as far as can be told from here."""
+    def running(self) -> bool: ...
 
     def state(self) -> str:
-        """In words, how it is and what it said last."""
+        """Its state and last output."""
 
     def answered(self, requests: int) -> None:
-        """The client has seen so many more answers: the counters must come to hold them."""
+        """Record further answers, which the counters must reach."""
 
     def view(self) -> ServerCounters | None:
-        """Its counters, once they hold every request that was answered; None where nobody can see them."""
+        """Its counters, once they hold every answered request; None if unavailable."""
 
     def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
-        """What it means that nothing in this log was answered rightly."""
+        """Class and reason of a log without valid answers."""
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
-        """What a phase's log says that is of interest with this server only."""
+        """Rows that only this kind of server has."""
 
-    def beside(self, phase: LoadPhase) -> AbstractContextManager[PhaseSampler]:
-        """What is to be sampled while a phase runs."""
+    def beside(self, phase: LoadPhase) -> AbstractContextManager[PhaseSampler]: ...
 
     def peak_memory(self, *, gpu: bool) -> AbstractContextManager[PeakMemory]:
-        """How much memory it had at most while the block ran, on its GPUs or of the machine: asked of a single server only."""
+        """Peak memory during the block, on its GPUs or of the machine; single servers only."""
 
 
 class ManagedTriton:
-    """A Triton that the harness started, with the model of `repository`; with `others`, replicas of it that share the load."""
+    """A Triton that the harness started, with the model of `repository`; `others`: replicas that share the load."""
 
     def __init__(self, triton: Triton, repository: Repository, *others: Triton) -> None:
         self.triton, self.repository = triton, repository
@@ -98,7 +95,7 @@ class ManagedTriton:
 
     @property
     def start_up(self) -> StartUp:
-        """How they came up: from the first start to the last readiness, with the slowest load, and what the first model said of itself."""
+        """From the first start to the last readiness, with the slowest load and the first model's report."""
         ups = [server.start_up for server in self.servers]
         loads = [up.model_load_s for up in ups if up.model_load_s is not None]
         load_s = max(loads) if len(loads) == len(ups) else None
@@ -132,11 +129,10 @@ class ManagedTriton:
         self._answered += requests
 
     def reset_counters(self) -> None:
-        """Its counters have begun at zero."""
         self._answered = 0
 
     def reload(self) -> Reload:
-        """Unload the model and load it again: its memory is empty then, and so are its counters."""
+        """Empties its memory and resets its counters."""
         if self.replicas == 1:
             done = self.triton.reload(RELOAD_WITHIN_S)
         else:
@@ -182,7 +178,6 @@ class ManagedTriton:
 
     @property
     def journal_folder(self) -> Path:
-        """The folder in which our own models write down what they began and answered."""
         return self.repository.folder / self.repository.model / "1"
 
 
@@ -227,7 +222,7 @@ class _TritonSampler:
 
 
 class ExternalServer:
-    """An endpoint: only what comes over the wire is known of it."""
+    """An external endpoint."""
 
     replicas = 1
 
@@ -244,7 +239,7 @@ class ExternalServer:
         return True
 
     def state(self) -> str:
-        return f"{self.endpoint.launcher.url} is not ours to look into"
+        return f"{self.endpoint.launcher.url} is external: its state is unknown"
 
     def failure(self, log: RequestLog) -> tuple[FailureClass, str]:
         failure_class, why = classify_failure(log)
@@ -278,7 +273,7 @@ class _NullSampler:
 
 
 def format_outcome(log: RequestLog) -> str:
-    """What became of a load's requests, in words, with the first error."""
+    """Outcome of a load's requests, with the first error."""
     return format_counts(log) + (f"; first error: {log.first_error()}" if log.errors() else "")
 
 
@@ -289,7 +284,7 @@ def format_counts(log: RequestLog) -> str:
 
 
 def replica_label(k: int, n: int, detail: str) -> str:
-    """`detail` with the replica that it is about, counted from 0; as it is where there is one server alone."""
+    """`detail` with its replica, counted from 0; unchanged for a single server."""
     return detail if n == 1 else f"replica {k} of {n}: {detail}"
 
 
@@ -325,10 +320,9 @@ def _physical_device(gpu: str, below: Sequence[str] | None) -> str:
 
 @contextmanager
 def all_running(servers: Sequence[Triton]) -> Iterator[None]:
-    """All servers up while the block runs; each is gone afterwards, however it ends.
+    """All servers, started together, while the block runs.
 
-    They start at the same time. The first that fails ends the others' start, and its TrialFailed names it.
-    """
+    The first failure ends the others' start, and its TrialFailed names the server."""
     n = len(servers)
     if n == 1:
         with servers[0]:
@@ -361,8 +355,8 @@ def silent_replicas(log: RequestLog, replicas: int) -> list[int]:
 
 
 def replica_telemetry(log: RequestLog, replicas: int) -> list[Telemetry]:
-    """What each replica did of a load, so that a slow GPU can be found: `replica<k>_time_to_first_token` (s, of finished requests, from their
-    scheduled time) and `replica<k>_request_throughput` (requests/s). Nothing of a single server, or of a replica that finished nothing."""
+    """Per replica, so that a slow GPU shows: `replica<k>_time_to_first_token` (s, of finished requests, from their scheduled time) and
+    `replica<k>_request_throughput` (requests/s). Empty for a single server and replicas that finished nothing."""
     if log.replica is None:
         return []
     phase, waited, elapsed = log.load.name, log.first_token - log.scheduled, log.elapsed_s

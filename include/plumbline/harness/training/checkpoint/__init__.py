@@ -124,7 +124,7 @@ def _resident_share(handle: int) -> float:
     if not size:
         return 0.0
     if sys.platform != "linux":
-        raise OSError("only Linux tells which pages are in memory")
+        raise OSError("only Linux reports which pages are in memory")
     with mmap.mmap(handle, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as mapped:
         pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
         first = ctypes.c_char.from_buffer(mapped)
@@ -244,7 +244,7 @@ def checkpoint_steps(folder: Path) -> list[int]:
 def parse_step(path: Path) -> int:
     match = _NAME_PATTERN.match(path.name)
     if match is None:
-        raise ValueError(f"{path.name!r} is no checkpoint's name; expected such as {checkpoint_name(8)}")
+        raise ValueError(f"{path.name!r} is not a checkpoint's name; expected one such as {checkpoint_name(8)}")
     return int(match[1])
 
 

@@ -197,7 +197,7 @@ def fetch_hub_model(model: HubModel) -> Path:
     try:
         folder = Path(snapshot_download(model.id, revision=model.revision, allow_patterns=list(_HUB_FILES)))
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        detail = f"{name}: the hub shows none ({error}); expected a public model, or HF_TOKEN with read access"
+        detail = f"{name}: the hub shows no such model ({error}); expected a public model, or HF_TOKEN with read access"
         raise TrialFailed("bad_declaration", detail) from error
     except (OSError, ValueError) as error:
         where = os.environ.get("HF_HOME", "~/.cache/huggingface")

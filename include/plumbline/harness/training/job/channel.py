@@ -99,7 +99,7 @@ class Channel:
         poll = select.poll()
         poll.register(self._socket, select.POLLOUT)
         if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
-            raise PeerDisconnected(f"it took nothing for {_SEND_TIMEOUT_S:.0f} s")
+            raise PeerDisconnected(f"it accepted no data for {_SEND_TIMEOUT_S:.0f} s")
 
 
 def listen(address: Address) -> socket.socket:
@@ -121,7 +121,7 @@ def connect(address: Address, patience_s: float, waiting: Callable[[str], None])
         try:
             return Channel(socket.create_connection((address.host, address.port), timeout=_CONNECT_TIMEOUT_S))
         except socket.gaierror:
-            why = f"the name {address.host} is not known yet"
+            why = f"{address.host} cannot be resolved yet"
         except OSError as error:
             why = f"{address} does not answer yet ({error.strerror or error})"
         if time.monotonic() >= deadline:

@@ -96,7 +96,7 @@ class Coordinator:
                 raise TrialFailed(cause.failure_class, cause.detail)
         for node, sha256 in self._data.items():
             if sha256 != data_sha256:
-                raise TrialFailed("harness_error", f"{self._title(node)} made other training data from the same seed than node 0 did")
+                raise TrialFailed("harness_error", f"{self._title(node)} generated other training data than node 0 from the same seed")
 
     def start(self, run: RunName, store: Address, *, resume: bool) -> None:
         """Have every node start its ranks of a run. `resume`: from the newest checkpoint."""
@@ -132,7 +132,7 @@ class Coordinator:
             for cause in self._lasting().values():
                 raise TrialFailed(cause.failure_class, cause.detail)
             if time.monotonic() > deadline:
-                raise TrialFailed("harness_error", f"not every node ended its ranks within {patience_s:.0f} s of being told to")
+                raise TrialFailed("harness_error", f"not every node stopped its ranks within {patience_s:.0f} s")
             wait_for_any((), self.sources, _TURN_S)
             self.hear()
             meanwhile()

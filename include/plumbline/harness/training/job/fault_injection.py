@@ -144,7 +144,7 @@ def wait_for_deletion(number: int, patience: float, meanwhile: Callable[[], None
         time.sleep(_REQUEST_INTERVAL_S)
     raise TrialFailed(
         "harness_error",
-        f"the launcher did not delete the pod within {patience:.0f} s of being asked to; is its log, by which it is asked, readable (pods/log)?",
+        f"the launcher did not delete the pod within {patience:.0f} s; check that it may read the pod's log (pods/log), which carries the request",
     )
 
 

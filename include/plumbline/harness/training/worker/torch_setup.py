@@ -80,7 +80,7 @@ class Precision:
         if reason is not None:
             raise UnsupportedOption(reason)
         if name == "fp8" and find_spec("torchao") is None:
-            raise ImageIncomplete("precision fp8 needs the package torchao, which the image has not; bf16 works without it")
+            raise ImageIncomplete("precision fp8 needs the package torchao, which the image lacks; bf16 works without it")
         self._device = device
         self._name = name
         self._kind = {"bf16": torch.bfloat16, "fp8": torch.bfloat16, "fp16": torch.float16}.get(name)

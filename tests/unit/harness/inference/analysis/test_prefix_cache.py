@@ -60,7 +60,7 @@ def test_counters_agree_or_contradict(state: str, hits: int, fires: str | None) 
         assert found is not None
         assert (found.level, found.reason.code) == ("invalid", "cache_state")
         assert fires in found.reason.detail
-        assert f"{hits} prompt tokens found" in found.reason.detail
+        assert f" {hits} cached" in found.reason.detail
 
 
 def test_nothing_is_asserted_that_nobody_counted() -> None:

@@ -61,9 +61,10 @@ def test_a_token_may_have_no_text_yet(text: bytes) -> None:
 
 
 def test_its_text_must_be_there_at_all() -> None:
-    assert heard(None).failures == ["wrong_output: token 1: 0 bytes of TEXT; expected the tensor"]
+    (failure,) = heard(None).failures
+    assert failure.startswith("wrong_output: token 1: ") and "TEXT" in failure
 
 
 def test_another_tokenizer_is_noticed() -> None:
     (failure,) = heard(b"a", input_tokens=23).failures
-    assert "tokenizer mismatch: the server made 23 tokens of the prompt; 24 were declared" in failure
+    assert "tokenizer mismatch" in failure and "23" in failure and "24" in failure

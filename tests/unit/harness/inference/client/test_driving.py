@@ -60,7 +60,7 @@ def test_slow_requests_are_spread_and_only_within_their_time() -> None:
 
 
 def test_a_body_for_each_request() -> None:
-    with pytest.raises(ValueError, match="1 bodies for a load of 2 requests; expected one for each"):
+    with pytest.raises(ValueError, match=r"^1 bodies.*2 requests"):
         drive(load_of([-1, -1]), [b""], Target("127.0.0.1:1", Wire("unary", "m", {}, index=None), lambda: True), timeout_s=1)
 
 

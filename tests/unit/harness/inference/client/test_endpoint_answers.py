@@ -71,8 +71,8 @@ def test_tokens_of_one_event_arrived_together() -> None:
         ([*said("a", "b", "c"), counted(3), "[DONE]"], False, "wrong_output", "3 tokens; expected 2"),
         ([*said("a", "b"), counted(1), "[DONE]"], False, "wrong_output", "2 events with text, although only 1 tokens were counted"),
         ([counted(2), "[DONE]"], True, "wrong_output", "no event with text"),
-        (["{no", "[DONE]"], True, "server_error", "no JSON"),
-        (["[1]", "[DONE]"], True, "server_error", "no JSON object"),
+        (["{no", "[DONE]"], True, "server_error", "not JSON"),
+        (["[1]", "[DONE]"], True, "server_error", "not a JSON object"),
         ([{"error": {"message": "too\nlong"}}], True, "server_error", "error in the stream: too long"),
     ],
 )
@@ -84,7 +84,7 @@ def test_what_is_wrong_with_a_completion(events: list[Any], exact: bool, error: 
 
 
 def test_a_prompt_of_ids_is_read_as_so_many_tokens() -> None:
-    with pytest.raises(InvalidResponse, match="the server read 6 tokens of a prompt of 5 token ids"):
+    with pytest.raises(InvalidResponse, match=r"\b6 tokens.*\b5\b"):
         read(OpenAiResponse(1, True, 5), *said("a"), counted(1, prompt=6), "[DONE]")
     assert read(OpenAiResponse(1, True, 5), *said("a"), counted(1), "[DONE]") == CompletedResponse([0])
 
@@ -126,9 +126,9 @@ def test_sizes_of_tensors_are_checked_also_if_the_body_ends_early() -> None:
     assert answer.complete() == CompletedResponse([2.0], [0.0] * 5)
     cut = InferResponse(wire, length)
     cut.feed(whole[:-8], 1.0)
-    with pytest.raises(InvalidResponse, match="32 bytes of SERVER_TIMES; expected 40"):
+    with pytest.raises(InvalidResponse, match=r"\b32 .*SERVER_TIMES.*\b40$"):
         cut.complete()
     empty = InferResponse(wire, None)
     empty.feed(b'{"outputs": []}', 1.0)
-    with pytest.raises(InvalidResponse, match="0 bytes of VECTOR; expected 16"):
+    with pytest.raises(InvalidResponse, match=r"\b0 .*VECTOR.*\b16$"):
         empty.complete()

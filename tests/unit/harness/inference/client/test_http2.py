@@ -18,7 +18,7 @@ def test_settings_there_and_back() -> None:
     frame = http2.settings({http2.HEADER_TABLE_SIZE: 0, http2.INITIAL_WINDOW_SIZE: 2**31 - 1})
     assert frame == b"\0\0\x0c\x04\0\0\0\0\0" + b"\0\x01\0\0\0\0" + b"\0\x04\x7f\xff\xff\xff"
     assert http2.read_settings(frame[9:]) == {1: 0, 4: 2**31 - 1}
-    with pytest.raises(http2.ProtocolError, match="SETTINGS of 5 bytes"):
+    with pytest.raises(http2.ProtocolError, match=r"SETTINGS .*5 bytes"):
         http2.read_settings(bytes(5))
 
 
@@ -63,7 +63,7 @@ def test_a_server_that_uses_the_table_it_was_denied() -> None:
 def test_numbers_and_names() -> None:
     assert http2.uint31(b"\xff\xff\xff\xff\0\0\0\x08", 0) == 2**31 - 1
     assert http2.uint31(b"\xff\xff\xff\xff\0\0\0\x08", 4) == 8
-    with pytest.raises(http2.ProtocolError, match="3 bytes; expected at least 4"):
+    with pytest.raises(http2.ProtocolError, match=r"\b3 bytes.* 4$"):
         http2.uint31(bytes(3), 0)
     assert (http2.error_name(8), http2.error_name(99)) == ("CANCEL", "error 99")
 

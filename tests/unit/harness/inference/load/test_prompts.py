@@ -35,7 +35,7 @@ def test_the_hash_follows_the_seed() -> None:
 
 def test_a_vocabulary_that_cannot_give_unique_prompts_is_refused() -> None:
     crowded = workload(steady({"constant": {"rate": "1000/s"}}, "5s"), input_tokens={"constant": 1})
-    with pytest.raises(ValueError, match=r"requests.input_tokens: no unused prompt with 1 tokens of its own from a vocabulary of 2048"):
+    with pytest.raises(ValueError, match=r"^requests.input_tokens: .*\b2048 "):
         prompts_of(crowded, schedule_of(crowded))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.golden import Golden
 
 from plumbline.declarations.workloads.load import Search
 from plumbline.harness.inference.phases.search import Probe, Saturation, cannot_hold
@@ -41,41 +42,40 @@ def test_it_brackets_the_capacity_within_the_tolerance(capacity: float) -> None:
     assert found.highest is not None
     assert found.failed is not None
     assert found.highest <= capacity < found.failed <= found.highest * 1.0501
-    assert "held and" in found.told()
+    assert found.summary().startswith(f"{found.highest:.4g}/s held and {found.failed:.4g}/s ")
 
 
 def test_the_ends_of_the_range_are_told_and_are_no_value() -> None:
     above, below = searched(a_search(), sharp(100)), searched(a_search(), sharp(0.5))
     assert (above.ending, above.highest, above.held) == ("upper_end", None, 64.0)
-    assert "is above that" in above.told()
+    assert "the upper end" in above.summary()
     assert (below.ending, below.highest, len(below.probes)) == ("lower_end", None, 1)
-    assert "not even 1/s" in below.told()
+    assert "the lower end, 1/s" in below.summary()
 
 
-def test_it_ends_after_as_many_probes_as_declared_with_the_bracket_it_has() -> None:
+def test_it_ends_after_as_many_probes_as_declared_with_the_bracket_it_has(golden: Golden) -> None:
     found = searched(a_search(at_most=8, tolerance="1%"), sharp(17))
     assert len(found.probes) == 8
     assert found.highest is not None
     assert found.failed is not None
     assert found.highest <= 17 < found.failed
-    assert "wider than the tolerance" in found.told()
+    golden("harness.search_left_a_wide_bracket", found.summary())
 
 
-def test_used_up_before_anything_failed_is_no_value() -> None:
+def test_used_up_before_anything_failed_is_no_value(golden: Golden) -> None:
     found = searched(a_search(at_most=3, between=["1/s", "1000/s"], probe="200s"), sharp(900, 200))
     assert found.highest is None
-    assert "nothing more is known" in found.told()
+    golden("harness.search_ran_out_of_probes", found.summary())
 
 
-def test_a_client_that_was_the_limit_ends_the_search_as_such() -> None:
+def test_a_client_that_was_the_limit_ends_the_search_as_such(golden: Golden) -> None:
     def probe(rate: float) -> Probe:
         n = round(20 * rate)
         return Probe(rate, n, n) if rate < 16 else Probe(rate, n, 0, hopeless=True, client_limited="p99 of the dispatch delay is 200 ms")
 
     found = searched(a_search(), probe)
     assert (found.ending, found.highest, found.held) == ("client_limited", None, 8.0)
-    assert "the client was the limit, not the server" in found.told()
-    assert "8/s held before" in found.told()
+    golden("harness.search_limited_by_the_client", found.summary())
     assert [p.rate for p, _ in found.probes][-2:] == [16.0, 16.0], "it had a second chance"
 
 
@@ -120,7 +120,7 @@ def test_what_stays_open_is_decided_by_the_share_and_said_so() -> None:
     assert (second.holds, second.sure) == (True, False)
     while (rate := state.next_rate()) is not None:
         state.learn(Probe(rate, 1000, 0, hopeless=True) if rate > 1 else Probe(rate, 1000, 1000))
-    assert "by the bare share, not by confidence: 1/s" in state.told()
+    assert state.summary().endswith(": 1/s)")
 
 
 def test_probes_too_short_to_prove_anything_are_not_repeated() -> None:

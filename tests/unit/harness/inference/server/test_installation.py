@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from tests.golden import Golden
 
 from plumbline.harness.inference.server import tritonserver
 from plumbline.harness.inference.server.tritonserver import Installation, find_installation
@@ -62,16 +64,17 @@ def test_a_variable_that_names_no_server(tmp_path: Path, monkeypatch: pytest.Mon
     elif what == "not executable":
         path.write_text("")
     monkeypatch.setenv(tritonserver.TRITONSERVER_VARIABLE, str(path))
-    with pytest.raises(TrialFailed, match=r"image_error: PLUMBLINE_TRITONSERVER is .* not an executable file"):
+    with pytest.raises(TrialFailed, match=f"^image_error: {tritonserver.TRITONSERVER_VARIABLE} .*{re.escape(str(path))}"):
         find_installation()
 
 
-def test_nothing_anywhere_says_where_it_looked_and_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_anywhere_says_where_it_looked_and_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     monkeypatch.delenv(tritonserver.TRITONSERVER_VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(tritonserver, "REPOSITORY", tmp_path)
-    with pytest.raises(TrialFailed, match=r"image_error: no tritonserver: .*\.triton/.* `make setup`"):
+    with pytest.raises(TrialFailed) as failure:
         find_installation()
+    golden("harness.no_tritonserver", str(failure.value), folder=tmp_path)
     server = unpack(tmp_path / "container", wheel=False)
     monkeypatch.setenv("PATH", str(server.parent))
     assert find_installation().server == server
@@ -83,7 +86,7 @@ def test_an_installation_without_our_pythons_stub(tmp_path: Path) -> None:
     server = unpack(tmp_path, wheel=True)
     stub = next(tmp_path.rglob(STUB))
     stub.unlink()
-    with pytest.raises(TrialFailed, match=rf"image_error: .*tritonserver has no {STUB} for Python {VERSION}"):
+    with pytest.raises(TrialFailed, match=rf"^image_error: .*{STUB} .*{VERSION}"):
         Installation.of(server).backend_directory(tmp_path / "backends")
 
 
@@ -103,8 +106,6 @@ def test_the_other_backends_are_used_where_they_lie(tmp_path: Path) -> None:
 
 def test_a_backend_that_is_missing(tmp_path: Path) -> None:
     found = Installation.of(unpack(tmp_path, wheel=False))
-    with pytest.raises(
-        TrialFailed, match=r"image_error: .*tritonserver has no vllm backend, it has python; the image .*-vllm-python-py3 brings it"
-    ):
+    with pytest.raises(TrialFailed, match=r"^image_error: .*\bvllm\b.*-vllm-python-py3"):
         found.require("vllm")
     found.require("python")

@@ -60,7 +60,7 @@ def test_the_variable_is_the_one_that_the_harness_sets_and_nobody_elses() -> Non
 
 def test_without_an_address_a_server_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ADDRESS, raising=False)
-    with pytest.raises(ValueError, match=f"{ADDRESS} is not set; expected host:port"):
+    with pytest.raises(ValueError, match=f"^{ADDRESS} .*host:port"):
         ModelClient()
 
 

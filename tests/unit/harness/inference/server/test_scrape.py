@@ -60,7 +60,7 @@ def test_a_counter_with_the_suffix_of_other_versions() -> None:
 
 
 def test_what_is_no_page() -> None:
-    with pytest.raises(control.MetricsUnavailable, match=r"not in Prometheus' text format: .*begins '<html>"):
+    with pytest.raises(control.MetricsUnavailable, match=r"Prometheus.*<html>"):
         control.parse_metrics("<html>what { is this")
 
 
@@ -90,7 +90,7 @@ def test_pages_are_fetched_at_the_interval() -> None:
 
 def test_a_page_that_cannot_be_had_is_left_out() -> None:
     with serving([PAGE], status=503) as address:
-        with pytest.raises(control.MetricsUnavailable, match=r"/metrics answered 503 .*expected 200"):
+        with pytest.raises(control.MetricsUnavailable, match=r"/metrics .*\b503 .*\b200\b"):
             control.fetch_metrics(address)
         with control.Scraper(address) as scraper:
             pass

@@ -21,7 +21,7 @@ def test_what_it_says_of_a_start(tmp_path: Path) -> None:
     log = ServerLog(tmp_path / "server.log")
     log.begin()
     assert (log.text(), log.about(), log.load_s("chat"), log.opened("127.0.0.1:4001")) == ("", {}, None, False)
-    assert log.last_errors() == "its log is empty"
+    assert "empty" in log.last_errors()
     log.path.write_text(FIRST)
     assert log.opened("127.0.0.1:4001")
     assert not log.opened("127.0.0.1:4002")
@@ -39,7 +39,8 @@ def test_each_start_is_read_alone(tmp_path: Path) -> None:
         file.write(SECOND)
     assert not log.opened("127.0.0.1:4001")
     assert log.about() == {}
-    assert log.last_errors().endswith("\"failed to load 'chat'\""), "only the error"
+    error, harmless = SECOND.splitlines()
+    assert error in log.last_errors() and harmless not in log.last_errors()
     assert log.path.read_text() == FIRST + SECOND
 
 

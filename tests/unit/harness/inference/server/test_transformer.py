@@ -147,21 +147,21 @@ def test_known_beginnings_are_not_computed_again() -> None:
 
 def test_limits() -> None:
     small = model()
-    with pytest.raises(ValueError, match="a prompt of 25 tokens"):
+    with pytest.raises(ValueError, match="25 tokens"):
         small.admit(prompt(25))
-    with pytest.raises(ValueError, match="a prompt of 0 tokens"):
+    with pytest.raises(ValueError, match="0 tokens"):
         small.admit(prompt(0))
-    with pytest.raises(ValueError, match="a prompt of 3 tokens, 3 of them known"):
+    with pytest.raises(ValueError, match="3 tokens, 3 "):
         small.admit(prompt(3), torch.zeros(2, 3, 2, 4, 8))
     assert small.step(9).tolist() == [], "nothing to do"
     for i in range(4):
         assert not small.full
         small.admit(prompt(24, seed=i))
     assert small.full
-    with pytest.raises(ValueError, match="into 4 active sequences"):
+    with pytest.raises(ValueError, match="4 active"):
         small.admit(prompt(2))
     small.step(1000)
-    with pytest.raises(ValueError, match="reached the context of 24 tokens"):
+    with pytest.raises(ValueError, match="24 tokens"):
         small.step(9)
 
 

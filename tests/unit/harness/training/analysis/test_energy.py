@@ -23,4 +23,4 @@ def test_power_that_is_missing_makes_the_energy_missing_with_its_reason() -> Non
     missing = metric_row("gpu_power", None, 0, statistic="mean", reason="node 1 reads no GPUs")
     power, energy = energy_rows(SPEED, [missing])
     assert power == missing
-    assert (energy.value, energy.n, energy.reason) == (None, 0, "node 1 reads no GPUs")
+    assert (energy.value, energy.n, energy.reason) == (None, 0, missing.reason)

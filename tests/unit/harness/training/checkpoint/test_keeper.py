@@ -54,7 +54,7 @@ def test_a_save_is_in_the_log_once_it_is_durable_and_comes_back(keeper: Checkpoi
 
 
 def test_nothing_there_is_nothing_to_resume(keeper: CheckpointManager) -> None:
-    with pytest.raises(NothingToResume, match="no valid checkpoint in checkpoints"):
+    with pytest.raises(NothingToResume, match=r"checkpoints$"):
         keeper.load(live(), "cpu")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,12 +75,12 @@ def test_a_damaged_copy_is_fetched_again(remote: str, tmp_path: Path) -> None:
 
 def test_another_file_is_refused(path: Path, tmp_path: Path) -> None:
     detail = refused("bad_declaration", tmp_path, declared(str(path), sha256="0" * 64))
-    assert detail.startswith(f"data.sha256 is {'0' * 64}, but {path} has ") and "a new version of the workload" in detail
+    assert detail.startswith(f"data.sha256 is {'0' * 64}") and str(path) in detail and "version" in detail
 
 
 def test_another_size_is_refused(path: Path, tmp_path: Path) -> None:
     detail = refused("bad_declaration", tmp_path, declared(str(path), tokens=2001))
-    assert "has 4000 bytes; expected data.tokens × data.width = 2001 × 2 = 4002" in detail
+    assert "4000 bytes" in detail and "4002" in detail and "data.tokens" in detail
 
 
 @pytest.mark.parametrize(("tokens", "said"), [(2001, "has 4000 bytes;"), (1024, "bytes or more;")])
@@ -88,18 +90,18 @@ def test_another_size_is_refused_where_it_is_fetched_from(remote: str, tmp_path:
 
 def test_ids_that_the_model_does_not_know_are_refused(path: Path, tmp_path: Path) -> None:
     detail = refused("bad_declaration", tmp_path, declared(str(path)), vocabulary=63)
-    assert "token 63 is 63; expected ids below the model's vocabulary 63" in detail
+    assert detail.count("63") == 3 and "token 63 " in detail
 
 
 def test_no_file_is_refused(tmp_path: Path) -> None:
-    assert "there is no such file here" in refused("bad_declaration", tmp_path, declared(str(tmp_path / "none")))
-    assert "there is no such file" in refused("bad_declaration", tmp_path, declared("memory://none/tokens.bin"))
+    for url in (str(tmp_path / "none"), "memory://none/tokens.bin"):
+        assert url in refused("bad_declaration", tmp_path, declared(url))
 
 
 def test_a_protocol_that_nobody_speaks_is_the_harnesss_trouble(tmp_path: Path) -> None:
     detail = refused("harness_error", tmp_path, declared("nonsense://team/tokens.bin"))
-    assert "data.url nonsense://team/tokens.bin cannot be fetched" in detail and "the package of its protocol" in detail
+    assert detail.startswith("data.url nonsense://team/tokens.bin ") and "protocol" in detail
 
 
 def test_a_folder_cannot_be_read(tmp_path: Path) -> None:
-    assert "cannot be read: Is a directory" in refused("harness_error", tmp_path, declared(str(tmp_path)))
+    assert os.strerror(errno.EISDIR) in refused("harness_error", tmp_path, declared(str(tmp_path)))

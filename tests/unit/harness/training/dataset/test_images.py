@@ -78,5 +78,5 @@ def test_ranks_read_stretches_that_share_nothing(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataCorrupt, match=r"expected 384000 for 500 items of shape \[3, 16, 16\]"):
+    with pytest.raises(DataCorrupt, match=r"\b384000\b.*\b500\b.*\[3, 16, 16\]"):
         ImageBatches(told(small(tmp_path), 500), classes=4, images=6, seed=1)

@@ -96,7 +96,7 @@ def test_the_shortest_file_allowed_still_gives_batches(tmp_path: Path) -> None:
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     file = small(tmp_path, tokens=2000)
-    with pytest.raises(DataCorrupt, match="4000 bytes; expected 6000 for 3000 items"):
+    with pytest.raises(DataCorrupt, match=r"4000 bytes.*6000.*3000"):
         TokenBatches(told(file, 3000), sequences=6, sequence=16, seed=1)
 
 

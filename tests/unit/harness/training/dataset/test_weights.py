@@ -48,18 +48,19 @@ def test_a_model_in_the_cache_needs_no_network(tmp_path: Path) -> None:
 
 
 def test_without_network_and_cache_it_is_said_what_would_help(tmp_path: Path) -> None:
-    assert said(tmp_path).startswith(f"harness_error model.id team/model at revision {REVISION} cannot be fetched: ")
-    assert f"expected a network, or the model in the cache below {tmp_path}" in said(tmp_path)
+    message = said(tmp_path)
+    assert message.startswith("harness_error model.id team/model ") and REVISION in message and str(tmp_path) in message
 
 
 def test_a_model_in_another_format_is_refused(tmp_path: Path) -> None:
     cached(tmp_path, config_json="{}")
-    assert said(tmp_path).startswith("bad_declaration ") and "no config.json or no safetensors" in said(tmp_path)
+    message = said(tmp_path)
+    assert message.startswith("bad_declaration ") and "config.json" in message and "safetensors" in message
 
 
 def test_a_configuration_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(TrialFailed, match="has no vocab_size; expected a causal LM"):
+    with pytest.raises(TrialFailed, match="vocab_size"):
         preparation.vocabulary_size(tmp_path)
     (tmp_path / "config.json").write_text('{"vocab_size": 9}')
     assert preparation.vocabulary_size(tmp_path) == 9

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import threading
 import time
@@ -70,7 +72,8 @@ def until(team: Coordinator, condition: Callable[[], object]) -> None:
 def test_a_run_from_joining_to_the_end(place: Topology, nodes: Callable[..., Channel]) -> None:
     with Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2)
-        assert gathered(team)[0] == f"waiting for nodes 1, 2 of 3 at {place.rendezvous}"
+        note = gathered(team)[0]
+        assert "nodes 1, 2" in note and note.endswith(str(place.rendezvous))
         assert team.interface_address == "127.0.0.1"
         team.start("run", Address("127.0.0.1", 4711), resume=False)
         assert said(one) == said(two) == {"kind": "start", "run": "run", "port": 4711, "resume": False}
@@ -92,6 +95,7 @@ def test_a_run_from_joining_to_the_end(place: Topology, nodes: Callable[..., Cha
 
 def test_at_the_end_everybody_is_told_how_it_went(place: Topology, nodes: Callable[..., Channel]) -> None:
     heard: list[Message] = []
+    why = "the disk is full"
 
     def listen(link: Channel) -> None:
         heard.append(said(link))
@@ -103,9 +107,9 @@ def test_at_the_end_everybody_is_told_how_it_went(place: Topology, nodes: Callab
         two.close()
         listener = threading.Thread(target=listen, args=[one])
         listener.start()
-        raise TrialFailed("harness_error", "the disk is full")
+        raise TrialFailed("harness_error", why)
     listener.join()
-    assert heard == [{"kind": "end", "because": "the disk is full"}]
+    assert heard == [{"kind": "end", "because": why}]
 
 
 def test_a_node_hands_its_gpus_over_as_its_last_word(place: Topology, nodes: Callable[..., Channel]) -> None:
@@ -142,7 +146,7 @@ def test_a_node_that_is_gone_was_interrupted(place: Topology, nodes: Callable[..
         until(team, lambda: team.causes)
         cause = team.causes[1]
         assert (cause.failure_class, cause.certain) == ("interrupted", True)
-        assert cause.detail.startswith("node 1 (gang-1) disconnected without a message")
+        assert cause.detail.startswith("node 1 (gang-1) ")
         two.close()
 
 
@@ -150,9 +154,9 @@ def test_a_node_that_says_why_it_failed_is_believed(place: Topology, nodes: Call
     with Coordinator(TRIAL, place) as team:
         one, two = nodes(1), nodes(2, joined=False)
         two.send("failed", failure_class="wrong_hardware", detail="7 GPUs", certain=True, passing=False)
-        with pytest.raises(TrialFailed, match=r"node 2 \(gang-2\): 7 GPUs") as caught:
+        with pytest.raises(TrialFailed) as caught:
             gathered(team)
-        assert caught.value.failure_class == "wrong_hardware"
+        assert caught.value.failure_class == "wrong_hardware" and caught.value.detail.endswith("(gang-2): 7 GPUs")
         two.close()
         until(team, lambda: not [link for link in team.sources if link is two])
         assert team.causes[2].failure_class == "wrong_hardware", "its going away afterwards explains nothing"
@@ -187,7 +191,7 @@ def test_a_node_that_is_gone_after_its_ranks_broke_off_is_gone(place: Topology, 
         one.send("failed", failure_class="harness_error", detail="signal 11", certain=True, passing=True)
         one.close()
         until(team, lambda: 1 in team.causes and not team.causes[1].passing)
-        with pytest.raises(TrialFailed, match=r"^interrupted: node 1 .* disconnected"):
+        with pytest.raises(TrialFailed, match=r"^interrupted: node 1"):
             team.stop(10, lambda: None)
         two.close()
 
@@ -213,16 +217,16 @@ def test_strangers_are_hung_up_on_and_disturb_nobody(place: Topology, nodes: Cal
 def test_who_does_not_come_is_named(place: Topology, nodes: Callable[..., Channel]) -> None:
     with Coordinator(TRIAL, place) as team:
         one = nodes(1)
-        with pytest.raises(TrialFailed, match=f"^launch_timeout: node 2 did not join at {place.rendezvous} within 1 s") as caught:
+        with pytest.raises(TrialFailed, match=str(place.rendezvous)) as caught:
             gathered(team, 1.0)
-        assert caught.value.failure_class == "launch_timeout"
+        assert caught.value.failure_class == "launch_timeout" and caught.value.detail.startswith("node 2 ")
         one.close()
 
 
 def test_other_data_is_refused(place: Topology, nodes: Callable[..., Channel]) -> None:
     with Coordinator(TRIAL, place) as team:
         links = [nodes(1), nodes(2)]
-        with pytest.raises(TrialFailed, match=r"node 1 \(gang-1\) made other training data from the same seed than node 0 did"):
+        with pytest.raises(TrialFailed, match=r"^harness_error: node 1"):
             team.gather(10, "e" * 64, lambda note: None)
         for link in links:
             link.close()
@@ -232,7 +236,7 @@ def test_a_node_that_does_not_stop_is_not_waited_for_for_ever(place: Topology, n
     with Coordinator(TRIAL, place) as team:
         links = [nodes(1), nodes(2)]
         gathered(team)
-        with pytest.raises(TrialFailed, match="not every node ended its ranks within 0 s of being told to"):
+        with pytest.raises(TrialFailed, match=r"^harness_error: .*\b0 s"):
             team.stop(0.2, lambda: None)
         for link in links:
             link.close()
@@ -242,7 +246,7 @@ def test_a_port_that_is_taken(place: Topology) -> None:
     assert place.rendezvous is not None
     with (
         socket.create_server((place.rendezvous.host, place.rendezvous.port)),
-        pytest.raises(TrialFailed, match=f"cannot wait for the other nodes at {place.rendezvous}: Address already in use"),
+        pytest.raises(TrialFailed, match=f"{place.rendezvous}: {os.strerror(errno.EADDRINUSE)}"),
         Coordinator(TRIAL, place),
     ):
         pass

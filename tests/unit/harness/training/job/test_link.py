@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -44,7 +46,7 @@ def test_what_was_said_before_the_end_is_heard_and_then_the_end(ends: tuple[Chan
     one.send("ended", logs={})
     one.close()
     assert heard(other, 1) == [{"kind": "ended", "logs": {}}]
-    with pytest.raises(PeerDisconnected, match="it closed the connection"):
+    with pytest.raises(PeerDisconnected, match="closed"):
         heard(other, 1)
 
 
@@ -83,9 +85,9 @@ def test_a_large_message_waits_for_room(ends: tuple[Channel, Channel]) -> None:
 
 def test_a_name_that_appears_late_is_waited_for_and_then_given_up() -> None:
     said: list[str] = []
-    with pytest.raises(PeerDisconnected, match=r"the name gang-0\.nowhere\.invalid is not known yet, after 1 s"):
+    with pytest.raises(PeerDisconnected, match=r"gang-0\.nowhere\.invalid.* 1 s"):
         connect(Address("gang-0.nowhere.invalid", 29400), 1, said.append)
-    assert said[0] == "the name gang-0.nowhere.invalid is not known yet"
+    assert "gang-0.nowhere.invalid" in said[0]
 
 
 def test_a_harness_that_is_not_up_yet_is_waited_for() -> None:
@@ -94,7 +96,7 @@ def test_a_harness_that_is_not_up_yet_is_waited_for() -> None:
     opened: list[socket.socket] = []
 
     def waiting(why: str) -> None:
-        assert why == f"{address} does not answer yet (Connection refused)"
+        assert why.startswith(f"{address} ") and os.strerror(errno.ECONNREFUSED) in why
         if not opened:
             opened.append(listen(address))
 

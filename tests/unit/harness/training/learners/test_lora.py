@@ -70,5 +70,5 @@ def test_a_model_without_the_projection_is_refused(orders_of: Any, monkeypatch: 
 
     spec = orders_of(task=task("query"))
     monkeypatch.setitem(learners.TARGET_MODULES, "query", ("Wqkv",))
-    with pytest.raises(ValueError, match=r"task.targets \['query'\]: the model llama has no Wqkv; expected"):
+    with pytest.raises(ValueError, match=r"^task.targets \['query'\]: .*Wqkv"):
         build_learner(spec, 0, 1)

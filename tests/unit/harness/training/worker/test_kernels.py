@@ -36,7 +36,7 @@ def test_an_operation_that_is_not_deterministic_is_named() -> None:
     # As `torch.use_deterministic_algorithms` says it.
     error = RuntimeError("histc_cuda does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'.")
     found = missing_kernel(error, "auto")
-    assert isinstance(found, NotDeterministic) and "histc_cuda has no deterministic kernel" in str(found)
+    assert isinstance(found, NotDeterministic) and "histc_cuda" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_torchao_that_does_not_fit_torch_is_the_images_fault(line: str, tmp_pa
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchao"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    with pytest.raises(ImageIncomplete, match=r"needs a torchao that fits torch"):
+    with pytest.raises(ImageIncomplete, match=r"^precision fp8 .*torchao"):
         Precision("fp8", torch.device("cuda", 0)).convert(nn.Linear(4, 4), [])
 
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchao"]:
@@ -65,7 +65,7 @@ def test_a_torchao_that_does_not_fit_torch_is_the_images_fault(line: str, tmp_pa
 
 @pytest.mark.parametrize("name", ["tf32", "fp16", "fp8"])
 def test_what_a_cpu_cannot_do_says_what_it_can(name: str) -> None:
-    with pytest.raises(UnsupportedOption, match=f"precision {name} needs a GPU; fp32 and bf16 work"):
+    with pytest.raises(UnsupportedOption, match=f"^precision {name} .*bf16"):
         Precision(name, CPU)
 
 

@@ -73,7 +73,7 @@ def test_without_a_gpu_torchs_build_says_whose_fault_it_is(
 def test_each_precision_learns_the_same_or_says_what_would_work(tiny: Tiny, tmp_path: Path, device: str, precision: str) -> None:
     expected = trained(tiny(**SHORT), tmp_path / "fp32", device)
     if device == "cpu" and precision in ("tf32", "fp16"):
-        with pytest.raises(UnsupportedOption, match="fp32 and bf16 work on a cpu"):
+        with pytest.raises(UnsupportedOption, match=f"^precision {precision} .*bf16"):
             trained(tiny(**SHORT), tmp_path / precision, device, precision=precision)
         return
     found = trained(tiny(**SHORT), tmp_path / "found", device, precision=precision)
@@ -106,12 +106,12 @@ def test_an_operation_without_a_deterministic_kernel_is_named(tiny: Tiny, tmp_pa
         return honest(model, samples)
 
     monkeypatch.setattr(learner, "loss", loss)
-    with pytest.raises(NotDeterministic, match="put_ has no deterministic kernel here"):
+    with pytest.raises(NotDeterministic, match="put_"):
         one.steps(0, 1)
 
 
 def test_an_attention_kernel_that_is_not_there_is_named(tiny: Tiny, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedOption, match="attention cudnn has no kernel"):
+    with pytest.raises(UnsupportedOption, match=r"^attention cudnn"):
         trainer(tiny(**SHORT), tmp_path, "cpu", attention="cudnn").steps(0, 1)
 
 

@@ -15,11 +15,10 @@ __all__ = ["Repository", "model_hash", "write"]
 
 
 def write(workload: InferenceWorkload, folder: Path, *, threads: int) -> Repository:
-    """Write the repository of the workload's model into `folder`; `threads` is the number of cores that the model computes on.
+    """Write the repository of the workload's model into `folder`; the model computes on `threads` cores.
 
     May take minutes: an engine is built, a model exported. Raises TrialFailed: "bad_declaration" if the engine cannot serve what is
-    declared, "image_error" if a tool that it takes is not installed or fails.
-    """
+    declared, "image_error" if a needed tool is absent or fails."""
     if workload.server.backend == "external":
         raise TrialFailed("bad_declaration", "server.backend external: that server has its own model; expected an endpoint to drive")
     folder.mkdir(parents=True, exist_ok=True)
@@ -28,7 +27,7 @@ def write(workload: InferenceWorkload, folder: Path, *, threads: int) -> Reposit
 
 
 def model_hash(workload: InferenceWorkload) -> str:
-    """Hash (hex) of what is served: what makes the model, its shape, its precision and its weights' seed. Prompts and load are not in it."""
+    """Hash (hex) of the served model: its maker, shape, precision and weights' seed, without prompts and load."""
     if workload.server.backend == "external":
         return ""
     result: str = getattr(_writer(workload), "model_hash", hash_of)(workload)

@@ -161,9 +161,7 @@ def test_what_writes_onnx_is_missing_or_works(tmp_path: Path) -> None:
         repository = write(tmp_path, **parts)
         assert (repository.folder / repository.model / "1" / "model.onnx").stat().st_size > 0
     else:
-        with pytest.raises(
-            TrialFailed, match=r"image_error: the encoder could not be exported for onnxruntime, which takes .*No module named"
-        ):
+        with pytest.raises(TrialFailed, match=r"^image_error: .*onnxruntime.*ModuleNotFoundError"):
             write(tmp_path, **parts)
 
 
@@ -196,12 +194,13 @@ def test_what_a_backend_cannot_serve(tmp_path: Path, parts: dict[str, Any], mess
 def test_an_engine_that_cannot_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = workload(model=LLAMA, server={"backend": "tensorrtllm"}, needs=GPU)
     with (
-        builder_on_path(tmp_path / "bin", "#!/bin/sh\necho reading; echo no GPU; exit 3\n"),
-        pytest.raises(TrialFailed, match=r"image_error: trtllm-build ended with exit code 3: reading \| no GPU"),
+        builder_on_path(tmp_path / "bin", "#!/bin/sh\necho reading; echo broken; exit 3\n"),
+        pytest.raises(TrialFailed, match=r"^image_error: trtllm-build ") as caught,
     ):
         backends.write(parts, tmp_path / "models", threads=2)
+    assert caught.value.detail.endswith("reading | broken") and "code 3" in caught.value.detail
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(TrialFailed, match=r"image_error: no trtllm-build on PATH"):
+    with pytest.raises(TrialFailed, match=r"^image_error: .*trtllm-build.*PATH"):
         backends.write(parts, tmp_path / "models", threads=2)
 
 
