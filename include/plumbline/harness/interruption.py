@@ -14,6 +14,7 @@ import psutil
 from plumbline.harness.process_tree import end_processes, is_live
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_GRACE_S = 3.0
 STOP_BUDGET_S = 7.0
 """Seconds that `time_limit` leaves after a request to stop: a kubelet sends SIGKILL after 30 s, the local launcher after 10 s."""
 
@@ -88,7 +89,7 @@ def interruptible() -> Iterator[Interruption]:
             signal.signal(number, handler)
 
 
-def end_descendants(grace_s: float = 3.0) -> list[str]:
+def end_descendants() -> list[str]:
     """End all descendants: SIGTERM, the grace time, SIGKILL. Returns their names."""
 
     def find() -> list[psutil.Process]:
@@ -97,7 +98,7 @@ def end_descendants(grace_s: float = 3.0) -> list[str]:
     started = psutil.Process().children(recursive=True)
     names = [_process_name(process) for process in started]
     with suppress(RuntimeError):
-        end_processes(find, grace_s, grace_s)
+        end_processes(find, _GRACE_S, _GRACE_S)
     psutil.wait_procs(started, timeout=0)  # reaps those that are ours
     return names
 

@@ -22,13 +22,13 @@ class Proportion:
     high: float | None
 
 
-def wilson_interval(successes: int, n: int, confidence: float = CONFIDENCE) -> Proportion:
+def wilson_interval(successes: int, n: int) -> Proportion:
     """Wilson's score interval: keeps its promise at 0 of n and n of n, where the textbook interval has no width."""
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n}; expected 0 <= successes <= n")
     if n == 0:
         return Proportion(0, 0, None, None, None)
-    z = _z(confidence)
+    z = _z(CONFIDENCE)
     p = successes / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -57,11 +57,11 @@ def sample_size_for_margin(share: float, margin: float, confidence: float = CONF
     return round(_z(confidence) ** 2 * share * (1 - share) / margin**2)
 
 
-def min_successes_to_prove(share: float, confidence: float = CONFIDENCE) -> int:
+def min_successes_to_prove(share: float) -> int:
     """Tries without a single failure after which Wilson's lower bound reaches `share` (0 < share < 1)."""
     if not 0 < share < 1:
         raise ValueError(f"share {share:g}; expected one between 0 and 1")
-    z = _z(confidence)
+    z = _z(CONFIDENCE)
     return math.ceil(share * z * z / (1 - share))
 
 

@@ -72,9 +72,9 @@ def parse_value(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int = 
     return found
 
 
-def parse_model(kind: type[Model], raw: bytes, where: str, most: int = MAX_BYTES) -> Model:
+def parse_model(kind: type[Model], raw: bytes, where: str) -> Model:
     """`raw` as this model, after the bounds of `parse_object`; InvalidResult names the first invalid field."""
-    parse_object(raw, where, most)
+    parse_object(raw, where)
     return validate_model(kind, raw, where)
 
 

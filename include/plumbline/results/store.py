@@ -154,13 +154,13 @@ class ResultStore:
                     file.write(piece)
         return sha256.hexdigest(), count
 
-    def pieces(self, path: str, size: int = 2**20) -> Iterator[bytes]:
+    def pieces(self, path: str) -> Iterator[bytes]:
         """The bytes of one object in pieces; FileNotFoundError without one.
 
         Not retried, because a reader that has begun cannot restart. Other failures are raised as OSError."""
         try:
             with self._fs.open(f"{self._root}/{path}", "rb") as file:
-                while piece := file.read(size):
+                while piece := file.read(2**20):
                     yield bytes(piece)
         except Exception as error:  # each client has its own exceptions for a lost connection
             raise (permanent_error(error, self.url) or as_os_error(error)) from error

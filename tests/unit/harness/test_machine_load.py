@@ -1,6 +1,6 @@
 import pytest
 
-from plumbline.harness.cpu_usage import core_times, pressure_file, pressure_s
+from plumbline.harness.contention_monitor import core_times, pressure_file, pressure_s
 
 STAT = """cpu  100 0 100 1000 10 1 2 3 0 0
 cpu0 40 0 60 700 7 1 1 2 0 0

@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from plumbline.harness.cpu_usage import ProcessTreeCpu
+from plumbline.harness.contention_monitor import ProcessTreeCpu
 
 pytestmark = [pytest.mark.integration, pytest.mark.exclusive]  # real processes and the real clock
 

@@ -99,8 +99,8 @@ def disk_facts(folder: Path, root: Path = ROOT) -> dict[str, Scalar]:
     }
 
 
-def is_memory_filesystem(folder: Path, root: Path = ROOT) -> bool:
-    return _mount(root, folder.resolve())[0] in ("tmpfs", "ramfs")
+def is_memory_filesystem(folder: Path) -> bool:
+    return _mount(ROOT, folder.resolve())[0] in ("tmpfs", "ramfs")
 
 
 def _mount(root: Path, folder: Path) -> tuple[str | None, str | None]:

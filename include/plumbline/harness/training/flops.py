@@ -10,14 +10,12 @@ from plumbline.declarations.workloads.training import Lora, Reinforcement, Train
 
 
 def flops_per_step(workload: TrainingWorkload, *, full_attention: bool = False) -> float | None:
-    """Floating-point operations of one optimizer step of one replica; None of a model whose dimensions nobody declared.
+    """Floating-point operations of one optimizer step of one replica; None for a model of undeclared dimensions.
 
-    `full_attention`: what a causal mask hides counts as well. Publications count so: NVIDIA's recipes, torchtitan, Megatron-LM.
+    `full_attention`: masked pairs count too, as in the publications of NVIDIA's recipes, torchtitan and Megatron-LM.
 
-    A forward pass and twice as much backward: the gradients of activations and of weights cost as much again each. LoRA's frozen weights
-    have no gradients of their own, its adapters have. Answers that are generated cost another forward pass. The last token of an answer
-    is never read: it is neither followed by another nor a question about one.
-    """
+    A backward pass costs twice the forward pass: gradients of activations and of weights. LoRA's frozen weights have no gradients, its adapters
+    have. Generated answers cost another forward pass, in which an answer's last token is never read."""
     model, task, samples = workload.model, workload.task, workload.samples_per_step
     if isinstance(model, HubModel):
         return None

@@ -103,7 +103,7 @@ TARGET_MODULES = {
     "output": ("o_proj",),
     "feed_forward": ("gate_proj", "up_proj", "down_proj"),
 }
-"""What a declared target is called in models of the Llama kind."""
+"""Modules of each declared target in Llama models."""
 
 
 class Lora(LanguageModel):

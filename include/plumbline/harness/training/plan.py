@@ -29,7 +29,7 @@ NODE_RANK_VARIABLE, JOB_INDEX_VARIABLE, RENDEZVOUS_VARIABLE = "PLUMBLINE_NODE_RA
 
 
 class InvalidTopology(ValueError):
-    """The environment does not say where this harness stands; the message names the variable and what it should hold."""
+    """The environment has no valid node number or rendezvous; the message names the variable and the expected value."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,6 @@ class Topology:
 
     @property
     def world(self) -> int:
-        """Ranks in all."""
         return self.nodes * self.processes
 
     @property
@@ -72,10 +71,9 @@ class CoreShare:
 
 
 def topology_of(trial: Trial, variables: Mapping[str, str]) -> Topology:
-    """Where a harness with these environment variables stands in the trial; node 0 of one for anything but training over several nodes.
+    """The topology for a harness with these environment variables; one node for anything but training over several nodes.
 
-    Raises InvalidTopology.
-    """
+    Raises InvalidTopology."""
     workload = trial.workload
     if workload.kind != "training":
         return Topology(0, 1, 1, None)
@@ -144,7 +142,7 @@ def plan_fault(workload: TrainingWorkload) -> FaultPlan | None:
 _COPIED = {
     *("precision", "compile", "attention", "activation_checkpointing", "deterministic", "optimizer", "parallelism", "seed"),
 }
-"""Fields of a workload that a worker is told as they are declared."""
+"""Fields of a workload that a worker gets as declared."""
 
 
 def undisturbed_spec(workload: TrainingWorkload, data: DataFile, folder: Path, *, device: str) -> WorkerSpec:

@@ -24,7 +24,7 @@ RunName = str
 
 
 class ExitCode(IntEnum):
-    """A worker's own exit codes: they tell the cause even where no file can be written any more."""
+    """A worker's own exit codes, which report the cause even on a full disk."""
 
     OUT_OF_MEMORY = 64
     DISK_FULL = 65
@@ -50,7 +50,7 @@ def attempt_name(kind: RunKind, attempt: int) -> RunName:
 
 
 def run_kind(name: RunName) -> RunKind:
-    """What a run with this name is for. ValueError if it is no run's name."""
+    """The kind of a run by its name; ValueError for an invalid name."""
     kind = name.partition("-")[0]
     for known in get_args(RunKind):
         if kind == known:
@@ -88,7 +88,7 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class HoldPoint:
-    """Where the run says so and waits for the end that the harness brings about: in the middle of a step, or of the checkpoint after it."""
+    """Where the run reports itself and waits for its end: in the middle of a step, or of the checkpoint after it."""
 
     step: int
     inside: Literal["step", "checkpoint"] = "step"
@@ -137,7 +137,7 @@ class WorkerSpec:
 
     @property
     def draws(self) -> bool:
-        """Whether this process draws the initial weights: rank 0 does for all, and nobody where a checkpoint replaces them."""
+        """Rank 0 draws for all; nothing is drawn where a checkpoint replaces the weights."""
         return not self.resume and (self.group is None or self.group.rank == 0)
 
     def write(self, path: Path) -> None:
@@ -175,8 +175,6 @@ class StepLog:
 
 
 class LogTail:
-    """Reads the lines that were added since the last call."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
@@ -225,12 +223,11 @@ class CheckpointSave:
 
 @dataclass
 class RunRecord:
-    """What the worker of rank 0 left behind. `at` holds the moment (seconds) of each event that happens once.
+    """What the worker of rank 0 logged. `at` holds the moment (seconds) of each unique event.
 
-    `compiled_s`: for how long the compiler ran, each time it did. `skipped`: steps that left the weights alone, fp16 having overflowed.
-    `peak_memory`: bytes, see `device.peak_memory`; with several ranks of the one that had the most.
-    With several ranks, `by_rank` holds each one's steps once the run is over, and `steps` what they make together (see `merge`).
-    """
+    `compiled_s`: each duration of the compiler. `skipped`: steps that left the weights alone after an fp16 overflow.
+    `peak_memory`: bytes, see `device.peak_memory`; of several ranks the highest.
+    Of several ranks, `by_rank` holds each one's steps after the run, and `steps` the job's (see `merge_ranks`)."""
 
     launched_s: float
     at: dict[str, float] = field(default_factory=dict)
@@ -250,7 +247,6 @@ class RunRecord:
     peak_memory: dict[str, int] = field(default_factory=dict)
 
     def add(self, line: LogLine) -> None:
-        """Take in one line of the worker's log."""
         name, at = str(line["event"]), line["ns"] / 1e9
         if name == "step":
             stages: dict[StageName, float] = {name: spent / 1e9 for name, spent in line["stages"].items()}
@@ -284,4 +280,4 @@ _RECORDED = {
     "weights_loaded": {"seconds": "weights_load_s"},
     "weights": {"sha256": "weights_sha256"},
 }
-"""Event → what of its line goes into which attribute of RunRecord."""
+"""Event → field of its line → attribute of RunRecord."""

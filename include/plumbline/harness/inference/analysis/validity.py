@@ -10,7 +10,7 @@ from plumbline.declarations.workloads import insufficient_observations
 from plumbline.declarations.workloads.models import Llama
 from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99
 from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.measurement import Judgement
+from plumbline.harness.measurement import Judgement, degraded, invalid
 from plumbline.results import MetricRow, Reason
 
 
@@ -44,7 +44,7 @@ def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement |
     if server is None or log.finished < log.n or server.succeeded == log.n:
         return None
     detail = f"the client finished {log.n} requests in {log.load.name}; the server counted {server.succeeded}"
-    return Judgement("degraded", Reason(code="counts_differ", detail=detail))
+    return degraded("counts_differ", detail)
 
 
 def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]) -> Judgement | None:
@@ -56,7 +56,7 @@ def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]
         if (m.metric, m.statistic, m.phase) == (c.metric, c.statistic, c.phase) and m.value is None
     ]
     missing = [f'"{criterion.text}": {reason}' for criterion, n in absent if (reason := insufficient_observations(criterion, n))]
-    return Judgement("degraded", Reason(code="too_few_requests", detail="; ".join(missing))) if missing else None
+    return degraded("too_few_requests", "; ".join(missing)) if missing else None
 
 
 def quality_unchecked(workload: InferenceWorkload) -> Judgement | None:
@@ -67,7 +67,7 @@ def quality_unchecked(workload: InferenceWorkload) -> Judgement | None:
         f"server.backend {workload.server.backend} draws its own dummy weights, so its answers in {workload.model.precision} "
         "have no reference: the speed is measured, the quality is not; expected model.precision bf16, or the architecture gpt or encoder"
     )
-    return Judgement("invalid", Reason(code="quality_unchecked", detail=detail))
+    return invalid("quality_unchecked", detail)
 
 
 _MIN_HIT_SHARE = 0.5
@@ -83,23 +83,22 @@ def cache_state_contradicted(workload: InferenceWorkload, log: RequestLog, serve
     shared, phase = workload.requests.shared_prefix, log.load.name
     counted = f"it counted {hits} cached and {misses} uncached prompt tokens in {phase}"
     if state == "off":
-        return _invalid(f"server.prefix_cache is off, yet the server has one: {counted}") if hits else None
+        return invalid("cache_state", f"server.prefix_cache is off, yet the server has one: {counted}") if hits else None
     if workload.requests.turns is not None:
         return None  # a conversation finds its own history, whatever was in the cache before
     prefix, groups = (shared.tokens, shared.groups) if shared else (0, 0)
     if state == "cold":
         most = max(0, log.n - groups) * prefix
         if hits > most:
-            return _invalid(f"server.prefix_cache is cold, but the cache was not empty: {counted}; {log.n} requests share at most {most}")
+            return invalid(
+                "cache_state", f"server.prefix_cache is cold, but the cache was not empty: {counted}; {log.n} requests share at most {most}"
+            )
     else:
         least = _MIN_HIT_SHARE * log.finished * prefix
         if hits < least:
-            return _invalid(
+            return invalid(
+                "cache_state",
                 f"server.prefix_cache is primed, but the prefixes were not found: {counted}; {log.finished} requests with a prefix of "
-                f"{prefix} tokens should have found at least {least:.0f}"
+                f"{prefix} tokens should have found at least {least:.0f}",
             )
     return None
-
-
-def _invalid(detail: str) -> Judgement:
-    return Judgement("invalid", Reason(code="cache_state", detail=detail))

@@ -274,9 +274,9 @@ class Http1Connection(asyncio.Protocol):
 # has. So bodies hold no key.
 
 
-def request_prefix(authority: str, path: str, headers: Mapping[str, str], method: str = "POST") -> bytes:
+def request_prefix(authority: str, path: str, headers: Mapping[str, str]) -> bytes:
     """`authority` is host:port, `path` the whole path."""
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {authority}", "User-Agent: plumbline", "Accept-Encoding: identity"]
+    lines = [f"POST {path} HTTP/1.1", f"Host: {authority}", "User-Agent: plumbline", "Accept-Encoding: identity"]
     return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), ""]).encode("ascii")
 
 

@@ -22,7 +22,7 @@ from plumbline.metrics import LoadPhase
 from plumbline.metrics.quantiles import PERCENTILES, interval, percentile, supported
 from plumbline.results import MetricRow, metric_row
 
-_TRIP_S = 2.0
+_TRIP_S, _KIND_LIMIT_S = 2.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class RoundTrips:
     request_s: tuple[float, ...]
 
 
-def measure_round_trip(target: Target, n: int = 20, within_s: float = 10.0) -> RoundTrips:
-    """`n` round trips of each kind, one after the other, fewer if they take longer than `within_s` in all; never raises for the network."""
-    half = time.monotonic() + within_s / 2
+def measure_round_trip(target: Target, n: int = 20) -> RoundTrips:
+    """`n` sequential round trips of each kind, fewer if a kind takes longer than _KIND_LIMIT_S; never raises for the network."""
+    limit = time.monotonic() + _KIND_LIMIT_S
     try:
         # The name is looked up once: its server is not on the target.
         resolved = socket.getaddrinfo(*split_address(target.address), type=socket.SOCK_STREAM)[0]
     except OSError:
         return RoundTrips((), ())
-    connects = _timed(lambda: _connect(resolved[0], resolved[4]), n, half)
+    connects = _timed(lambda: _connect(resolved[0], resolved[4]), n, limit)
     try:
         with _pings(target) as ping:
             ping()  # the connection itself, TLS's handshake included
-            return RoundTrips(connects, _timed(ping, n, half + within_s / 2))
+            return RoundTrips(connects, _timed(ping, n, limit + _KIND_LIMIT_S))
     except (OSError, http.client.HTTPException, grpc.RpcError):
         return RoundTrips(connects, ())
 

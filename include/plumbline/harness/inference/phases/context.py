@@ -28,9 +28,9 @@ from plumbline.harness.inference.load.request_log import RequestLog, Values
 from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.phases.load_phase import Driver, require_running
 from plumbline.harness.inference.server.under_test import format_outcome
-from plumbline.harness.measurement import Judgement
+from plumbline.harness.measurement import Judgement, degraded
 from plumbline.metrics.proportions import wilson_interval
-from plumbline.results import Curve, MetricRow, Point, Reason, metric_row
+from plumbline.results import Curve, MetricRow, Point, metric_row
 
 CURVES = (
     ("time_to_first_token", "p50"),
@@ -166,7 +166,5 @@ def _row(length: LengthMeasurement, metric: str, statistic: str) -> MetricRow | 
 
 def _cut_short(last: LengthMeasurement, spec: ContextPhaseSpec) -> Judgement:
     longer = [tokens for tokens in spec.input_tokens if tokens > last.tokens]
-    unasked = f"; {', '.join(f'{tokens:,}' for tokens in longer)} were not asked for it" if longer else ""
-    return Judgement(
-        "degraded", Reason(code="context_cut_short", detail=f"prompts of {last.tokens:,} tokens: {format_outcome(last.log)}{unasked}")
-    )
+    skipped = f"; skipped: {', '.join(f'{tokens:,}' for tokens in longer)} tokens" if longer else ""
+    return degraded("context_cut_short", f"prompts of {last.tokens:,} tokens: {format_outcome(last.log)}{skipped}")

@@ -21,9 +21,9 @@ from plumbline.harness.inference.models import journal
 from plumbline.harness.inference.phases.load_phase import Driver, require_running
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import ManagedTriton, ServerUnderTest, format_outcome
-from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed
+from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, degraded
 from plumbline.metrics import LoadPhase
-from plumbline.results import MetricRow, Reason, metric_row
+from plumbline.results import MetricRow, metric_row
 
 _POLL_S = 0.005
 _STARTED_WITHIN_S = 1.0
@@ -183,7 +183,7 @@ def _record_parts(record: TrialRecord, log: RequestLog, found: Recovery, duratio
 def _no_recovery(found: Recovery) -> Judgement | None:
     if found.back is not None:
         return None
-    return Judgement("degraded", Reason(code="no_recovery", detail=f"no recovery: {found.why}"))
+    return degraded("no_recovery", f"no recovery: {found.why}")
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class JournalSummary:
             f"the client finished {len(ok)} requests in {log.load.name}, the server answered {len(self.finished)}: "
             f"{len(unheard)} answers did not arrive, {len(unseen)} have no record on the server"
         )
-        return Judgement("degraded", Reason(code="counts_differ", detail=detail))
+        return degraded("counts_differ", detail)
 
 
 def _evidence(record: TrialRecord, spec: FaultPhaseSpec, log: RequestLog, found: Recovery, book: JournalSummary | None) -> EvidenceFile:

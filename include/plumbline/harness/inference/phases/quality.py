@@ -25,8 +25,8 @@ from plumbline.harness.environment.cpu import allotted_cores
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.server.backends import Repository
-from plumbline.harness.measurement import Judgement, TrialFailed
-from plumbline.results import MetricRow, Reason, metric_row
+from plumbline.harness.measurement import Judgement, TrialFailed, invalid
+from plumbline.results import MetricRow, metric_row
 
 _SEED = 20240229
 _TOKENS = 8
@@ -116,7 +116,7 @@ def judge_agreement(agreement: float, quality: Quality, precision: str, n: int) 
         f"the outputs in {precision} agree with {quality.reference} to {agreement:.1%} over {n} answers; "
         f"expected at least {quality.agreement:.1%}: the speed was bought with the answers"
     )
-    return Judgement("invalid", Reason(code="quality_lost", detail=detail))
+    return invalid("quality_lost", detail)
 
 
 def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[TokenIds], tokens: int) -> Any:

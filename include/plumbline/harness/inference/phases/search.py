@@ -20,9 +20,9 @@ from plumbline.harness.inference.load.schedule import probe_load
 from plumbline.harness.inference.phases.load_phase import Driver, prepare_cache, require_running, wait_until_settled
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
-from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed
+from plumbline.harness.measurement import EvidenceFile, TrialFailed, degraded
 from plumbline.metrics.proportions import min_successes_to_prove, wilson_interval
-from plumbline.results import Reason, metric_row
+from plumbline.results import metric_row
 
 
 def count_missed(log: RequestLog, slo: Slo, now_s: float) -> int:
@@ -67,9 +67,7 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
         record.result.stages += stages_of(best, None)
     if state.highest is None:
         code = "client_limited" if state.ending == "client_limited" else "search_open"
-        record.result.judgements.append(
-            Judgement("degraded", Reason(code=code, detail=f"no highest rate in {spec.name}: {state.summary()}"))
-        )
+        record.result.judgements.append(degraded(code, f"no highest rate in {spec.name}: {state.summary()}"))
     record.result.evidence.append(_evidence(record, state))
 
 

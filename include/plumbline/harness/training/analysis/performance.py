@@ -18,7 +18,7 @@ from plumbline.results import Curve, MetricRow, Point, metric_row
 
 
 def performance_rows(workload: TrainingWorkload, records: TrainingRecords) -> list[MetricRow]:
-    """Everything that the undisturbed run shows; empty if no step of it was done."""
+    """All rows of the undisturbed run; empty without a finished step."""
     run, steps = records.undisturbed, records.steady(workload.steps)
     if run is None or not run.steps:
         return []
@@ -39,7 +39,7 @@ def performance_rows(workload: TrainingWorkload, records: TrainingRecords) -> li
 
 
 def counts_tokens(workload: TrainingWorkload) -> bool:
-    """Whether the work is told in tokens; images are not."""
+    """Whether the work is counted in tokens; images are not."""
     return workload.task.kind != "classification"
 
 
@@ -216,7 +216,7 @@ def _curve(phase: Phase, along: str, metric: str, points: list[Point]) -> Curve:
 
 
 def _loss_curve(phase: Phase, blocks: list[list[Step]]) -> Curve:
-    """The mean loss of each block, at the middle of its steps; absent where a loss is no number."""
+    """Mean loss of each block, at the middle of its steps; absent where a loss is not finite."""
     points = []
     for block in blocks:
         mean = sum(step.loss for step in block) / len(block)
@@ -241,7 +241,7 @@ def _throughput_curve(workload: TrainingWorkload, phase: Phase, run: RunRecord, 
 
 
 def _rank_curves(run: RunRecord, steady: set[int]) -> list[Curve]:
-    """Of several ranks, each one's steady step time, and what it was busy with itself where waiting for the others is told apart."""
+    """Of several ranks, each one's steady step time, and its own busy time where the wait for others is separate."""
     ranks = {rank: [step for step in steps if step.step in steady] for rank, steps in sorted(run.by_rank.items())}
     if len(ranks) < 2 or not all(ranks.values()):
         return []

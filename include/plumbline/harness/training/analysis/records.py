@@ -51,13 +51,12 @@ def clear_trend(values: Sequence[float]) -> float | None:
 
 
 def steady_from(values: Sequence[float]) -> int:
-    """From which value on a series no longer changes: how many at its beginning are to be left out. 0 if too few to say.
+    """Values before the steady state of a series; 0 if there are too few to decide.
 
-    MSER-5 (White 1997), made deaf to bursts: blocks of 5 values, each by its median; of all cuts that leave 6 blocks, the one after which
-    the rest tells its mean best, that is with the least sum of squared deviations over the squared number of blocks. A cut counts only if
-    what it leaves out is clearly different: its median is 5 % away from the rest's, and at most 1 in 20 blocks of either is on the other
-    side of the other's median. So a burst in the middle leaves nothing out, and noise seldom more than a block or two.
-    """
+    MSER-5 (White 1997), robust to bursts: blocks of 5 values by their medians; of all cuts that leave 6 blocks, the one with the least sum of
+    squared deviations over the squared number of remaining blocks. A cut counts only if its part is clearly different: its median is 5 % away,
+    and at most 1 in 20 blocks of either side is beyond the other's median. So a burst in the middle cuts nothing, and noise seldom more than a
+    block or two."""
     n = len(values)
     if n < _STEADY_MIN_STEPS:
         return 0
@@ -81,11 +80,9 @@ Ending = Literal["rank_kill", "group_kill", "rank_hang", "checkpoint_kill", "pod
 
 @dataclass(frozen=True)
 class Incident:
-    """How one attempt ended before it should. Moments in monotonic seconds: when it broke off, and when that was noticed.
+    """An attempt's early end. Monotonic seconds of the end and of its detection; of an unplanned end the first is when a process was seen gone.
 
-    Of an unplanned end nobody knows the first; it is the moment when the first process was seen to be gone. `step` was under way, or
-    `inside` says that the checkpoint after it was; None of an unplanned end before the first step.
-    """
+    `step` was running, or with `inside` the checkpoint after it; None for an unplanned end before the first step."""
 
     run: RunName
     ending: Ending
@@ -112,11 +109,10 @@ COST_PARTS = ("detect_s", "launch_s", "load_s", "recompute_s")
 
 @dataclass(frozen=True)
 class RestartCost:
-    """Where the time went after one incident. The parts add up to the whole.
+    """Cost of one incident in parts that add up.
 
-    `complete`: the lost step (or checkpoint) was done again; else the time until the next incident, or until the end of the trial.
-    `checksum_s`: in between, what this harness took to check the checkpoint, which is no part of the cost.
-    """
+    `complete`: the lost step (or checkpoint) was repeated; else the time until the next incident, or until the end of the trial.
+    `checksum_s`: this harness's own check of the checkpoint, which is not part of the cost."""
 
     incident: Incident
     after: RunName | None
@@ -238,13 +234,13 @@ def merge_ranks(by_rank: Mapping[int, Sequence[Step]]) -> list[Step]:
 
 
 def max_over_ranks(of_ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Of each figure the largest of all ranks; without what one of them could not tell."""
+    """The largest of each figure over all ranks; without figures that a rank lacks."""
     names = set.intersection(*map(set, of_ranks)) if of_ranks else set[str]()
     return {name: max(figures[name] for figures in of_ranks) for name in sorted(names)}
 
 
 def _busy_s(step: Step) -> float:
-    """What a rank's step took less its wait for other ranks, where that is told apart."""
+    """Step time without the separately measured wait for other ranks."""
     return step.step_s - step.stages.get("gradient_sync", 0.0)
 
 
@@ -260,11 +256,9 @@ class StragglerStats:
 
 
 def straggler_stats(by_rank: Mapping[int, Sequence[Step]], among: set[int]) -> StragglerStats | None:
-    """Of the steps `among`; None with less than two ranks, or without such a step.
+    """Over the steps `among`; None with less than two ranks, or without such a step.
 
-    A rank is as slow as its own work: where the wait for others is told apart (`gradient_sync`) it is left out, since all ranks' steps
-    together take the same time whoever is slow.
-    """
+    The separately measured wait for others (`gradient_sync`) does not count: all ranks' steps together take the same time."""
     numbered = {rank: {step.step: _busy_s(step) for step in steps if step.step in among} for rank, steps in sorted(by_rank.items())}
     common = sorted(set.intersection(*map(set, numbered.values()))) if numbered else []
     if len(numbered) < 2 or not common:
@@ -308,7 +302,7 @@ class TrainingRecords:
         return measured[steady_from([step.step_s for step in measured]) :]
 
     def restarts(self) -> list[RestartCost]:
-        """What each end of an attempt cost, in their order: of the undisturbed run, which nobody planned, then of the faulted stretch."""
+        """Cost of each early end, in order: of the undisturbed run, then of the faulted stretch."""
         found = []
         for kinds in (("run",), ("fault", "recovery")):
             incidents = [incident for incident in self.incidents if run_kind(incident.run) in kinds]

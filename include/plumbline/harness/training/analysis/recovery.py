@@ -80,7 +80,7 @@ def attempts_evidence(records: TrainingRecords, folder: Path) -> list[EvidenceFi
 
 
 def loss_tolerance(workload: TrainingWorkload) -> float:
-    """How far, as a share, the loss of a step done again may be from what it was: by nothing where the same sums come in the same order."""
+    """Allowed relative difference of a repeated step's loss: none where the same sums come in the same order."""
     return 0.0 if workload.needs.accelerator == "cpu" or workload.deterministic else _GPU_TOLERANCE
 
 
@@ -94,7 +94,7 @@ def loss_guarantees(workload: TrainingWorkload, records: TrainingRecords) -> lis
 
 
 def unplanned_restarts(records: TrainingRecords) -> list[Judgement]:
-    """Attempts that ended though nobody wanted them to: the numbers are those of a training that was started again."""
+    """Unplanned ends of attempts: the numbers come from a restarted training."""
     found = [cost for cost in records.restarts() if cost.incident.ending == "unplanned"]
     if not found:
         return []

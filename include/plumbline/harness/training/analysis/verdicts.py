@@ -34,7 +34,7 @@ def judge_training(workload: TrainingWorkload, limits: ValidityLimits, records: 
 
 
 def too_few_steps(times: list[float]) -> list[Judgement]:
-    """So few steady steps (seconds) that nothing can be said of their median: invalid without any, degraded without an interval."""
+    """Too few steady steps (seconds): invalid without any, degraded without an interval of their median."""
     if not times:
         return [invalid("too_few_steps", "no step was found to be steady; expected more steps.measure, or a machine at rest")]
     if median_interval(times) is not None:
@@ -57,7 +57,7 @@ def unsteady_step_time(times: list[float], limits: ValidityLimits) -> list[Judge
 
 
 def late_steady_state(steady: int, declared: int, limits: ValidityLimits) -> list[Judgement]:
-    """So late a steady state that few of the declared steps were done in it."""
+    """Too few of the declared steps were steady."""
     share, what = steady / declared, f"{steady} of {declared} measured steps were steady; expected more steps.discard and steps.measure"
     if 0 < share < limits.steady_steps_invalid:
         return [invalid("not_steady", f"{what}; invalid below {limits.steady_steps_invalid:.0%}")]
@@ -84,7 +84,7 @@ def steady_trend(times: list[float]) -> list[Judgement]:
 
 
 def loss_out_of_range(steps: list[Step], check: LossCheck | None) -> list[Judgement]:
-    """A loss that is no number at any step, or outside the declared range at its step: speed without learning counts for nothing."""
+    """A loss that is not finite at any step, or outside the declared range at its step."""
     broken = [step.step for step in steps if not math.isfinite(step.loss)]
     if broken:
         return [invalid("loss_not_finite", f"the loss is not a finite number from step {broken[0]} on ({len(broken)} steps)")]

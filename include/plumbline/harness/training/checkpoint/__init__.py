@@ -14,26 +14,27 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from plumbline.harness.training.worker_protocol import ExitCode, WorkerError
 
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
 _READ_BYTES = 1 << 20
 _MAX_RESIDENT_SHARE = 0.01
-"""Share of a file's pages that may still be in memory: some are being looked at by others."""
+"""Share of a file's pages that may stay in memory, as others may use them."""
 
 
 @dataclass(frozen=True)
 class FileDigest:
-    """One file of a checkpoint."""
-
     bytes: int
     sha256: str
 
 
 @dataclass(frozen=True)
 class WritePause:
-    """Where a checkpoint that is to be killed half way says so and waits: `call` does both, once half of the bytes are written."""
+    """`call` reports a half-written checkpoint and waits for the kill."""
 
     call: Callable[[], None]
 
@@ -78,7 +79,6 @@ def digest_file(path: Path) -> FileDigest:
 
 
 def sha256_of(file: IO[bytes]) -> str:
-    """SHA-256 of the rest of a file."""
     summed = hashlib.sha256()
     while piece := file.read(_READ_BYTES):
         summed.update(piece)
@@ -86,13 +86,11 @@ def sha256_of(file: IO[bytes]) -> str:
 
 
 def sync_file(file: IO[bytes]) -> None:
-    """What was written to the file is on the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_folder(path: Path) -> None:
-    """The folder's names are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -101,10 +99,9 @@ def sync_folder(path: Path) -> None:
 
 
 def drop_from_page_cache(paths: Iterable[Path]) -> bool:
-    """Ask the kernel to forget these files' pages, so that they are read from the disk. Whether it did, as far as it tells.
+    """Evict these files from the page cache, so that they are read from the disk. Whether that worked, as far as the kernel reports.
 
-    No privilege is needed for one's own files. A file system that lives in memory keeps them, and so may others.
-    """
+    Needs no privilege for own files. A file system in memory keeps them, and so may others."""
     gone = True
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
@@ -119,7 +116,7 @@ def drop_from_page_cache(paths: Iterable[Path]) -> bool:
 
 
 def _resident_share(handle: int) -> float:
-    """How much of an open file is in memory, 0…1; OSError if the kernel does not tell."""
+    """Resident share of an open file, 0…1; OSError if unavailable."""
     size = os.fstat(handle).st_size
     if not size:
         return 0.0
@@ -172,7 +169,7 @@ class LoadedCheckpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint holds: its files by their names, and, of state that is spread over nodes, which part of it lies here."""
+    """A checkpoint's files by name, and, of state that spans nodes, the part on this node."""
 
     step: int
     files: dict[str, FileDigest]
@@ -256,7 +253,7 @@ def prune(folder: Path, keep: int, retain: frozenset[int]) -> None:
 
 
 def discard_drafts(folder: Path) -> None:
-    """Delete what a killed process left unfinished. Only while nobody writes to the folder."""
+    """Delete drafts of killed processes. Only without writers in the folder."""
     for path in folder.glob(f"*{_DRAFT_SUFFIX}"):
         shutil.rmtree(path)
 
@@ -290,3 +287,32 @@ def _replace_leaves(part: Any, leaves: dict[str, Any], path: str) -> Any:
 
 
 _ABSENT = object()
+
+
+class CheckpointRanks(Protocol):
+    """The ranks that save and load together, each with its place."""
+
+    node: int
+    local: int
+    processes: int
+    writes: bool
+    part: str
+    replica_group: dist.ProcessGroup | None
+
+    def gather(self, value: Any) -> list[Any]:
+        """All ranks' values in order; a barrier."""
+
+
+@dataclass
+class SingleProcess:
+    """One process that holds the whole state. `replica_group`: of a job whose other ranks do not save, one that a CPU can talk through."""
+
+    node: int = 0
+    local: int = 0
+    processes: int = 1
+    writes: bool = True
+    part: str = "all"
+    replica_group: dist.ProcessGroup | None = None
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,18 +15,29 @@ import torch
 from torch import nn
 
 from plumbline.harness.training.checkpoint import (
+    CheckpointCorrupt,
+    CheckpointRanks,
     LoadedCheckpoint,
+    Manifest,
     NothingToResume,
     SavedCheckpoint,
+    TrackedWriter,
     WritePause,
     checkpoint_name,
     checkpoint_steps,
+    digest_file,
     discard_drafts,
+    draft_path,
     drop_from_page_cache,
     flatten_state,
-    single_file,
+    prune,
+    publish,
+    read_manifest,
+    sync_file,
+    sync_folder,
+    verify_file,
+    verify_size,
 )
-from plumbline.harness.training.checkpoint.ranks import CheckpointRanks
 from plumbline.harness.training.worker_protocol import StepLog, WorkerSpec
 
 if TYPE_CHECKING:
@@ -75,7 +88,7 @@ class TrainingState:
         return self.taken()
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Every tensor of model and optimizer by where it stands, of sharded ones this rank's part: two states are one if these are equal."""
+        """Every tensor of model and optimizer by its path, of sharded ones this rank's part: equal tensors mean equal states."""
         state = self.taken()
         kept = flatten_state({name: state[name] for name in ("model", "optimizer")})
         # A sharded tensor's part is asked for by its method, as its class would have to be imported for `isinstance`.
@@ -115,7 +128,7 @@ class CheckpointManager:
         pause = self._pause(step)
         if self._sharded is None:
             keep = self._spec.checkpoint_keep
-            saved = single_file.save(self._folder, step, state.taken(), keep=keep, retain=self._retain, pause=pause)
+            saved = save_file(self._folder, step, state.taken(), keep=keep, retain=self._retain, pause=pause)
         else:
             finish: Callable[[], SavedCheckpoint] = self._sharded.begin(step, state.taken(), beside=self._thread is not None, pause=pause)
             if self._thread is not None:
@@ -145,14 +158,14 @@ class CheckpointManager:
             loaded: LoadedCheckpoint | None = self._sharded.load(state.state_after_first_step())
         else:
             discard_drafts(self._folder)
-            loaded = single_file.load_newest(self._folder, device)
+            loaded = load_newest_file(self._folder, device)
         if loaded is None:
             raise NothingToResume(f"no valid checkpoint in {self._folder.name}")
         state.put(loaded.state)
         return loaded
 
     def evict_from_page_cache(self) -> bool:
-        """Have the kernel forget the newest checkpoint's files, so that the next load reads the disk. Whether it did."""
+        """Evict the newest checkpoint's files from the page cache, so that the next load reads the disk. Whether that worked."""
         path = self._folder / checkpoint_name(checkpoint_steps(self._folder)[0])
         return drop_from_page_cache(file for file in path.iterdir() if file.is_file())
 
@@ -160,7 +173,7 @@ class CheckpointManager:
         return here if self._sharded is None else bool(self._sharded.on_all_ranks(here))
 
     def _log_save(self, step: int, saved: SavedCheckpoint, standing: int, summing: int, at_end: bool) -> None:
-        """`standing`: for how long (ns) training stood still, `summing` of it for a checksum."""
+        """`standing`: nanoseconds without training, `summing` of them for a checksum."""
         now = monotonic_ns()
         self._summed = now - int(saved.checksum_s * 1e9), now
         times = {"save_s": saved.seconds, "checksum_s": saved.checksum_s, "blocking": standing - summing, "summing": summing}
@@ -173,6 +186,78 @@ class CheckpointManager:
         return WritePause(lambda: self._hold(hold.step))
 
     def _hold(self, step: int) -> None:
-        """Say that the checkpoint is half written and wait for the kill: it then falls into the middle of it however fast the disk is."""
+        """Report the half-written checkpoint and wait for the kill, which then falls into its middle on any disk."""
         self._log.event("holding", step=step)
         threading.Event().wait()
+
+
+_STATE_FILE = "state.pt"
+
+
+def save_file(
+    folder: Path, step: int, state: dict[str, Any], *, keep: int, retain: frozenset[int] = frozenset(), pause: WritePause | None = None
+) -> SavedCheckpoint:
+    """Write `state` as the checkpoint after `step` steps, then delete all but the newest `keep` and those in `retain`.
+
+    Raises OSError (such as a full disk); older checkpoints are then untouched.
+    """
+    final, draft = folder / checkpoint_name(step), draft_path(folder, step)
+    shutil.rmtree(draft, ignore_errors=True)  # of an attempt that was killed in it, and began anew
+    began = time.monotonic_ns()
+    draft.mkdir(parents=True)
+    expected = sum(leaf.nbytes for leaf in flatten_state(state).values() if isinstance(leaf, torch.Tensor))
+    try:
+        with (draft / _STATE_FILE).open("wb") as raw:
+            writer = TrackedWriter(raw, expected=expected, pause=pause)
+            try:
+                torch.save({**state, "step": step}, writer)  # type: ignore[arg-type]  # it asks for no more than write and flush
+            except RuntimeError as error:
+                raise writer.error or error from error
+            sync_file(raw)
+        sync_folder(draft)
+        durable = time.monotonic_ns()
+        part = digest_file(draft / _STATE_FILE)
+        publish(draft, final, Manifest(step, {_STATE_FILE: part}))
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    published = time.monotonic_ns()
+    prune(folder, keep, retain)
+    return SavedCheckpoint(part.bytes, (durable - began) / 1e9, (published - durable) / 1e9)
+
+
+def load_newest_file(folder: Path, device: str = "cpu") -> LoadedCheckpoint | None:
+    """The newest checkpoint whose checksum holds, its tensors on `device`; None if there is none."""
+    rejected: list[str] = []
+    for step in checkpoint_steps(folder):
+        path = folder / checkpoint_name(step)
+        try:
+            state, checksum_s = _load_verified(path, device)
+            return LoadedCheckpoint(step, state, tuple(rejected), checksum_s)
+        except CheckpointCorrupt as error:
+            rejected.append(f"{path.name}: {error}")
+    return None
+
+
+def _load_verified(path: Path, device: str) -> tuple[dict[str, Any], float]:
+    """(state, seconds that checking took). It is loaded first, from the disk, and checked before anybody uses it, from memory."""
+    manifest = read_manifest(path)
+    if _STATE_FILE not in manifest.files:
+        raise CheckpointCorrupt(f"has an unusable manifest (no {_STATE_FILE})")
+    verify_size(path, _STATE_FILE, manifest.files[_STATE_FILE])
+    state: dict[str, Any] = {}
+    failure: Exception | None = None
+    try:
+        state = torch.load(path / _STATE_FILE, map_location=device, weights_only=True)
+    except OSError as error:
+        raise CheckpointCorrupt(f"cannot be read ({error})") from error
+    except Exception as error:  # noqa: BLE001 - what a damaged file makes of the reader; the checksum tells
+        failure = error
+    began = time.monotonic_ns()
+    verify_file(path, _STATE_FILE, manifest.files[_STATE_FILE])
+    checksum_s = (time.monotonic_ns() - began) / 1e9
+    if failure is not None:
+        raise failure
+    if state.get("step") != manifest.step:
+        raise CheckpointCorrupt(f"is named after step {manifest.step} but holds step {state.get('step')}")
+    return state, checksum_s

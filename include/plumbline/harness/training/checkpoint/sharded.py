@@ -23,11 +23,13 @@ from torch.distributed.checkpoint.state_dict_saver import async_save, save
 from plumbline.harness.training import checkpoint as folders
 from plumbline.harness.training.checkpoint import (
     CheckpointCorrupt,
+    CheckpointRanks,
     FileDigest,
     LoadedCheckpoint,
     Manifest,
     NothingToResume,
     SavedCheckpoint,
+    SingleProcess,
     TrackedWriter,
     WritePause,
     checkpoint_name,
@@ -38,7 +40,6 @@ from plumbline.harness.training.checkpoint import (
     sync_file,
     sync_folder,
 )
-from plumbline.harness.training.checkpoint.ranks import CheckpointRanks, SingleProcess
 
 _METADATA = ".metadata"
 _DCP = "torch.distributed.checkpoint."
@@ -310,7 +311,7 @@ class _TrackedFileSystem(FileSystem):
 
 @contextmanager
 def _unwrap_errors(writer: _TrackedShardWriter | None = None) -> Iterator[None]:
-    """What the disk said, rather than what torch made of it: its own exception holds those of all ranks, and is no `Exception`."""
+    """Raise the disk's error: torch's own exception holds those of all ranks, and is not an `Exception`."""
     try:
         yield
     except CheckpointException as error:

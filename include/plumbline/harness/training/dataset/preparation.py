@@ -27,10 +27,9 @@ _READ_BYTES = 1 << 22
 
 
 def prepare_inputs(workload: TrainingWorkload, cache: Path) -> DataFile:
-    """What the training of a workload reads, below `cache`: what is there if its checksum still holds, else made (or fetched) anew.
+    """Data and weights for a workload, below `cache`: reused while the checksum holds, else generated or fetched.
 
-    OSError if it cannot be written, TrialFailed if a team's own file or a model of the hub cannot be used.
-    """
+    OSError if it cannot be written, TrialFailed if a team's own file or a model of the hub is unusable."""
     initial = prepare_weights(workload, cache)
     return replace(_prepare_data(workload, cache, initial), weights=initial)
 

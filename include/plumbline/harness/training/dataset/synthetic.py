@@ -28,7 +28,7 @@ def generate_tokens(cache: Path, *, vocabulary: int, tokens: int, seed: int) -> 
 
 
 def successors(vocabulary: int, seed: int) -> npt.NDArray[np.int64]:
-    """What may follow each token in the text of these parameters: (vocabulary, 4) token ids; one that stands twice is likelier."""
+    """Possible successors of each token in the text of these parameters: (vocabulary, 4) token ids; a repeated one is likelier."""
     return _MarkovChain(vocabulary, seed).successors
 
 

@@ -83,9 +83,5 @@ class DdpModel:
         return self._average(self._everybody, bucket)
 
     def exposed(self) -> Callable[[], int] | None:
-        """How long (ns) the backward that ends now waited for other ranks after this rank's own gradients were all there; asked later.
-
-        The part of the averaging that ran beside the backward is hidden and costs nothing; a slower rank is waited for here too. None
-        if nothing was averaged.
-        """
+        """Only the part of the averaging after this rank's last gradient counts; a slower rank is waited for here too. None if nothing was averaged."""
         return self._waits.elapsed()

@@ -25,16 +25,15 @@ _ROW_WISE = ("self_attn.o_proj", "mlp.down_proj")
 
 
 class FsdpModel:
-    """The model as this rank's part of it. Layer by layer: never is more than a layer, or what lies around the layers, whole on the device.
+    """This rank's part of the model. At most a layer, or what surrounds the layers, is whole on the device.
 
-    Weights are fp32; FSDP2 gathers them in the type that products are taken in, so nothing is left for autocast to do (`casts`). Gradients
-    are added up over ranks in the declared type. Replicas beyond the ranks of one average their gradients.
-    """
+    Weights are fp32; FSDP2 gathers them in the type of the products, so autocast has nothing to do (`casts`). Gradients
+    are added up over ranks in the declared type. Replicas beyond the ranks of one average their gradients."""
 
     def __init__(
         self, learner: Learner, layout: MeshLayout, precision: str, reduce_precision: str, device: torch.device, *, drawn: bool
     ) -> None:
-        """`learner`: its model on the CPU; all ranks call it. `drawn`: rank 0's weights are everybody's, else each rank's are its own."""
+        """`learner`: its model on the CPU; all ranks call it. `drawn`: all ranks use rank 0's weights, else their own."""
         mesh = init_device_mesh(
             device.type, (layout.replicate, layout.shard, layout.tensor), mesh_dim_names=("replicate", "shard", "tensor")
         )

@@ -35,7 +35,7 @@ class GradientWait:
             self._ready_ns = monotonic_ns()
 
     def elapsed(self) -> Callable[[], int] | None:
-        """The wait (ns) of the backward that ends now, asked later; None if it waited for nobody."""
+        """The wait (ns) of the backward that ends now, read later; None without one."""
         if self._device.type == "cuda":
             ready, self._ready_event = self._ready_event, None
             if ready is None:
@@ -155,7 +155,6 @@ class RankGroups:
         return shared
 
     def barrier(self) -> None:
-        """Return when every rank has come this far."""
         dist.barrier(device_ids=[self._device.index] if self._device.type == "cuda" else None)
 
     def leave(self) -> None:
@@ -172,7 +171,7 @@ class CheckpointGroups:
         self._everybody = everybody
 
     def gather(self, value: Any) -> list[Any]:
-        """Everybody's value, in the order of the ranks; everybody has come this far then."""
+        """All ranks' values in order; a barrier."""
         found: list[Any] = [None] * self._everybody.size()
         dist.all_gather_object(found, value, group=self._everybody)
         return found
@@ -187,7 +186,7 @@ def is_peer_lost(error: BaseException) -> bool:
 
 
 def _require_group(group: Any) -> dist.ProcessGroup:
-    """A new group; torch gives something else to those that are not in it, and here everybody is."""
+    """Torch returns something else to ranks outside the group; here all are in it."""
     found: dist.ProcessGroup = group
     return found
 

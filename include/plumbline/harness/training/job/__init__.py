@@ -33,7 +33,7 @@ _POLL_BEFORE_KILL_S = 0.002
 
 @dataclass(frozen=True)
 class JobContext:
-    """What the runs of a trial have in common. `store`: where ranks find each other, if there are several; `coordinator`: the other nodes, if any."""
+    """Common to the runs of a trial. `store`: where several ranks find each other; `coordinator`: the other nodes, if any."""
 
     folder: Path
     topology: Topology
@@ -45,7 +45,7 @@ class JobContext:
 
 @contextmanager
 def rendezvous(context: JobContext) -> Iterator[JobContext]:
-    """The context with a store for its ranks, for as long as the block runs; as it is if there is only one."""
+    """The context with a store for its ranks while the block runs; unchanged for a single rank."""
     if context.topology.world == 1:
         yield context
         return
@@ -59,7 +59,7 @@ def rendezvous(context: JobContext) -> Iterator[JobContext]:
 
 
 def isolate_fault_checkpoint(folder: Path, fault: FaultPlan) -> None:
-    """Move the checkpoint that the faulted stretch begins with to where the stretch's own lie; once. A node without checkpoints has none."""
+    """Move the checkpoint before the faulted stretch to the stretch's own folder, once. A node without checkpoints has none."""
     pinned, apart = folder / "checkpoints" / checkpoint_name(fault.resume_from), folder / "fault-checkpoints"
     if pinned.is_dir():
         apart.mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ def isolate_fault_checkpoint(folder: Path, fault: FaultPlan) -> None:
 
 
 class Job:
-    """All ranks of one run, as a context: none of this node's outlives the block, and the others end theirs when they are told how it went."""
+    """All ranks of one run, as a context that ends this node's ranks; other nodes end theirs on the announced outcome."""
 
     def __init__(self, name: RunName, spec: WorkerSpec, context: JobContext) -> None:
         self.name, self.spec = name, spec
@@ -96,7 +96,7 @@ class Job:
 
     @property
     def record(self) -> RunRecord:
-        """What rank 0 left behind so far; once the block is over, its steps are those of the whole job."""
+        """Rank 0's record so far; after the block its steps are those of the whole job."""
         return self._workers[0].record
 
     @property
@@ -104,11 +104,10 @@ class Job:
         return self._workers
 
     def lines(self, meanwhile: Callable[[], None]) -> Iterator[LogLine | None]:
-        """Rank 0's log lines as they come, whichever rank's line that it holds, and None whenever there was nothing new for a moment.
+        """Rank 0's log lines as they come, any rank's line that it holds, and None whenever nothing is new.
 
-        Ends when all ranks have ended well. If one ended otherwise, all are ended: RunAborted if the cause may pass, else TrialFailed; so
-        too if a node is gone. `meanwhile` is called while other nodes end theirs.
-        """
+        Ends when all ranks have ended well. Else all are ended: RunAborted for a passing cause, TrialFailed for a lasting one or a lost node.
+        `meanwhile` is called while other nodes end theirs."""
         interval = _POLL_BEFORE_KILL_S if self.spec.hold is not None else _POLL_S
         while True:
             self._wait(interval)
@@ -127,7 +126,7 @@ class Job:
             yield None
 
     def end(self, meanwhile: Callable[[], None]) -> None:
-        """End whatever ranks are left, on all nodes, as nothing can go on without the others. TrialFailed if one will not end."""
+        """End the remaining ranks on all nodes. TrialFailed if one does not end."""
         self._stack.close()
         if self._coordinator is not None:
             self._coordinator.stop(KILL_TIMEOUT_S, meanwhile)

@@ -28,7 +28,7 @@ _CHUNK = 1 << 16
 
 
 class PeerDisconnected(Exception):
-    """The other end is not there any more, or does not speak as it should."""
+    """The other end is gone or violates the protocol."""
 
 
 class Channel:
@@ -52,7 +52,7 @@ class Channel:
 
     @property
     def local_host(self) -> str:
-        """The address of this end: of the interface through which the nodes reach each other."""
+        """This end's address on the network of the nodes."""
         return str(self._socket.getsockname()[0])
 
     @property

@@ -25,7 +25,7 @@ _PROBE_TURN_S = 0.05
 
 
 class Coordinator:
-    """The other nodes of the job, as a context: at its end each of them is told how it ended, and ends too."""
+    """The other nodes of the job, as a context whose end announces the outcome and ends them."""
 
     def __init__(self, trial: Trial, topology: Topology) -> None:
         self._trial, self._topology = trial, topology
@@ -35,14 +35,14 @@ class Coordinator:
         self._names: dict[int, str] = {}
         self._data: dict[int, str] = {}
         self.peers: dict[int, tuple[str, int]] = {}
-        """Where each node answers the network's probes, until its first run."""
+        """Where each node answers network probes before its first run."""
         self.probe_failures: dict[int, str] = {}
-        """Why a node's ranks of the collective probe ended before they should."""
+        """Why a node's ranks of the collective probe ended early."""
         self._ended: set[int] = set()
         self.causes: dict[int, FailureCause] = {}
         self.logs: dict[int, Mapping[str, list[LogLine]]] = {}
         self.gpus: dict[int, NodeGpus | None] = dict.fromkeys(range(1, topology.nodes))
-        """What each node's GPUs did over the whole job; there once the context is over, None for a node that sent nothing."""
+        """GPU readings of each node, complete after the context; None for a node that sent nothing."""
 
     def __enter__(self) -> Coordinator:
         """Listen. TrialFailed if the port is taken."""
@@ -68,12 +68,12 @@ class Coordinator:
 
     @property
     def sources(self) -> list[Any]:
-        """What can be read when there is news."""
+        """Connections to wait for."""
         return [*self._links.values(), *self._strangers, *filter(None, [self._server])]
 
     @property
     def interface_address(self) -> str | None:
-        """Our address on the network that the nodes share; None before anybody has joined."""
+        """Our address on the network of the nodes; None before the first one joins."""
         return next((link.local_host for link in self._links.values()), None)
 
     @property
@@ -106,7 +106,7 @@ class Coordinator:
         self.tell("start", run=run, port=store.port, resume=resume)
 
     def enter(self, phase: Phase | None) -> None:
-        """Have every node attribute what its GPUs do from now on to a phase; None: to none."""
+        """Have every node attribute its GPUs' work to a phase; None: to none."""
         self.tell("phase", name=phase)
 
     def probe(self, orders: CollectiveSpec, store: Address) -> None:
@@ -122,10 +122,9 @@ class Coordinator:
         return next(iter([*self.probe_failures.values(), *gone]), None)
 
     def stop(self, patience_s: float, meanwhile: Callable[[], None]) -> None:
-        """Have every node end its ranks at once; returns when they are gone and their logs are here.
+        """Have every node end its ranks at once; returns with their logs.
 
-        TrialFailed if one does not answer, or cannot go on: that ranks broke off for a cause that may pass is no reason not to.
-        """
+        TrialFailed if one does not answer or cannot continue; ranks that ended for a passing cause are fine."""
         self.tell("stop")
         deadline = time.monotonic() + patience_s
         while not self.all_ended:
@@ -138,13 +137,13 @@ class Coordinator:
             meanwhile()
 
     def tell(self, kind: str, **more: object) -> None:
-        """Send every node one message; one that is gone is noticed when its end of the connection is read."""
+        """Send every node a message; a lost node is detected on reading."""
         for link in self._links.values():
             with suppress(PeerDisconnected):
                 link.send(kind, **more)
 
     def hear(self) -> None:
-        """Take in whatever the nodes have said, without waiting."""
+        """Receive all messages, without waiting."""
         self._welcome()
         for node, link in list(self._links.items()):
             try:
@@ -161,7 +160,7 @@ class Coordinator:
                     )
 
     def _welcome(self) -> None:
-        """Accept who connects; who says first which node of this very trial it is belongs to us, and anybody else is hung up on."""
+        """Accept connections; close those whose first message is not from a missing node of this trial."""
         assert self._server is not None
         with suppress(BlockingIOError):
             while True:
@@ -213,7 +212,7 @@ class Coordinator:
 
 
 def gang_identity(trial: Trial) -> list[str | int]:
-    """What the harnesses of one gang share and those of another do not."""
+    """Identical for the harnesses of one gang only."""
     return [trial.trial_id, trial.attempt, trial.spec_hash]
 
 

@@ -29,11 +29,10 @@ _MIN_NOTICE_S = 1.0
 
 
 def inject_fault(fault: Fault, job: Job, step_time_s: float, meanwhile: Callable[[], None]) -> tuple[float, float]:
-    """Do it to the job, whose held rank has said that it is there, and end what is left of it.
+    """Inject the fault into the job, whose held rank waits for it, and end the rest.
 
-    `step_time_s`: the usual time of a step. Returns when it happened and when it was noticed, in monotonic seconds. TrialFailed if a
-    process will not die.
-    """
+    `step_time_s`: the usual time of a step. Returns the moments of injection and detection in monotonic seconds. TrialFailed if a
+    process does not die."""
     held = next(worker for worker in job.workers if worker.spec.hold is not None)
     if isinstance(fault, RankHang):
         began = held.signal(signal.SIGSTOP)
@@ -47,12 +46,12 @@ def inject_fault(fault: Fault, job: Job, step_time_s: float, meanwhile: Callable
 
 
 def hang_notice_s(fault: RankHang, step_time_s: float) -> float:
-    """For how long no step may have ended before a job counts as hung."""
+    """Seconds without a finished step after which a job counts as hung."""
     return max(fault.notice * step_time_s, _MIN_NOTICE_S)
 
 
 def _wait_until_silent(job: Job, stopped_s: float, patience_s: float, meanwhile: Callable[[], None]) -> float:
-    """When no step had ended for so long. Before the first step of an attempt, which may take any time, silence begins with the stop."""
+    """When no step has ended for so long; before an attempt's first step, silence begins with the stop."""
     steps = job.record.steps
     limit = (steps[-1].end_s if steps else stopped_s) + patience_s
     while (left := limit - time.monotonic_ns() / 1e9) > 0:
@@ -88,8 +87,7 @@ class HeldAttempt:
 
 @dataclass(frozen=True)
 class ResumedTrial:
-    """What a later pod goes on with. `fraction`: of the measurement's progress. `shifts_s`: by how much each run's log is put later to be on
-    this pod's monotonic clock."""
+    """State of a later pod. `fraction`: of the measurement's progress. `shifts_s`: offset of each run's log to this pod's monotonic clock."""
 
     records: TrainingRecords
     fraction: float
@@ -97,7 +95,7 @@ class ResumedTrial:
 
 
 def deletion_timeout_s(trial: Trial) -> float:
-    """How long a pod waits for its deletion: as long as the launcher may be unable to reach the cluster, and to do anything at all."""
+    """Seconds that a pod waits for its deletion: the launcher's longest outage, and its reaction."""
     return _LAUNCHER_TIMEOUT_S + trial.provider.launcher.unreachable_s
 
 
@@ -110,7 +108,7 @@ def save_for_next_pod(
     fraction: float,
     shifts_s: Mapping[RunName, float],
 ) -> None:
-    """Keep what the next pod needs. `shifts_s`: of runs of earlier pods, from the clock that their logs were written by to ours."""
+    """Save the state of the next pod. `shifts_s`: of earlier pods' runs, from their log's clock to ours."""
     for log in state.folder.glob("*.steps.jsonl"):
         with log.open("rb") as file:
             os.fsync(file.fileno())
@@ -149,14 +147,13 @@ def wait_for_deletion(number: int, patience: float, meanwhile: Callable[[], None
 
 
 def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, started_s: float) -> ResumedTrial:
-    """What the earlier pods did, on this pod's clock.
+    """The earlier pods' records, on this pod's clock.
 
-    Monotonic clocks begin anew with a machine. The half-done step of the deleted pod is put where the launcher asked for the deletion: the
-    time until it acted is an artefact of breaking the pod on purpose. From then until the pod is seen gone the launcher's clock counts, from
-    there on the new pod's; by what their wall clocks differ the start is longer or shorter.
+    Monotonic clocks restart with a machine. The deleted pod's unfinished step is placed at the launcher's request, as the delay until then is an
+    artefact of the injection. Until the pod is seen gone the launcher's clock counts, then the new pod's; the difference of their wall clocks
+    adds to the start.
 
-    `ranks`: on this node. `started_s`: monotonic, when this process began. TrialFailed if the saved state is of another deletion.
-    """
+    `ranks`: on this node. `started_s`: monotonic, when this process began. TrialFailed if the saved state is of another deletion."""
     saved, deletion = state.get(_STATE_KEY), state.deletions[-1]
     if saved["deletion"] != len(state.deletions):
         raise TrialFailed(
@@ -178,7 +175,7 @@ def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, s
 
 
 def _deletion_times(deletion: Deletion, started_s: float) -> tuple[float, float, str]:
-    """When the pod was deleted and seen to be gone on our monotonic clock; and what to know of it."""
+    """Deletion and detection on our monotonic clock, and a remark on the clocks."""
     offset = time.time() - time.monotonic()
     detect_s = max(deletion.gone_s - deletion.asked_s, 0.0)
     gone_s = deletion.gone_s - offset

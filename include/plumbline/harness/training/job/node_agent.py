@@ -35,10 +35,9 @@ _REPEAT_S = 15.0
 
 
 def run_node_agent(trial: Trial, topology: Topology) -> str | None:
-    """Take part in the trial as node `topology.node` until node 0 says that it is over.
+    """Take part in the trial as node `topology.node` until node 0 ends it.
 
-    None if the job is done; else why it failed, in a sentence. No process and no working folder is left behind.
-    """
+    None if the job is done; else the failure, in a sentence. No process and no working folder is left behind."""
     try:
         with interruptible():
             return _join_and_serve(trial, topology)
@@ -76,8 +75,6 @@ def _join_and_serve(trial: Trial, topology: Topology) -> str | None:
 
 
 class _NodeAgent:
-    """This node's part in the job."""
-
     def __init__(self, trial: Trial, topology: Topology, link: Channel, folder: Path, gpus: GpuPhaseMonitor) -> None:
         workload = trial.workload
         assert isinstance(workload, TrainingWorkload)
@@ -93,7 +90,7 @@ class _NodeAgent:
         self._probing: inter_node.RankProcesses | None = None
         self._explanation = CauseResolver()
         self._told = False
-        """Whether node 0 knows that ranks of the current run broke off; it says what to do."""
+        """Whether node 0 knows of the current run's failed ranks and decides."""
 
     def serve(self) -> str | None:
         name = os.environ.get("PLUMBLINE_POD_NAME") or os.uname().nodename
@@ -190,7 +187,7 @@ class _NodeAgent:
 
 
 class _ConnectionNotes:
-    """Says why there is no connection yet: when the reason is new, and now and then while it is not."""
+    """Logs why there is no connection yet: new reasons at once, repeated ones now and then."""
 
     def __init__(self) -> None:
         self._said, self._at_s = "", 0.0

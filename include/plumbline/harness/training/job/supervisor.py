@@ -48,10 +48,9 @@ _OUT_OF_MEMORY_MESSAGES = ("MemoryError", "OutOfMemoryError", "can't allocate me
 
 @dataclass(frozen=True)
 class FailureCause:
-    """Why a run broke off. `certain`: it began here; otherwise it may be no more than what another rank's end looks like from here.
+    """Why a run aborted. `certain`: the cause lies here; otherwise it may be another rank's end as seen here.
 
-    `passing`: it need not come again, and so the run is worth being started again.
-    """
+    `passing`: a restart of the run may succeed."""
 
     failure_class: FailureClass
     detail: str
@@ -135,7 +134,7 @@ class RankProcess:
 
     @property
     def handle(self) -> int | None:
-        """What becomes readable when the process ends; None where the system has nothing of the kind."""
+        """Readable when the process ends; None where the system has no such handle."""
         return self._handle
 
     @property
@@ -143,7 +142,7 @@ class RankProcess:
         return self.process.poll() is not None
 
     def signal(self, number: signal.Signals) -> float:
-        """Send the process a signal; the moment of it, in monotonic seconds."""
+        """Send a signal; returns the moment in monotonic seconds."""
         sent = time.monotonic_ns() / 1e9
         self.process.send_signal(number)
         return sent
@@ -157,7 +156,7 @@ class RankProcess:
         return lines
 
     def cause(self) -> FailureCause | None:
-        """Why a worker ended that nobody ended: the failure class and the last lines it wrote. None if it runs, or ended well."""
+        """Failure class and last lines of a worker that failed by itself; None if it runs, or ended well."""
         code = self.process.poll()
         if not code:
             return None
@@ -190,14 +189,14 @@ def failure_causes(workers: Sequence[RankProcess]) -> list[FailureCause]:
 
 
 class CauseResolver:
-    """Finds the one cause of many: a rank that breaks off makes the others lose it, and any of them may be seen before it is."""
+    """Finds the first cause: a failing rank makes the others lose it, and any of them may be seen first."""
 
     def __init__(self, patience_s: float = 5.0) -> None:
         self._patience_s = patience_s
         self._since_s: float | None = None
 
     def of(self, causes: Sequence[FailureCause]) -> FailureCause | None:
-        """The cause, once it is known: at once if it is certain, else when nothing better has turned up for some seconds."""
+        """The cause: at once if it is certain, else after some seconds without a better one."""
         certain = next((cause for cause in causes if cause.certain), None)
         if certain is not None or not causes:
             return certain
@@ -225,11 +224,10 @@ _PERMANENT_EXITS: dict[int, tuple[FailureClass, str]] = {
     ExitCode.NOTHING_TO_RESUME: ("harness_error", "found no checkpoint to resume from"),
     ExitCode.DAMAGED_DATA: ("harness_error", "found its token file changed"),
 }
-"""What would come again with the same orders on the same machine: no reason to start anew."""
+"""Exits that would repeat with the same specification on the same machine: no restart."""
 
 
 def _classify_exit(code: int, said: str, *, short_of_memory: bool) -> tuple[FailureClass, str, bool]:
-    """Failure class, words, and whether it may pass."""
     if code == -signal.SIGKILL:
         if short_of_memory:
             return "out_of_memory", "was killed by the kernel: out of memory", False

@@ -37,21 +37,20 @@ if TYPE_CHECKING:
 
 _REPORT_EVERY_S = 0.5
 _LAUNCH_SHARE = 0.15
-"""Of a run's share of the progress bar: what importing torch and building the model is worth."""
+"""Share of a run's progress for importing torch and building the model."""
 _FAULT_SHARE = 0.4
-"""Of what is left of the progress bar: an attempt that a fault will end."""
+"""Share of the remaining progress for an attempt that a fault ends."""
 _CHECKPOINTS = "step-" + "[0-9]" * 8
 _MAX_SHOWN = 5
 
 _SpecOf = Callable[[RunName, bool], WorkerSpec]
-"""A run's name, and whether it resumes, to its orders."""
+"""A run's name, and whether it resumes, to its specification."""
 
 
 def measure(trial: Trial, workdir: Path, progress: Progress, monitor: ContentionMonitor, _probed: Sequence[MetricRow] = ()) -> Measurement:
-    """Run one training trial below `workdir` (must exist) and return everything that was measured, judgements on the training itself included.
+    """Run one training trial below `workdir` (must exist) and return the measurement with its judgements.
 
-    TrialFailed with a failure class when it could not be measured; no process of the trial outlives the call.
-    """
+    TrialFailed with a failure class when it cannot be measured; no process of the trial outlives the call."""
     workload = trial.workload
     if not isinstance(workload, TrainingWorkload):
         raise TypeError(f"{workload.name} is an {workload.kind} workload; expected a training workload")
@@ -83,7 +82,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
 
 
 class _TrialRun:
-    """One trial under way: its records so far, the phase it is in, and the part of the progress bar that a run fills."""
+    """One running trial: its records, its phase, and its progress."""
 
     def __init__(
         self,
@@ -152,7 +151,7 @@ class _TrialRun:
             self._run_until_done("recovery", context, orders, end=1.0)
 
     def _run_until_done(self, goal: RunKind, context: JobContext, orders: _SpecOf, *, end: float) -> None:
-        """Make attempts until one has done what the run is for. TrialFailed if more of them break off than may be started again."""
+        """Make attempts until the run is done. TrialFailed after more aborted attempts than may be restarted."""
         mine = ("run",) if goal == "run" else ("fault", "recovery")
         ended = [incident for incident in self.records.incidents if run_kind(incident.run) in mine]  # of this pod and those before it
         fault, allowed = self.records.fault, self._workload.restarts
@@ -171,7 +170,7 @@ class _TrialRun:
             self.records.incidents.append(incident)
 
     def _attempt(self, name: RunName, spec: WorkerSpec, context: JobContext, *, end: float) -> Incident | None:
-        """Make one attempt. How it ended before it should, or None."""
+        """Make one attempt; returns its early end, or None."""
         began = self._fraction
         until = began + (end - began) * _FAULT_SHARE if spec.hold is not None else end
         record: RunRecord | None = None
@@ -232,7 +231,7 @@ class _TrialRun:
 
     @contextlib.contextmanager
     def _in_phases(self) -> Iterator[Callable[[Phase], None]]:
-        """Yields what makes a phase the current one, of the monitor and of the other nodes' GPUs; the last one ends with the block."""
+        """Yields a switch of the current phase, of the monitor and of other nodes' GPUs; the last phase ends with the block."""
         with contextlib.ExitStack() as stack:
 
             def switch(phase: Phase) -> None:
@@ -276,5 +275,4 @@ def _too_many_restarts(ended: Sequence[Incident], allowed: int) -> TrialFailed:
 
 
 def _done_fraction(done: int, steps: int) -> float:
-    """Part of a run that is done, its launch included: 0…1."""
     return _LAUNCH_SHARE + (1.0 - _LAUNCH_SHARE) * done / max(steps, 1) if done else _LAUNCH_SHARE / 2

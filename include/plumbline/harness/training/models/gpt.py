@@ -62,7 +62,7 @@ class Transformer(nn.Module):
 
 
 def build_gpt(shape: Mapping[str, Any]) -> Transformer:
-    """The transformer of a declared shape; weights from torch's generator as it stands."""
+    """Weights from torch's current generator."""
     return Transformer(**{key: shape[key] for key in ("layers", "width", "heads", "vocabulary", "context")})
 
 

@@ -38,7 +38,7 @@ def _dimensions(shape: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def build_llama(shape: Mapping[str, Any]) -> CausalLm:
-    """The LM of a declared shape; weights from torch's generator as it stands."""
+    """Weights from torch's current generator."""
     from transformers.models.llama.configuration_llama import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
@@ -68,7 +68,7 @@ class TextEncoder(nn.Module):
 
 
 def build_bert(shape: Mapping[str, Any]) -> TextEncoder:
-    """The encoder of a declared shape; weights from torch's generator as it stands. Without dropout: nothing in a step is left to chance."""
+    """Weights from torch's current generator. Without dropout, so that nothing is random."""
     from transformers.models.bert.configuration_bert import BertConfig
     from transformers.models.bert.modeling_bert import BertModel
 
@@ -93,7 +93,7 @@ class ImageClassifier(nn.Module):
 
 
 def build_vit(shape: Mapping[str, Any]) -> ImageClassifier:
-    """The classifier of a declared shape; weights from torch's generator as it stands."""
+    """Weights from torch's current generator."""
     from transformers.models.vit.configuration_vit import ViTConfig
     from transformers.models.vit.modeling_vit import ViTForImageClassification
 

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from plumbline.harness.image_requirements import ImageIncomplete
+from plumbline.harness.training.checkpoint import CheckpointRanks, SingleProcess
 from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
-from plumbline.harness.training.checkpoint.ranks import CheckpointRanks, SingleProcess
 from plumbline.harness.training.learners import Learner, Samples, build_learner
 from plumbline.harness.training.models import weights_sha256
 from plumbline.harness.training.worker import torch_setup
@@ -101,7 +101,7 @@ class Trainer:
         gc.freeze()  # the collector need not look at torch's modules again in the middle of a step
 
     def run(self) -> None:
-        """Resume if told so, do the steps, and close if told so."""
+        """Resume, do the steps and close, as specified."""
         spec = self._spec
         self._log.event("ready", facts=self._facts())
         self.steps(self._resume() if spec.resume else 0, spec.until)

@@ -36,13 +36,12 @@ def synchronizer(device: torch.device) -> Callable[[], None]:
     return settle
 
 
-def _no_wait() -> None:
-    """A CPU is done when the call returns."""
+def _no_wait() -> None: ...
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:
-    """The most bytes that this process had in use so far: of a GPU what its tensors took (`used`) and what torch's allocator held for them
-    (`reserved`); of a CPU what was resident, the program and mapped data included. Empty where the system does not tell."""
+    """Peak bytes of this process: of a GPU what its tensors took (`used`) and what torch's allocator held for them (`reserved`); of a CPU
+    what was resident, the program and mapped data included. Empty where the system does not report it."""
     if device.type == "cuda":
         return {"used": torch.cuda.max_memory_allocated(device), "reserved": torch.cuda.max_memory_reserved(device)}
     try:

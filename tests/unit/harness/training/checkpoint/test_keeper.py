@@ -13,9 +13,8 @@ import torch
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.training import plan
-from plumbline.harness.training.checkpoint import NothingToResume, checkpoint_name
+from plumbline.harness.training.checkpoint import NothingToResume, SingleProcess, checkpoint_name
 from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
-from plumbline.harness.training.checkpoint.ranks import SingleProcess
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.worker_protocol import StepLog
 

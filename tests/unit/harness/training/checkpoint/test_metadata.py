@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.harness.training.checkpoint import CheckpointCorrupt, checkpoint_name, digest_file
-from plumbline.harness.training.checkpoint.ranks import SingleProcess
+from plumbline.harness.training.checkpoint import CheckpointCorrupt, SingleProcess, checkpoint_name, digest_file
 from plumbline.harness.training.checkpoint.sharded import MetadataReader, ShardedCheckpoints
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.harness.training.checkpoint import sharded
-from plumbline.harness.training.checkpoint.ranks import SingleProcess
+from plumbline.harness.training.checkpoint import SingleProcess, sharded
 from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from plumbline.harness.training.checkpoint import NothingToResume, WritePause, checkpoint_name
-from plumbline.harness.training.checkpoint.ranks import SingleProcess
+from plumbline.harness.training.checkpoint import NothingToResume, SingleProcess, WritePause, checkpoint_name
 from plumbline.harness.training.checkpoint.sharded import ShardedCheckpoints
 
 

@@ -12,7 +12,7 @@ import torch
 
 from plumbline.harness.training import checkpoint
 from plumbline.harness.training.checkpoint import WritePause, checkpoint_name, discard_drafts
-from plumbline.harness.training.checkpoint.single_file import load_newest, save
+from plumbline.harness.training.checkpoint.manager import load_newest_file, save_file
 
 
 def state(value: float = 1.0) -> dict[str, Any]:
@@ -28,8 +28,8 @@ def names(folder: Path) -> list[str]:
 
 
 def test_comes_back_as_it_was(tmp_path: Path) -> None:
-    saved = save(tmp_path, 8, state(0.1), keep=2)
-    loaded = load_newest(tmp_path)
+    saved = save_file(tmp_path, 8, state(0.1), keep=2)
+    loaded = load_newest_file(tmp_path)
     assert loaded is not None and loaded.step == 8 and loaded.rejected == ()
     assert torch.equal(loaded.state["model"]["w"], state(0.1)["model"]["w"])
     assert saved.bytes == (tmp_path / checkpoint_name(8) / "state.pt").stat().st_size
@@ -48,22 +48,22 @@ def test_neither_time_has_the_checksum_in_it(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(checkpoint, "sha256_of", slowly)
     monkeypatch.setattr(checkpoint, "sha256_of", slowly)
     monkeypatch.setattr(time, "monotonic_ns", lambda: clock[0])
-    saved = save(tmp_path, 8, state(), keep=2)
+    saved = save_file(tmp_path, 8, state(), keep=2)
     assert (saved.seconds, saved.checksum_s) == (0.0, 1000.0)
-    loaded = load_newest(tmp_path)
+    loaded = load_newest_file(tmp_path)
     assert loaded is not None and loaded.checksum_s == 1000.0
 
 
 def test_the_newest_and_the_retained_stay(tmp_path: Path) -> None:
     for step in (4, 8, 12, 16):
-        save(tmp_path, step, state(), keep=2, retain=frozenset({4}))
+        save_file(tmp_path, step, state(), keep=2, retain=frozenset({4}))
     assert names(tmp_path) == [checkpoint_name(step) for step in (4, 12, 16)]
 
 
 def test_a_step_saved_again_replaces_the_old_one(tmp_path: Path) -> None:
-    save(tmp_path, 4, state(1.0), keep=2)
-    save(tmp_path, 4, state(2.0), keep=2)
-    loaded = load_newest(tmp_path)
+    save_file(tmp_path, 4, state(1.0), keep=2)
+    save_file(tmp_path, 4, state(2.0), keep=2)
+    loaded = load_newest_file(tmp_path)
     assert loaded is not None and loaded.state["model"]["w"][0] == 2.0
     assert names(tmp_path) == [checkpoint_name(4)]
 
@@ -97,42 +97,42 @@ def rename(path: Path) -> None:
 )
 @pytest.mark.fault("a checkpoint is damaged", ends="the one before is used", keeps="the training")
 def test_a_damaged_one_is_passed_over_for_the_one_before(tmp_path: Path, damage: Any, why: str) -> None:
-    save(tmp_path, 4, state(4.0), keep=2)
-    save(tmp_path, 8, state(8.0), keep=2)
+    save_file(tmp_path, 4, state(4.0), keep=2)
+    save_file(tmp_path, 8, state(8.0), keep=2)
     damage(tmp_path / checkpoint_name(8))
-    loaded = load_newest(tmp_path)
+    loaded = load_newest_file(tmp_path)
     assert loaded is not None and loaded.step == 4
     assert len(loaded.rejected) == 1 and checkpoint_name(8) in loaded.rejected[0] and why in loaded.rejected[0]
 
 
 def test_nothing_valid_is_nothing(tmp_path: Path) -> None:
-    assert load_newest(tmp_path / "absent") is None
-    save(tmp_path, 4, state(), keep=2)
+    assert load_newest_file(tmp_path / "absent") is None
+    save_file(tmp_path, 4, state(), keep=2)
     cut(tmp_path / checkpoint_name(4))
-    assert load_newest(tmp_path) is None
+    assert load_newest_file(tmp_path) is None
 
 
 def test_a_draft_is_never_resumed_from_and_goes_away(tmp_path: Path) -> None:
-    save(tmp_path, 4, state(), keep=2)
-    save(tmp_path, 8, state(), keep=2)
+    save_file(tmp_path, 4, state(), keep=2)
+    save_file(tmp_path, 8, state(), keep=2)
     draft = tmp_path / checkpoint_name(8)
     draft.rename(tmp_path / f"{checkpoint_name(8)}.part")
-    loaded = load_newest(tmp_path)
+    loaded = load_newest_file(tmp_path)
     assert loaded is not None and loaded.step == 4
     discard_drafts(tmp_path)
     assert names(tmp_path) == [checkpoint_name(4)]
 
 
 def test_a_save_that_fails_leaves_the_old_ones_and_no_draft(tmp_path: Path) -> None:
-    save(tmp_path, 4, state(), keep=1)
+    save_file(tmp_path, 4, state(), keep=1)
     with pytest.raises((AttributeError, TypeError), match="pickle"):
-        save(tmp_path, 8, {"model": lambda: None}, keep=1)
+        save_file(tmp_path, 8, {"model": lambda: None}, keep=1)
     assert names(tmp_path) == [checkpoint_name(4)]
 
 
 def test_a_draft_of_the_same_step_that_a_killed_attempt_left_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / f"{checkpoint_name(4)}.part").mkdir()
-    save(tmp_path, 4, state(), keep=1)
+    save_file(tmp_path, 4, state(), keep=1)
     assert names(tmp_path) == [checkpoint_name(4)]
 
 
@@ -143,5 +143,5 @@ def test_half_way_there_are_bytes_and_no_manifest(tmp_path: Path) -> None:
         (draft,) = tmp_path.glob("*.part")
         seen.append({path.name: path.stat().st_size for path in draft.iterdir()})
 
-    save(tmp_path, 8, state(8.0) | {"big": torch.ones(1 << 18)}, keep=1, pause=WritePause(look))
+    save_file(tmp_path, 8, state(8.0) | {"big": torch.ones(1 << 18)}, keep=1, pause=WritePause(look))
     assert seen[0].keys() == {"state.pt"} and seen[0]["state.pt"] >= 1 << 19
