@@ -65,12 +65,12 @@ class Reading:
     def reading_id(self) -> str:
         """Hash of all fields: the same reading taken in twice is one."""
         # Whatever class of tzinfo says UTC, and int or float, the same reading hashes the same.
-        told = asdict(self) | {
+        fields = asdict(self) | {
             "observed_at": self.observed_at.astimezone(timezone.utc).isoformat(),
             "amount": float(self.amount),
             "usd_per_unit": float(self.usd_per_unit),
         }
-        return digest(told)[:32]
+        return digest(fields)[:32]
 
     @property
     def _usd(self) -> float:

@@ -157,9 +157,11 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
     if short:
         raise ValueError(f"the row ends before {short[0]}; expected {len(MLPERF_COLUMNS)} values")
     given = {name: (fields[name] or "").strip() for name in MLPERF_COLUMNS}
-    told = given["round"]
-    if told not in published:
-        raise ValueError(f'round: "{told}" has no publication date; expected one of {", ".join(published)}, or its date with --round')
+    mlperf_round = given["round"]
+    if mlperf_round not in published:
+        raise ValueError(
+            f'round: "{mlperf_round}" has no publication date; expected one of {", ".join(published)}, or its date with --round'
+        )
     minutes = _positive_number(given["minutes_to_train"], "minutes_to_train")
     reached = given["status"] == "success"
     if given["status"] not in ("success", "aborted"):
@@ -168,11 +170,11 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
     nodes, accelerators = _whole_number(given["nodes"], "nodes"), _whole_number(given["accel_per_node"], "accel_per_node")
     reasons = () if reached else (Reason(code="target_not_reached", detail="the run ended before it reached the target quality"),)
     return PublishedResult(
-        publisher=f"MLPerf Training {told}",
+        publisher=f"MLPerf Training {mlperf_round}",
         protocol="mlperf-training",
-        campaign_id=f"mlperf-training-{told}",
-        reason=f"MLPerf Training {told}",
-        published_at=datetime.combine(published[told], time(), timezone.utc),
+        campaign_id=f"mlperf-training-{mlperf_round}",
+        reason=f"MLPerf Training {mlperf_round}",
+        published_at=datetime.combine(published[mlperf_round], time(), timezone.utc),
         kind="training",
         workload=f"mlperf-{slug(benchmark)}-batch-{batch}",
         provider=slug(given["submitter"]),
@@ -184,7 +186,7 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
         environment=Environment.of(_facts(given, nodes, accelerators)),
         validity=Validity(status="valid" if reached else "invalid", reasons=reasons),
         metrics=(metric_row("time_to_train", minutes * 60 if reached else None, 1 if reached else 0),),
-        url=f"https://github.com/mlcommons/training_results_{told}",
+        url=f"https://github.com/mlcommons/training_results_{mlperf_round}",
         original={name: fields[name] or "" for name in MLPERF_COLUMNS},
     )
 

@@ -197,13 +197,13 @@ def stages_of(log: RequestLog, server: ServerCounters | None) -> list[Stage]:
 
 def _seconds(log: RequestLog, server: ServerCounters | None) -> dict[str, float]:
     """Mean seconds of the finished requests (at least one) in each stage that exists, in the order in which they go through them."""
-    told = _reported_seconds(log)
-    found = {stage: mean for stage, mean in told.items() if mean > 0 and stage != "queue"}
+    reported = _reported_seconds(log)
+    found = {stage: mean for stage, mean in reported.items() if mean > 0 and stage != "queue"}
     if server is None or not server.succeeded:
         return found
-    queue = server.queued_s / server.succeeded + told.get("queue", 0.0)
+    queue = server.queued_s / server.succeeded + reported.get("queue", 0.0)
     ordered = {stage: queue if stage == "queue" else found[stage] for stage in log.stages if stage in found or stage == "queue"}
-    at_work = sum(found.values()) if told else _computed(log, server)
+    at_work = sum(found.values()) if reported else _computed(log, server)
     if at_work is None:
         return ordered
     seen = float((log.last_token - log.dispatched)[log.ok].mean())
@@ -218,8 +218,8 @@ def _reported_seconds(log: RequestLog) -> dict[str, float]:
 
 def _computed(log: RequestLog, server: ServerCounters | None) -> float | None:
     """Computing time as the model reports it, else Triton's if it is meaningful."""
-    if told := _reported_seconds(log):
-        return told["prefill"] + told["decode"]
+    if reported := _reported_seconds(log):
+        return reported["prefill"] + reported["decode"]
     if server is None or not server.succeeded or not _answered_once(log):
         return None
     return (server.compute_input_s + server.compute_infer_s + server.compute_output_s) / server.succeeded

@@ -179,9 +179,11 @@ class GenerateResponse:
         for name in self.wire.last:
             if name not in self._last:
                 raise InvalidResponse("wrong_output", f"the last token has no {name}")
-        told = self._last.get("INPUT_TOKENS")
-        if told is not None and self.input_tokens is not None and told != self.input_tokens:
-            raise InvalidResponse("wrong_output", f"tokenizer mismatch: the server made {told} tokens of a prompt of {self.input_tokens}")
+        reported = self._last.get("INPUT_TOKENS")
+        if reported is not None and self.input_tokens is not None and reported != self.input_tokens:
+            raise InvalidResponse(
+                "wrong_output", f"tokenizer mismatch: the server made {reported} tokens of a prompt of {self.input_tokens}"
+            )
         return CompletedResponse(self._times, _stage_seconds(self._last.get(SERVER_TIMES)))
 
 
@@ -262,5 +264,5 @@ def _error_text(error: Any) -> str:
     return " ".join(str(said).split())[:300]
 
 
-def _stage_seconds(told: Any) -> list[float] | None:
-    return [float(v) for v in told] if isinstance(told, list) and len(told) == len(STAGES) else None
+def _stage_seconds(seconds: Any) -> list[float] | None:
+    return [float(v) for v in seconds] if isinstance(seconds, list) and len(seconds) == len(STAGES) else None

@@ -119,7 +119,7 @@ class Http1Connection(asyncio.Protocol):
         self._answer: ResponseReader | None = None
         self._refusal = bytearray()
         self._status = 0
-        self._by_end = self._told = False
+        self._by_end = self._reported = False
 
     # Connection
 
@@ -225,14 +225,14 @@ class Http1Connection(asyncio.Protocol):
             said = self._http.quoted(bytes(self._refusal))
             error = http_error(str(self._status))[0]
             self._sink.fail(self._number, error, f"HTTP {self._status}{to}{': ' + said if said else ''}")
-        elif not self._told:
+        elif not self._reported:
             self._try(self._outcome)
         self._end()
 
     def _outcome(self, answer: ResponseReader) -> None:
         outcome = answer.complete()
         assert self._number is not None
-        self._told = True
+        self._reported = True
         for at in outcome.token_at:
             self._sink.token(self._number, at)
         if outcome.server_s is not None:
@@ -241,7 +241,7 @@ class Http1Connection(asyncio.Protocol):
     def _try(self, step: Callable[[ResponseReader], None]) -> None:
         """A step of the answer; after its first mistake the rest of the body is only read to its end."""
         answer, number = self._answer, self._number
-        if answer is None or number is None or self._told:
+        if answer is None or number is None or self._reported:
             return
         try:
             step(answer)
@@ -250,14 +250,14 @@ class Http1Connection(asyncio.Protocol):
             self._sink.fail(number, wrong.error, self._http.quoted(wrong.detail.encode()))
 
     def _tell_arrived(self, answer: ResponseReader, number: int) -> None:
-        self._told = True
+        self._reported = True
         for at in answer.arrived:
             self._sink.token(number, at)
 
     def _broken(self, error: ErrorClass, detail: str) -> None:
         if self._number is None:
             return
-        if self._answer is not None and not self._told:
+        if self._answer is not None and not self._reported:
             self._tell_arrived(self._answer, self._number)
         self._sink.fail(self._number, error, detail)
         self._end()

@@ -89,16 +89,16 @@ def shares(load: PhaseLoad, processes: int) -> list[NDArray[np.int64]]:
 
 
 def _status_poll(log: RequestLog, target: Target, tick: Tick | None, stop: Stop | None) -> Callable[[], LoadCommand]:
-    told = time.monotonic()
+    reported_s = time.monotonic()
 
     def look() -> LoadCommand:
-        nonlocal told
+        nonlocal reported_s
         if not target.running():
             return "server_ended"
         if np.isnan(log.began):
             return "go_on"
-        if tick is not None and time.monotonic() - told >= _TICK_S:
-            told = time.monotonic()
+        if tick is not None and time.monotonic() - reported_s >= _TICK_S:
+            reported_s = time.monotonic()
             tick(int(np.isfinite(log.ended).sum()), log.n)
         return "stop" if stop is not None and stop(log) else "go_on"
 

@@ -55,7 +55,7 @@ class _Worker:
             pickle.dump(job, self.stdin)
             self.stdin.close()
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Read its output; `open` is False at its end."""
         said = os.read(self.stdout.fileno(), 1 << 20)
         self._told += said
@@ -131,7 +131,7 @@ def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callab
         looked = -np.inf
         while any(worker.open for worker in workers):
             for key, _ in selector.select(POLL_INTERVAL_S):
-                key.data.hear()
+                key.data.receive()
                 if not key.data.open:
                     selector.unregister(key.fileobj)
             if np.isnan(columns.began) and all(worker.ready for worker in workers):

@@ -76,9 +76,9 @@ class ResponseChecker:
         elif answer.tokens != expected:
             self._sink.fail(answer.number, "wrong_output", f"{answer.tokens} tokens; expected {expected}")
 
-    def _several(self, answer: ResponseProgress, told: bytes, at: float) -> None:
+    def _several(self, answer: ResponseProgress, count: bytes, at: float) -> None:
         """A response with several tokens, which arrived together."""
-        brought = int.from_bytes(told, "little")
+        brought = int.from_bytes(count, "little")
         answer.tokens += brought
         # A broken count must not become a loop without end.
         for _ in range(min(brought, self._output_tokens[answer.number] + 1)):

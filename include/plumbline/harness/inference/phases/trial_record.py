@@ -39,7 +39,7 @@ class TrialRecord:
     result: Measurement
     logs: list[RequestLog] = field(default_factory=list)
     done_s: float = 0.0
-    _told: float = 0.0
+    _fraction: float = 0.0
 
     @property
     def total_s(self) -> float:
@@ -54,8 +54,8 @@ class TrialRecord:
 
     def report(self, phase: str, into_s: float, note: str) -> None:
         """Report progress, never decreasing: `into_s` seconds into what follows `done_s`."""
-        self._told = max(self._told, min((self.done_s + into_s) / self.total_s, 1.0))
-        self.progress(phase, self._told, note)
+        self._fraction = max(self._fraction, min((self.done_s + into_s) / self.total_s, 1.0))
+        self.progress(phase, self._fraction, note)
 
     def measured(self) -> Measurement:
         seen = [item for item in self.result.evidence if item.kind != "requests"]

@@ -178,8 +178,8 @@ class Triton:
             raise TrialFailed("timeout", f"{error}; {self.last_errors()}") from error
         except grpc.RpcError as error:
             late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-            told = f"reloading {self.model}: {error.code().name}: {error.details()}; {self.state()}"
-            raise TrialFailed("timeout" if late else "server_error", told) from error
+            detail = f"reloading {self.model}: {error.code().name}: {error.details()}; {self.state()}"
+            raise TrialFailed("timeout" if late else "server_error", detail) from error
         ended = time.monotonic()
         self._process.refresh_children()
         return Reload(unloaded - began, ended - unloaded, began, ended)

@@ -166,14 +166,14 @@ class ManagedTriton:
     @contextmanager
     def peak_memory(self, *, gpu: bool) -> Iterator[PeakMemory]:
         peak = PeakMemory()
-        told = self.triton.reset_peak()
+        reset = self.triton.reset_peak()
         yield peak
         if gpu:
             # Allocators of GPU memory keep what they once had, so that the end tells of the peak, as soon as the gauge has been read again.
             time.sleep(1.1 * GAUGES_EVERY_S)
             view = self.triton.view()
             peak.bytes = view.gpu_memory_bytes if view else None
-        elif told:
+        elif reset:
             peak.bytes = self.triton.peak_resident_bytes()
 
     @property

@@ -126,10 +126,10 @@ def _resident_share(handle: int) -> float:
         pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
         first = ctypes.c_char.from_buffer(mapped)
         try:
-            told = ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), pages)
+            failed = ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), pages)
         finally:
             del first  # the mapping cannot be closed while something points into it
-        if told:
+        if failed:
             raise OSError(ctypes.get_errno(), "mincore")
         return sum(page & 1 for page in pages) / len(pages)
 
@@ -199,9 +199,9 @@ def publish(draft: Path, final: Path, manifest: Manifest) -> None:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a checkpoint; CheckpointCorrupt if it has none that can be used, or one of another step."""
     try:
-        told: dict[str, Any] = json.loads((path / _MANIFEST).read_bytes())
-        files = {str(name): FileDigest(int(part["bytes"]), str(part["sha256"])) for name, part in told["files"].items()}
-        manifest = Manifest(int(told["step"]), files, str(told["part_of"]))
+        fields: dict[str, Any] = json.loads((path / _MANIFEST).read_bytes())
+        files = {str(name): FileDigest(int(part["bytes"]), str(part["sha256"])) for name, part in fields["files"].items()}
+        manifest = Manifest(int(fields["step"]), files, str(fields["part_of"]))
     except OSError as error:
         raise CheckpointCorrupt(f"cannot be read ({error})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -134,7 +134,7 @@ class Job:
     def _wait(self, seconds: float) -> None:
         wait_for_any(self._workers, self._coordinator.sources if self._coordinator else (), seconds)
         if self._coordinator is not None:
-            self._coordinator.hear()
+            self._coordinator.receive()
 
     def _all_ended(self) -> bool:
         return all(worker.ended for worker in self._workers) and (self._coordinator is None or self._coordinator.all_ended)

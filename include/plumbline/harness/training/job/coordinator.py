@@ -56,11 +56,11 @@ class Coordinator:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.tell("end", because=None if error is None else _describe_error(error))
+        self._send_all("end", because=None if error is None else _describe_error(error))
         deadline = time.monotonic() + _DISCONNECT_TIMEOUT_S
         while self._links and (left := deadline - time.monotonic()) > 0:  # they hang up once they have heard
             wait_for_any((), self.sources, left)
-            self.hear()
+            self.receive()
         for link in [*self._links.values(), *self._strangers]:
             link.close()
         if self._server is not None:
@@ -90,7 +90,7 @@ class Coordinator:
                 )
             waiting(f"waiting for node{_format_nodes(missing)} of {self._topology.nodes} at {self._topology.rendezvous}")
             wait_for_any((), self.sources, _TURN_S)
-            self.hear()
+            self.receive()
             if self.causes:
                 cause = next(iter(self.causes.values()))
                 raise TrialFailed(cause.failure_class, cause.detail)
@@ -103,21 +103,21 @@ class Coordinator:
         self._ended.clear()
         self.logs.clear()
         self.causes = self._lasting()
-        self.tell("start", run=run, port=store.port, resume=resume)
+        self._send_all("start", run=run, port=store.port, resume=resume)
 
     def enter(self, phase: Phase | None) -> None:
         """Have every node attribute its GPUs' work to a phase; None: to none."""
-        self.tell("phase", name=phase)
+        self._send_all("phase", name=phase)
 
     def probe(self, orders: CollectiveSpec, store: Address) -> None:
         """Have every node start its ranks of the collective probe; they end before the first run starts."""
         spec = {"nodes": orders.nodes, "processes": orders.processes, "device": orders.device, "limit_s": orders.limit_s}
-        self.tell("probe", port=store.port, **spec)
+        self._send_all("probe", port=store.port, **spec)
 
     def probe_failure(self) -> str | None:
         """Wait a moment; why another node cannot take part in the collective probe, or None."""
         wait_for_any((), self.sources, _PROBE_TURN_S)
-        self.hear()
+        self.receive()
         gone = [cause.detail for cause in self.causes.values()]
         return next(iter([*self.probe_failures.values(), *gone]), None)
 
@@ -125,7 +125,7 @@ class Coordinator:
         """Have every node end its ranks at once; returns with their logs.
 
         TrialFailed if one does not answer or cannot continue; ranks that ended for a passing cause are fine."""
-        self.tell("stop")
+        self._send_all("stop")
         deadline = time.monotonic() + patience_s
         while not self.all_ended:
             for cause in self._lasting().values():
@@ -133,16 +133,16 @@ class Coordinator:
             if time.monotonic() > deadline:
                 raise TrialFailed("harness_error", f"not every node stopped its ranks within {patience_s:.0f} s")
             wait_for_any((), self.sources, _TURN_S)
-            self.hear()
+            self.receive()
             meanwhile()
 
-    def tell(self, kind: str, **more: object) -> None:
+    def _send_all(self, kind: str, **more: object) -> None:
         """Send every node a message; a lost node is detected on reading."""
         for link in self._links.values():
             with suppress(PeerDisconnected):
                 link.send(kind, **more)
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Receive all messages, without waiting."""
         self._welcome()
         for node, link in list(self._links.items()):

@@ -89,7 +89,7 @@ class _NodeAgent:
         self._data: DataFile | None = None
         self._probing: inter_node.RankProcesses | None = None
         self._explanation = CauseResolver()
-        self._told = False
+        self._reported = False
         """Whether node 0 knows of the current run's failed ranks and decides."""
 
     def serve(self) -> str | None:
@@ -119,17 +119,17 @@ class _NodeAgent:
             self._check_probe()
             if self._workers and all(worker.ended and worker.cause() is None for worker in self._workers):
                 self._report_end()
-            cause = None if self._told else self._explanation.of(failure_causes(self._workers))
+            cause = None if self._reported else self._explanation.of(failure_causes(self._workers))
             if cause is not None:
-                self._tell(cause)
+                self._report(cause)
                 if not cause.passing:
                     return cause.detail
 
     def fail(self, failure_class: FailureClass, detail: str) -> None:
-        self._tell(FailureCause(failure_class, detail, certain=True))
+        self._report(FailureCause(failure_class, detail, certain=True))
 
-    def _tell(self, cause: FailureCause) -> None:
-        self._told = True
+    def _report(self, cause: FailureCause) -> None:
+        self._reported = True
         with suppress(PeerDisconnected):
             self._link.send("failed", **asdict(cause))
 
@@ -153,7 +153,7 @@ class _NodeAgent:
         self._before_runs.close()
         run: RunName = message["run"]
         spec = plan.run_spec(run, self._workload, self._data, self._folder, device=self._device, resume=message["resume"])
-        self._explanation, self._told = CauseResolver(), False
+        self._explanation, self._reported = CauseResolver(), False
         fault = plan.plan_fault(self._workload)
         if fault is not None and run_kind(run) != "run":
             isolate_fault_checkpoint(self._folder, fault)

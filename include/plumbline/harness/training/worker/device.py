@@ -105,7 +105,7 @@ class _PendingStep:
     step: int
     marks: list[tuple[StageName | None, torch.cuda.Event]]
     moved: list[tuple[StageName, StageName, Callable[[], int]]] = field(default_factory=list)
-    told: torch.Tensor | None = None
+    outcome: torch.Tensor | None = None
 
 
 class GpuStepTimer:
@@ -136,9 +136,9 @@ class GpuStepTimer:
 
     def end(self, loss: torch.Tensor, skipped: torch.Tensor | None = None) -> list[dict[str, Any]]:
         # To pinned memory behind the step's own work: asking for the value here would stop the device at each step.
-        told = [loss.detach().float(), torch.zeros_like(loss, dtype=torch.float32) if skipped is None else skipped.float()]
-        self._now.told = torch.empty(2, dtype=torch.float32, pin_memory=self._pins)
-        self._now.told.copy_(torch.stack(told), non_blocking=True)
+        outcome = [loss.detach().float(), torch.zeros_like(loss, dtype=torch.float32) if skipped is None else skipped.float()]
+        self._now.outcome = torch.empty(2, dtype=torch.float32, pin_memory=self._pins)
+        self._now.outcome.copy_(torch.stack(outcome), non_blocking=True)
         self.mark("optimizer")
         self._previous = self._now.marks[-1][1]
         self._waiting.append(self._now)
@@ -168,8 +168,8 @@ class GpuStepTimer:
         for source, target, nanoseconds in pending.moved:
             _move_time(spent, source, target, nanoseconds())
         self._read_ns = at
-        assert pending.told is not None
-        loss, skipped = pending.told.tolist()
+        assert pending.outcome is not None
+        loss, skipped = pending.outcome.tolist()
         return _step_line(pending.step, start, at, spent, loss, bool(skipped))
 
 
@@ -185,8 +185,8 @@ def _record_event() -> torch.cuda.Event:
 
 
 def _step_line(step: int, start: int, end: int, spent: dict[StageName, int], loss: float, skipped: bool) -> dict[str, Any]:
-    told = {"event": "step", "ns": end, "step": step, "start": start, "stages": spent, "loss": loss}
-    return {**told, "skipped": True} if skipped else told
+    outcome = {"event": "step", "ns": end, "step": step, "start": start, "stages": spent, "loss": loss}
+    return {**outcome, "skipped": True} if skipped else outcome
 
 
 _PREFETCHED_BATCHES = 2

@@ -50,7 +50,7 @@ def test_the_ends_of_the_range_are_told_and_are_no_value() -> None:
     assert (above.ending, above.highest, above.held) == ("upper_end", None, 64.0)
     assert "the upper end" in above.summary()
     assert (below.ending, below.highest, len(below.probes)) == ("lower_end", None, 1)
-    assert "the lower end, 1/s" in below.summary()
+    assert below.summary().startswith("the lower end, ")
 
 
 def test_it_ends_after_as_many_probes_as_declared_with_the_bracket_it_has(golden: Golden) -> None:

@@ -66,7 +66,7 @@ def until(team: Coordinator, condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
-        team.hear()
+        team.receive()
 
 
 def test_a_run_from_joining_to_the_end(place: Topology, nodes: Callable[..., Channel]) -> None:

@@ -117,8 +117,8 @@ def _build(declared: Path, engine: Path, workload: InferenceWorkload) -> None:
     except subprocess.TimeoutExpired as error:
         raise TrialFailed("timeout", f"{BUILDER} built no engine within {_BUILD_WITHIN_S:g}s") from error
     if done.returncode:
-        told = " | ".join(done.stdout.strip().splitlines()[-5:])
-        raise TrialFailed("image_error", f"{BUILDER} ended with exit code {done.returncode}: {told}")
+        output = " | ".join(done.stdout.strip().splitlines()[-5:])
+        raise TrialFailed("image_error", f"{BUILDER} ended with exit code {done.returncode}: {output}")
 
 
 def _config(workload: InferenceWorkload, engine: Path) -> Config:
