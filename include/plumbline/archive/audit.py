@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import AuditView
 from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import AuditEntry
@@ -33,9 +34,16 @@ def write_entry(
         insert_new(session, AuditEntry, values, ["once_key"])
 
 
-def entries(session: Session, subject: str | None) -> list[AuditView]:
-    """Entries, oldest first."""
+def entries(session: Session, subject: str | None = None) -> list[AuditView]:
+    """The audit log, oldest entry first; of one subject (a series key, a finding id, a trial id) if named."""
     query = select(AuditEntry).order_by(AuditEntry.at, AuditEntry.id)
     if subject is not None:
         query = query.where(AuditEntry.subject == subject)
     return [AuditView(e.at, e.who, e.what, e.subject, e.why, e.detail) for e in session.scalars(query)]
+
+
+class AuditLog:
+    """Who did what. `add_audit` logs a decision that changes nothing in the archive, such as keeping a baseline."""
+
+    audit = reads(entries)
+    add_audit = writes(write_entry)

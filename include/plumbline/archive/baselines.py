@@ -17,6 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
+from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import BaselineView, Outcomes
 from plumbline.archive.schema import Baseline, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, outcomes
@@ -36,8 +37,8 @@ def history(session: Session, series_key: str) -> list[BaselineView]:
     return [_view(b) for b in session.scalars(query)]
 
 
-def accept(session: Session, series_key: str, campaign_id: str, by: str, why: str, now: datetime) -> BaselineView:
-    """Make the campaign the series' baseline instead of what it is now. Accepting the current one again changes nothing.
+def accept(session: Session, now: datetime, series_key: str, campaign_id: str, by: str, why: str) -> BaselineView:
+    """Make the campaign the series' baseline by a person's decision; goes to the audit log. Accepting the current one again changes nothing.
 
     LookupError if the series took no part in the campaign; ValueError without a name, a reason or a usable trial.
     """
@@ -60,8 +61,8 @@ def accept(session: Session, series_key: str, campaign_id: str, by: str, why: st
     return _add(session, series_key, campaign_id, "decision", by, why, now, [b.campaign_id for b in before])
 
 
-def bootstrap(session: Session, series_key: str, rules: DriftRules, now: datetime) -> str | None:
-    """Apply the rule's first half; the campaign that became the baseline by this call, or None."""
+def bootstrap(session: Session, now: datetime, series_key: str, rules: DriftRules) -> str | None:
+    """Apply the rule's first half; the campaign that became the baseline by this call, or None. LookupError for an unknown series."""
     _lock(session, series_key)
     if session.scalars(select(Baseline.id).where(Baseline.series_key == series_key).limit(1)).first() is not None:
         return None
@@ -72,8 +73,11 @@ def bootstrap(session: Session, series_key: str, rules: DriftRules, now: datetim
     return None
 
 
-def join(session: Session, series_key: str, campaign_id: str, rules: DriftRules, now: datetime) -> bool:
-    """Apply the rule's second half to a campaign that was reviewed and showed no drift; whether it joined the baseline by this call."""
+def join(session: Session, now: datetime, series_key: str, campaign_id: str, rules: DriftRules) -> bool:
+    """Apply the rule's second half to a campaign that was reviewed and showed no drift; whether it joined the baseline by this call.
+
+    LookupError for an unknown series.
+    """
     _lock(session, series_key)
     held = list(session.scalars(select(Baseline).where(Baseline.series_key == series_key).order_by(Baseline.accepted_at, Baseline.id)))
     campaigns = [b.campaign_id for b in held]
@@ -141,3 +145,13 @@ def _add(
 
 def _view(row: Baseline) -> BaselineView:
     return BaselineView(**{name: getattr(row, name) for name in BaselineView.__dataclass_fields__})
+
+
+class Baselines:
+    """What a series is compared with."""
+
+    baseline = reads(current)
+    baseline_history = reads(history)
+    accept_baseline = writes(accept)
+    bootstrap_baseline = writes(bootstrap)
+    join_baseline = writes(join)

@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from plumbline.archive.engine import reads
 from plumbline.archive.schema import AuditEntry, Baseline, Expired, Finding, Quarantined, Trial
 
 
@@ -21,7 +22,7 @@ class CampaignChange:
 
 
 def campaign_changes(session: Session) -> list[CampaignChange]:
-    """Every campaign that has a trial, by name."""
+    """Every campaign that has a trial, by name: when it was last recorded into, and when its bundle last changed."""
     recorded = dict(session.execute(select(Trial.campaign_id, func.max(Trial.recorded_at)).group_by(Trial.campaign_id)).tuples().all())
     changes = (
         select(Finding.campaign_id, func.max(Finding.updated_at)).group_by(Finding.campaign_id),
@@ -38,3 +39,9 @@ def campaign_changes(session: Session) -> list[CampaignChange]:
             if campaign_id in last and at is not None:
                 last[campaign_id] = max(last[campaign_id], at)
     return [CampaignChange(name, recorded[name], last[name]) for name in sorted(recorded)]
+
+
+class Campaigns:
+    """Changes of campaigns."""
+
+    moved = reads(campaign_changes)

@@ -10,8 +10,10 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, OperationalError
@@ -107,6 +109,54 @@ def writing(engine: Engine) -> Iterator[Session]:
     """A session whose changes are committed together at the end, or not at all."""
     with Session(engine.execution_options(**{_WRITING: True})) as session, session.begin():
         yield session
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class HasEngine(Protocol):
+    """What `reads` and `writes` make methods of."""
+
+    engine: Engine
+
+
+def reads(question: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[HasEngine, P], T]:
+    """A method that answers within one `reading` session."""
+
+    @wraps(question)
+    def method(archive: HasEngine, /, *args: P.args, **named: P.kwargs) -> T:
+        with reading(archive.engine) as session:
+            return question(session, *args, **named)
+
+    return method
+
+
+def reads_now(question: Callable[Concatenate[Session, datetime, P], T]) -> Callable[Concatenate[HasEngine, P], T]:
+    """The same for a question that needs the time."""
+
+    @wraps(question)
+    def method(archive: HasEngine, /, *args: P.args, **named: P.kwargs) -> T:
+        with reading(archive.engine) as session:
+            return question(session, utc_now(), *args, **named)
+
+    return method
+
+
+def writes(change: Callable[Concatenate[Session, datetime, P], T]) -> Callable[Concatenate[HasEngine, P], T]:
+    """A method that makes a change at the present time within one `writing` session."""
+
+    @wraps(change)
+    def method(archive: HasEngine, /, *args: P.args, **named: P.kwargs) -> T:
+        with writing(archive.engine) as session:
+            return change(session, utc_now(), *args, **named)
+
+    return method
+
+
+def utc_now() -> datetime:
+    """The archive's clock."""
+    return datetime.now(timezone.utc)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
+from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
 from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import Campaign, Finding, Incident, Series, SeriesCampaign
@@ -32,7 +33,7 @@ class WrongState(ValueError):
     """A finding cannot go from its state to the one that was asked for."""
 
 
-def save_findings(session: Session, findings: Sequence[FindingRecord], now: datetime) -> tuple[str, ...]:
+def save_findings(session: Session, now: datetime, findings: Sequence[FindingRecord]) -> tuple[str, ...]:
     """Store findings; the ids of those that are new. One that is known keeps everything, its state too, and is seen once more."""
     new = []
     for finding in sorted(findings, key=lambda f: f.finding_id):  # one order for all writers: no two can wait for each other
@@ -80,13 +81,11 @@ def provider_findings(session: Session, provider: str, kind: FindingKind | None 
     return [finding_view(row) for row in session.scalars(query)]
 
 
-def continue_finding(session: Session, finding: FindingRecord, seen_in: str, why: str, now: datetime) -> None:
-    """Store what a standing finding looks like by a later campaign, or on the day of a later look at the provider; its state, campaign and
-    times of opening stay.
+def continue_finding(session: Session, now: datetime, finding: FindingRecord, seen_in: str, why: str) -> None:
+    """Update an open finding with the numbers of a later campaign, or of a later environment check (its day, ISO 8601); its state, campaign
+    and time of opening stay. A settled finding stays as it is.
 
-    That it went on is in the audit log once per campaign, however often that is reviewed, or day. One that is settled meanwhile keeps everything. A snooze ends
-    when it becomes graver: who asked for it did not know that.
-    LookupError for an unknown id.
+    The audit log gets one entry for each campaign or day. A snooze ends when the severity rises. LookupError for an unknown id.
     """
     row = finding_row(session, finding.finding_id, lock=True)
     if row.state not in OPEN_STATES:
@@ -113,7 +112,7 @@ def get_finding(session: Session, finding_id: str) -> FindingView:
     return finding_view(finding_row(session, finding_id))
 
 
-def set_state(session: Session, finding_id: str, state: FindingState, by: str, why: str, now: datetime) -> FindingView:
+def set_state(session: Session, now: datetime, finding_id: str, state: FindingState, by: str, why: str) -> FindingView:
     """Take a finding to its next state; to the state it has is no change.
 
     LookupError for an unknown id, WrongState for a step that is not in NEXT, ValueError without who and why.
@@ -152,7 +151,7 @@ def finding_view(row: Finding) -> FindingView:
     return FindingView(**{name: getattr(row, name) for name in FindingView.__dataclass_fields__})
 
 
-def save_incident(session: Session, incident: IncidentRecord, now: datetime) -> None:
+def save_incident(session: Session, now: datetime, incident: IncidentRecord) -> None:
     """Store where a finding is talked about, or what was last said there; LookupError if the finding is unknown."""
     finding_row(session, incident.finding_id)
     values = {name: getattr(incident, name) for name in IncidentRecord.__dataclass_fields__}
@@ -179,8 +178,8 @@ def _incident_view(row: Incident) -> IncidentView:
     return IncidentView(**{**values, "severity": row.severity or "", "said": row.said or {}})
 
 
-def snooze_finding(session: Session, finding_id: str, until: datetime, by: str, why: str, now: datetime) -> FindingView:
-    """Leave a finding in peace until an instant; one that is not after `now` ends that. Goes to the audit log; again, nothing changes.
+def snooze_finding(session: Session, now: datetime, finding_id: str, until: datetime, by: str, why: str) -> FindingView:
+    """Send no reminders of a finding until an instant; one that is past ends the snooze. Goes to the audit log; again, nothing changes.
 
     LookupError for an unknown id, WrongState for one that is settled, ValueError without who and why.
     """
@@ -198,3 +197,17 @@ def snooze_finding(session: Session, finding_id: str, until: datetime, by: str, 
         row.snoozed_until, row.updated_at = wanted, now
         session.flush()
     return finding_view(row)
+
+
+class Findings:
+    """Findings and their threads."""
+
+    save_findings = writes(save_findings)
+    findings = reads(find_findings)
+    finding = reads(get_finding)
+    findings_of = reads(provider_findings)
+    continue_finding = writes(continue_finding)
+    set_finding_state = writes(set_state)
+    snooze_finding = writes(snooze_finding)
+    save_incident = writes(save_incident)
+    incidents = reads(find_incidents)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date, datetime, timezone
 
-from sqlalchemy import Engine, Select, select, update
+from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
-from plumbline.archive.engine import reading, writing
-from plumbline.archive.recording import utc_now
+from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import (
     DecisionRecord,
     DecisionView,
@@ -29,7 +28,7 @@ from plumbline.archive.schema import Decision, Price, PriceReading, Snapshot
 from plumbline.declarations import digest
 
 
-def save_prices(session: Session, prices: Sequence[PriceRecord], now: datetime) -> tuple[PriceRecord, ...]:
+def save_prices(session: Session, now: datetime, prices: Sequence[PriceRecord]) -> tuple[PriceRecord, ...]:
     """Store prices; those that were not known, which is what a price finding starts from."""
     new = []
     for price in prices:
@@ -49,7 +48,7 @@ def prices(session: Session, provider: str | Sequence[str] | None = None) -> lis
     return [_price_view(row) for row in session.scalars(query)]
 
 
-def accepted_price(session: Session, provider: str, purchase: str, term: str | None) -> PriceView | None:
+def accepted_price(session: Session, provider: str, purchase: str, term: str | None = None) -> PriceView | None:
     """The price that has no end; None if none was ever accepted."""
     row = session.scalars(_in_force(provider, purchase, term)).first()
     return None if row is None else _price_view(row)
@@ -57,17 +56,27 @@ def accepted_price(session: Session, provider: str, purchase: str, term: str | N
 
 def accept_price(
     session: Session,
+    now: datetime,
     provider: str,
     purchase: str,
     term: str | None,
     usd_per_hour: float,
     since: date,
     source: str,
+    *,
     by: str,
     why: str,
-    now: datetime,
 ) -> PriceView:
-    """End the price that holds on the day `since` and let this one follow it; the same price from no later day changes nothing."""
+    """From the day `since` on, readings are compared with this price (USD, whole instance); the one before ends there.
+
+    Goes to the audit log under the subject `price/<provider>/<purchase>`; the price that holds already, from no later day, changes nothing.
+    ValueError for a price that is not above 0, and without who and why.
+    """
+    if not (math.isfinite(usd_per_hour) and usd_per_hour > 0):
+        raise ValueError(f"usd_per_hour is {usd_per_hour}; expected a price above 0 in USD per instance-hour")
+    for name, value in (("by", by), ("why", why)):
+        if not value.strip():
+            raise ValueError(f"{name} is empty; expected who accepts the price and why")
     before = session.scalars(_in_force(provider, purchase, term).with_for_update()).all()
     if before and before[0].usd_per_hour == usd_per_hour and since <= before[0].since:
         return _price_view(before[0])
@@ -106,7 +115,7 @@ def _price_view(row: Price) -> PriceView:
     return PriceView(**{name: getattr(row, name) for name in PriceView.__dataclass_fields__})
 
 
-def save_decision(session: Session, decision: DecisionRecord, now: datetime) -> bool:
+def save_decision(session: Session, now: datetime, decision: DecisionRecord) -> bool:
     """Store a decision; False if the same one, from the same inputs, is there already."""
     values = {**asdict(decision), "detail": dict(decision.detail), "decided_at": now}
     return insert_new(session, Decision, values, ["decision_id"])
@@ -122,91 +131,60 @@ def decisions(session: Session, team: str | None = None, kind: str | None = None
     return [DecisionView(**{name: getattr(row, name) for name in DecisionView.__dataclass_fields__}) for row in session.scalars(query)]
 
 
-class Watched:
-    """Readings of prices, the accepted price of each kind, and snapshots of providers' facts."""
+def record_readings(session: Session, now: datetime, records: Sequence[PriceReadingRecord]) -> tuple[str, ...]:
+    """Store readings; the ids of those that are new. One that is known changes nothing."""
+    rows = [{**asdict(record), "recorded_at": now} for record in records]
+    return tuple(str(row["reading_id"]) for row in rows if insert_new(session, PriceReading, row, ["reading_id"]))
 
-    engine: Engine
 
-    def record_readings(self, records: Sequence[PriceReadingRecord]) -> tuple[str, ...]:
-        """Store readings; the ids of those that are new. One that is known changes nothing."""
-        with writing(self.engine) as session:
-            now = utc_now()
-            rows = [{**asdict(record), "recorded_at": now} for record in records]
-            return tuple(str(row["reading_id"]) for row in rows if insert_new(session, PriceReading, row, ["reading_id"]))
+def price_readings(
+    session: Session,
+    provider: str,
+    purchase: str | None = None,
+    term: str | None = None,
+    *,
+    source: str | None = None,
+    since: datetime | None = None,
+    latest: int | None = None,
+) -> list[PriceReadingView]:
+    """A provider's readings, oldest first: of one kind of purchase, one term and one source if named, from a time on, the `latest` so many."""
+    query = select(PriceReading).where(PriceReading.provider == provider)
+    for column, value in ((PriceReading.purchase, purchase), (PriceReading.term, term), (PriceReading.source, source)):
+        if value is not None:
+            query = query.where(column == value)
+    if since is not None:
+        query = query.where(PriceReading.observed_at >= since)
+    query = query.order_by(PriceReading.observed_at.desc(), PriceReading.reading_id.desc()).limit(latest)
+    names = PriceReadingView.__dataclass_fields__
+    return [PriceReadingView(**{n: getattr(row, n) for n in names}) for row in session.scalars(query)][::-1]
 
-    def price_readings(
-        self,
-        provider: str,
-        purchase: str | None = None,
-        term: str | None = None,
-        *,
-        source: str | None = None,
-        since: datetime | None = None,
-        latest: int | None = None,
-    ) -> list[PriceReadingView]:
-        """A provider's readings, oldest first: of one kind of purchase, one term and one source if asked, from a time on, the `latest` so many."""
-        query = select(PriceReading).where(PriceReading.provider == provider)
-        if purchase is not None:
-            query = query.where(PriceReading.purchase == purchase)
-        if term is not None:
-            query = query.where(PriceReading.term == term)
-        if source is not None:
-            query = query.where(PriceReading.source == source)
-        if since is not None:
-            query = query.where(PriceReading.observed_at >= since)
-        query = query.order_by(PriceReading.observed_at.desc(), PriceReading.reading_id.desc()).limit(latest)
-        names = PriceReadingView.__dataclass_fields__
-        with reading(self.engine) as session:
-            return [PriceReadingView(**{n: getattr(row, n) for n in names}) for row in session.scalars(query)][::-1]
 
-    def accepted_price(self, provider: str, purchase: str, term: str | None = None) -> PriceView | None:
-        """The price that holds now, by what was accepted; None if none ever was."""
-        with reading(self.engine) as session:
-            return accepted_price(session, provider, purchase, term)
+def save_snapshot(session: Session, now: datetime, record: SnapshotRecord) -> SnapshotView:
+    """Store a snapshot. The same one again changes nothing."""
+    facts, figures = dict(sorted(record.facts.items())), dict(sorted(record.figures.items()))
+    taken_at = record.taken_at.astimezone(timezone.utc)
+    content = {"provider": record.provider, "kind": record.kind, "taken_at": taken_at.isoformat(), "facts": facts, "figures": figures}
+    view = SnapshotView(record.provider, record.kind, taken_at, facts, figures, snapshot_id=digest(content), facts_hash=digest(facts))
+    insert_new(session, Snapshot, asdict(view), ["snapshot_id"])
+    return view
 
-    def accept_price(
-        self, provider: str, purchase: str, term: str | None, usd_per_hour: float, since: date, source: str, *, by: str, why: str
-    ) -> PriceView:
-        """From the day `since` on, readings are held against this price (USD, whole instance); the one before ends there.
 
-        Goes to the audit log under the subject `price/<provider>/<purchase>`; the price that holds already, from no later day, changes nothing.
-        ValueError for a price that is not above 0, and without who and why.
-        """
-        if not (math.isfinite(usd_per_hour) and usd_per_hour > 0):
-            raise ValueError(f"usd_per_hour is {usd_per_hour}; expected a price above 0 in USD per instance-hour")
-        for name, value in (("by", by), ("why", why)):
-            if not value.strip():
-                raise ValueError(f"{name} is empty; expected who accepts the price and why")
-        with writing(self.engine) as session:
-            return accept_price(session, provider, purchase, term, usd_per_hour, since, source, by, why, utc_now())
+def latest_snapshot(session: Session, provider: str, kind: SnapshotKind, before: datetime | None = None) -> SnapshotView | None:
+    """The provider's last snapshot of a kind, taken `before` a time if given; None if there is none."""
+    query = _snapshots(provider, kind).order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(1)
+    if before is not None:
+        query = query.where(Snapshot.taken_at < before)
+    return next(iter(_views(session, query)), None)
 
-    def save_snapshot(self, record: SnapshotRecord) -> SnapshotView:
-        """Store a snapshot. The same one again changes nothing."""
-        facts, figures = dict(sorted(record.facts.items())), dict(sorted(record.figures.items()))
-        taken_at = record.taken_at.astimezone(timezone.utc)
-        content = {"provider": record.provider, "kind": record.kind, "taken_at": taken_at.isoformat(), "facts": facts, "figures": figures}
-        view = SnapshotView(record.provider, record.kind, taken_at, facts, figures, snapshot_id=digest(content), facts_hash=digest(facts))
-        with writing(self.engine) as session:
-            insert_new(session, Snapshot, asdict(view), ["snapshot_id"])
-        return view
 
-    def latest_snapshot(self, provider: str, kind: SnapshotKind, before: datetime | None = None) -> SnapshotView | None:
-        """The provider's last snapshot of a kind, taken `before` a time if asked; None if there is none."""
-        query = _snapshots(provider, kind).order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(1)
-        if before is not None:
-            query = query.where(Snapshot.taken_at < before)
-        with reading(self.engine) as session:
-            return next(iter(_views(session, query)), None)
-
-    def snapshots(
-        self, provider: str, kind: SnapshotKind | None = None, since: datetime | None = None, latest: int | None = None
-    ) -> list[SnapshotView]:
-        """A provider's snapshots, oldest first: of one kind if asked, from a time on, the `latest` so many."""
-        query = _snapshots(provider, kind).order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(latest)
-        if since is not None:
-            query = query.where(Snapshot.taken_at >= since)
-        with reading(self.engine) as session:
-            return _views(session, query)[::-1]
+def snapshots(
+    session: Session, provider: str, kind: SnapshotKind | None = None, since: datetime | None = None, latest: int | None = None
+) -> list[SnapshotView]:
+    """A provider's snapshots, oldest first: of one kind if named, from a time on, the `latest` so many."""
+    query = _snapshots(provider, kind).order_by(Snapshot.taken_at.desc(), Snapshot.snapshot_id).limit(latest)
+    if since is not None:
+        query = query.where(Snapshot.taken_at >= since)
+    return _views(session, query)[::-1]
 
 
 def _snapshots(provider: str, kind: SnapshotKind | None) -> Select[Snapshot]:
@@ -217,3 +195,19 @@ def _snapshots(provider: str, kind: SnapshotKind | None) -> Select[Snapshot]:
 def _views(session: Session, query: Select[Snapshot]) -> list[SnapshotView]:
     names = SnapshotView.__dataclass_fields__
     return [SnapshotView(**{name: getattr(row, name) for name in names}) for row in session.scalars(query)]
+
+
+class Prices:
+    """Readings of prices, accepted prices, decisions, and snapshots of providers' facts."""
+
+    save_prices = writes(save_prices)
+    prices = reads(prices)
+    record_readings = writes(record_readings)
+    price_readings = reads(price_readings)
+    accepted_price = reads(accepted_price)
+    accept_price = writes(accept_price)
+    save_decision = writes(save_decision)
+    decisions = reads(decisions)
+    save_snapshot = writes(save_snapshot)
+    latest_snapshot = reads(latest_snapshot)
+    snapshots = reads(snapshots)

@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
+from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import QuarantineRecord, QuarantineView
 from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import Quarantined
@@ -22,7 +23,7 @@ def id_of(campaign_id: str, trial_id: str, attempt: int, sha256: str) -> str:
     return digest([campaign_id, trial_id, attempt, sha256])[:_ID_LENGTH]
 
 
-def add(session: Session, record: QuarantineRecord, now: datetime) -> bool:
+def add(session: Session, now: datetime, record: QuarantineRecord) -> bool:
     """List a document; False if this content of this attempt is listed already."""
     quarantine_id = id_of(record.campaign_id, record.trial_id, record.attempt, record.sha256)
     values = {**asdict(record), "quarantine_id": quarantine_id, "state": "kept", "quarantined_at": now, "updated_at": now}
@@ -33,7 +34,7 @@ def add(session: Session, record: QuarantineRecord, now: datetime) -> bool:
     return new
 
 
-def find(session: Session, everything: bool, campaign_id: str | None) -> list[QuarantineView]:
+def find(session: Session, *, everything: bool = False, campaign_id: str | None = None) -> list[QuarantineView]:
     """What is kept, oldest first; with `everything`, also what was released."""
     query = select(Quarantined).order_by(Quarantined.quarantined_at, Quarantined.quarantine_id)
     if not everything:
@@ -48,8 +49,8 @@ def get(session: Session, quarantine_id: str) -> QuarantineView:
     return _view(_row(session, quarantine_id))
 
 
-def release(session: Session, quarantine_id: str, by: str, why: str, now: datetime) -> QuarantineView:
-    """Say that the document is believed now; LookupError for an unknown id. Released again, nothing changes."""
+def release(session: Session, now: datetime, quarantine_id: str, by: str, why: str) -> QuarantineView:
+    """Accept a document of the quarantine; goes to the audit log. LookupError for an unknown id. Released again, nothing changes."""
     row = _row(session, quarantine_id)
     if row.state == "kept":
         row.state, row.updated_at = "released", now
@@ -67,3 +68,12 @@ def _row(session: Session, quarantine_id: str) -> Quarantined:
 
 def _view(row: Quarantined) -> QuarantineView:
     return QuarantineView(**{name: getattr(row, name) for name in QuarantineView.__dataclass_fields__})
+
+
+class Quarantine:
+    """Documents that failed verification."""
+
+    quarantine = writes(add)
+    quarantined = reads(find)
+    quarantined_one = reads(get)
+    release = writes(release)

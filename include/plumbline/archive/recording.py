@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 from sqlalchemy import insert, select, update
+from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit, retention
+from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import Action, Source
 from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import (
@@ -43,15 +46,46 @@ class Refused(ValueError):
 
 def record(
     session: Session,
+    now: datetime,
     document: ResultDocument,
     *,
+    action: Action = "accept",
+    quality_reasons: Sequence[Reason] = (),
+    uri: str,
+    extra_metrics: Sequence[MetricRow] = (),
+) -> Recorded:
+    """Write one attempt: whole or, if the process dies, not at all.
+
+    `action` and `quality_reasons` are the verdict of the quality checks, `uri` the attempt's folder in the result store, `extra_metrics`
+    those of its launch.
+    "inserted": it is new. "unchanged": the same document was there (a retry). "kept": another document of the same attempt
+    (series, campaign, slot, repeat, attempt) was there and stays; the newcomer's URI and checksum went to the audit log.
+    Raises Refused for a document that repeats a metric, would mix measured and simulated numbers in one series, or holds a value that the
+    database cannot store.
+    """
+    with _storable(document):
+        return _record(session, now, document, action, quality_reasons, uri, extra_metrics)
+
+
+@contextmanager
+def _storable(document: ResultDocument) -> Iterator[None]:
+    """Refused for what the model lets pass and the database does not, so that the trial's other attempts are recorded all the same."""
+    try:
+        yield
+    except (DataError, OverflowError) as error:
+        cause = " ".join(str(getattr(error, "orig", None) or error).split())
+        raise Refused(f"{document.trial.trial_id}: the archive's database cannot store one of its values: {cause}") from error
+
+
+def _record(
+    session: Session,
+    now: datetime,
+    document: ResultDocument,
     action: Action,
     quality_reasons: Sequence[Reason],
     uri: str,
     extra_metrics: Sequence[MetricRow],
-    now: datetime,
 ) -> Recorded:
-    """Write the attempt, or find that it is there. See Archive.record."""
     metrics = metric_rows(document, action, extra_metrics)
     _insert_parents(session, document, now)
     values = trial_row(document, action, quality_reasons, uri, now)
@@ -206,25 +240,21 @@ def metric_rows(document: ResultDocument, action: Action, extra: Sequence[Metric
     return [r for r in rows if seen[r.phase, r.metric, r.statistic] == 1]
 
 
-def utc_now() -> datetime:
-    """The archive's clock."""
-    return datetime.now(timezone.utc)
-
-
 def correct(
     session: Session,
+    now: datetime,
     document: ResultDocument,
     corrects: int,
     *,
-    action: Action,
-    quality_reasons: Sequence[Reason],
-    uri: str,
-    extra_metrics: Sequence[MetricRow],
     by: str,
     why: str,
-    now: datetime,
+    action: Action = "accept",
+    quality_reasons: Sequence[Reason] = (),
+    uri: str,
+    extra_metrics: Sequence[MetricRow] = (),
 ) -> Recorded:
-    """Record `document` in the place of the same trial's attempt `corrects`; the same correction again is "unchanged".
+    """Record `document`, a new attempt, in the place of the same trial's attempt `corrects`: both stay, only the new one counts. The same
+    correction again is "unchanged".
 
     LookupError without such an attempt; ValueError without who and why; Refused if the document is of another trial, is not of a new
     attempt, or if another correction stands in the old attempt's place.
@@ -246,7 +276,7 @@ def correct(
         raise Refused(
             f"{subject} cannot be corrected by attempt {trial.attempt} of {' '.join(map(str, key))}; expected a later attempt of the same trial"
         )
-    said = record(session, document, action=action, quality_reasons=quality_reasons, uri=uri, extra_metrics=extra_metrics, now=now)
+    recorded = record(session, now, document, action=action, quality_reasons=quality_reasons, uri=uri, extra_metrics=extra_metrics)
     new = session.scalars(
         select(Trial.id).where(Trial.trial_id == trial.trial_id, Trial.attempt == trial.attempt, Trial.checksum == document.checksum)
     ).first()
@@ -263,7 +293,7 @@ def correct(
     retention.copy_expiry(session, old.id, new)
     detail = {"by": f"{trial.trial_id}#{trial.attempt}", "action": action, "before": old.checksum, "after": document.checksum}
     audit.write_entry(session, now, who=by, what="measurement_corrected", subject=subject, why=why, detail=detail)
-    return said
+    return recorded
 
 
 IMPORTED_LAUNCHER = "imported"
@@ -279,8 +309,11 @@ class PublishedImport:
     kept_out: tuple[str, ...]
 
 
-def import_published(session: Session, results: Sequence[PublishedResult], now: datetime) -> PublishedImport:
-    """Write the results that are not there yet. Refused, and nothing written, if a series of theirs is one that we measured."""
+def import_published(session: Session, now: datetime, results: Sequence[PublishedResult]) -> PublishedImport:
+    """Write published results as campaigns of imported series, all or none; those that are there stay as they are.
+
+    Refused if one would join a series that we measured or simulated.
+    """
     inserted, unchanged = [], 0
     kept_out = []
     for row in _first_of_each(results, "campaign_id"):
@@ -394,8 +427,8 @@ def _first_of_each(rows: Sequence[Any], name: Literal["campaign_id", "series_key
 _SIGNING_KEY = ("campaign_id", "trial_id", "attempt")
 
 
-def issue_signing_key(session: Session, campaign_id: str, trial_id: str, attempt: int, public_key: str, now: datetime) -> None:
-    """Keep the key of an attempt. One of a launcher that died before it announced the attempt is replaced: no pod ever had it."""
+def issue_signing_key(session: Session, now: datetime, campaign_id: str, trial_id: str, attempt: int, public_key: str) -> None:
+    """Store the public key (64 hexadecimal digits) of an attempt that is not announced yet. One of a launcher that died before it announced the attempt is replaced: no pod ever had it."""
     key = dict(zip(_SIGNING_KEY, (campaign_id, trial_id, attempt), strict=True))
     values = {"public_key": public_key, "issued_at": now}
     if not insert_new(session, SigningKey, {**key, **values}, _SIGNING_KEY):
@@ -403,6 +436,17 @@ def issue_signing_key(session: Session, campaign_id: str, trial_id: str, attempt
 
 
 def signing_keys(session: Session, campaign_id: str, trial_id: str) -> dict[int, str]:
-    """The public keys of a trial's attempts, by attempt."""
+    """The public keys that the launcher issued for a trial, by attempt; empty if it issued none."""
     query = select(SigningKey.attempt, SigningKey.public_key).filter_by(campaign_id=campaign_id, trial_id=trial_id)
     return dict(session.execute(query).tuples().all())
+
+
+class Recording:
+    """Recording, correcting and importing what was measured."""
+
+    record = writes(record)
+    correct = writes(correct)
+    import_outside = writes(import_published)
+    imported = reads(published_result)
+    issue_signing_key = writes(issue_signing_key)
+    signing_keys = reads(signing_keys)

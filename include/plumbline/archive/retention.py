@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
+from plumbline.archive.engine import reads, reads_now, writes
 from plumbline.archive.repository import insert_missing
 from plumbline.archive.schema import (
     Baseline,
@@ -61,8 +62,8 @@ class DueEvidence:
     elsewhere: int
 
 
-def due_evidence(session: Session, keep_s: float, store_url: str, now: datetime) -> DueEvidence:
-    """What was measured more than `keep_s` seconds ago and has not expired yet, of the store at `store_url`."""
+def due_evidence(session: Session, now: datetime, keep_s: float, store_url: str) -> DueEvidence:
+    """Evidence in the store at `store_url` that was measured more than `keep_s` seconds ago and has not expired yet."""
     measured_at = func.coalesce(Trial.finished_at, Trial.planned_at)
     query = (
         _files()
@@ -87,9 +88,9 @@ def due_evidence(session: Session, keep_s: float, store_url: str, now: datetime)
     return DueEvidence(tuple(due), dict(kept), elsewhere)
 
 
-def expire_evidence(session: Session, keep_s: float, rule: str, store_url: str, now: datetime) -> DueEvidence:
-    """Say of everything that is due that it is kept no longer, by this `rule`; the audit log keeps it, campaign by campaign."""
-    found = due_evidence(session, keep_s, store_url, now)
+def expire_evidence(session: Session, now: datetime, keep_s: float, rule: str, store_url: str) -> DueEvidence:
+    """Mark what is due as expired by `rule` (words); from then on `verify` does not miss it. The audit log has an entry for each campaign."""
+    found = due_evidence(session, now, keep_s, store_url)
     rows = [
         {"trial_pk": one.trial_pk, "position": position, "expired_at": now, "rule": rule, "removed_at": None}
         for one in found.due
@@ -125,8 +126,8 @@ def expired_files(session: Session, trial_id: str, attempt: int) -> dict[str, tu
     return {row.uri: (row.expired_at, row.rule) for row in session.execute(query)}
 
 
-def mark_deleted(session: Session, attempts: Sequence[OldEvidence], now: datetime) -> None:
-    """Say that the files of these attempts are deleted."""
+def mark_deleted(session: Session, now: datetime, attempts: Sequence[OldEvidence]) -> None:
+    """Note that the files of these attempts are deleted."""
     for one in attempts:
         where = (Expired.trial_pk == one.trial_pk, Expired.position.in_(one.positions), Expired.removed_at.is_(None))
         session.execute(update(Expired).where(*where).values(removed_at=now))
@@ -260,8 +261,9 @@ _NEWEST_KEPT = 200
 _BATCH = 500
 
 
-def thin_snapshots(session: Session, before: datetime) -> int:
-    """Delete snapshots taken before a time whose facts equal those of their neighbours; how many. Both sides of each change stay."""
+def thin_snapshots(session: Session, now: datetime, keep_s: float) -> int:
+    """Delete snapshots older than `keep_s` seconds whose facts equal those of their neighbours; how many. Both sides of each change stay."""
+    before = now - timedelta(seconds=keep_s)
     columns = (Snapshot.snapshot_id, Snapshot.provider, Snapshot.kind, Snapshot.taken_at, Snapshot.facts_hash)
     rows = session.execute(select(*columns).order_by(Snapshot.provider, Snapshot.kind, Snapshot.taken_at, Snapshot.snapshot_id)).all()
     due: list[str] = []
@@ -275,11 +277,11 @@ def thin_snapshots(session: Session, before: datetime) -> int:
     return len(due)
 
 
-def delete_quarantined(session: Session, before: datetime, below: str, rule: str, now: datetime) -> list[str]:
-    """Delete the rows of documents quarantined before a time whose copy lies below the URL `below`; the copies' URLs, for whoever deletes them.
-
-    The audit log keeps what each one was.
+def delete_quarantined(session: Session, now: datetime, keep_s: float, below: str, rule: str) -> list[str]:
+    """Delete the rows of documents quarantined more than `keep_s` seconds ago whose copy lies below the URL `below`; the URLs of the copies,
+    which the caller deletes. The audit log describes each one.
     """
+    before = now - timedelta(seconds=keep_s)
     found = session.scalars(select(Quarantined).where(Quarantined.quarantined_at < before).order_by(Quarantined.quarantine_id)).all()
     gone = [row for row in found if row.uri.startswith(f"{below}/") and ".." not in row.uri.split("/")]
     for row in gone:
@@ -306,7 +308,7 @@ class TableSize:
 
 
 def table_sizes(session: Session) -> list[TableSize]:
-    """Every table, the largest first."""
+    """Rows and bytes of every table, the largest first."""
     names = inspect(session.connection()).get_table_names()
     rows = {name: int(session.execute(text(f'SELECT count(*) FROM "{name}"')).scalar_one()) for name in names}
     try:
@@ -316,3 +318,16 @@ def table_sizes(session: Session) -> list[TableSize]:
         sizes = {}
     found = [TableSize(name, count, sizes.get(name)) for name, count in rows.items()]
     return sorted(found, key=lambda one: (-(one.bytes or 0), -one.rows, one.table))
+
+
+class Retention:
+    """Retention of raw evidence, snapshots and quarantined documents. The caller deletes files: first expire, then delete, then note it."""
+
+    aged_evidence = reads_now(due_evidence)
+    expire_evidence = writes(expire_evidence)
+    expired_evidence = reads(evidence_to_delete)
+    expired_files = reads(expired_files)
+    evidence_removed = writes(mark_deleted)
+    thin_snapshots = writes(thin_snapshots)
+    forget_quarantined = writes(delete_quarantined)
+    table_sizes = reads(table_sizes)

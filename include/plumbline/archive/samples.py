@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
+from plumbline.archive.engine import reads
 from plumbline.archive.records import Action, ObservationView, OutcomeView, SampleView, SeriesView
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, outcomes, usable
@@ -96,7 +97,7 @@ def _observations(session: Session, places: dict[int, tuple[str, int]]) -> tuple
     return tuple(sorted(found, key=lambda o: (o.phase, o.metric, o.statistic, o.slot, o.repeat)))
 
 
-# What stands now: of every series the newest campaign that left usable numbers, and the attempts in it.
+# Current results: of every series the newest campaign with usable numbers, and its attempts.
 #
 # Two kinds of statement, whatever the archive's size: each series finds its campaign by an index, and only that campaign's trials are read.
 
@@ -128,7 +129,7 @@ class EffectiveAttempt:
     checksum: str
 
 
-def current_series(
+def newest_usable(
     session: Session, workloads: Collection[str] | None = None, providers: Collection[str] | None = None
 ) -> list[CurrentSeries]:
     """Every series that has a usable trial, by key, with its newest such campaign; of these workloads and providers if named. Imported ones
@@ -163,13 +164,13 @@ def current_series(
     return [CurrentSeries(series, campaign, planned[series.series_key, campaign]) for series, campaign in found]
 
 
-def has_measured_series(session: Session) -> bool:
-    """Whether any series is of our own measurements."""
+def measured_anything(session: Session) -> bool:
+    """Whether any series is of our own measurements, neither simulated nor imported."""
     return session.scalars(select(Series.series_key).where(Series.source == "measured").limit(1)).first() is not None
 
 
-def effective_attempts(session: Session, parts: Sequence[CurrentSeries]) -> list[EffectiveAttempt]:
-    """All attempts of these series in these campaigns, failed ones too, by trial and attempt."""
+def attempts_of(session: Session, parts: Sequence[CurrentSeries]) -> list[EffectiveAttempt]:
+    """All attempts of these series in these campaigns that no correction replaced, failed ones too, by trial and attempt."""
     found = []
     for pairs in _batches([(part.series.series_key, part.campaign_id) for part in parts]):
         columns = (Trial.id, Trial.trial_id, Trial.attempt, Trial.series_key, Trial.quality_action, Trial.quality_reasons, Trial.checksum)
@@ -184,11 +185,12 @@ def effective_attempts(session: Session, parts: Sequence[CurrentSeries]) -> list
     return sorted(found, key=lambda a: (a.trial_id, a.attempt))
 
 
-def document_texts(session: Session, trial_pks: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """(row number, result document as JSON) of attempts, a batch at a time: together they may be large."""
+def contents(session: Session, trial_pks: Sequence[int]) -> Mapping[int, str]:
+    """Result documents as JSON, by the row numbers that `attempts_of` gives: many at once, and unread."""
+    found: dict[int, str] = {}
     for batch in _batches(trial_pks):
-        for row in session.execute(select(Document.trial_pk, Document.content).where(Document.trial_pk.in_(batch))):
-            yield row.trial_pk, row.content
+        found |= session.execute(select(Document.trial_pk, Document.content).where(Document.trial_pk.in_(batch))).tuples().all()
+    return found
 
 
 def _series(row: Series) -> SeriesView:
@@ -199,3 +201,14 @@ def _batches(of: Sequence[T]) -> Iterator[list[T]]:
     rest = iter(of)
     while batch := list(islice(rest, _BATCH)):
         yield batch
+
+
+class Samples:
+    """Reading what is compared, scored and decided from."""
+
+    sample = reads(sample)
+    levels = reads(levels)
+    newest_usable = reads(newest_usable)
+    measured_anything = reads(measured_anything)
+    attempts_of = reads(attempts_of)
+    contents = reads(contents)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy import ColumnElement, and_, case, func, select, tuple_
 from sqlalchemy.orm import Session
 
+from plumbline.archive.engine import reads
 from plumbline.archive.recording import IMPORTED_LAUNCHER
 from plumbline.archive.records import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
 from plumbline.archive.schema import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
@@ -61,7 +62,7 @@ def trials(
     return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 
 
-def started_since(session: Session, provider: str, since: datetime) -> list[TrialView]:
+def held_since(session: Session, provider: str, since: datetime) -> list[TrialView]:
     """Attempts on a provider that began at `since` or later, in the order of their planning; corrections, for which nothing ran, left out."""
     began = func.coalesce(Trial.started_at, Trial.planned_at)
     corrects = select(Correction.trial_pk).where(Correction.trial_pk == Trial.id).exists()
@@ -96,7 +97,7 @@ def series(session: Session, provider: str | None = None, kind: str | None = Non
 
 
 def campaigns(session: Session, series_key: str | None = None, latest: int | None = None) -> list[CampaignView]:
-    """Campaigns, oldest first; of one series, only what it contributed. `latest`: only that many, the newest ones."""
+    """Campaigns with how their trials ended, oldest first; of one series, only what it contributed. `latest`: only that many, the newest ones."""
     query = select(Campaign.campaign_id, Campaign.reason, Campaign.planned_at)
     if series_key is not None:
         query = query.join(SeriesCampaign, SeriesCampaign.campaign_id == Campaign.campaign_id).where(
@@ -198,7 +199,11 @@ def usable(attempt: Any) -> bool:
 
 
 def document(session: Session, trial_id: str, attempt: int | None = None) -> ResultDocument | None:
-    """The whole document of an attempt; without `attempt`, of the best one: the last usable, else the last. BadResult if it does not hold."""
+    """The whole document of an attempt; without `attempt`, of the last usable one, else of the last. None if there is none, such as of an
+    imported result (see `imported`).
+
+    InvalidResult if the archived document does not hold (see verify).
+    """
     query = (
         select(Document.content, Trial.attempt, Trial.status, Trial.quality_action)
         .join(Trial, Trial.id == Document.trial_pk)
@@ -218,7 +223,7 @@ def document(session: Session, trial_id: str, attempt: int | None = None) -> Res
 
 
 def metric_history(
-    session: Session, series_key: str, metric: str, statistic: str, phase: str, campaigns: Sequence[str] | None = None
+    session: Session, series_key: str, metric: str, statistic: str, phase: str = "steady", campaigns: Sequence[str] | None = None
 ) -> list[MetricPoint]:
     """One number over all campaigns of a series (or these), oldest first: of each trial, its last usable attempt; absent values are left out."""
     own = (Trial.series_key == series_key, *USABLE, *(() if campaigns is None else (Trial.campaign_id.in_(campaigns),)))
@@ -245,3 +250,17 @@ def metric_history(
 def outcome_status(row: Any) -> Status:
     """An attempt's status as drift should see it."""
     return "invalid" if row.quality_action == "reject" and row.status in _MEASURED else cast(Status, row.status)
+
+
+class Trials:
+    """Reading series, campaigns, trials and their documents."""
+
+    series = reads(series)
+    campaigns = reads(campaigns)
+    newest_campaign = reads(newest_campaign)
+    latest_campaign = reads(latest_campaign)
+    series_campaigns = reads(series_campaigns)
+    trials = reads(trials)
+    held_since = reads(held_since)
+    document = reads(document)
+    metric_history = reads(metric_history)

@@ -107,7 +107,7 @@ def test_a_campaign_shows_what_it_opened_and_what_it_showed_again(archive: Archi
 
 def test_decisions_newest_first(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(datetime(2026, 11, 1, tzinfo=timezone.utc) + timedelta(days=n) for n in range(9))
-    monkeypatch.setattr("plumbline.archive.archive.utc_now", lambda: next(times))
+    monkeypatch.setattr("plumbline.archive.engine.utc_now", lambda: next(times))
     for n in range(4):
         archive.save_decision(DecisionRecord(f"d{n}", "platform" if n else "product", "training", "a", 0.9, {}))
     pages = walked(lambda after: archive.decisions_page(after=after, limit=3))

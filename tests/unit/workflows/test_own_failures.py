@@ -62,7 +62,7 @@ def declared() -> Declarations:
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
     monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
-    monkeypatch.setattr("plumbline.archive.archive.utc_now", lambda: NOW - timedelta(days=40))
+    monkeypatch.setattr("plumbline.archive.engine.utc_now", lambda: NOW - timedelta(days=40))
     with open_archive() as opened:
         opened.add_audit(who="plumbline", what=SCHEDULE_WATCHED, subject=DAG, why="a test")
         yield opened
@@ -126,7 +126,7 @@ def test_slots_before_the_first_look_and_slots_measured_since_are_not_missed(arc
 def test_a_new_installation_is_not_blamed_for_slots_before_it_began(
     tmp_path: Path, declared: Declarations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plumbline.archive.archive.utc_now", lambda: NOW)
+    monkeypatch.setattr("plumbline.archive.engine.utc_now", lambda: NOW)
     with open_archive(f"sqlite:///{tmp_path / 'new.db'}") as new:
         for _ in range(2):
             assert find_failures(new, declared, Airflow(runs=False), NOW)[0] == []

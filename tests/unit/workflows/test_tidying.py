@@ -90,14 +90,14 @@ def test_the_newest_stays_and_null_keeps_for_ever(archive: Archive, config: Path
 def test_a_quarantined_copy_goes_with_its_row(archive: Archive, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import datetime, timedelta, timezone
 
-    from plumbline.archive import archive as archive_module
+    from plumbline.archive import engine
 
     home = stores.home()
     path = "quarantine/2025-11/x/attempt-1/result.json"
     for name in (path, f"{path}.reason.json"):
         home.put(name, b"{}")
     archive.quarantine(QuarantineRecord("2025-11", "x", 1, home.uri(path), "0" * 64, "cut short"))
-    monkeypatch.setattr(archive_module, "utc_now", lambda: datetime.now(timezone.utc) + timedelta(days=401))
+    monkeypatch.setattr(engine, "utc_now", lambda: datetime.now(timezone.utc) + timedelta(days=401))
     done = {one.part: one.removed for one in delete_old_data(archive, tmp_path / "logs")}
     assert done["quarantine"] == 1
     assert archive.quarantined() == [] and not home.exists(path) and not home.exists(f"{path}.reason.json")
