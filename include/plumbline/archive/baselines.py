@@ -1,4 +1,4 @@
-"""What a series is held against. It starts by a written rule and moves only by a decision; every move is in the audit log.
+"""What a series is compared with. A written rule sets the first baseline, a decision every later one; every move is in the audit log.
 
 The rule: a series' first complete campaign, by the time it was planned, becomes its baseline, so that the second one can alarm already.
 The next complete ones join it, each after a review of all its slots that found nothing, until `bootstrap_campaigns` have been looked at: one

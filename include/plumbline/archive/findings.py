@@ -63,7 +63,7 @@ def find_findings(
 
 
 def _candidates_of(session: Session, campaign_id: str) -> ColumnElement[bool]:
-    """What indexes can say of it: opened by the campaign; or seen since that was recorded, of a provider that took part or still standing."""
+    """Found by indexes: opened by the campaign; or seen since that was recorded, open or of a provider that took part."""
     recorded_at = select(Campaign.recorded_at).where(Campaign.campaign_id == campaign_id).scalar_subquery()
     took_part = select(Series.provider).join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
     providers = session.scalars(took_part.where(SeriesCampaign.campaign_id == campaign_id).distinct()).all()
@@ -113,7 +113,7 @@ def get_finding(session: Session, finding_id: str) -> FindingView:
 
 
 def set_state(session: Session, now: datetime, finding_id: str, state: FindingState, by: str, why: str) -> FindingView:
-    """Take a finding to its next state; to the state it has is no change.
+    """Move a finding to its next state; its present state again changes nothing. Goes to the audit log.
 
     LookupError for an unknown id, WrongState for a step that is not in NEXT, ValueError without who and why.
     """
@@ -152,7 +152,7 @@ def finding_view(row: Finding) -> FindingView:
 
 
 def save_incident(session: Session, now: datetime, incident: IncidentRecord) -> None:
-    """Store where a finding is talked about, or what was last said there; LookupError if the finding is unknown."""
+    """Store the thread of a finding and its posts; LookupError if the finding is unknown."""
     finding_row(session, incident.finding_id)
     values = {name: getattr(incident, name) for name in IncidentRecord.__dataclass_fields__}
     values["said"] = {what: dict(post) for what, post in incident.said.items()}

@@ -46,7 +46,7 @@ T = TypeVar("T")
 MAX_ROW_ID = 2**31 - 1
 """What the column that numbers rows can hold."""
 MAX_OPEN_FINDINGS = 500
-"""So many findings that wait for somebody are looked through for those that a campaign showed again."""
+"""Open findings that are searched for those that a campaign showed again."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Paging:
     def trials_page(
         self, campaign_id: str | None = None, series_key: str | None = None, after: str | None = None, limit: int = 50
     ) -> Slice[TrialView]:
-        """Attempts in the order in which they were recorded, of one campaign and one series if asked. ValueError for an `after` that is no number."""
+        """Attempts in the order in which they were recorded, of one campaign and one series if asked. ValueError for an `after` that is not a number."""
         query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
         if campaign_id is not None:
             query = query.where(Trial.campaign_id == campaign_id)
@@ -155,12 +155,12 @@ class Paging:
             return Slice(shown, shown[-1].finding_id if len(rows) > limit else None)
 
     def findings_shown_by(self, campaign_id: str, limit: int) -> tuple[FindingView, ...]:
-        """Findings that a campaign opened, and those that wait for somebody which it showed again; newest first, at most `limit`."""
+        """Findings that a campaign opened, and open ones that it showed again; newest first, at most `limit`."""
         order = (Finding.opened_at.desc(), Finding.finding_id)
         opened = select(Finding).where(Finding.campaign_id == campaign_id).order_by(*order).limit(limit)
-        standing = select(Finding).where(Finding.state.in_(OPEN_STATES)).order_by(*order).limit(MAX_OPEN_FINDINGS)
+        waiting = select(Finding).where(Finding.state.in_(OPEN_STATES)).order_by(*order).limit(MAX_OPEN_FINDINGS)
         with reading(self.engine) as session:
-            views = {row.finding_id: finding_view(row) for query in (opened, standing) for row in session.scalars(query)}
+            views = {row.finding_id: finding_view(row) for query in (opened, waiting) for row in session.scalars(query)}
         shown = [view for view in views.values() if view.shown_by(campaign_id)]
         return tuple(sorted(shown, key=lambda v: (-v.opened_at.timestamp(), v.finding_id))[:limit])
 

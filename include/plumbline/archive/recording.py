@@ -286,8 +286,8 @@ def correct(
         )
     values = {"trial_pk": new, "corrects": old.id, "corrected_at": now, "corrected_by": by, "why": why}
     if not insert_new(session, Correction, values, ["corrects"]):
-        standing = session.scalars(select(Correction.trial_pk).where(Correction.corrects == old.id)).one()
-        if standing != new:
+        corrected_by = session.scalars(select(Correction.trial_pk).where(Correction.corrects == old.id)).one()
+        if corrected_by != new:
             raise Refused(f"{subject} was corrected already; correct the correction instead")
         return "unchanged"
     retention.copy_expiry(session, old.id, new)

@@ -16,7 +16,7 @@ FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
 
 @dataclass(frozen=True)
 class BaselineView:
-    """A campaign that a series is, or was, held against."""
+    """A campaign that a series is, or was, compared with."""
 
     series_key: str
     campaign_id: str
@@ -57,7 +57,7 @@ class FindingView(FindingRecord):
     updated_at: datetime = field(kw_only=True)
     last_seen_at: datetime = field(kw_only=True)
     snoozed_until: datetime | None = field(default=None, kw_only=True)
-    """Until when nobody is to be told again of what is known already."""
+    """Until when no reminder is sent."""
 
     def shown_by(self, campaign_id: str) -> bool:
         """Whether the campaign showed it, first or again. A silence names the last campaign that was not silent: that one did not."""
@@ -69,7 +69,7 @@ class FindingView(FindingRecord):
 class IncidentRecord:
     """The thread of a finding in one channel. `ts` is the channel's own id of the thread's first message.
 
-    `severity` is the gravest that people were told of, empty before that. `said`: the posts of the thread by what they are for
+    `severity` is the highest that was reported, empty before the first report. `said`: the posts of the thread by what they are for
     (`opened`, `escalated`, `reminder 1`, …), each with `at`, when it was begun, and `ts`, empty as long as it is not known to have arrived.
     """
 
@@ -139,7 +139,7 @@ class QuarantineRecord:
 
 @dataclass(frozen=True)
 class QuarantineView(QuarantineRecord):
-    """`kept` until a retry believes it; then it is `released`."""
+    """`kept` until a retry accepts it; then `released`."""
 
     quarantine_id: str
     state: Literal["kept", "released"]

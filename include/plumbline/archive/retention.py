@@ -221,7 +221,7 @@ def _cite_newest(session: Session, found: Citations) -> None:
 
 
 def _cite_finding(finding: Finding, known: set[str], found: Citations) -> None:
-    """A finding is about its series in the campaigns that showed it, and in those that it was held against."""
+    """A finding cites its series in the campaigns that showed it and in its baseline campaigns."""
     detail = finding.detail
     series = {finding.series_key, *detail.get("series", ())} & known
     for campaign_id in {finding.campaign_id, *detail.get("seen_in", ()), *detail.get("baseline_campaigns", ())} - {None}:

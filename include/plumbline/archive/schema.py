@@ -261,7 +261,7 @@ class Expired(Base):
 
 
 class Correction(Base):
-    """That one attempt stands in another one's place: the old row stays, and no longer counts. At most one stands in a row's place."""
+    """One attempt replaces another: the old row stays and no longer counts. A row is replaced at most once."""
 
     __tablename__ = "corrections"
     __table_args__ = (CheckConstraint("trial_pk <> corrects", name="another"),)
@@ -273,7 +273,7 @@ class Correction(Base):
 
 
 class Quarantined(Base):
-    """A result document that could not be believed: why, and where it is kept. It refers to no trial: its own words about that are in doubt."""
+    """A result document that failed verification, with the reason and its location. It refers to no trial, because its content is in doubt."""
 
     __tablename__ = "quarantine"
     __table_args__ = (one_of("state", QUARANTINE_STATES), Index(None, "state", "quarantined_at"), Index(None, "campaign_id"))
@@ -295,7 +295,7 @@ FINDING_STATES = ("open", "acknowledged", "accepted", "resolved")
 
 
 class Baseline(Base):
-    """A campaign that a series is held against. The current ones have no `superseded_at`; old ones stay, for slow drift."""
+    """A campaign that a series is compared with. Current ones have no `superseded_at`; old ones stay, for slow drift."""
 
     __tablename__ = "baselines"
     __table_args__ = (

@@ -18,13 +18,13 @@ from plumbline.archive.schema import Campaign, Correction, Document, Metric, Ser
 from plumbline.results import InvalidResult, Reason, ResultDocument, Status
 
 EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
-"""That no correction stands in an attempt's place."""
+"""No correction replaced the attempt."""
 
 _MEASURED = ("valid", "degraded")
 _ACCEPTED = and_(Trial.status.in_(_MEASURED), Trial.quality_action != "reject")
 
 USABLE = (_ACCEPTED, EFFECTIVE)
-"""What makes an attempt count: believed by the harness, not rejected by the quality checks, and not corrected."""
+"""An attempt counts if the harness found it valid or degraded, the quality checks did not reject it, and no correction replaced it."""
 
 
 def in_series_campaigns(pairs: Collection[tuple[str, str]]) -> ColumnElement[bool]:
@@ -155,11 +155,11 @@ def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequenc
     if ids is not None:
         ranked = ranked.where(Trial.campaign_id.in_(ids))
     best = ranked.subquery()
-    told = (best.c.campaign_id, best.c.status, best.c.quality_action)
+    ended = (best.c.campaign_id, best.c.status, best.c.quality_action)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in session.execute(select(*told, func.count().label("n")).where(best.c.rank == 1).group_by(*told)):
+    for row in session.execute(select(*ended, func.count().label("n")).where(best.c.rank == 1).group_by(*ended)):
         counts[row.campaign_id][_outcome_of(row)] += row.n
-    return {campaign: Outcomes(planned=ended.total(), **ended) for campaign, ended in counts.items()}
+    return {campaign: Outcomes(planned=counted.total(), **counted) for campaign, counted in counts.items()}
 
 
 def _series_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Counter[Source]]:

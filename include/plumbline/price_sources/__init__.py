@@ -21,7 +21,7 @@ __all__ = ["NoPrice", "PriceReport", "PriceSource", "PriceSourceDown", "PriceSou
 
 @dataclass(frozen=True)
 class PriceReport:
-    """What all sources of one provider said; a source that failed is in `failures` and keeps none of the others from being heard."""
+    """Readings of all sources of one provider; a source that failed is in `failures`."""
 
     readings: tuple[Reading, ...]
     failures: tuple[PriceSourceError, ...]

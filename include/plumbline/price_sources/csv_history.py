@@ -82,7 +82,7 @@ def _reading(name: str, row: dict[str, str | None], path: Path, line: int) -> Re
 
 
 class CsvPrices:
-    """The newest rows of a history that tell of the provider's cloud, region and instance type."""
+    """The newest rows of a history for the provider's cloud, region and instance type."""
 
     def __init__(self, path: Path, max_age_s: float | None = None) -> None:
         self._path = path
@@ -92,7 +92,7 @@ class CsvPrices:
         """The newest row of each purchase and term that is not younger than `at`; it was observed on its own date.
 
         Raises PriceSourceDown for a file that cannot be read or is no longer kept (its newest row of the provider is older than `max_age_s`),
-        NoPrice if no row tells of the provider.
+        NoPrice if no row is of the provider.
         """
         wanted = f"{provider.cloud}/{provider.region}/{provider.instance_type}"
         newest: dict[tuple[Purchase, Term | None], Reading] = {}

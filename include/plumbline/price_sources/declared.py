@@ -47,7 +47,7 @@ class ContractPrices:
 
 
 class SimulatedPrices:
-    """The price list of a provider that has no machine behind it, told as a source of a real one tells its own."""
+    """The price list of a simulated provider."""
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
         """One reading for each purchase with a price that holds on the day; none where nothing is declared."""

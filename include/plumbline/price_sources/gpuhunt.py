@@ -110,13 +110,16 @@ class GpuhuntPrices:
         try:
             with _time_limit(self._timeout_s), heard.instead_of_the_log():
                 if folder is not None:
-                    catalog, told = gpuhunt.Catalog(auto_reload=False), _version_of(Path(folder), cloud)
-                    if pinned is not None and told != pinned:
-                        down(f"{folder} holds catalog {told}, declared is {pinned}", "put that catalog there, with its name in `version`")
+                    catalog, named_version = gpuhunt.Catalog(auto_reload=False), _version_of(Path(folder), cloud)
+                    if pinned is not None and named_version != pinned:
+                        down(
+                            f"{folder} holds catalog {named_version}, declared is {pinned}",
+                            "put that catalog there, with its name in `version`",
+                        )
                 elif pinned is not None:
-                    catalog, told = _load_version(pinned), pinned
+                    catalog, named_version = _load_version(pinned), pinned
                 else:
-                    catalog, told = gpuhunt.default_catalog(), ""
+                    catalog, named_version = gpuhunt.default_catalog(), ""
                 items = catalog.query(provider=cloud)
         except (OSError, UnicodeDecodeError, csv.Error, gpuhunt.GPUHuntError) as error:
             down(heard.cause(cloud) or _with_cause(error), remedy)
@@ -124,14 +127,14 @@ class GpuhuntPrices:
             raise NoPrice("gpuhunt", provider.name, str(error), "name the cloud as gpuhunt does: cloud in price_sources") from error
         if not items:
             down(heard.cause(cloud) or f"the catalog of {cloud} holds no readable entry", remedy)
-        if not told:
+        if not named_version:
             loaded = catalog.catalog.get(cloud)
-            told = loaded.version if loaded is not None else f"asked live, gpuhunt {version('gpuhunt')}"
-        return items, told
+            named_version = loaded.version if loaded is not None else f"asked live, gpuhunt {version('gpuhunt')}"
+        return items, named_version
 
 
 class _CatalogLog(logging.Handler):
-    """What gpuhunt logs: of a download that fails it logs a traceback for each cloud, also of those that nobody asked for."""
+    """Collects gpuhunt's log: a failed download logs a traceback for each cloud, including those that were not requested."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +144,7 @@ class _CatalogLog(logging.Handler):
         self._records.append(record)
 
     def cause(self, cloud: str) -> str | None:
-        """The error that a line about the cloud tells, or else the line; None if there is none."""
+        """The error of a log line about the cloud, else the line; None if there is none."""
         about = [r for r in self._records if r.levelno >= logging.WARNING and f" {cloud} catalog" in r.getMessage()]
         errors = [str(r.exc_info[1]) for r in about if r.exc_info]
         lines = [r.getMessage() for r in about]

@@ -80,11 +80,11 @@ class OpencostPrices:
         except httpx.HTTPError as error:
             raise PriceSourceDown("opencost", provider.name, f"{self._declared.url} does not answer ({error!r})", remedy) from error
         if answer.status_code != 200:
-            said = answer.text.strip()[:200]
-            raise PriceSourceDown("opencost", provider.name, f"{self._declared.url} answers {answer.status_code}: {said}", remedy)
+            body = answer.text.strip()[:200]
+            raise PriceSourceDown("opencost", provider.name, f"{self._declared.url} answers {answer.status_code}: {body}", remedy)
         try:
-            told = answer.json()
-            return [row for allocations in told["data"] for row in (allocations or {}).values()]
+            content = answer.json()
+            return [row for allocations in content["data"] for row in (allocations or {}).values()]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._strange(provider, "no JSON with a list `data` of allocations") from error
 

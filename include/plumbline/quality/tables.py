@@ -171,7 +171,7 @@ def metrics_table(documents: Sequence[ResultDocument], kind: Kind) -> pd.DataFra
 def _metrics_row(document: ResultDocument) -> dict[str, Any]:
     environment = document.environment
     facts = environment.facts if environment else {}
-    # A number that stands twice has no column: the attempt is rejected for it, and neither of the two is to be believed.
+    # A number that appears twice has no column: the attempt is rejected for it, and neither value can be trusted.
     seen = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
     numbers = {
         f"{row.phase}.{row.metric}.{row.statistic}": row.value

@@ -113,10 +113,10 @@ class UnitPrice:
         return f"{Decimal(f'{self.amount:.10g}'):f} {self.currency}/{self.per}"
 
 
-# A bill: what something cost, line by line, and what of it nobody can know.
+# A bill: what something cost, line by line.
 #
-# A line is a quantity at a unit price, with where the price comes from and since when it holds. An item that was used and has no price is no
-# line of 0: it stands in `unknown`, with the reason.
+# A line is a quantity at a unit price, with the price's source and start. An item that was used and has no price is in `unknown`, with the
+# reason, and never a line of 0.
 
 
 Item = CostItem
@@ -148,7 +148,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Unknown:
-    """An item whose cost nobody can say, and why."""
+    """An item whose cost is unknown, and why."""
 
     item: Item
     reason: str

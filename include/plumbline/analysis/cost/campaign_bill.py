@@ -73,8 +73,10 @@ def outcome_costs(
     if not use.usable:
         return ()
     tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
-    told = hour_price(provider, on or use.day, purchase)
-    quoted = Quote(None, told) if isinstance(told, str) else Quote(Basis(purchase, told.unit_price.amount, told.since, told.source), None)
+    price = hour_price(provider, on or use.day, purchase)
+    quoted = (
+        Quote(None, price) if isinstance(price, str) else Quote(Basis(purchase, price.unit_price.amount, price.since, price.source), None)
+    )
     quoted = charged(quoted, share_of(provider, workload.gpus))
     return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
 

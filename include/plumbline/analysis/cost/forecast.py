@@ -76,13 +76,13 @@ def cost_forecast(
     outcome = fitting_outcome(case)
     # A millionth of a cent is nobody's figure: single requests are reckoned by the million.
     amount = outcome.amount if outcome.amount is not None and outcome.amount > 1 else 1e6
-    told = (provider.name, workload.name, workload.kind, purchase, outcome.metric, outcome.what, amount)
+    about = (provider.name, workload.name, workload.kind, purchase, outcome.metric, outcome.what, amount)
     priced = case.price(purchase)
     if isinstance(priced, str):
-        return CostForecast(*told, reason=priced)
+        return CostForecast(*about, reason=priced)
     delivered = case.delivered(outcome)
     if isinstance(delivered, str):
-        return CostForecast(*told, reason=delivered, price=priced.basis)
+        return CostForecast(*about, reason=delivered, price=priced.basis)
     model = CostModel(
         price=priced.hourly,
         rate=delivered.rate,
@@ -95,7 +95,7 @@ def cost_forecast(
         always_on=case.always_on(),
     )
     return CostForecast(
-        *told,
+        *about,
         model=model,
         price=priced.basis,
         rate=delivered.basis,

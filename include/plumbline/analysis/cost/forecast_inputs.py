@@ -38,7 +38,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True)
 class UnknownInput:
-    """Something that the cost depends on and nobody said. `remedy`: what to declare or to measure."""
+    """An unknown that the cost depends on. `remedy`: what to declare or to measure."""
 
     what: str
     reason: str
@@ -148,7 +148,7 @@ class ForecastInputs:
         return HourlyPrice(factor.times(quoted.basis.usd_per_hour * nodes), f"{several}{quoted.basis}")
 
     def range(self, figure: Literal["price", "utilisation", "failure_rate"], taken: str) -> Range | None:
-        """A declared range; None if nobody declared it, and then `taken` says how the cost is reckoned without it."""
+        """A declared range; None if it is not declared, and then `taken` says how the cost is computed without it."""
         found = self.economics.said(figure, self.provider.name, self.workload.name)
         if found is None:
             self.undeclared(figure, taken)
@@ -162,7 +162,7 @@ class ForecastInputs:
         found = self.economics.said("volume", self.provider.name, self.workload.name)
         if found is None:
             asked = "requests: 50000000" if self.workload.kind == "inference" else "trained_tokens: 100000000000"
-            self.undeclared("volume", "nothing that is paid by the month falls on an outcome", f"volume: {{{asked}}}")
+            self.undeclared("volume", "the cost is without what is paid by the month", f"volume: {{{asked}}}")
             return None
         what, amount = found.value.said
         declared_in, mine = self.measured(*RATES[what]), self.measured(outcome.rate, outcome.statistic)
@@ -206,12 +206,12 @@ class ForecastInputs:
         return float(sum(o.time / 3600.0 * o.price.amount * o.usd_per_unit for o in by_month))
 
     def always_on(self) -> int:
-        """How many times the instances are paid all month long; 0 where nobody says that any is."""
+        """How many times the instances are paid all month long; 0 if not declared."""
         found = self.economics.said("always_on", self.provider.name, self.workload.name)
         return 0 if found is None else int(found.value)
 
     def undeclared(self, figure: str, taken: str, example: str = "") -> None:
-        """Note that nobody declared a figure of the economics."""
+        """Note that a figure of the economics is not declared."""
         # The price itself is known where this is asked: what nobody said is how far it may move.
         words, shown = "a range of the price" if figure == "price" else figure.replace("_", " "), example or _EXAMPLES[figure]
         remedy = f"declare it for {self.provider.name} in economics.yaml, such as {shown}"

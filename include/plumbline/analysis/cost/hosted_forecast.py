@@ -54,7 +54,7 @@ class BreakEvenPoint:
 
 
 def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEvenPoint:
-    """The requests a month from which on one's own is cheaper, at a utilisation; `hosted`: USD for one request there."""
+    """The requests a month from which on self-hosting is cheaper, at a utilisation; `hosted`: USD for one hosted request."""
     each, waiting = own.per_request(utilisation), own.standing
     if hosted <= each:
         return BreakEvenPoint(
@@ -70,7 +70,7 @@ def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEven
 
 
 def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEvenPoint:
-    """The utilisation from which on one's own is cheaper, at a monthly volume."""
+    """The utilisation from which on self-hosting is cheaper, at a monthly volume."""
     budget = volume * hosted
     left = budget - own.fixed
     if left <= 0:
@@ -95,10 +95,10 @@ def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEven
 
 @dataclass(frozen=True)
 class BreakEven:
-    """One's own against one hosted model, at the expected utilisation. Costs in USD a month at the declared volume, None without one.
+    """Self-hosting against one hosted model, at the expected utilisation. Costs in USD a month at the declared volume, None without one.
 
-    `per_request`: USD for a request there; `request`: how that is reckoned. `utilisation`: from which on one's own is cheaper at that
-    volume, None without one. `reason` says why nothing can be told, and is None exactly where `volume` is set.
+    `per_request`: USD for a hosted request; `request`: how it is computed. `utilisation`: from which on self-hosting is cheaper at that
+    volume, None without one. `reason`: why there is no comparison, None exactly where `volume` is set.
     """
 
     hosted: HostedModel
@@ -113,7 +113,7 @@ class BreakEven:
 
 @dataclass(frozen=True)
 class HostedForecast:
-    """`own`: what one's own costs, None where `reason` says why. `expected`: the utilisation that is reckoned with, 1 where none is declared."""
+    """`own`: costs of self-hosting, None where `reason` says why. `expected`: the utilisation used, 1 if none is declared."""
 
     provider: str
     workload: str
@@ -139,26 +139,26 @@ def hosted_forecast(
     on: date,
     purchase: Purchase = "on_demand",
 ) -> HostedForecast:
-    """One's own model at the prices of the day `on` against each hosted one that the economics name for the workload."""
+    """A self-hosted model at the prices of the day `on` against each hosted one that the economics name for the workload."""
     case = ForecastInputs(provider, workload, trials, economics, on)
-    told = (provider.name, workload.name, purchase)
+    about = (provider.name, workload.name, purchase)
     if not isinstance(workload, InferenceWorkload):
-        return HostedForecast(*told, reason=f"{workload.name} is training, and hosted models are priced by token or request")
+        return HostedForecast(*about, reason=f"{workload.name} is training, and hosted models are priced by token or request")
     hosted = economics.hosted_for(workload.name)
     if not hosted:
         why = (
             f"no hosted model is declared for {workload.name}; declare one in economics.yaml, such as hosted: [{{name: …, "
             f"workloads: [{workload.name}], input: 0.20 USD/1M tokens, output: 0.20 USD/1M tokens, since: …, source: …}}]"
         )
-        return HostedForecast(*told, reason=why)
+        return HostedForecast(*about, reason=why)
     priced = case.price(purchase)
     if isinstance(priced, str):
-        return HostedForecast(*told, reason=priced)
+        return HostedForecast(*about, reason=priced)
     # Who hosts bills every request, in time or not: one's own are counted the same way.
     outcome = case.at_best("cost_per_1k_requests")
     delivered = case.delivered(outcome)
     if isinstance(delivered, str):
-        return HostedForecast(*told, reason=delivered)
+        return HostedForecast(*about, reason=delivered)
     utilisation = case.range("utilisation", "the break-even volume is as if every paid hour delivered")
     failures = case.range("failure_rate", "the cost is as if nothing had to be done again")
     monthly = [case.monthly_data("egress"), case.monthly_data("storage")]
@@ -173,7 +173,7 @@ def hosted_forecast(
     volume = case.volume(outcome)
     expected = 1.0 if utilisation is None else utilisation.expected
     return HostedForecast(
-        *told,
+        *about,
         own=own,
         price=priced.basis,
         rate=delivered.basis,
@@ -206,7 +206,7 @@ def _against(
 
 
 def _per_request(case: ForecastInputs, workload: InferenceWorkload, hosted: HostedModel) -> tuple[float, str] | str:
-    """USD for one request of the workload, and how it is reckoned; or why it cannot be."""
+    """USD for one request of the workload, and how it is computed; or why it is unknown."""
     if hosted.request is not None:
         return hosted.request, f"{hosted.request * 1000:.10g} USD for 1,000 requests"
     assert hosted.input is not None and hosted.output is not None

@@ -81,8 +81,8 @@ def hour_price(provider: Provider, on: date, purchase: Purchase = "on_demand") -
     invoice = next((i for i in provider.invoices if i.purchase == purchase and i.month == f"{on:%Y-%m}"), None)
     if invoice is not None:
         an_hour = _usd(invoice.amount.amount, invoice) / invoice.instance_hours
-        told = f"{Money(invoice.amount.amount, invoice.amount.currency)} for {invoice.instance_hours:,.10g} instance-hours"
-        source = f"{_source(invoice)}: {told}"
+        paid = f"{Money(invoice.amount.amount, invoice.amount.currency)} for {invoice.instance_hours:,.10g} instance-hours"
+        source = f"{_source(invoice)}: {paid}"
         return HourPrice(UnitPrice(an_hour, "USD", "instance-hour"), "invoiced", source, on.replace(day=1))
     quoted = quote(provider, on, purchase)
     if quoted.basis is None:

@@ -41,7 +41,7 @@ def detect_changes(values: Sequence[float | None], *, floor: float = MINIMUM_CHA
     spikes. `floor` is the least relative change. Raises ValueError for a floor that is not positive and finite.
     """
     if not (0 < floor < math.inf):
-        raise ValueError(f"floor: {floor} is no relative change; expected a positive number such as 0.02")
+        raise ValueError(f"floor: {floor} is not a relative change; expected a positive number such as 0.02")
     series = analysis_points(values)
     if len(series.y) < MINIMUM_POINTS:
         return ()

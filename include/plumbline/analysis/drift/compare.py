@@ -108,7 +108,7 @@ def _measured(pair: SeriesPair, confidence: float) -> list[RowWithEffect]:
     for key in keys:
         metric, statistic, phase = key
         known = limits(metric)
-        told = [campaign[key] for campaign in before if key in campaign]
+        accepted = [campaign[key] for campaign in before if key in campaign]
         row = MetricComparison(
             metric=metric,
             statistic=statistic,
@@ -116,7 +116,7 @@ def _measured(pair: SeriesPair, confidence: float) -> list[RowWithEffect]:
             unit=about[key].unit,
             direction=about[key].direction,
             family=_family(key, known is not None, metric in steady),
-            n_baseline=sum(len(v) for campaign in told for v in campaign.values()),
+            n_baseline=sum(len(v) for campaign in accepted for v in campaign.values()),
             n_candidate=sum(len(v) for v in after.get(key, {}).values()),
         )
         if row.family != "informative" and known is not None:
@@ -127,7 +127,7 @@ def _measured(pair: SeriesPair, confidence: float) -> list[RowWithEffect]:
             measured.append((replace(row, verdict=verdict, notes=(f"absent from {absent}",)), None))
             continue
         history = [campaign[key] for campaign in since if key in campaign] if row.warn is not None else ()
-        effect = estimate_effect(metric, told, after[key], confidence, history=history, warn=row.warn)
+        effect = estimate_effect(metric, accepted, after[key], confidence, history=history, warn=row.warn)
         measured.append((_with_effect(row, effect), effect))
     return measured
 

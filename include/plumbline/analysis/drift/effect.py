@@ -89,17 +89,17 @@ def estimate_effect(
     if not before or not after:
         raise ValueError(f"{metric}: {len(before)} baseline and {len(after)} candidate values; expected at least one of each")
     scale, unit = _scale(metric, before, after)
-    told = [_mapped(campaign, scale, unit) for campaign in baseline]
+    accepted = [_mapped(campaign, scale, unit) for campaign in baseline]
     new = _mapped(candidate, scale, unit)
-    blocks, blocked, notes = _blocks(told, new)
+    blocks, blocked, notes = _blocks(accepted, new)
     sizes = tuple((len(b), len(c)) for b, c in blocks)
     differences = np.sort(np.concatenate([np.subtract.outer(c, b).ravel() for b, c in blocks]))
     shift = float(np.median(differences))
     since = [_mapped(campaign, scale, unit) for campaign in history if _fits(campaign, scale)]
-    noise, df = repeat_noise([*told, *since, new])
+    noise, df = repeat_noise([*accepted, *since, new])
     usual = None if warn is None else to_analysis_scale(warn, scale) * _USUAL_SPREAD
     slots = set(new) if blocked else set()
-    spread = campaign_spread(_only(told, slots), _only(since, slots), noise, usual)
+    spread = campaign_spread(_only(accepted, slots), _only(since, slots), noise, usual)
     widened = spread.beyond(1 - confidence)
     k = rank_test.interval_rank(sizes, confidence)
     low, high = (None, None) if k is None else (float(differences[k - 1]) - widened, float(differences[-k]) + widened)
@@ -168,15 +168,15 @@ def _mapped(values: Values, scale: Scale, unit: float) -> dict[str, np.ndarray]:
 
 
 def _blocks(baseline: Sequence[Mapping[str, np.ndarray]], candidate: Mapping[str, np.ndarray]) -> tuple[list[Block], bool, list[str]]:
-    told: dict[str, list[np.ndarray]] = defaultdict(list)
+    accepted: dict[str, list[np.ndarray]] = defaultdict(list)
     for campaign in baseline:
         for slot, values in campaign.items():
-            told[slot].append(values)
-    shared = sorted(set(told) & set(candidate))
+            accepted[slot].append(values)
+    shared = sorted(set(accepted) & set(candidate))
     if not shared:
-        everything = np.concatenate([v for parts in told.values() for v in parts]), np.concatenate(list(candidate.values()))
-        note = f"no common slot (baseline {', '.join(sorted(told))}; candidate {', '.join(sorted(candidate))}): compared without blocks"
+        everything = np.concatenate([v for parts in accepted.values() for v in parts]), np.concatenate(list(candidate.values()))
+        note = f"no common slot (baseline {', '.join(sorted(accepted))}; candidate {', '.join(sorted(candidate))}): compared without blocks"
         return [everything], False, [note]
-    left_out = sorted(set(told) ^ set(candidate))
+    left_out = sorted(set(accepted) ^ set(candidate))
     notes = [f"slots of only one side left out: {', '.join(left_out)}"] if left_out else []
-    return [(np.concatenate(told[slot]), candidate[slot]) for slot in shared], True, notes
+    return [(np.concatenate(accepted[slot]), candidate[slot]) for slot in shared], True, notes

@@ -24,7 +24,7 @@ Group = Literal[
 GROUPS: tuple[Group, ...] = get_args(Group)
 """In the order in which they are shown."""
 Cause = Literal["compute", "memory", "storage", "network", "software", "isolation"]
-"""Which kind of resource a fact can have changed; attribution holds it against what moved."""
+"""Which kind of resource a fact can have changed; attribution compares it with what moved."""
 
 
 @dataclass(frozen=True)

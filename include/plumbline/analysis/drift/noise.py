@@ -47,13 +47,13 @@ def repeat_noise(campaigns: Sequence[Mapping[str, np.ndarray]]) -> tuple[float |
 
 
 def noise_for_power(noise: float, df: int, sizes: Sequence[tuple[int, int]], half: float, confidence: float) -> float:
-    """The noise to reckon power with: that which the interval of half-width `half` (analysis scale) speaks of where the two contradict.
+    """The noise for power calculations: `noise`, or that of the interval of half-width `half` (analysis scale) where the two contradict.
 
     Repeats of two kinds, such as those of one slow node among four, lie close to their own kind: the median gap sees little, the interval
     spans both. To promise from the gap that one more repeat settles such a doubt would be wrong.
     """
-    told = half * math.sqrt(sum(m * n / (m + n) for m, n in sizes)) / float(stats.t.ppf((1 + confidence) / 2, df))
-    return told if told > _CONTRADICTS * noise else noise
+    contradicting = half * math.sqrt(sum(m * n / (m + n) for m, n in sizes)) / float(stats.t.ppf((1 + confidence) / 2, df))
+    return contradicting if contradicting > _CONTRADICTS * noise else noise
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Reliability:
 
 
 def reliability_of(baseline: Sequence[CampaignSample], candidate: CampaignSample) -> Reliability:
-    """Reliability of the candidate's attempts, and the baseline's counts to hold them against."""
+    """Reliability of the candidate's attempts, and the baseline's counts to compare them with."""
     ran = [o for o in candidate.outcomes if o.status != "missing"]
     failed = [o for o in ran if o.status == "failed"]
     before = [o for sample in baseline for o in sample.outcomes if o.status != "missing"]

@@ -1,4 +1,4 @@
-"""Verdicts: which movements are believed, corrected for how many were looked at.
+"""Verdicts: which movements count as changes, corrected for how many were tested.
 
 The family that Benjamini–Hochberg corrects over is the provider's part of a campaign: all its series' leading metrics together, their
 tails apart. Per series was tried beside it, on four seeded series of one provider (two training, two inference; three slots of three repeats,
@@ -86,10 +86,10 @@ def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
 # What a series of a year or more adds to the comparison of one campaign: doubts that its past settles, and creep past every baseline.
 #
 # A metric that is past its threshold but whose repeats prove nothing (`suspected`) is believed when the series of campaigns itself shows a
-# lasting change in that direction that still stands: two repeats a month prove nothing in any month, and plenty in twelve.
+# lasting change in that direction: two repeats a month prove nothing in any month, and plenty in twelve.
 #
-# Creep: each step was too small or was accepted, and the sum is not small. It is told against the oldest baseline that was accepted since
-# somebody last accepted a creep; while the only baseline is the oldest one, the plain comparison tells it already.
+# Creep: each step was too small or was accepted, and the sum is not small. It is measured from the oldest baseline that was accepted since
+# the last accepted creep; while the only baseline is the oldest one, the plain comparison reports it already.
 
 
 LONG_SERIES = 12

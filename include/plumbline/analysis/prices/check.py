@@ -40,7 +40,7 @@ PriceStatus = Literal["first", "unchanged", "seen_once", "changed", "held"]
 class PriceVerdict:
     """What the newest `reading` means, all prices in USD per GPU-hour.
 
-    `price`: what is to be believed if it is believed, of a spot price the median. `accepted`: what it was held against. `since`: when it was
+    `price`: the price if it is accepted, of a spot price the median. `accepted`: what it was compared with. `since`: when it was
     first read so. `sightings` that agree. `confirmed_by`: the second source, if one did. `reason`: why it is held. `steps`: prices that were
     read on the way and are neither the accepted one nor this one, oldest first.
     """
@@ -92,15 +92,15 @@ def check_price(
         own = [r for r in readings if r.source == lead.source]
         others = [r for r in fresh if r.source != lead.source]
     own = _sightings(own)
-    told = own[-1]
-    if now is not None and told.source == "csv" and told.amount > 0 and now - told.observed_at >= CONFIRMATION_PERIOD:
-        own.append(replace(told, observed_at=now))
+    latest_own = own[-1]
+    if now is not None and latest_own.source == "csv" and latest_own.amount > 0 and now - latest_own.observed_at >= CONFIRMATION_PERIOD:
+        own.append(replace(latest_own, observed_at=now))
     found = _spot(own, others, accepted) if newest.purchase == "spot" else _listed(own, others, accepted, on_demand)
-    return replace(found, reading=told)
+    return replace(found, reading=latest_own)
 
 
 def implausible(reading: Reading, accepted: float | None, on_demand: float | None) -> str | None:
-    """Why a price is not to be believed at once; None if nothing speaks against it."""
+    """Why a price is implausible; None if it is plausible."""
     price = reading.usd_per_gpu_hour
     if not price > 0:
         return f"the source says {price:g} USD, and nothing costs nothing"
@@ -146,10 +146,10 @@ def _path(
         if accepted is not None and not moved_by(price, accepted, LIST_MOVE):
             break
         same = newest.usd_per_gpu_hour == price or (newest.usd_per_gpu_hour > 0 and not moved_by(price, newest.usd_per_gpu_hour, LIST_MOVE))
-        unbelievable = implausible(before, accepted, on_demand) is not None
-        if same and together and unbelievable == doubted:
+        doubtful = implausible(before, accepted, on_demand) is not None
+        if same and together and doubtful == doubted:
             since, sightings = before.observed_at, sightings + 1
-        elif not unbelievable:
+        elif not doubtful:
             together = False
             steps.append(before)
         elif doubted:

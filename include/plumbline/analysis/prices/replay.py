@@ -19,7 +19,7 @@ Key = tuple[str, Purchase, Term | None]
 
 @dataclass(frozen=True)
 class ReplayAlert:
-    """One thing that a person would have been told: a price that `changed`, or one that was `held`. Prices in USD per GPU-hour.
+    """One report that the history would have caused: a price that `changed`, or one that was `held`. Prices in USD per GPU-hour.
 
     `since`: when the price was read first, `told_at`: when that was enough to say so. `last`: when it was read last, of one that is held.
     `steps`: (when, price) of what was read on the way.
@@ -58,12 +58,12 @@ class ReplayResult:
     raw_spot_large: int = 0
 
     def of(self, what: Literal["changed", "held"], *, spot: bool) -> list[ReplayAlert]:
-        """What was told of spot prices, or of list prices."""
+        """Reports about spot prices, or about list prices."""
         return [t for t in self.told if t.what == what and (t.purchase == "spot") is spot]
 
     @property
     def spot_cut(self) -> float | None:
-        """The share of all moves of spot prices that nobody was told about; None if there were none."""
+        """The share of all moves of spot prices that caused no report; None if there were none."""
         alarms = sum(t.purchase == "spot" for t in self.told)
         return 1 - alarms / self.raw_spot if self.raw_spot else None
 
@@ -168,7 +168,7 @@ class ReplayEvaluation:
 
 
 def evaluate_replay(replayed: ReplayResult, known: Sequence[KnownChange]) -> ReplayEvaluation:
-    """Hold what a replay told of list prices against what is known; of smaller known changes none has to be told, but each may be."""
+    """Compare a replay's reports about list prices with the known changes; known changes below 1 % may be reported or not."""
     listed = [k for k in known if k.purchase != "spot"]
     told = [t for t in replayed.told if t.purchase != "spot"]
     by_key: dict[tuple[str, Purchase, Term | None], list[ReplayAlert]] = {}

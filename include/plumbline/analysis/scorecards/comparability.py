@@ -78,25 +78,25 @@ def _conditions(cards: Sequence[Scorecard]) -> list[Incomparable]:
     """What was asked and how it was measured, field by field; of cards of one version, since another version differs anyway."""
     found = []
     for _, group in groupby(sorted(cards, key=lambda c: c.version), key=lambda c: c.version):
-        told = [(card.provider, fields) for card in group for fields in map(_fields, card.conditions)]
-        for field in (*_HOW, *sorted({name for _, fields in told for name in fields} - {*_HOW, *_OF_THE_SERIES})):
-            values = _by_value(told, field)
+        measured = [(card.provider, fields) for card in group for fields in map(_fields, card.conditions)]
+        for field in (*_HOW, *sorted({name for _, fields in measured for name in fields} - {*_HOW, *_OF_THE_SERIES})):
+            values = _by_value(measured, field)
             if len(values) > 1:
                 named = values if field == "source" else {f"{field} {value}": providers for value, providers in values.items()}
                 found.append(_refused(cards, named, _HOW.get(field) or difference_reason(field)))
     return found
 
 
-def _fields(told: Conditions) -> dict[str, str]:
+def _fields(conditions: Conditions) -> dict[str, str]:
     """Everything that must be the same, as text by field."""
-    asked = {name: str(value) for name, value in told.asked}
-    return {**asked, "source": told.source, "protocol": told.protocol, "engine": told.engine}
+    asked = {name: str(value) for name, value in conditions.asked}
+    return {**asked, "source": conditions.source, "protocol": conditions.protocol, "engine": conditions.engine}
 
 
-def _by_value(told: Sequence[tuple[str, dict[str, str]]], field: str) -> dict[str, list[str]]:
+def _by_value(measured: Sequence[tuple[str, dict[str, str]]], field: str) -> dict[str, list[str]]:
     """Providers by the value of a field; one provider stands at several where its own trials differ."""
     values: dict[str, list[str]] = {}
-    for provider, fields in told:
+    for provider, fields in measured:
         providers = values.setdefault(fields.get(field, "absent"), [])
         if provider not in providers:
             providers.append(provider)
@@ -104,9 +104,9 @@ def _by_value(told: Sequence[tuple[str, dict[str, str]]], field: str) -> dict[st
 
 
 def _refused(cards: Sequence[Scorecard], values: dict[str, list[str]], why: str) -> Incomparable:
-    told = "; ".join(f"{value} on {', '.join(providers)}" for value, providers in values.items())
+    named = "; ".join(f"{value} on {', '.join(providers)}" for value, providers in values.items())
     providers = tuple(dict.fromkeys(p for several in values.values() for p in several))
-    return Incomparable(cards[0].kind, cards[0].workload, providers, f"{told}: {why}", "refused")
+    return Incomparable(cards[0].kind, cards[0].workload, providers, f"{named}: {why}", "refused")
 
 
 def _lengths(cards: Sequence[Scorecard]) -> list[Incomparable]:
@@ -114,9 +114,9 @@ def _lengths(cards: Sequence[Scorecard]) -> list[Incomparable]:
     found = {c.provider: tokens for c in cards if (tokens := _tokens_an_answer(c)) is not None}
     if len(found) < 2 or max(found.values()) <= min(found.values()) * (1 + SAME_LENGTH):
         return []
-    told = "; ".join(f"answers of {tokens:.0f} tokens on {provider}" for provider, tokens in found.items())
+    lengths = "; ".join(f"answers of {tokens:.0f} tokens on {provider}" for provider, tokens in found.items())
     return [
-        Incomparable(cards[0].kind, cards[0].workload, tuple(found), f"{told}: {difference_reason('requests.output_tokens')}", "refused")
+        Incomparable(cards[0].kind, cards[0].workload, tuple(found), f"{lengths}: {difference_reason('requests.output_tokens')}", "refused")
     ]
 
 
@@ -145,8 +145,8 @@ def _apart(cards: Sequence[Scorecard]) -> list[Incomparable]:
     dated = sorted(((c.first, c) for c in cards if c.first is not None), key=lambda pair: (pair[0], pair[1].provider))
     if len({c.provider for _, c in dated}) < 2 or (days := (dated[-1][0] - dated[0][0]).days) <= MONTHS_APART_D:
         return []
-    told = ", ".join(f"{c.provider} from {first}" for first, c in dated)
-    why = f"measured {days} days apart ({told}): software, neighbours and prices had time to move"
+    starts = ", ".join(f"{c.provider} from {first}" for first, c in dated)
+    why = f"measured {days} days apart ({starts}): software, neighbours and prices had time to move"
     return [Incomparable(cards[0].kind, cards[0].workload, tuple(dict.fromkeys(c.provider for _, c in dated)), why, "caution")]
 
 

@@ -1,4 +1,4 @@
-"""How a scorecard's numbers stand to what others publish of the same accelerator, and to what the hardware can do at most."""
+"""A scorecard's numbers as shares of published figures for the same accelerator and of the hardware's limits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NEAR = 0.25
 class ReferenceShare:
     """One number of the card against one reference; `published`, `measured` in the metric's unit.
 
-    `what`: the model whose figure is published, or what of the hardware. `share`, `low`, `high`: fractions of the reference (1 is as good as it, above 1 better), None where `differs` says in what the published
-    shape is another one: then there is nothing to share. `kind` physical: a limit that no program passes.
+    `what`: the model whose figure is published, or the part of the hardware. `share`, `low`, `high`: fractions of the reference (1: as good,
+    above 1: better), None where `differs` says how the published shape differs. `kind` physical: a limit that no program passes.
     """
 
     what: str

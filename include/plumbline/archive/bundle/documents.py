@@ -25,7 +25,7 @@ _LAUNCH_METRICS = ("provisioning_lead_time", "pod_scheduling_time", "image_pull_
 
 
 class Contradiction(ValueError):
-    """The campaign says something else than its documents or the archive; nothing of it is taken in."""
+    """The campaign contradicts its documents or the archive, and is refused as a whole."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,17 @@ class Frame:
     def add(self, document: ResultDocument | PublishedResult) -> None:
         """Note what one document says; Contradiction if another one says something else of its series."""
         if isinstance(document, PublishedResult):
-            series, said = recording.published_series_row(document), (document.reason, document.published_at)
+            series, planned = recording.published_series_row(document), (document.reason, document.published_at)
             environment: Environment | None = document.environment
         else:
             series, environment = series_row(document), effective_environment(document)
-            said = (document.trial.reason, document.trial.planned_at)
+            planned = (document.trial.reason, document.trial.planned_at)
             _check_series_key(document)
         key = series["series_key"]
         if self.series.setdefault(key, series) != series:
             raise Contradiction(f"its documents do not agree on the series {key}; expected one provider, workload and source")
-        self.campaigns.add(said)
-        self.members.add((key, said[1]))
+        self.campaigns.add(planned)
+        self.members.add((key, planned[1]))
         if environment is not None:
             self.environments[environment.environment_hash] = environment.facts
 

@@ -119,9 +119,9 @@ def import_bundle(
 
 
 def _write_audit(session: Session, order: ImportContext, what: str, subject: str, why: str, detail: Mapping[str, Any]) -> None:
-    said = {"folder": str(order.folder), "manifest_sha256": order.manifest_sha256, **detail}
+    note = {"folder": str(order.folder), "manifest_sha256": order.manifest_sha256, **detail}
     audit.write_entry(
-        session, order.at, who=order.by, what=what, subject=subject, why=why, detail=said, once=f"{what} {order.manifest_sha256} {subject}"
+        session, order.at, who=order.by, what=what, subject=subject, why=why, detail=note, once=f"{what} {order.manifest_sha256} {subject}"
     )
 
 
@@ -137,7 +137,7 @@ def _select_campaigns(manifest: Manifest, folder: Path, campaigns: list[str] | N
 
 
 def _read(folder: Path, part: str, files: Collection[str]) -> tables.Tables:
-    """The tables that the manifest names: a file that it does not name was put there by somebody else."""
+    """The tables that the manifest names; other files are foreign and are not read."""
     paths = {name: f"{part}/{name}.parquet" for name in _READ_TABLES}
     return {name: tables.read_table(folder / path, Base.metadata.tables[name]) if path in files else [] for name, path in paths.items()}
 
@@ -283,8 +283,8 @@ def _insert_corrections(session: Session, found: list[Row], pks: Mapping[int, in
             raise Contradiction(f"corrections: row {row['trial_pk']} does not correct an earlier attempt of its own trial")
         values = {**row, "trial_pk": pks[row["trial_pk"]], "corrects": pks[row["corrects"]]}
         if not insert_new(session, Correction, values, ["corrects"]):
-            standing = session.scalars(select(Correction.trial_pk).where(Correction.corrects == values["corrects"])).one()
-            if standing != values["trial_pk"]:
+            corrected_by = session.scalars(select(Correction.trial_pk).where(Correction.corrects == values["corrects"])).one()
+            if corrected_by != values["trial_pk"]:
                 raise Contradiction("a measurement was corrected otherwise in the archive")
 
 
@@ -368,9 +368,9 @@ def _continues_baseline(row: Row, mine: Sequence[Baseline], log: Sequence[Row]) 
     """Whether the bundle's row joined, by the bootstrap rule, exactly the baseline that the archive has of it so far."""
     held = [b for b in mine if b.rule == "bootstrap"]
     alike = all((b.superseded_at is None) == (row["superseded_at"] is None) for b in held)
-    said = (entry["detail"] for entry in log if (entry["what"], entry["subject"]) == ("baseline_accepted", row["series_key"]))
+    past = (entry["detail"] for entry in log if (entry["what"], entry["subject"]) == ("baseline_accepted", row["series_key"]))
     return (
-        bool(held) and alike and {"campaign_id": row["campaign_id"], "rule": row["rule"], "before": [b.campaign_id for b in held]} in said
+        bool(held) and alike and {"campaign_id": row["campaign_id"], "rule": row["rule"], "before": [b.campaign_id for b in held]} in past
     )
 
 
