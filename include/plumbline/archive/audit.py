@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import AuditView
-from plumbline.archive.repository import insert_new
+from plumbline.archive.repository import insert_new, where_equal
 from plumbline.archive.schema import AuditEntry
 
 
@@ -36,9 +36,7 @@ def write_entry(
 
 def entries(session: Session, subject: str | None = None) -> list[AuditView]:
     """The audit log, oldest entry first; of one subject (a series key, a finding id, a trial id) if named."""
-    query = select(AuditEntry).order_by(AuditEntry.at, AuditEntry.id)
-    if subject is not None:
-        query = query.where(AuditEntry.subject == subject)
+    query = where_equal(select(AuditEntry).order_by(AuditEntry.at, AuditEntry.id), (AuditEntry.subject, subject))
     return [AuditView(e.at, e.who, e.what, e.subject, e.why, e.detail) for e in session.scalars(query)]
 
 

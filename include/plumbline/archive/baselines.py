@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import BaselineView, Outcomes
+from plumbline.archive.repository import view_of
 from plumbline.archive.schema import Baseline, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, outcomes
 from plumbline.declarations import DriftRules
@@ -34,7 +35,7 @@ def current(session: Session, series_key: str) -> list[str]:
 def history(session: Session, series_key: str) -> list[BaselineView]:
     """Every baseline that the series ever had, oldest first."""
     query = select(Baseline).where(Baseline.series_key == series_key).order_by(Baseline.accepted_at, Baseline.id)
-    return [_view(b) for b in session.scalars(query)]
+    return [view_of(BaselineView, row) for row in session.scalars(query)]
 
 
 def accept(session: Session, now: datetime, series_key: str, campaign_id: str, by: str, why: str) -> BaselineView:
@@ -54,7 +55,7 @@ def accept(session: Session, now: datetime, series_key: str, campaign_id: str, b
         )
     before = _current(session, series_key)
     if [b.campaign_id for b in before] == [campaign_id]:
-        return _view(before[0])
+        return view_of(BaselineView, before[0])
     for baseline in before:
         baseline.superseded_at = now
     session.flush()
@@ -140,11 +141,7 @@ def _add(
     detail = {"campaign_id": campaign_id, "rule": rule, "before": before}
     audit.write_entry(session, now, who=by, what="baseline_accepted", subject=series_key, why=why, detail=detail)
     session.flush()
-    return _view(row)
-
-
-def _view(row: Baseline) -> BaselineView:
-    return BaselineView(**{name: getattr(row, name) for name in BaselineView.__dataclass_fields__})
+    return view_of(BaselineView, row)
 
 
 class Baselines:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
-from plumbline.archive.repository import insert_new
+from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Campaign, Finding, Incident, Series, SeriesCampaign
 
 NEXT_STATES: dict[FindingState, tuple[FindingState, ...]] = {
@@ -53,9 +53,7 @@ def find_findings(
     session: Session, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None
 ) -> list[FindingView]:
     """Findings, newest first; of one campaign, those that it opened and those that it showed again."""
-    query = select(Finding).order_by(Finding.opened_at.desc(), Finding.finding_id)
-    if state is not None:
-        query = query.where(Finding.state == state)
+    query = where_equal(select(Finding).order_by(Finding.opened_at.desc(), Finding.finding_id), (Finding.state, state))
     if campaign_id is not None:
         shown = (view for view in map(finding_view, session.scalars(query.where(_candidates_of(session, campaign_id)))))
         return list(islice((view for view in shown if view.shown_by(campaign_id)), latest))
@@ -74,8 +72,7 @@ def _candidates_of(session: Session, campaign_id: str) -> ColumnElement[bool]:
 def provider_findings(session: Session, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
     """Findings of a provider, oldest first; `unsettled`: only those that are open or acknowledged."""
     query = select(Finding).where(Finding.provider == provider).order_by(Finding.opened_at, Finding.finding_id)
-    if kind is not None:
-        query = query.where(Finding.kind == kind)
+    query = where_equal(query, (Finding.kind, kind))
     if unsettled:
         query = query.where(Finding.state.in_(OPEN_STATES))
     return [finding_view(row) for row in session.scalars(query)]
@@ -148,7 +145,7 @@ def finding_row(session: Session, finding_id: str, lock: bool = False) -> Findin
 
 def finding_view(row: Finding) -> FindingView:
     """A row as plain data."""
-    return FindingView(**{name: getattr(row, name) for name in FindingView.__dataclass_fields__})
+    return view_of(FindingView, row)
 
 
 def save_incident(session: Session, now: datetime, incident: IncidentRecord) -> None:
@@ -167,9 +164,7 @@ def save_incident(session: Session, now: datetime, incident: IncidentRecord) -> 
 
 def find_incidents(session: Session, finding_id: str | None = None) -> list[IncidentView]:
     """Threads, oldest first."""
-    query = select(Incident).order_by(Incident.posted_at, Incident.id)
-    if finding_id is not None:
-        query = query.where(Incident.finding_id == finding_id)
+    query = where_equal(select(Incident).order_by(Incident.posted_at, Incident.id), (Incident.finding_id, finding_id))
     return [_incident_view(row) for row in session.scalars(query)]
 
 

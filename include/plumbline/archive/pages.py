@@ -26,6 +26,7 @@ from plumbline.archive.records import (
     Source,
     TrialView,
 )
+from plumbline.archive.repository import view_of, where_equal
 from plumbline.archive.schema import (
     AuditEntry,
     Baseline,
@@ -97,12 +98,9 @@ class Paging:
             keys = session.scalars(own.order_by(SeriesCampaign.series_key).limit(limit + 1)).all()
             shown = keys[:limit]
             found = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(shown)))}
-            ended, values = _campaign_outcomes(session, campaign_id, shown), _campaign_values(session, campaign_id, shown, measured)
-            names = SeriesView.__dataclass_fields__
-            rows = [
-                SeriesOutcome(SeriesView(**{n: getattr(found[key], n) for n in names}), ended.get(key, Outcomes()), values.get(key, {}))
-                for key in shown
-            ]
+            pairs = [(key, campaign_id) for key in shown]
+            ended, values = _series_outcomes(session, pairs), _steady_values(session, pairs, measured)
+            rows = [SeriesOutcome(view_of(SeriesView, found[key]), ended.get(key, Outcomes()), values.get(key, {})) for key in shown]
             return Slice(tuple(rows), shown[-1] if len(keys) > limit else None)
 
     def trials_page(
@@ -110,10 +108,7 @@ class Paging:
     ) -> Slice[TrialView]:
         """Attempts in the order in which they were recorded, of one campaign and one series if asked. ValueError for an `after` that is not a number."""
         query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
-        if campaign_id is not None:
-            query = query.where(Trial.campaign_id == campaign_id)
-        if series_key is not None:
-            query = query.where(Trial.series_key == series_key)
+        query = where_equal(query, (Trial.campaign_id, campaign_id), (Trial.series_key, series_key))
         if after is not None:
             row = int(after)
             if not 0 <= row <= MAX_ROW_ID:  # a number that no column holds is an error of the database, not an empty page
@@ -139,10 +134,8 @@ class Paging:
         limit: int = 25,
     ) -> Slice[FindingView]:
         """Findings, newest first, of one state, kind, severity and provider if asked. `after`: a finding's id; LookupError for an unknown one."""
-        query = select(Finding)
-        for column, value in ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider)):
-            if value is not None:
-                query = query.where(column == value)
+        named = ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider))
+        query = where_equal(select(Finding), *named)
         with reading(self.engine) as session:
             if after is not None:
                 last = session.get(Finding, after)
@@ -172,9 +165,8 @@ class Paging:
         )
         same = (PriceReading.provider == newest.c.provider) & (PriceReading.purchase == newest.c.purchase)
         query = select(PriceReading).join(newest, same & (PriceReading.observed_at == newest.c.at)).order_by(PriceReading.reading_id)
-        names = PriceReadingView.__dataclass_fields__
         with reading(self.engine) as session:
-            return tuple(PriceReadingView(**{name: getattr(row, name) for name in names}) for row in session.scalars(query))
+            return tuple(view_of(PriceReadingView, row) for row in session.scalars(query))
 
     def as_of(self) -> tuple[int, int, int]:
         """What grows with everything that a decision can rest on: the newest trial's row, the newest entry of the audit log, the number of prices.
@@ -188,10 +180,7 @@ class Paging:
         self, team: str | None = None, kind: str | None = None, after: str | None = None, limit: int = 25
     ) -> Slice[DecisionView]:
         """Stored decisions, newest first. `after`: a decision's id; LookupError for an unknown one."""
-        query = select(Decision)
-        for column, value in ((Decision.team, team), (Decision.kind, kind)):
-            if value is not None:
-                query = query.where(column == value)
+        query = where_equal(select(Decision), (Decision.team, team), (Decision.kind, kind))
         with reading(self.engine) as session:
             if after is not None:
                 last = session.get(Decision, after)
@@ -200,35 +189,20 @@ class Paging:
                 same_time = and_(Decision.decided_at == last.decided_at, Decision.decision_id > last.decision_id)
                 query = query.where(or_(Decision.decided_at < last.decided_at, same_time))
             rows = session.scalars(query.order_by(Decision.decided_at.desc(), Decision.decision_id).limit(limit + 1)).all()
-            names = DecisionView.__dataclass_fields__
-            shown = tuple(DecisionView(**{name: getattr(row, name) for name in names}) for row in rows[:limit])
+            shown = tuple(view_of(DecisionView, row) for row in rows[:limit])
             return Slice(shown, shown[-1].decision_id if len(rows) > limit else None)
 
 
-def _campaign_outcomes(session: Session, campaign_id: str, keys: Sequence[str]) -> dict[str, Outcomes]:
-    columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
-    attempts: dict[str, list[Any]] = defaultdict(list)
-    for row in session.execute(select(*columns).where(Trial.series_key.in_(keys), Trial.campaign_id == campaign_id, EFFECTIVE)):
-        attempts[row.series_key].append(row)
-    return {key: outcomes(rows) for key, rows in attempts.items()}
-
-
-def _campaign_values(
-    session: Session, campaign_id: str, keys: Sequence[str], measured: Sequence[tuple[str, str]]
+def _steady_values(
+    session: Session, pairs: Sequence[tuple[str, str]], measured: Sequence[tuple[str, str]]
 ) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Series → metric → what the best usable attempt of each trial measured."""
-    if not measured:
-        return {}
-    of = select(Trial.id, Trial.series_key, Trial.slot, Trial.repeat).where(Trial.series_key.in_(keys), Trial.campaign_id == campaign_id)
-    best = {(row.series_key, row.slot, row.repeat): row.id for row in session.execute(of.where(*USABLE).order_by(Trial.attempt))}
-    series_of = {trial: key for (key, *_), trial in best.items()}
-    wanted = or_(*(and_(Metric.metric == metric, Metric.statistic == statistic) for metric, statistic in measured))
-    query = select(Metric.trial_pk, Metric.metric, Metric.value).where(Metric.trial_pk.in_(series_of), Metric.phase == "steady", wanted)
-    found: dict[str, dict[str, tuple[float, ...]]] = defaultdict(dict)
-    for row in session.execute(query.where(Metric.value.is_not(None)).order_by(Metric.trial_pk)):
-        own = found[series_of[row.trial_pk]]
-        own[row.metric] = (*own.get(row.metric, ()), row.value)
-    return found
+    """Series → metric → what the best usable attempt of each trial measured in the steady phase."""
+    keys = {(metric, statistic, "steady"): metric for metric, statistic in measured}
+    values = _series_values(session, pairs, tuple(keys))
+    return {
+        series: {name: found for key, name in keys.items() if (found := tuple(trial[key] for trial in trials if key in trial))}
+        for series, trials in values.items()
+    }
 
 
 # What pages show of many series at a glance: a page's worth of providers, and of each series its newest campaign, in a fixed number of
@@ -284,11 +258,9 @@ class Overview:
     def series_of(self, providers: Sequence[str], kind: str | None = None, workload: str | None = None) -> list[SeriesView]:
         """The series of these providers, imported ones aside, by key."""
         query = select(Series).where(Series.provider.in_(providers), NOT_IMPORTED)
-        for column, value in ((Series.kind, kind), (Series.workload, workload)):
-            if value is not None:
-                query = query.where(column == value)
+        query = where_equal(query, (Series.kind, kind), (Series.workload, workload))
         with reading(self.engine) as session:
-            return [_series_view(row) for row in session.scalars(query.order_by(Series.series_key))]
+            return [view_of(SeriesView, row) for row in session.scalars(query.order_by(Series.series_key))]
 
     def series_page(
         self,
@@ -300,15 +272,13 @@ class Overview:
         limit: int = 50,
     ) -> Slice[SeriesView]:
         """Series by key, of one provider, kind, workload and campaign if asked."""
-        query = select(Series).where(Series.series_key > after)
-        for column, value in ((Series.provider, provider), (Series.kind, kind), (Series.workload, workload)):
-            if value is not None:
-                query = query.where(column == value)
+        named = ((Series.provider, provider), (Series.kind, kind), (Series.workload, workload))
+        query = where_equal(select(Series).where(Series.series_key > after), *named)
         if campaign_id is not None:
             part = and_(SeriesCampaign.series_key == Series.series_key, SeriesCampaign.campaign_id == campaign_id)
             query = query.where(select(SeriesCampaign.series_key).where(part).exists())
         with reading(self.engine) as session:
-            found = [_series_view(row) for row in session.scalars(query.order_by(Series.series_key).limit(limit + 1))]
+            found = [view_of(SeriesView, row) for row in session.scalars(query.order_by(Series.series_key).limit(limit + 1))]
         return Slice(tuple(found[:limit]), found[limit - 1].series_key if len(found) > limit else None)
 
     def workload_names(self) -> list[WorkloadName]:
@@ -411,10 +381,6 @@ def _series_values(
     return found
 
 
-def _series_view(row: Series) -> SeriesView:
-    return SeriesView(**{name: getattr(row, name) for name in SeriesView.__dataclass_fields__})
-
-
 @dataclass(frozen=True)
 class LaunchCounts:
     """Every attempt on a provider in one campaign, over all its workloads: failure class → how many, None for those that did not fail.
@@ -488,7 +454,7 @@ class Trends:
     def prices_page(self, provider: str | None = None, after: str | None = None, limit: int = 50) -> Slice[PriceView]:
         """Accepted prices by provider, purchase and day. `after`: a price's id; LookupError for an unknown one."""
         key = (Price.provider, Price.purchase, Price.since, Price.price_id)
-        query = select(Price) if provider is None else select(Price).where(Price.provider == provider)
+        query = where_equal(select(Price), (Price.provider, provider))
         with reading(self.engine) as session:
             if after is not None:
                 last = session.get(Price, after)
@@ -496,8 +462,7 @@ class Trends:
                     raise LookupError(f'the archive has no price "{after}"')
                 query = query.where(tuple_(*key) > tuple_(*(literal(getattr(last, c.key), c.type) for c in key)))
             rows = session.scalars(query.order_by(*key).limit(limit + 1)).all()
-            names = PriceView.__dataclass_fields__
-            shown = tuple(PriceView(**{name: getattr(row, name) for name in names}) for row in rows[:limit])
+            shown = tuple(view_of(PriceView, row) for row in rows[:limit])
         return Slice(shown, rows[limit - 1].price_id if len(rows) > limit else None)
 
     def last_run(self, providers: Sequence[str]) -> dict[str, datetime]:

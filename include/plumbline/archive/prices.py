@@ -23,7 +23,7 @@ from plumbline.archive.records import (
     SnapshotRecord,
     SnapshotView,
 )
-from plumbline.archive.repository import insert_new
+from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Decision, Price, PriceReading, Snapshot
 from plumbline.declarations import digest
 
@@ -112,7 +112,7 @@ def _price_id(price: PriceRecord) -> str:
 
 
 def _price_view(row: Price) -> PriceView:
-    return PriceView(**{name: getattr(row, name) for name in PriceView.__dataclass_fields__})
+    return view_of(PriceView, row)
 
 
 def save_decision(session: Session, now: datetime, decision: DecisionRecord) -> bool:
@@ -124,11 +124,8 @@ def save_decision(session: Session, now: datetime, decision: DecisionRecord) -> 
 def decisions(session: Session, team: str | None = None, kind: str | None = None) -> list[DecisionView]:
     """Decisions, newest first."""
     query = select(Decision).order_by(Decision.decided_at.desc(), Decision.decision_id)
-    if team is not None:
-        query = query.where(Decision.team == team)
-    if kind is not None:
-        query = query.where(Decision.kind == kind)
-    return [DecisionView(**{name: getattr(row, name) for name in DecisionView.__dataclass_fields__}) for row in session.scalars(query)]
+    query = where_equal(query, (Decision.team, team), (Decision.kind, kind))
+    return [view_of(DecisionView, row) for row in session.scalars(query)]
 
 
 def record_readings(session: Session, now: datetime, records: Sequence[PriceReadingRecord]) -> tuple[str, ...]:
@@ -148,15 +145,12 @@ def price_readings(
     latest: int | None = None,
 ) -> list[PriceReadingView]:
     """A provider's readings, oldest first: of one kind of purchase, one term and one source if named, from a time on, the `latest` so many."""
-    query = select(PriceReading).where(PriceReading.provider == provider)
-    for column, value in ((PriceReading.purchase, purchase), (PriceReading.term, term), (PriceReading.source, source)):
-        if value is not None:
-            query = query.where(column == value)
+    named = ((PriceReading.purchase, purchase), (PriceReading.term, term), (PriceReading.source, source))
+    query = where_equal(select(PriceReading).where(PriceReading.provider == provider), *named)
     if since is not None:
         query = query.where(PriceReading.observed_at >= since)
     query = query.order_by(PriceReading.observed_at.desc(), PriceReading.reading_id.desc()).limit(latest)
-    names = PriceReadingView.__dataclass_fields__
-    return [PriceReadingView(**{n: getattr(row, n) for n in names}) for row in session.scalars(query)][::-1]
+    return [view_of(PriceReadingView, row) for row in session.scalars(query)][::-1]
 
 
 def save_snapshot(session: Session, now: datetime, record: SnapshotRecord) -> SnapshotView:
@@ -188,13 +182,11 @@ def snapshots(
 
 
 def _snapshots(provider: str, kind: SnapshotKind | None) -> Select[Snapshot]:
-    query = select(Snapshot).where(Snapshot.provider == provider)
-    return query if kind is None else query.where(Snapshot.kind == kind)
+    return where_equal(select(Snapshot).where(Snapshot.provider == provider), (Snapshot.kind, kind))
 
 
 def _views(session: Session, query: Select[Snapshot]) -> list[SnapshotView]:
-    names = SnapshotView.__dataclass_fields__
-    return [SnapshotView(**{name: getattr(row, name) for name in names}) for row in session.scalars(query)]
+    return [view_of(SnapshotView, row) for row in session.scalars(query)]
 
 
 class Prices:

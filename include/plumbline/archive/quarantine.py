@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import QuarantineRecord, QuarantineView
-from plumbline.archive.repository import insert_new
+from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Quarantined
 from plumbline.declarations import digest
 
@@ -37,16 +37,13 @@ def add(session: Session, now: datetime, record: QuarantineRecord) -> bool:
 def find(session: Session, *, everything: bool = False, campaign_id: str | None = None) -> list[QuarantineView]:
     """What is kept, oldest first; with `everything`, also what was released."""
     query = select(Quarantined).order_by(Quarantined.quarantined_at, Quarantined.quarantine_id)
-    if not everything:
-        query = query.where(Quarantined.state == "kept")
-    if campaign_id is not None:
-        query = query.where(Quarantined.campaign_id == campaign_id)
-    return [_view(row) for row in session.scalars(query)]
+    query = where_equal(query, (Quarantined.state, None if everything else "kept"), (Quarantined.campaign_id, campaign_id))
+    return [view_of(QuarantineView, row) for row in session.scalars(query)]
 
 
 def get(session: Session, quarantine_id: str) -> QuarantineView:
     """One document; LookupError if there is none of that id."""
-    return _view(_row(session, quarantine_id))
+    return view_of(QuarantineView, _row(session, quarantine_id))
 
 
 def release(session: Session, now: datetime, quarantine_id: str, by: str, why: str) -> QuarantineView:
@@ -56,7 +53,7 @@ def release(session: Session, now: datetime, quarantine_id: str, by: str, why: s
         row.state, row.updated_at = "released", now
         audit.write_entry(session, now, who=by, what="document_released", subject=quarantine_id, why=why)
         session.flush()
-    return _view(row)
+    return view_of(QuarantineView, row)
 
 
 def _row(session: Session, quarantine_id: str) -> Quarantined:
@@ -64,10 +61,6 @@ def _row(session: Session, quarantine_id: str) -> Quarantined:
     if row is None:
         raise LookupError(f'the quarantine has no document "{quarantine_id}"; `plumbline archive quarantine list` shows all')
     return row
-
-
-def _view(row: Quarantined) -> QuarantineView:
-    return QuarantineView(**{name: getattr(row, name) for name in QuarantineView.__dataclass_fields__})
 
 
 class Quarantine:

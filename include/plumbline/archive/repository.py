@@ -1,14 +1,32 @@
-"""Inserts that tolerate an existing key, race-free on SQLite and PostgreSQL."""
+"""Inserts that tolerate an existing key, race-free on SQLite and PostgreSQL; filters, and rows as plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from plumbline.archive.schema import Base
+
+Query = TypeVar("Query")
+"""A `Select` of anything."""
+View = TypeVar("View")
+
+
+def view_of(kind: type[View], row: Base) -> View:
+    """A row as plain data: a dataclass whose fields are named like columns."""
+    return kind(**{name: getattr(row, name) for name in kind.__dataclass_fields__})  # type: ignore[attr-defined]
+
+
+def where_equal(query: Query, *pairs: tuple[Any, object]) -> Query:
+    """The rows whose (column, value) are equal; a value of None is no condition."""
+    narrowed: Any = query
+    for column, value in pairs:
+        if value is not None:
+            narrowed = narrowed.where(column == value)
+    return cast(Query, narrowed)
 
 
 def insert_new(session: Session, model: type[Base], values: dict[str, Any], key: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, aliased
 
 from plumbline.archive.engine import reads
 from plumbline.archive.records import Action, ObservationView, OutcomeView, SampleView, SeriesView
+from plumbline.archive.repository import view_of
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, outcomes, usable
 from plumbline.results import Reason
@@ -149,7 +150,7 @@ def newest_usable(
         query = query.where(Series.workload.in_(workloads))
     if providers is not None:
         query = query.where(Series.provider.in_(providers))
-    found = [(_series(row[0]), cast(str, row.campaign_id)) for row in session.execute(query) if row.campaign_id is not None]
+    found = [(view_of(SeriesView, row[0]), cast(str, row.campaign_id)) for row in session.execute(query) if row.campaign_id is not None]
     planned: dict[tuple[str, str], datetime] = {}
     for pairs in _batches([(series.series_key, campaign) for series, campaign in found]):
         key = (SeriesCampaign.series_key, SeriesCampaign.campaign_id)
@@ -191,10 +192,6 @@ def contents(session: Session, trial_pks: Sequence[int]) -> Mapping[int, str]:
     for batch in _batches(trial_pks):
         found |= session.execute(select(Document.trial_pk, Document.content).where(Document.trial_pk.in_(batch))).tuples().all()
     return found
-
-
-def _series(row: Series) -> SeriesView:
-    return SeriesView(**{name: getattr(row, name) for name in SeriesView.__dataclass_fields__})
 
 
 def _batches(of: Sequence[T]) -> Iterator[list[T]]:

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive.engine import reads
 from plumbline.archive.recording import IMPORTED_LAUNCHER
 from plumbline.archive.records import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
+from plumbline.archive.repository import view_of, where_equal
 from plumbline.archive.schema import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
 from plumbline.results import InvalidResult, Reason, ResultDocument, Status
 
@@ -50,14 +51,8 @@ def trials(
 ) -> list[TrialView]:
     """Attempts in the order in which they were planned: campaign, slot, repeat, attempt."""
     query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
-    for column, value in (
-        (Trial.campaign_id, campaign_id),
-        (Trial.series_key, series_key),
-        (Series.provider, provider),
-        (Series.kind, kind),
-    ):
-        if value is not None:
-            query = query.where(column == value)
+    named = ((Trial.campaign_id, campaign_id), (Trial.series_key, series_key), (Series.provider, provider), (Series.kind, kind))
+    query = where_equal(query, *named)
     query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
     return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 
@@ -86,14 +81,10 @@ def trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
 
 def series(session: Session, provider: str | None = None, kind: str | None = None, campaign_id: str | None = None) -> list[SeriesView]:
     """Every series, by key; of one campaign, those that took part in it."""
-    query = select(Series).order_by(Series.series_key)
-    if provider is not None:
-        query = query.where(Series.provider == provider)
-    if kind is not None:
-        query = query.where(Series.kind == kind)
+    query = where_equal(select(Series).order_by(Series.series_key), (Series.provider, provider), (Series.kind, kind))
     if campaign_id is not None:
         query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key).where(SeriesCampaign.campaign_id == campaign_id)
-    return [SeriesView(**{name: getattr(s, name) for name in SeriesView.__dataclass_fields__}) for s in session.scalars(query)]
+    return [view_of(SeriesView, row) for row in session.scalars(query)]
 
 
 def campaigns(session: Session, series_key: str | None = None, latest: int | None = None) -> list[CampaignView]:
