@@ -15,6 +15,13 @@ from plumbline.archive.repository import insert_new, where_equal
 from plumbline.archive.schema import AuditEntry
 
 
+def require_author(by: str, why: str, act: str) -> None:
+    """ValueError without who and why; `act`: what they do, such as `accepts the price`."""
+    for name, value in (("by", by), ("why", why)):
+        if not value.strip():
+            raise ValueError(f"{name} is empty; expected who {act} and why")
+
+
 def write_entry(
     session: Session,
     at: datetime,

@@ -43,9 +43,7 @@ def accept(session: Session, now: datetime, series_key: str, campaign_id: str, b
 
     LookupError if the series took no part in the campaign; ValueError without a name, a reason or a usable trial.
     """
-    for name, value in (("by", by), ("why", why)):
-        if not value.strip():
-            raise ValueError(f"{name} is empty; expected who accepts the baseline and why")
+    audit.require_author(by, why, "accepts the baseline")
     _lock(session, series_key)
     if session.get(SeriesCampaign, (series_key, campaign_id)) is None:
         raise LookupError(f'the series "{series_key}" has no trial in the campaign "{campaign_id}"')

@@ -116,9 +116,7 @@ def set_state(session: Session, now: datetime, finding_id: str, state: FindingSt
     """
     if state not in NEXT_STATES:
         raise ValueError(f'"{state}" is not a state of a finding; expected one of {", ".join(NEXT_STATES)}')
-    for name, value in (("by", by), ("why", why)):
-        if not value.strip():
-            raise ValueError(f"{name} is empty; expected who decides about the finding and why")
+    audit.require_author(by, why, "decides about the finding")
     row = finding_row(session, finding_id, lock=True)
     before: Any = row.state
     if before == state:
@@ -178,9 +176,7 @@ def snooze_finding(session: Session, now: datetime, finding_id: str, until: date
 
     LookupError for an unknown id, WrongState for one that is settled, ValueError without who and why.
     """
-    for name, value in (("by", by), ("why", why)):
-        if not value.strip():
-            raise ValueError(f"{name} is empty; expected who snoozes the finding and why")
+    audit.require_author(by, why, "snoozes the finding")
     row = finding_row(session, finding_id, lock=True)
     if row.state not in OPEN_STATES:
         raise WrongState(f"finding {finding_id} is {row.state} and sends no reminders; expected {' or '.join(OPEN_STATES)}")

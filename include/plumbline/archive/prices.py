@@ -74,9 +74,7 @@ def accept_price(
     """
     if not (math.isfinite(usd_per_hour) and usd_per_hour > 0):
         raise ValueError(f"usd_per_hour is {usd_per_hour}; expected a price above 0 in USD per instance-hour")
-    for name, value in (("by", by), ("why", why)):
-        if not value.strip():
-            raise ValueError(f"{name} is empty; expected who accepts the price and why")
+    audit.require_author(by, why, "accepts the price")
     before = session.scalars(_in_force(provider, purchase, term).with_for_update()).all()
     if before and before[0].usd_per_hour == usd_per_hour and since <= before[0].since:
         return _price_view(before[0])

@@ -259,9 +259,7 @@ def correct(
     LookupError without such an attempt; ValueError without who and why; Refused if the document is of another trial, is not of a new
     attempt, or if another correction stands in the old attempt's place.
     """
-    for name, value in (("by", by), ("why", why)):
-        if not value.strip():
-            raise ValueError(f"{name} is empty; expected who corrects the measurement and why")
+    audit.require_author(by, why, "corrects the measurement")
     trial = document.trial
     old = session.execute(
         select(Trial.id, Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.checksum).where(

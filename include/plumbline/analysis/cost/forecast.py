@@ -74,8 +74,7 @@ def cost_forecast(
     other providers and workloads are left out."""
     case = ForecastInputs(provider, workload, trials, economics, on)
     outcome = fitting_outcome(case)
-    # A millionth of a cent is nobody's figure: single requests are reckoned by the million.
-    amount = outcome.amount if outcome.amount is not None and outcome.amount > 1 else 1e6
+    amount = outcome.shown_amount
     about = (provider.name, workload.name, workload.kind, purchase, outcome.metric, outcome.what, amount)
     priced = case.price(purchase)
     if isinstance(priced, str):

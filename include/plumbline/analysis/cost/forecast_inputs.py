@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from plumbline.analysis.cost.scenarios import Range
+from plumbline.analysis.cost.trial_bill import BYTES
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, SUSTAINED, Outcome, not_measured
 from plumbline.analysis.prices.book import charged, quote, share_of
 from plumbline.analysis.scorecards.pooling import pool
@@ -24,7 +25,6 @@ RATES = {
     "trained_samples": ("samples_per_second", "median"),
 }
 """Of what a volume or a run is declared in, the metric that tells how many come a second."""
-_BYTES = {"GB": 1e9, "GiB": 2.0**30}
 _EXAMPLES = {
     "price": "price: {low: 0.8x, expected: 1x, high: 1.1x}",
     "utilisation": "utilisation: {low: 40%, expected: 60%, high: 80%}",
@@ -189,7 +189,7 @@ class ForecastInputs:
             return None
         self.sources[item] = f"{found.source}; {rate.price.amount:.10g} {rate.price.currency}/{rate.price.per}: {rate.source}"
         amount: DataRange = found.value
-        unit = _BYTES[rate.price.per.removesuffix("-month")]
+        unit = BYTES[rate.price.per.removesuffix("-month")]
         return Range(amount.low, amount.expected, amount.high).times(rate.price.amount * rate.usd_per_unit / unit)
 
     def engineering(self) -> float | None:

@@ -107,8 +107,7 @@ def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWo
     declared = {w.quality.reference for w in ordered if isinstance(w, InferenceWorkload) and w.quality is not None}
     reference = next((w for w in ordered if precision_of(w) in declared), first)
     measure, phase = ("output_agreement", "cold_start") if first.kind == "inference" else ("final_loss", "steady")
-    # Single requests are reckoned by the million, as everywhere where costs are looked ahead at.
-    amount = outcome.amount if outcome.amount is not None and outcome.amount > 1 else 1e6
+    amount = outcome.shown_amount
     times = amount / (outcome.amount or amount)
     found = {
         name: [v * times for t in of if (v := t.value(outcome.metric, "value", outcome.phase)) is not None] for name, of in own.items()
@@ -176,7 +175,7 @@ def _difference(w: AnyWorkload, reference: AnyWorkload, measure: str, own: Poole
         return f"{format_percent(own.value, 1)} of the outputs are those of {against}"
     if base is None:
         return f"final loss {own.value:.4g} nats; that of {precision_of(reference)} was not measured"
-    # Without a run of its own for each seed nobody can tell how much of so small a difference is chance: the spread of the repeats is beside it.
+    # Without a run of its own for each seed it is unknown how much of so small a difference is chance, so the spread of the repeats is shown.
     spread = max((p.high - p.low for p in (own, base) if p.high is not None and p.low is not None), default=None)
     beside = "one repeat each" if spread is None else f"repeats spread over {spread:.2g}"
     return f"final loss {own.value:.4g} nats, {own.value - base.value:+.2g} ({beside})"

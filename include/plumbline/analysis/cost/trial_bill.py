@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import date
 
 from plumbline.analysis.cost.bill import Bill, CostBasis, Item, Line, Money, Quantity, UnitPrice, Unknown, exact
+from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.prices.book import InstanceShare, quote, share_of
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, RateItem, SourcedAmount
 
-HOUR_S = 3600.0
 MONTH_H = 730.5
-_BYTES = {"GB": 1e9, "GiB": 2.0**30}
+BYTES = {"GB": 1e9, "GiB": 2.0**30}
 BASES: Mapping[Purchase, CostBasis] = {"on_demand": "list", "spot": "spot", "reserved": "reserved"}
 
 
@@ -152,7 +152,7 @@ def _rated(item: RateItem, used: float, provider: Provider, on: date, what: str)
         when = f"holds on {on.isoformat()} for" if declared else "is declared for"
         return Unknown(item, f"no {item} rate {when} {provider.name}")
     unit = rate.price.per
-    per_byte = _BYTES.get(unit.removesuffix("-month"))
+    per_byte = BYTES.get(unit.removesuffix("-month"))
     value = used / per_byte if per_byte is not None else used
     price = UnitPrice(_usd(rate.price.amount, rate), "USD", unit)
     return Line(item, Quantity(value, unit), price, "declared", _source(rate), rate.since, what)

@@ -63,6 +63,11 @@ class Outcome:
     sustained: bool = False
 
     @property
+    def shown_amount(self) -> float:
+        """The amount that a cost is shown for: a single request costs a fraction of a cent, so a million of them."""
+        return self.amount if self.amount is not None and self.amount > 1 else 1e6
+
+    @property
     def phase(self) -> str:
         """The phase whose numbers the cost rests on."""
         return "sweep" if self.sustained else "steady"
