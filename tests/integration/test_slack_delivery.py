@@ -153,7 +153,7 @@ def test_a_slack_that_refuses_loses_nothing(trouble: str, server: FakeSlack, sla
     server.channels = set() if trouble == "unknown_channel" else {CHANNEL}
     server.token = "xoxb-other" if trouble == "wrong_token" else server.token
     assert deliver([finding()], archive, slack, log=heard.logger).undelivered
-    assert "kept undelivered" in heard.text
+    assert "undelivered in" in heard.text
     server.revoked, server.archived, server.channels, server.token = False, set(), {CHANNEL}, "xoxb-fake"
     assert deliver([finding()], archive, slack).posted and len(server.shown()) == 1
 

@@ -91,7 +91,7 @@ def test_open_update_escalate_resolve_reopen(server: FakeSlack, slack: Slack, ar
     (message,) = server.shown()
     assert message["blocks"][0]["text"]["text"].startswith("WARN") and "Came back" in json.dumps(message["blocks"])
     escalated, reopened = server.thread(message["ts"])
-    assert "Now a page" in escalated["text"] and "It came back (resolved 2026-11-30)" in reopened["text"]
+    assert "Severity raised" in escalated["text"] and "Finding recurred (resolved 2026-11-30)" in reopened["text"]
     assert [call.payload.get("reply_broadcast") for call in server.calls if "thread_ts" in call.payload] == [True, True]
 
 
@@ -162,7 +162,7 @@ def test_a_reply_that_slack_refuses_is_told_by_the_next_run(server: FakeSlack, s
     server.fail_next(Fault(), Fault(error="ratelimited"))
     assert deliver([case(GRAVER)], archive, slack, now=NOON).undelivered
     assert deliver([case(GRAVER)], archive, slack, now=NOON).escalated
-    assert [m["text"].split(":")[0] for m in server.thread(server.shown()[0]["ts"])] == ["Now a page"]
+    assert [m["text"].splitlines()[0] for m in server.thread(server.shown()[0]["ts"])] == ["Severity raised to page"]
     assert server.methods() == [POST, UPDATE, POST, POST]
 
 
@@ -263,7 +263,7 @@ def test_what_could_not_be_told_goes_where_the_rules_say_now(server: FakeSlack, 
     assert deliver([case(OPEN)], archive, slack, now=NOON).undelivered
     elsewhere = Alerts(routes=(Route(channels=(OTHER,)),))
     done = deliver([case(OPEN)], archive, slack, elsewhere, now=NOON, log=heard.logger)
-    assert done.posted and not done.undelivered and f"told in {OTHER} instead of {CHANNEL}" in heard.text
+    assert done.posted and not done.undelivered and f"goes to {OTHER} instead of {CHANNEL}" in heard.text
     assert {i.channel: i.state for i in archive.incidents(OPEN.finding_id)} == {CHANNEL: "moved", OTHER: "open"}
     assert deliver([case(RESOLVED)], archive, slack, elsewhere, now=NOON).updated and server.shown() == []
 

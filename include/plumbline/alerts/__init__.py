@@ -1,7 +1,23 @@
-"""Alerts: findings to the log, and to Slack if a connection exists."""
+"""Alerts: findings to the log, to Slack and to channels of other packages."""
+
+from plumbline.alerts.channel import AlertChannel, ChannelError, Post
 
 from plumbline.alerts.delivery import Alert, Delivery, IncidentStore, deliver
 from plumbline.alerts.message import AlertContext, Message, render
 from plumbline.alerts.slack.connection import CONNECTION, Slack, connect
 
-__all__ = ["CONNECTION", "Alert", "AlertContext", "Delivery", "IncidentStore", "Message", "Slack", "connect", "deliver", "render"]
+__all__ = [
+    "CONNECTION",
+    "Alert",
+    "AlertChannel",
+    "AlertContext",
+    "ChannelError",
+    "Delivery",
+    "IncidentStore",
+    "Message",
+    "Post",
+    "Slack",
+    "connect",
+    "deliver",
+    "render",
+]

@@ -1,4 +1,4 @@
-"""Who is told of a finding: the first declared rule that fits it."""
+"""Delivery of findings: to the log, and to the channels of the first rule that fits."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
-from slack_sdk.errors import SlackApiError
-
+from plumbline.alerts.channel import OPENED, AlertChannel, ChannelError, Channels
 from plumbline.alerts.message import ESCALATED, REMINDER, REOPENED, AlertContext, render, reply
-from plumbline.alerts.slack.connection import (
-    CHANNEL_CLOSED,
-    MESSAGE_GONE,
-    MESSAGE_REJECTED,
-    SLACK_ERRORS,
-    Slack,
-    affects_workspace,
-    describe_error,
-    error_code,
-)
-from plumbline.alerts.thread import MOVED, OPENED, POSTING, UNDELIVERED, Thread
+from plumbline.alerts.slack.connection import Slack, is_channel_id
+from plumbline.alerts.thread import MOVED, POSTING, UNDELIVERED, Thread
 from plumbline.archive import IncidentRecord, IncidentView
 from plumbline.declarations import Alerts, QuietHours
 from plumbline.results.finding import Finding
@@ -30,7 +20,7 @@ from plumbline.results.sample import Series
 
 @dataclass(frozen=True)
 class Target:
-    """`channels` by id, `owner` to mention (a person's or a group's id), `quiet_hours` of the rule; `rule` in words for the log."""
+    """`channels`: Slack ids and names of declared channels. `owner`: a person's or group's Slack id. `rule`: its place, for the log."""
 
     channels: tuple[str, ...]
     owner: str | None = None
@@ -38,43 +28,39 @@ class Target:
     rule: str = "no rule"
 
     def waits(self, finding: Finding, now: datetime) -> bool:
-        """Whether the finding is nothing that people are told of at this hour."""
+        """Whether the finding waits for the end of quiet hours."""
         return finding.severity != "page" and self.quiet_hours is not None and self.quiet_hours.quiet(now)
 
 
 def route(finding: Finding, alerts: Alerts, channel: str) -> Target:
-    """Where the finding goes; `channel` is the connection's own, for rules that name none and for findings that no rule fits."""
+    """Where the finding goes. `channel`: the connection's own, the default."""
     names = {Series.parse(key).workload for key in finding.series if key} | ({finding.workload} if finding.workload else set())
     workloads = tuple(sorted(names))
     for i, route in enumerate(alerts.routes):
         if route.when is None or route.when.holds(finding.provider, workloads, finding.kind, finding.severity):
-            return Target(route.channels or (channel,), route.owner, route.quiet_hours, f"routes[{i}]")
+            return Target(alerts.resolve(route.channels) or (channel,), route.owner, route.quiet_hours, f"routes[{i}]")
     return Target((channel,))
 
 
-# Every finding to the log, and in Slack one message with its thread in each channel that the rules name, whatever fails.
+# A message is updated in place when its finding changes. Events that need attention (higher severity, recurrence, reminder) are replies that
+# mention the owner. Warnings wait for the end of quiet hours and of a snooze; a page never waits.
 #
-# A message is updated in place when its finding changed. What people must notice is a reply in its thread that mentions the owner: that it
-# became a page, that it came back, that it still waits. A finding that comes back soon after it was resolved goes on in its old thread.
-# Warnings wait for the end of quiet hours, and what is snoozed for the end of that; a page waits for nothing.
+# An incident records each post (finding, channel, message id, state, digest of the message, replies):
 #
-# What was posted is noted as an incident (finding, channel, message id, state, digest of the message, what was said):
-#
-#     posting      a first post was begun; whether it arrived is not known. The next run looks for it by the message's metadata
-#     undelivered  Slack refused it or could not be reached; the next run tries again
-#     moved        it could not be delivered there, or the channel takes nothing more, and the rules name another channel now
+#     posting      the first post began; whether it arrived is unknown. The next run asks the channel for it
+#     undelivered  the channel refused it or was not reachable; the next run retries
+#     moved        the channel accepts nothing more, or the rules name another channel for what was never delivered
 #     otherwise    the finding's state as last shown
 #
-# Slack being down, slow, full or revoked never raises: a benchmark does not fail because of its messenger.
-
+# A channel that is down, slow or revoked never raises: benchmarks do not depend on it.
 
 _CLOSED = ("accepted", "resolved")
 _NOTIFYING = (OPENED, ESCALATED, REOPENED, REMINDER)
-"""Posts that people are notified of; a chart is none."""
+"""Posts that notify people; a chart does not."""
 
 
 class IncidentStore(Protocol):
-    """What the archive offers: notes of what was said where."""
+    """The part of the archive that records what was posted where."""
 
     def incidents(self, finding_id: str | None = None) -> Sequence[IncidentView]: ...
 
@@ -83,7 +69,7 @@ class IncidentStore(Protocol):
 
 @dataclass(frozen=True)
 class Alert:
-    """A finding with what is said beside it. `earlier`: the id of a resolved finding that this one is the return of."""
+    """A finding with its context. `earlier`: the id of the resolved finding that this one repeats."""
 
     finding: Finding
     context: AlertContext = field(default_factory=AlertContext)
@@ -92,8 +78,8 @@ class Alert:
 
 @dataclass
 class Delivery:
-    """Finding ids by what became of them in Slack; `held`: by quiet hours or a snooze; `log_only` without Slack, and for findings that were
-    over before they were ever posted."""
+    """Finding ids by outcome. `held`: by quiet hours or a snooze. `log_only`: without a channel, and findings that closed before they were
+    posted."""
 
     posted: list[str] = field(default_factory=list)
     updated: list[str] = field(default_factory=list)
@@ -116,23 +102,19 @@ def deliver(
     now: datetime | None = None,
     log: logging.Logger | None = None,
 ) -> Delivery:
-    """Log every finding, and say it in Slack if there is one: once each, updated in place when it changed.
+    """Log every finding and deliver it to its channels: once each, updated in place when it changed.
 
-    Give all findings that are not settled yet, not only the new ones: what could not be delivered before is retried, and what
-    was delivered is recognised. The findings must be in the archive already. Only one process at a time may do this (`Archive.alone`).
+    Takes all findings that are not closed, also delivered ones: failed deliveries are retried. The findings must be in the archive. Only one
+    process at a time may do this (`Archive.alone`). Without `alerts` (unreadable declarations) Slack gets everything and other channels wait.
     """
     log = log or logging.getLogger(__name__)
-    alerts = alerts or Alerts()
-    # What is over first: its thread may be the one that another finding goes on in.
+    # Closed findings first: another finding may continue in their thread.
     cases = sorted(cases, key=lambda case: case.finding.state not in _CLOSED)
-    if slack is None:
-        for case in cases:
-            _log(case, report, log)
-        return Delivery(log_only=[case.finding.finding_id for case in cases])
-    run = _Run(slack, incidents, alerts, report, now or datetime.now(timezone.utc), log)
+    rules = alerts or Alerts()
+    run = _Run(Channels(slack, rules.channels, log), incidents, rules, alerts is not None, report, now or datetime.now(timezone.utc), log)
     for case in cases:
         _log(case, report, log)
-        run.tell(case)
+        run.deliver(case)
     return run.done
 
 
@@ -143,39 +125,50 @@ def _log(case: Alert, report: str | None, log: logging.Logger) -> None:
 
 @dataclass
 class _Run:
-    """One round of telling."""
-
-    slack: Slack
+    channels: Channels
     incidents: IncidentStore
     alerts: Alerts
+    declared: bool
     report: str | None
     now: datetime
     log: logging.Logger
     done: Delivery = field(default_factory=Delivery)
-    down: dict[str | None, Exception] = field(default_factory=dict)
-    """Channels that refuse, with why; None: all of Slack."""
+    down: dict[str, ChannelError] = field(default_factory=dict)
+    """Channels, and classes of channels, that refuse."""
 
-    def tell(self, case: Alert) -> None:
-        """One finding, wherever it belongs."""
+    def deliver(self, case: Alert) -> None:
         finding = case.finding
-        target = route(finding, self.alerts, self.slack.channel)
+        target = route(finding, self.alerts, self.channels.default)
         known = {i.channel: i for i in self.incidents.incidents(finding.finding_id) if i.state != MOVED}
         for channel, incident in list(known.items()):
-            never = incident.state == UNDELIVERED and not incident.ts  # what stands there is brought up to date there
+            never = incident.state == UNDELIVERED and not incident.ts
             if never and finding.state not in _CLOSED and channel not in target.channels:
-                self.log.info("finding %s is told in %s instead of %s", finding.finding_id, ", ".join(target.channels), channel)
+                self.log.info("finding %s goes to %s instead of %s", finding.finding_id, ", ".join(target.channels), channel)
                 self.incidents.save_incident(replace(_record(incident), state=MOVED))
                 del known[channel]
         wanted = () if finding.state in _CLOSED else target.channels
-        if not known and not wanted:
+        delivered = [self._deliver_to(channel, case, known.get(channel), target) for channel in dict.fromkeys((*known, *wanted))]
+        if not any(delivered):
             self.done.log_only.append(finding.finding_id)
-        for channel in dict.fromkeys((*known, *wanted)):
-            self._tell_in(channel, case, known.get(channel), target)
 
-    def _tell_in(self, channel: str, case: Alert, incident: IncidentView | None, target: Target) -> None:
+    def _deliver_to(self, name: str, case: Alert, incident: IncidentView | None, target: Target) -> bool:
+        """Whether the channel exists."""
+        try:
+            channel = self.channels.get(name)
+        except ChannelError as error:
+            self._failed(name, case.finding, error)
+            return True
+        if channel is not None:
+            self._deliver_in(name, channel, case, incident, target)
+        elif incident is not None and self.declared and not is_channel_id(name):
+            self.log.warning("finding %s is given up in %s: alerts.yaml declares no such channel", case.finding.finding_id, name)
+            self.incidents.save_incident(replace(_record(incident), state=MOVED))
+        return channel is not None
+
+    def _deliver_in(self, name: str, channel: AlertChannel, case: Alert, incident: IncidentView | None, target: Target) -> None:
         finding = case.finding
-        told = incident is not None and (incident.ts or incident.state == POSTING)
-        if not told and (waits := self._waits(case, target)):
+        posted = incident is not None and (incident.ts or incident.state == POSTING)
+        if not posted and (waits := self._waits(case, target)):
             self.log.info("finding %s is held: %s", finding.finding_id, waits)
             self.done.held.append(finding.finding_id)
             return
@@ -184,40 +177,35 @@ class _Run:
             self.done.unchanged.append(finding.finding_id)
             return
         note = (
-            _record(incident) if incident else IncidentRecord(finding.finding_id, channel, self._old_thread(case, channel), UNDELIVERED, "")
+            _record(incident) if incident else IncidentRecord(finding.finding_id, name, self._old_thread(case, name), UNDELIVERED, "")
         )
-        thread = Thread(self.slack.client, finding, note, self.incidents.save_incident, self.now, self.log)
+        thread = Thread(channel, finding, note, self.incidents.save_incident, self.now)
         posted_at = incident.posted_at if incident else self.now
         try:
-            self._say(thread, case, target, posted_at)
-        except SLACK_ERRORS as error:
-            if channel not in target.channels and error_code(error) in CHANNEL_CLOSED:
-                self.log.warning(
-                    "finding %s is given up in %s, where the rules send it no longer: %s",
-                    finding.finding_id,
-                    channel,
-                    describe_error(error),
-                )
+            self._send(thread, case, target, posted_at)
+        except ChannelError as error:
+            if name not in target.channels and error.closed:
+                self.log.warning("finding %s is given up in %s, which no rule names now: %s", finding.finding_id, name, error.code)
                 self.incidents.save_incident(replace(thread.note, state=MOVED))
                 return
             if not thread.note.message_hash or thread.note.message_hash != render(finding, self.report, case.context).digest:
                 thread.undelivered()
-            self.done.undelivered.append(finding.finding_id)
-            self.log.error(
-                "finding %s is kept undelivered in %s and retried by the next run: %s", finding.finding_id, channel, describe_error(error)
-            )
-            if error_code(error) not in MESSAGE_REJECTED:
-                self.down[None if affects_workspace(error) else channel] = error
+            self._failed(name, finding, error)
+            if error.scope != "message":
+                self.down[type(channel).__name__ if error.scope == "service" else name] = error
 
-    def _say(self, thread: Thread, case: Alert, target: Target, posted_at: datetime) -> None:
+    def _failed(self, name: str, finding: Finding, error: ChannelError) -> None:
+        self.done.undelivered.append(finding.finding_id)
+        self.log.error("finding %s is undelivered in %s until the next run: %s", finding.finding_id, name, error.code)
+
+    def _send(self, thread: Thread, case: Alert, target: Target, posted_at: datetime) -> None:
         finding, message = case.finding, render(case.finding, self.report, case.context)
-        stands = bool(thread.note.ts) and thread.note.message_hash == message.digest and thread.note.state != UNDELIVERED
-        if stands and self._due(thread.note, case, target, posted_at) is None:
+        current = bool(thread.note.ts) and thread.note.message_hash == message.digest and thread.note.state != UNDELIVERED
+        if current and self._due(thread.note, case, target, posted_at) is None:
             self.done.unchanged.append(finding.finding_id)
             return
-        if error := self.down.get(None) or self.down.get(thread.note.channel):
-            # What refused the message before refuses this one too: keep it for the next run instead of waiting for each.
-            raise error
+        if error := self.down.get(type(thread.channel).__name__) or self.down.get(thread.note.channel):
+            raise error  # without waiting for another timeout
         try:
             if not thread.note.ts:
                 thread.open(message)
@@ -229,11 +217,11 @@ class _Run:
             if what is not None:
                 thread.reply(what, reply(what, finding, case.context))
                 {ESCALATED: self.done.escalated, REOPENED: self.done.reopened}.get(what, self.done.reminded).append(finding.finding_id)
-        except SlackApiError as error:
-            if error_code(error) not in MESSAGE_GONE or not thread.note.ts:
+        except ChannelError as error:
+            if not error.gone or not thread.note.ts:
                 raise
-            self.log.warning("the message of finding %s is gone (%s): posting it anew", finding.finding_id, error_code(error))
-            thread.begin_anew()
+            self.log.warning("the message of finding %s is gone (%s): posting it again", finding.finding_id, error.code)
+            thread.restart()
             thread.open(message)
             self.done.posted.append(finding.finding_id)
 
@@ -242,13 +230,12 @@ class _Run:
         finding = case.finding
         if finding.state in _CLOSED:
             return None
-        if note.ts and not note.severity and case.earlier:  # an old thread in which nothing was said of this finding yet
+        if note.ts and not note.severity and case.earlier:  # an old thread without a post of this finding
             return None if self._waits(case, target) else REOPENED
         if finding.severity == "page" and note.severity not in ("", "page"):
             return ESCALATED
-        told = [datetime.fromisoformat(p["at"]) for what, p in note.said.items() if p["ts"] and what.startswith(_NOTIFYING)]
-        last = max(told, default=posted_at)
-        # An info asks nothing of anybody.
+        notified = [datetime.fromisoformat(p["at"]) for what, p in note.said.items() if p["ts"] and what.startswith(_NOTIFYING)]
+        last = max(notified, default=posted_at)
         if (
             finding.state != "open"
             or finding.severity == "info"
@@ -259,19 +246,19 @@ class _Run:
         return f"{REMINDER} {1 + sum(1 for what, post in note.said.items() if what.startswith(REMINDER) and post['ts'])}"
 
     def _waits(self, case: Alert, target: Target) -> str | None:
-        """Why nobody is to hear of it now; None if somebody is."""
+        """Why the message waits; None if it does not."""
         until = case.context.snoozed_until
         if until is not None and until > self.now:
             return f"snoozed until {until:%Y-%m-%d %H:%M} UTC"
         return f"quiet hours of {target.rule}" if target.waits(case.finding, self.now) else None
 
     def _old_thread(self, case: Alert, channel: str) -> str:
-        """The message of the finding that this one is the return of, in this channel; empty if there is none."""
+        """The id of the earlier finding's message in this channel; empty without one."""
         earlier = self.incidents.incidents(case.earlier) if case.earlier else ()
         return next((i.ts for i in earlier if i.channel == channel), "")
 
     def _goes_on(self, incident: IncidentView) -> bool:
-        """Whether another finding, the return of this one, has taken the thread over."""
+        """Whether a recurrence of this finding continues the thread."""
         return any(
             i.ts == incident.ts
             and i.channel == incident.channel

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from dataclasses import dataclass, replace
+from datetime import date, timezone
 from typing import Any, Literal, Protocol
 
-from slack_sdk.errors import SlackApiError
 from slack_sdk.models.blocks import Block, ContextBlock, DividerBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
-from slack_sdk.models.metadata import Metadata
 
+from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Post, failure
 from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
 from plumbline.alerts.monthly_cost import MonthlyCost, format_amount
-from plumbline.alerts.slack.connection import MESSAGE_GONE, Slack, error_code, iterate_messages
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import AuditView
 from plumbline.findings.decision_change import is_decision_change
@@ -27,7 +25,7 @@ _MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 10, 12, 5
 
 @dataclass(frozen=True)
 class Entry:
-    """A finding with its monthly cost; `settled` is the day of its end, None while it waits for somebody. `teams` use what it is about."""
+    """A finding with its monthly cost. `settled`: the day it was closed, None while open. `teams`: those that use its workloads."""
 
     finding: Finding
     cost: MonthlyCost
@@ -38,29 +36,29 @@ class Entry:
 
 @dataclass(frozen=True)
 class Digest:
-    """What there is to say of a month (`2026-11`) on the day `on`: every finding that is open then, and those that began or ended in the month."""
+    """A month (`2026-11`) as of the day `on`: findings that are open then, and those opened or closed in the month."""
 
     month: str
     on: date
     entries: tuple[Entry, ...]
 
     def waiting(self, *, simulated: bool = False) -> list[Entry]:
-        """Open and acknowledged findings, the dearest first; what is unknown after what is known, the gravest and oldest first."""
+        """Open and acknowledged findings by cost, highest first; then by severity and age."""
         found = [e for e in self.entries if e.settled is None and e.finding.simulated == simulated]
         return sorted(found, key=lambda e: (-abs(e.cost.usd or 0.0), _SEVERITY_ORDER[e.finding.severity], e.opened, e.finding.finding_id))
 
     def opened(self) -> list[Entry]:
-        """Findings that began in the month, also those that are over; simulated ones are left out."""
+        """Findings opened in the month, without simulated ones."""
         return [e for e in self.entries if f"{e.opened:%Y-%m}" == self.month and not e.finding.simulated]
 
     def settled(self, state: str) -> list[Entry]:
-        """Findings that were `accepted` or `resolved` in the month; simulated ones are left out."""
+        """Findings `accepted` or `resolved` in the month, without simulated ones."""
         over = [e for e in self.entries if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
         return [e for e in over if not e.finding.simulated]
 
 
 def render_digest(digest: Digest) -> Message:
-    """The month's message. The same digest always gives the same one."""
+    """The month's message. Deterministic."""
     waiting = digest.waiting()
     lines = [_line(i, entry, digest.on) for i, entry in enumerate(waiting[:_MOST_OPEN], 1)]
     if len(waiting) > _MOST_OPEN:
@@ -81,45 +79,45 @@ def render_digest(digest: Digest) -> Message:
     blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(digest)), SECTION_LIMIT))]))
     plain = [_title(digest), _total(waiting), *lines, *sums, *_changes(digest), _footer(digest)]
     text = "\n".join(line.replace("*", "").replace("`", "") for line in plain)
-    return Message(text=truncate(text, TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
+    return Message(truncate(text, TEXT_LIMIT), tuple(block.to_dict() for block in blocks), _title(digest))
 
 
 def _title(digest: Digest) -> str:
     count = len(digest.waiting())
-    return f"Plumbline in {digest.month}: {_findings(count)} open"
+    return f"Plumbline {digest.month}: {count} open finding{'' if count == 1 else 's'}"
 
 
 def _total(waiting: Sequence[Entry]) -> str:
     if not waiting:
-        return "Nothing is open: nothing waits for anybody."
+        return "No open findings."
     waiting = _with_cost(waiting)
     if not waiting:
-        return "What is open is about teams' first choices, which cost nothing by themselves."
+        return "Open findings concern first choices only, which have no cost of their own."
     known = [e.cost.usd for e in waiting if e.cost.usd is not None]
     unknown = len(waiting) - len(known)
     if not known:
-        return f"What is open costs an unknown amount: no volume is declared for {_findings(unknown)} (`volumes` in alerts.yaml)."
+        return f"Cost unknown: no volume declared for {_findings(unknown)} (`volumes` in alerts.yaml)."
     more = sum(v for v in known if v > 0)
     less = -sum(v for v in known if v < 0)
-    saved = f", and saves {format_amount(less)} USD" if less else ""
-    rest = f" The cost of {_findings(unknown)} is not known." if unknown else ""
-    return f"What is open costs *{format_amount(more)} USD a month* at the declared volumes{saved}.{rest}"
+    saved = f" and save {format_amount(less)} USD" if less else ""
+    rest = f" Cost unknown for {_findings(unknown)}." if unknown else ""
+    return f"Open findings cost *{format_amount(more)} USD a month* at the declared volumes{saved}.{rest}"
 
 
 def _with_cost(entries: Sequence[Entry]) -> list[Entry]:
-    """Without those about a team's first choice: what changed in price or pace has a finding, and a cost, of its own."""
+    """Without first choices: the price or performance change behind one has its own finding and cost."""
     return [entry for entry in entries if not is_decision_change(entry.finding)]
 
 
 def _line(place: int, entry: Entry, on: date) -> str:
     finding = entry.finding
     what = (
-        f"{finding.severity.upper()}  {finding.provider} · {finding.concerns or 'the whole provider'} · {finding.title or finding.subject}"
+        f"{finding.severity.upper()}  {finding.provider} · {finding.concerns or 'all workloads'} · {finding.title or finding.subject}"
     )
     days = (on - entry.opened).days
     since = f"since {finding.began}, open {days} day{'' if days == 1 else 's'}"
     state = " (acknowledged)" if finding.state == "acknowledged" else ""
-    money = "a choice" if is_decision_change(finding) else _money(entry.cost)
+    money = "first choice" if is_decision_change(finding) else _money(entry.cost)
     return f"{place}. *{money}*  {truncate(escape(what), 300)}{state}, {since}  `plumbline findings show {finding.finding_id}`"
 
 
@@ -130,7 +128,7 @@ def _money(cost: MonthlyCost) -> str:
 
 
 def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> list[str]:
-    """One line for each name, the dearest first: what its findings cost together, and how many there are."""
+    """One line for each name, highest cost first: total cost and number of findings."""
     groups: dict[str, list[Entry]] = defaultdict(list)
     for entry in waiting:
         for name in names(entry):
@@ -147,8 +145,8 @@ def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> 
 
 def _changes(digest: Digest) -> list[str]:
     accepted, resolved = digest.settled("accepted"), digest.settled("resolved")
-    counts = f"{len(digest.opened())} began, {len(accepted)} accepted as the new normal, {len(resolved)} resolved"
-    lines = [f"*What changed in {digest.month}*: {counts}"]
+    counts = f"{len(digest.opened())} opened, {len(accepted)} accepted, {len(resolved)} resolved"
+    lines = [f"*Changes in {digest.month}*: {counts}"]
     for entry in [*accepted, *resolved][:_MOST_CHANGED]:
         finding = entry.finding
         goes_on = f", {_money(entry.cost)} from now on" if finding.state == "accepted" and entry.cost.usd is not None else ""
@@ -160,7 +158,7 @@ def _changes(digest: Digest) -> list[str]:
 def _footer(digest: Digest) -> str:
     simulated = len(digest.waiting(simulated=True))
     apart = f" · {_findings(simulated)} of simulated providers not counted" if simulated else ""
-    return f"digest of {digest.month}, as of {digest.on:%Y-%m-%d} · amounts at the declared volumes and the accepted prices, else those declared when each began{apart}"
+    return f"digest of {digest.month}, as of {digest.on:%Y-%m-%d} · costs at declared volumes and accepted prices, else at the prices declared when a finding opened{apart}"
 
 
 def _findings(count: int) -> str:
@@ -171,74 +169,54 @@ def _section(text: str) -> SectionBlock:
     return SectionBlock(text=MarkdownTextObject(text=truncate(text, SECTION_LIMIT)))
 
 
-# A message that belongs to no finding, posted once: the archive's audit log keeps where it stands.
-#
-# digest_begun   a post was begun; whether it arrived is not known. The next run looks for it in the channel by the message's metadata
-# digest_sent    the message's id and what it says; one that says something else by now is updated in place
-
-
-DIGEST_EVENT = "plumbline_digest"
 _BEGUN, _SENT, _BY = "digest_begun", "digest_sent", "digest"
-_MARGIN_S = 300
+"""In the audit log: a post was begun, and may have arrived; a message with its id and content."""
 
 Posted = Literal["posted", "updated", "unchanged"]
 
 
 class AuditLog(Protocol):
-    """What the archive offers: the log of who did what."""
+    """The part of the archive that records who did what."""
 
     def audit(self, subject: str | None = None) -> Sequence[AuditView]: ...
 
     def add_audit(self, *, who: str, what: str, subject: str, why: str, detail: Mapping[str, Any] | None = None) -> None: ...
 
 
-def post_digest(month: str, message: Message, kept: AuditLog, slack: Slack, log: logging.Logger | None = None) -> Posted:
-    """Post the month's digest to the connection's channel, or bring the one that stands there up to date.
-
-    Raises what Slack's client raises; to call it again is always safe.
-    """
+def post_digest(month: str, message: Message, audit: AuditLog, name: str, channel: AlertChannel, log: logging.Logger | None = None) -> Posted:
+    """Post the month's digest to the channel `name`, or update the one that is there. Idempotent. ChannelError if it is not delivered."""
     log = log or logging.getLogger(__name__)
-    subject = f"digest/{month}/{slack.channel}"
-    entries = kept.audit(subject)
-    last = entries[-1] if entries else None
-    ts = str(last.detail["ts"]) if last is not None and last.what == _SENT else ""
-    if last is not None and last.what == _BEGUN:
-        ts = _find_lost(month, slack, last.at, log)
-    if ts and last is not None and last.what == _SENT and last.detail["digest"] == message.digest:
-        return "unchanged"
-    said: dict[str, Any] = {"text": message.text, "blocks": list(message.blocks), "metadata": _metadata(month)}
+    subject = f"digest/{month}/{name}"
+    last = next(reversed(audit.audit(subject)), None)
+    post = Post("digest", month, OPENED, message)
 
-    def note(what: str, ts: str) -> None:
-        kept.add_audit(who=_BY, what=what, subject=subject, why=f"digest of {month}", detail={"ts": ts, "digest": message.digest})
+    def record(what: str, message_id: str) -> None:
+        detail = {"ts": message_id, "digest": message.digest}
+        audit.add_audit(who=_BY, what=what, subject=subject, why=f"digest of {month}", detail=detail)
 
-    if ts:
+    def send(post: Post) -> str:
         try:
-            slack.client.chat_update(channel=slack.channel, ts=ts, **said)
-            note(_SENT, ts)
+            return str(channel.send(post) or f"digest {month}")
+        except Exception as error:
+            raise failure(error) from error
+
+    sent = ""
+    if last is not None and last.what == _SENT:
+        if last.detail["digest"] == message.digest:
+            return "unchanged"
+        sent = str(last.detail["ts"])
+    elif last is not None:
+        lost = channel.find(post, last.at if last.at.tzinfo else last.at.replace(tzinfo=timezone.utc))
+        sent = lost.message_id if lost else ""
+    if sent:
+        try:
+            send(replace(post, name=UPDATED, message_id=sent))
+            record(_SENT, sent)
             return "updated"
-        except SlackApiError as error:
-            if error_code(error) not in MESSAGE_GONE:
+        except ChannelError as error:
+            if not error.gone:
                 raise
-            log.warning("the digest of %s is gone (%s): posting it anew", month, error_code(error))
-    note(_BEGUN, "")
-    answer = slack.client.chat_postMessage(channel=slack.channel, unfurl_links=False, **said)
-    note(_SENT, str(answer["ts"]))
+            log.warning("the digest of %s is gone (%s): posting it again", month, error.code)
+    record(_BEGUN, "")
+    record(_SENT, send(post))
     return "posted"
-
-
-def _metadata(month: str) -> dict[str, Any]:
-    return Metadata(event_type=DIGEST_EVENT, event_payload={"month": month}).to_dict()
-
-
-def _find_lost(month: str, slack: Slack, begun: datetime, log: logging.Logger) -> str:
-    """The id of a digest that was posted but never noted; empty if there is none, or if the bot may not look."""
-    begun = begun if begun.tzinfo else begun.replace(tzinfo=timezone.utc)
-    since = f"{begun.timestamp() - _MARGIN_S:.6f}"
-    try:
-        said = iterate_messages(slack.client.conversations_history, channel=slack.channel, oldest=since, include_all_metadata=True)
-        return next((str(m["ts"]) for m in said if m.get("metadata") == _metadata(month)), "")
-    except SlackApiError as error:
-        if error_code(error) != "missing_scope":
-            raise
-        log.warning("the bot lacks channels:history: the digest of %s may be posted a second time after a crash", month)
-        return ""

@@ -12,13 +12,14 @@ from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTe
 from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
 from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
+from plumbline.metrics.formatting import capitalize_first
 from plumbline.results.finding import Finding
 
 
 @dataclass(frozen=True)
 class AlertContext:
-    """`owner`: the Slack id of who is mentioned. `cost`: a sentence; `choice`: what changed of where teams run things, another. `links`:
-    addresses with their words. `snoozed_until`: a time to come, or None. `came_back`: of one that was over before, since when, in words."""
+    """`owner`: a Slack id to mention. `cost`, `choice`: one sentence each. `links`: pairs of address and label. `snoozed_until`: in the future,
+    or None. `came_back`: when the earlier finding was resolved, and its id."""
 
     owner: str | None = None
     cost: str = ""
@@ -29,16 +30,10 @@ class AlertContext:
 
     @property
     def mention(self) -> str:
-        """The owner as Slack notifies of it; empty without one."""
+        """The owner in mrkdwn; empty without one."""
         if self.owner is None:
             return ""
         return f"<!subteam^{self.owner}>" if self.owner.startswith("S") else f"<@{self.owner}>"
-
-
-# A finding as a message: plain text for the log, Block Kit for Slack. The same finding always gives the same message.
-#
-# It has to be understood by somebody who was woken by it: what, by how much, where and since when come first, then the likely cause,
-# then what to do. Slack refuses over-long parts, so each is cut to its limit, and what was cut says so.
 
 
 HEADER_LIMIT, FIELD_LIMIT, SECTION_LIMIT, TEXT_LIMIT = 150, 400, 1800, 4000
@@ -49,10 +44,17 @@ _MOST_MEMBERS = 10
 
 @dataclass(frozen=True)
 class Message:
-    """`text` is complete on its own (logs, notifications); `blocks` is Block Kit JSON; `digest` changes when anything shown changes."""
+    """`text` is complete on its own (logs, notifications); `blocks` is Block Kit JSON; `digest` changes when anything shown changes.
+
+    `fields`: pairs of label and value. `severity`: info, warn or page; of the digest, info. `links`: pairs of address and label.
+    """
 
     text: str
     blocks: tuple[dict[str, Any], ...]
+    title: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    severity: str = "info"
+    links: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:
@@ -60,30 +62,38 @@ class Message:
 
 
 def render(finding: Finding, report: str | None = None, context: AlertContext | None = None) -> Message:
-    """The message of a finding; `report` is the path or address of the report that shows it, if there is one."""
+    """The message of a finding: effect, place and start first, then the likely cause, then next steps. `report`: path or address of its report."""
     context = context or AlertContext()
     mention = f"{context.mention} " if context.mention else ""
+    facts = _facts(finding, context)
     blocks: list[Block] = [
         HeaderBlock(text=PlainTextObject(text=truncate(_title(finding), HEADER_LIMIT))),
         SectionBlock(text=text_object(finding.headline, SECTION_LIMIT, bold=True, before=mention)),
-        SectionBlock(fields=[_field(name, value) for name, value in _facts(finding, context)]),
+        SectionBlock(fields=[_field(name, value) for name, value in facts]),
     ]
     if finding.explanation:
         blocks.append(SectionBlock(text=text_object(finding.explanation, SECTION_LIMIT, label="Likely cause")))
     if context.cost:
-        blocks.append(SectionBlock(text=text_object(context.cost, SECTION_LIMIT, label="Money")))
+        blocks.append(SectionBlock(text=text_object(context.cost, SECTION_LIMIT, label="Cost")))
     if context.choice:
         blocks.append(SectionBlock(text=text_object(context.choice, SECTION_LIMIT, label="Decisions")))
     if len(finding.members) > 1:
-        blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=f"What {_together(finding)}")))
+        blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=capitalize_first(_together(finding)))))
     remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
     commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
-    blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*What to do*\n{commands}" + _report_line(report), SECTION_LIMIT))))
+    blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}" + _report_line(report), SECTION_LIMIT))))
     if context.links:
         shown = " · ".join(f"<{address}|{escape(words)}>" for address, words in context.links)
-        blocks.append(SectionBlock(text=MarkdownTextObject(text=f"*Look*\n{shown}")))
+        blocks.append(SectionBlock(text=MarkdownTextObject(text=f"*Links*\n{shown}")))
     blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(finding)), FIELD_LIMIT))]))
-    return Message(text=truncate(_plain(finding, report, context), TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
+    return Message(
+        truncate(_plain(finding, report, context), TEXT_LIMIT),
+        tuple(block.to_dict() for block in blocks),
+        _title(finding),
+        tuple(facts),
+        finding.severity,
+        context.links,
+    )
 
 
 def _title(finding: Finding) -> str:
@@ -112,13 +122,13 @@ def _facts(finding: Finding, context: AlertContext) -> list[tuple[str, str]]:
         *(
             [("Part of this installation", finding.subject)]
             if finding.kind == "self"
-            else [("Provider", finding.provider), ("Workload", finding.concerns or "all that run there")]
+            else [("Provider", finding.provider), ("Workload", finding.concerns or "all workloads")]
         ),
         (f"{'Last in' if finding.kind == 'missing_data' else 'Since'} campaign", finding.campaign_id)
         if finding.campaign_id is not None
         else ("Since", finding.began),
     ]
-    if finding.campaigns and finding.kind != "missing_data":  # what no campaign showed is held against what the provider was before
+    if finding.campaigns and finding.kind != "missing_data":
         facts.append(("Compared with", ", ".join(finding.baseline_campaigns) or "no accepted baseline"))
     if finding.attributed_to:
         facts.append(("Attributed to", ", ".join(finding.attributed_to)))
@@ -129,8 +139,8 @@ def _facts(finding: Finding, context: AlertContext) -> list[tuple[str, str]]:
 
 def _together(finding: Finding) -> str:
     if is_decision_change(finding):
-        return "can be chosen, best first"
-    return "is missing" if finding.kind == "missing_data" else "moved together"
+        return "eligible, best first"
+    return "missing" if finding.kind == "missing_data" else "moved together"
 
 
 def _members(finding: Finding) -> str:
@@ -140,8 +150,8 @@ def _members(finding: Finding) -> str:
 
 
 def next_steps(finding: Finding) -> list[tuple[str, str]]:
-    """Commands with what each is for, the first one first."""
-    steps = [(f"plumbline findings show {finding.finding_id}", "everything that was measured")]
+    """Pairs of command and purpose, the first one first."""
+    steps = [(f"plumbline findings show {finding.finding_id}", "all measured values")]
     if is_decision_change(finding):
         return _decision_steps(finding)
     moves_baseline = finding.kind in ("performance", "environment")
@@ -150,25 +160,25 @@ def next_steps(finding: Finding) -> list[tuple[str, str]]:
     if finding.state in ("open", "acknowledged"):
         accept, resolve = (f"plumbline findings {verb} {finding.finding_id} --why …" for verb in ("accept", "resolve"))
         if moves_baseline and finding.campaigns:
-            steps.append((accept, "this is the new normal: move the baseline"))
+            steps.append((accept, "accept as new baseline"))
         elif moves_baseline:
-            steps.append((accept, "this is the new normal: later looks are held against it"))
+            steps.append((accept, "accept as the reference of later environment checks"))
         elif finding.kind == "price":
-            steps += [(accept, "this is the price from now on"), (resolve, "the source was wrong")]
+            steps += [(accept, "accept as the price in use"), (resolve, "the source was wrong")]
         else:
-            steps.append((resolve, "mended, or not what it seemed"))
+            steps.append((resolve, "fixed, or a false alarm"))
     if finding.state == "open":
-        steps.append((f"plumbline findings acknowledge {finding.finding_id} --why …", "somebody is on it"))
+        steps.append((f"plumbline findings acknowledge {finding.finding_id} --why …", "take ownership"))
     return steps
 
 
 def _decision_steps(finding: Finding) -> list[tuple[str, str]]:
     team, kind, workloads = parse_decision_subject(finding.subject)
     one = f" --workload {workloads[0]}" if len(workloads) == 1 else ""
-    steps = [(f"plumbline decide --team {team} --kind {kind}{one}", "the ranking, and what would change it")]
+    steps = [(f"plumbline decide --team {team} --kind {kind}{one}", "ranking and what would change it")]
     if finding.state in ("open", "acknowledged"):
-        steps.append((f"plumbline findings accept {finding.finding_id} --why …", "the team goes along"))
-        steps.append((f"plumbline findings resolve {finding.finding_id} --why …", "the team stays where it is"))
+        steps.append((f"plumbline findings accept {finding.finding_id} --why …", "the team switches"))
+        steps.append((f"plumbline findings resolve {finding.finding_id} --why …", "the team stays"))
     return steps
 
 
@@ -214,7 +224,7 @@ ESCALATED, REOPENED, REMINDER = "escalated", "reopened", "reminder"
 
 
 def reply(what: str, finding: Finding, context: AlertContext) -> Message:
-    """The reply named `what`: `escalated`, `reopened`, or `reminder N`. Who is mentioned is notified by it."""
+    """The reply named `what`: `escalated`, `reopened`, or `reminder N`. Slack notifies the mentioned owner."""
     first, steps = _reply_text(what, finding, context)
     lines = [first, finding.headline, *([context.cost] if context.cost else [])]
     mention = f"{context.mention} " if context.mention else ""
@@ -225,37 +235,37 @@ def reply(what: str, finding: Finding, context: AlertContext) -> Message:
     if steps:
         blocks.append(SectionBlock(text=MarkdownTextObject(text="\n".join(f"`{escape(c)}`  {escape(why)}" for c, why in steps))))
     text = "\n      ".join([*lines, *(f"{command}   ({why})" for command, why in steps)])
-    return Message(text=truncate(text, TEXT_LIMIT), blocks=tuple(block.to_dict() for block in blocks))
+    return Message(truncate(text, TEXT_LIMIT), tuple(b.to_dict() for b in blocks), first, (), finding.severity, context.links)
 
 
 def _reply_text(what: str, finding: Finding, context: AlertContext) -> tuple[str, list[tuple[str, str]]]:
     simulated = "SIMULATED: " if finding.simulated else ""
     if what == ESCALATED:
-        return f"{simulated}Now a page: it became graver than what was told first", []
+        return f"{simulated}Severity raised to page", []
     if what == REOPENED:
-        return f"{simulated}It came back ({context.came_back})", []
-    return f"{simulated}Still open since {finding.began}: nobody has dealt with it ({what})", [
-        (f"plumbline findings acknowledge {finding.finding_id} --why …", "somebody is on it: no more reminders"),
-        (f"plumbline findings snooze {finding.finding_id} --until 14d --why …", "not now"),
+        return f"{simulated}Finding recurred ({context.came_back})", []
+    return f"{simulated}Open since {finding.began} and not acknowledged ({what})", [
+        (f"plumbline findings acknowledge {finding.finding_id} --why …", "take ownership and stop the reminders"),
+        (f"plumbline findings snooze {finding.finding_id} --until 14d --why …", "postpone the reminders"),
     ]
 
 
 _REQUIRED_ACTIONS = "/required_actions?response_received=false"
-"""Airflow's list of questions that wait for a person."""
+"""Airflow's list of open questions."""
 
 
 def finding_links(finding: Finding, airflow_url: str, trial_id: str | None = None, asked: bool = False) -> tuple[tuple[str, str], ...]:
-    """Addresses with their words. `airflow_url`: where people open Airflow. `trial_id`: one that shows it. `asked`: somebody is to decide."""
+    """Pairs of address and label. `airflow_url`: Airflow's public address. `trial_id`: a trial that shows the finding. `asked`: a decision is due."""
     base = airflow_url.rstrip("/")
-    found = [(f"{base}/plumbline/findings/{quote(finding.finding_id, safe='')}", "the finding on the page")]
+    found = [(f"{base}/plumbline/findings/{quote(finding.finding_id, safe='')}", "finding")]
     if asked and finding.state == "open":
         found.append((f"{base}{_REQUIRED_ACTIONS}", "decide in Airflow"))
     if is_decision_change(finding):
         team, kind, workloads = parse_decision_subject(finding.subject)
         of = f"?workload={quote(workloads[0], safe='')}" if len(workloads) == 1 else ""
-        found.append((f"{base}/plumbline/decisions/{quote(team, safe='')}/{kind}{of}", "the decision"))
+        found.append((f"{base}/plumbline/decisions/{quote(team, safe='')}/{kind}{of}", "decision"))
     if finding.campaigns:
-        found.append((f"{base}/plumbline/campaigns/{quote(finding.campaigns[-1], safe='')}", "the campaign"))
+        found.append((f"{base}/plumbline/campaigns/{quote(finding.campaigns[-1], safe='')}", "campaign"))
     if trial_id is not None:
-        found.append((f"{base}/plumbline/trials/{quote(trial_id, safe='')}", "a trial with its evidence"))
+        found.append((f"{base}/plumbline/trials/{quote(trial_id, safe='')}", "trial with evidence"))
     return tuple(found)

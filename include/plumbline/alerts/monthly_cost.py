@@ -19,15 +19,15 @@ from plumbline.results.sample import Series
 
 HOUR_S = 3600.0
 _RATES = ("tokens_per_second", "samples_per_second", "output_token_throughput", "request_throughput", "goodput")
-"""What an hour delivers, the plainest first; of training that has none of these, the time of a step says the same."""
+"""Rates, in order of preference; training without any of them uses the step time."""
 _PACE = (*_RATES, "step_time")
 
 
 @dataclass(frozen=True)
 class MonthlyCost:
-    """`usd` more a month (negative: less), `low` and `high` by the finding's interval where it has one; None where it cannot be told.
+    """`usd` more a month (negative: less), `low` and `high` by the finding's interval where it has one; None if unknown.
 
-    `text`: one sentence for a person, empty for findings that no cost follows from.
+    `text`: one sentence, empty for findings without a cost.
     """
 
     usd: float | None
@@ -46,32 +46,32 @@ class _TimeChange:
 
 
 Accepted = Callable[[Purchase], float | None]
-"""The price of an instance-hour that was accepted last, in USD; None if none was."""
+"""The last accepted price of an instance-hour in USD, or None."""
 
 
 def monthly_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on: date, accepted: Accepted | None = None) -> MonthlyCost:
-    """What the finding costs a month at the declared volumes and the prices that hold on the day `on`.
+    """Monthly cost at the declared volumes and the prices of the day `on`.
 
-    Of a performance finding it follows from the metric that tells what an hour delivers, of a price finding from its effect. `provider` is
-    None of one that is no longer declared. A price that was `accepted` goes before the declared one.
+    A performance finding's cost follows from its rate metric, a price finding's from its effect. `provider` is None if it is no longer
+    declared. An `accepted` price takes precedence over the declared one.
     """
     if is_decision_change(finding):
-        return MonthlyCost(None, "")  # what changed in price or pace has a finding, and a cost, of its own
+        return MonthlyCost(None, "")
     if finding.kind == "price":
         return _price_change_cost(finding, alerts, provider, on, accepted)
     if finding.kind != "performance":
         return MonthlyCost(None, "")
     if not finding.campaigns:
-        return MonthlyCost(None, "no workload was measured yet: what it costs, the benchmark shows")
+        return MonthlyCost(None, "cost unknown: no workload measured since the change")
     paces = _paces(finding)
     if not paces:
-        return MonthlyCost(None, "what an hour delivers did not move: no cost follows from it directly")
+        return MonthlyCost(None, "no direct cost: throughput did not change")
     volumes = [v for v in alerts.volumes if fnmatchcase(finding.provider, v.provider)]
     named = {v.workload for v in volumes if v.workload}
     changes = [(v, paces[v.workload]) for v in volumes if v.workload in paces]
     rest = [name for name in paces if name not in named]
     if rest:
-        # What is rented for everything else is slowed as its leading workload is: how it is shared among them was not declared.
+        # How the unnamed volume is shared among workloads is not declared: the leading workload stands for all.
         changes += [(v, paces[finding.workload if finding.workload in rest else rest[0]]) for v in volumes if v.workload is None]
     return _sum(finding, changes, provider, on, accepted)
 
@@ -110,7 +110,7 @@ def _price_change_cost(finding: Finding, alerts: Alerts, provider: Provider | No
 
 
 def _purchase(finding: Finding) -> Purchase:
-    """The kind of purchase that a price finding is about, which stands in its subject."""
+    """The purchase that the finding's subject names."""
     kinds: tuple[Purchase, ...] = get_args(Purchase)
     return next((purchase for purchase in kinds if format_price_name(purchase, None) in finding.subject), "on_demand")
 
@@ -121,18 +121,18 @@ def _sum(
     if not changes:
         return MonthlyCost(
             None,
-            f"what it costs is not known: declare how much of {finding.provider} is rented a month (`volumes` in alerts.yaml: "
-            "time_per_month: 730h is one instance all month long)",
+            f"cost unknown: declare the monthly volume of {finding.provider} (`volumes` in alerts.yaml; "
+            "time_per_month: 730h is one instance all month)",
         )
     if provider is None:
-        return MonthlyCost(None, f"what it costs is not known: {finding.provider} is no longer declared")
+        return MonthlyCost(None, f"cost unknown: {finding.provider} is no longer declared")
     hourly: dict[Purchase, float] = {}
     for purchase in {volume.purchase for volume, _ in changes}:
         price = accepted(purchase) if accepted else None
         if price is None:
             listed = quote(provider, on, purchase)
             if listed.basis is None:
-                return MonthlyCost(None, f"what it costs is not known: {listed.reason}")
+                return MonthlyCost(None, f"cost unknown: {listed.reason}")
             price = listed.basis.usd_per_hour
         hourly[purchase] = price
     worth = [volume.time_per_month / HOUR_S * hourly[volume.purchase] for volume, _ in changes]
@@ -157,6 +157,6 @@ def _sentence(usd: float, low: float | None, high: float | None, hours: float, p
 
 
 def format_amount(value: float) -> str:
-    """An amount as people read it, without the unit: cents only below 10."""
+    """An amount without its unit: cents only below 10."""
     text = f"{abs(value):,.2f}" if abs(value) < 10 else f"{abs(value):,.0f}"
     return f"−{text}" if value < 0 and text.strip("0.,") else text

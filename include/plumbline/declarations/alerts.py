@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator
 from datetime import datetime, time
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
+from plumbline.declarations.extensions import extensible
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.workloads import Slot
 from plumbline.metrics.units import Duration
@@ -61,6 +62,29 @@ class QuietHours(Declared):
         return by_night or _WEEKDAYS[there.weekday()] in self.days
 
 
+class AlertChannelBase(Declared):
+    """Base of all channels. A package adds one: a subclass, registered under its kind in the group `plumbline.alert_channels`."""
+
+    implementation: ClassVar[str] = ""
+    """`module:class` of the `AlertChannel` of another package's kind, made with the declaration; empty of our own kinds."""
+
+
+class NamedSlackChannel(AlertChannelBase):
+    """A channel of the Slack connection under a name."""
+
+    kind: Literal["slack"]
+    channel: SlackChannel
+
+
+_EXTENSIBLE = extensible(NamedSlackChannel, AlertChannelBase, "plumbline.alert_channels")
+DeclaredChannel = Annotated[NamedSlackChannel, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
+ChannelName = Annotated[
+    str,
+    StringConstraints(pattern=r"^([CG][A-Z0-9]{6,}|[a-z0-9-]{1,63})$"),
+    Field(description="a channel's id such as C0123456789, not its name in Slack, or a name under channels"),
+]
+
+
 class Condition(Declared):
     """What a rule is about; what is left out is any."""
 
@@ -89,7 +113,7 @@ class Route(Declared):
     """One rule: the first one whose condition holds says where a finding goes."""
 
     when: Condition | None = Field(None, description="every finding if left out")
-    channels: tuple[SlackChannel, ...] = Field((), max_length=8, description="the connection's own channel if left out")
+    channels: tuple[ChannelName, ...] = Field((), max_length=8, description="the connection's own channel if left out")
     owner: SlackOwner | None = Field(
         None, description="who is mentioned: the id of a person (U0123456789) or of a user group (S0123456789)"
     )
@@ -127,6 +151,10 @@ class Alerts(Declared):
     reopen_within: Duration = Field(
         60 * 86400.0, description="how long after it was resolved a finding that comes back goes on in its old thread"
     )
+    channels: dict[Name, DeclaredChannel] = Field({}, description="channels by the name that routes give them")
+    digest: tuple[ChannelName, ...] = Field(
+        (), max_length=8, description="where the monthly digest goes; the connection's own channel if left out"
+    )
     routes: tuple[Route, ...] = Field((), max_length=100)
     volumes: tuple[RentedVolume, ...] = Field((), max_length=500)
 
@@ -144,6 +172,11 @@ class Alerts(Declared):
                 raise ValueError(f"volumes[{i}] names {what} a second time; expected one entry of it")
         return self
 
+    def resolve(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The names, each named Slack channel by its id."""
+        declared = {name: channel.channel for name, channel in self.channels.items() if isinstance(channel, NamedSlackChannel)}
+        return tuple(dict.fromkeys(declared.get(name, name) for name in names))
+
     def unknown_names(self, providers: Collection[str], workloads: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Names and patterns that nothing declared fits, each as the field's path and a sentence: what they were meant for would go elsewhere.
 
@@ -157,6 +190,10 @@ class Alerts(Declared):
             if not {"*", "?"} & set(volume.provider):
                 wanted += [(("volumes", i, "provider"), volume.provider, "provider", providers)]
             wanted += [(("volumes", i, "workload"), volume.workload, "workload", workloads)]
+        for path, names in ((("digest",), self.digest), *((("routes", i, "channels"), r.channels) for i, r in enumerate(self.routes))):
+            for i, name in enumerate(names):
+                if not name[0].isupper() and name not in self.channels:
+                    yield (*path, i), f'channel "{name}" is not known; expected a Slack id or one of {", ".join(self.channels) or "(none)"}'
         for field, pattern, what, known in wanted:
             if pattern is not None and not any(fnmatchcase(name, pattern) for name in known):
                 near = get_close_matches(pattern.strip("*?-"), known, n=3) or sorted(known)[:3]

@@ -15,6 +15,7 @@ from pydantic import (
     WrapSerializer,
     WrapValidator,
 )
+from pydantic_core import PydanticKnownError
 
 from plumbline.declarations.base import Declared
 
@@ -27,17 +28,20 @@ class Extensible(NamedTuple):
 
 
 def extensible(own: Any, base: type[Declared], group: str) -> Extensible:
-    """`own`: the annotated union of our own kinds; `base`: what every kind is a subclass of; `group`: the entry point group."""
-    own_types = get_args(get_args(own)[0]) if get_args(own) and get_args(get_args(own)[0]) else get_args(own)
-    own_kinds = {get_args(kind.model_fields["kind"].annotation)[0] for kind in own_types}
+    """`own`: the annotated union of our own kinds, or the only one; `base`: what every kind is a subclass of; `group`: the entry point group."""
+    own_types = get_args(get_args(own)[0]) if get_args(own) else (own,)
+    own_kinds = [get_args(kind.model_fields["kind"].annotation)[0] for kind in own_types]
     adapter: TypeAdapter[Any] = TypeAdapter(own)
 
     def validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         kind = value.get("kind") if isinstance(value, dict) else None
         model = adapter
         if isinstance(kind, str) and kind not in own_kinds:  # a look at the entry points takes too long for each start
-            for entry in entry_points(group=group, name=kind):
-                model = TypeAdapter(entry.load())
+            entries = {entry.name: entry for entry in entry_points(group=group)}
+            if kind not in entries:
+                kinds = ", ".join(f"'{name}'" for name in (*own_kinds, *entries))
+                raise PydanticKnownError("union_tag_invalid", {"discriminator": "'kind'", "tag": kind, "expected_tags": kinds})
+            model = TypeAdapter(entries[kind].load())
         if info.mode == "json":
             return model.validate_json(json.dumps(value))  # the handler would take the value for Python's, whose lists are no tuples
         if isinstance(value, base) and not isinstance(value, own_types):

@@ -1,4 +1,4 @@
-"""Send findings to the log and to Slack: context, chart, reminders and the monthly digest."""
+"""Send findings to the log and to their channels: context, chart, reminders and the monthly digest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from plumbline.alerts import Alert, AlertContext, Delivery, connect, deliver, render
+from plumbline.alerts.channel import ChannelError, Channels
 from plumbline.alerts.chart import attach, picture
 from plumbline.alerts.delivery import route
 from plumbline.alerts.digest import Digest, Entry, post_digest, render_digest
 from plumbline.alerts.message import finding_links
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
+from plumbline.alerts.slack.connection import is_channel_id
 from plumbline.alerts.thread import MOVED, is_recurrence
 from plumbline.analysis.conclusions import KINDS
 from plumbline.archive import open_archive
@@ -110,7 +112,7 @@ _log = logging.getLogger(__name__)
 def attach_charts(archive: Archive, client: WebClient, findings: Iterable[Finding]) -> list[str]:
     """Put a chart into the Slack thread of each of these findings that has none; the ids of those that got one. Slack's failures are logged."""
     wanted = {f.finding_id: f for f in findings}
-    threads = [thread for thread in archive.incidents() if thread.finding_id in wanted and thread.state != MOVED]
+    threads = [t for t in archive.incidents() if t.finding_id in wanted and t.state != MOVED and is_channel_id(t.channel)]
     return attach(threads, lambda finding_id: finding_chart(archive, wanted[finding_id]), archive, client)
 
 
@@ -138,7 +140,7 @@ def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
     slack = connect()
     with open_archive() as archive, archive.alone(LOCK, PATIENCE_S) as had:
         if not had:
-            log.warning("another process has been telling findings for ten minutes: this one leaves it to that and to the next run")
+            log.warning("alert lock held for 10 minutes; skipping until the next run")
             return asdict(Delivery())
         declared = _declared(log)
         now = datetime.now(timezone.utc)
@@ -184,7 +186,7 @@ def _declared(log: logging.Logger) -> Declarations | None:
     try:
         return load()
     except DeclarationError as error:
-        log.error("the declarations cannot be read: findings are told in the connection's channel, without routing and cost\n%s", error)
+        log.error("the declarations cannot be read: findings go to the connection's channel, without routing and cost\n%s", error)
         return None
 
 
@@ -204,26 +206,37 @@ def previous_month(moment: datetime) -> str:
 def build_digest(archive: Archive, declared: Declarations, month: str, now: datetime) -> Digest:
     """What there is to say of a month (`2026-11`) now. ValueError for what is no month."""
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
-        raise ValueError(f'"{month}" is no month; expected one such as 2026-11')
+        raise ValueError(f'"{month}" is not a month; expected one such as 2026-11')
     told = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
     return Digest(month, now.date(), tuple(_entry(archive, declared, found) for found in told))
 
 
 def send_digest(month: str | None = None) -> str:
-    """Send the digest of the month (the one that ended last); what became of it, in a word: `posted`, `updated`, `unchanged` or `log_only`.
+    """Send the digest of the month (default: the last complete one) to the log and to its channels; the outcome: `posted`, `updated`,
+    `unchanged` or `log_only`, of several channels joined by commas.
 
-    It goes to the log always. Raises what Slack's client raises: to call it again is safe.
+    ChannelError if a channel does not take it; the other channels get it all the same. Idempotent.
     """
-    import logging
-
-    log = logging.getLogger(__name__)
     now = datetime.now(timezone.utc)
     month = month or previous_month(now)
     with open_archive() as archive:
-        message = render_digest(build_digest(archive, load(), month, now))
-        log.info("%s", message.text)
+        declared = load()
+        message = render_digest(build_digest(archive, declared, month, now))
+        _log.info("%s", message.text)
         slack = connect()
-        return "log_only" if slack is None else post_digest(month, message, archive, slack)
+        channels = Channels(slack, declared.alerts.channels, _log)
+        outcomes: list[str] = []
+        failures: list[ChannelError] = []
+        for name in declared.alerts.resolve(declared.alerts.digest) or (channels.default,):
+            try:
+                channel = channels.get(name)
+                outcomes.append("log_only" if channel is None else post_digest(month, message, archive, name, channel))
+            except ChannelError as error:
+                _log.error("the digest of %s is undelivered in %s: %s", month, name, error.code)
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return ", ".join(outcomes)
 
 
 def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry:

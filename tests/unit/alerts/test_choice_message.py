@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
+from tests.golden import Golden
 from tests.unit.findings.test_decision_change import CHEAPER, COREWEAVE, NEBIUS, opened
 
 from plumbline.alerts import AlertContext, render
@@ -17,32 +18,28 @@ from plumbline.findings.decision_change import reconcile_decision
 FINDING = opened()
 
 
-def test_what_to_do_is_to_look_at_the_decision_and_to_go_along_or_to_stay() -> None:
-    steps = dict(next_steps(FINDING))
-    assert steps == {
-        "plumbline decide --team platform --kind training --workload gpt-1b": "the ranking, and what would change it",
-        f"plumbline findings accept {FINDING.finding_id} --why …": "the team goes along",
-        f"plumbline findings resolve {FINDING.finding_id} --why …": "the team stays where it is",
-    }
-    assert list(dict(next_steps(FINDING.with_state("accepted")))) == list(steps)[:1]
-    text = render(FINDING, None, AlertContext()).text
-    assert "can be chosen, best first: 1. nebius-eu-h100 (P = 0.91); 2. coreweave-us-h100 (P = 0.09)" in text
-    title = render(FINDING.with_state("accepted"), None, AlertContext()).blocks[0]["text"]["text"]
-    assert title.startswith(f"ACCEPTED AS FIRST CHOICE: {NEBIUS} training")
+def test_what_to_do_is_to_look_at_the_decision_and_to_go_along_or_to_stay(golden: Golden) -> None:
+    message = render(FINDING, None, AlertContext())
+    golden("alerts.first_choice", message.text, id=FINDING.finding_id)
+    steps = next_steps(FINDING)
+    assert [next(verb for verb in ("decide", "accept", "resolve") if verb in command) for command, _ in steps] == ["decide", "accept", "resolve"]
+    accepted = FINDING.with_state("accepted")
+    assert next_steps(accepted) == steps[:1]
+    assert render(accepted, None, AlertContext()).title != message.title
 
 
 def test_it_leads_to_the_decision_and_asks_nobody_about_a_baseline() -> None:
-    found = {words: address for address, words in finding_links(FINDING, "https://airflow.example.com/")}
-    assert found["the decision"] == "https://airflow.example.com/plumbline/decisions/platform/training?workload=gpt-1b"
-    assert "decide in Airflow" not in found
+    addresses = [address for address, _ in finding_links(FINDING, "https://airflow.example.com/")]
+    assert addresses[1] == "https://airflow.example.com/plumbline/decisions/platform/training?workload=gpt-1b"
+    assert not any("required_actions" in address for address in addresses)
 
 
-def test_it_costs_nothing_by_itself_and_the_digest_does_not_call_that_unknown() -> None:
+def test_it_costs_nothing_by_itself_and_the_digest_does_not_call_that_unknown(golden: Golden) -> None:
     day = date(2026, 11, 21)
     assert monthly_cost(FINDING, Alerts(), None, day) == MonthlyCost(None, "")
     text = render_digest(Digest("2026-11", day, (Entry(FINDING, MonthlyCost(None, ""), day, None, ("platform",)),))).text
-    assert "1. a choice  WARN  nebius-eu-h100 · training gpt-1b · first choice of team platform for training: nebius-eu-h100" in text
-    assert "What is open is about teams' first choices" in text and "unknown" not in text and "not known" not in text
+    golden("alerts.digest_of_first_choices", text, id=FINDING.finding_id)
+    assert "unknown" not in text
 
 
 def test_a_finding_that_went_on_has_the_same_text_again() -> None:

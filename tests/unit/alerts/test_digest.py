@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import date
 from typing import Any
 
 from tests.fakes.slack_blocks import checked
+from tests.golden import Golden
 
 from plumbline.alerts.digest import Digest, Entry, render_digest
 from plumbline.alerts.monthly_cost import MonthlyCost
@@ -48,7 +50,7 @@ def said(*entries: Entry) -> str:
     return message.text
 
 
-def test_the_dearest_comes_first_and_the_unknown_after_the_known() -> None:
+def test_the_dearest_comes_first_and_the_unknown_after_the_known(golden: Golden) -> None:
     text = said(
         entry("cheap", 12.0),
         entry("unknown", severity="info"),
@@ -56,20 +58,14 @@ def test_the_dearest_comes_first_and_the_unknown_after_the_known() -> None:
         entry("dear", 4310.0, opened=date(2026, 9, 1), state="acknowledged"),
         entry("saving", -900.0),
     )
-    lines = text.splitlines()
-    assert lines[0] == "Plumbline in 2026-11: 5 findings open"
-    assert lines[1] == (
-        "What is open costs 4,322 USD a month at the declared volumes, and saves 900 USD. The cost of 2 findings is not known."
-    )
-    assert [line.split("  plumbline findings show ")[1] for line in lines if "findings show" in line] == [
+    golden("alerts.digest", text)
+    assert [line.split("  plumbline findings show ")[1] for line in text.splitlines() if "findings show" in line] == [
         "dear",
         "saving",
         "cheap",
         "grave",
         "unknown",
     ]
-    assert "1. 4,310 USD a month  WARN  h100 · training gpt · dear is slower (acknowledged), since campaign 2026-11, open 92 days" in text
-    assert "2. saves 900 USD a month" in text and "4. cost unknown  PAGE" in text
 
 
 def test_it_sums_by_provider_and_by_team() -> None:
@@ -79,12 +75,17 @@ def test_it_sums_by_provider_and_by_team() -> None:
         entry("c", provider="a100"),
         entry("d", provider="tpu"),
     )
-    assert "By provider\nh100: 100 USD a month (1 finding)\na100: 50.00 USD a month".replace("50.00", "50") in text
-    assert "a100: 50 USD a month (2 findings, 1 of unknown cost)" in text and "tpu: cost unknown (1 finding)" in text
-    assert "By team\nproduct: 150 USD a month (2 findings)\nplatform: 100 USD a month (1 finding)" in text
+    sums = [line.split(":") for line in text.splitlines() if line.startswith(("h100:", "a100:", "tpu:", "product:", "platform:"))]
+    assert [(name, re.findall(r"\d+", amounts)) for name, amounts in sums] == [
+        ("h100", ["100", "1"]),
+        ("a100", ["50", "2", "1"]),
+        ("tpu", ["1"]),
+        ("product", ["150", "2"]),
+        ("platform", ["100", "1"]),
+    ]
 
 
-def test_what_changed_in_the_month_and_what_did_not() -> None:
+def test_what_changed_in_the_month_and_what_did_not(golden: Golden) -> None:
     text = said(
         entry("old", opened=date(2026, 10, 30)),
         entry("new"),
@@ -92,8 +93,7 @@ def test_what_changed_in_the_month_and_what_did_not() -> None:
         entry("over", settled=date(2026, 11, 21), state="resolved", opened=date(2026, 8, 1)),
         entry("later", settled=date(2026, 12, 1), state="resolved", opened=date(2026, 8, 1)),
     )
-    assert "What changed in 2026-11: 2 began, 1 accepted as the new normal, 1 resolved" in text
-    assert "• accepted: h100 · normal is slower, 70 USD a month from now on" in text and "• resolved: h100 · over is slower" in text
+    golden("alerts.digest_changes", text)
     assert "later" not in text
 
 
@@ -103,14 +103,14 @@ def test_simulated_findings_are_no_money() -> None:
         entry("sim", 5000.0, simulated=True),
         entry("over", settled=date(2026, 11, 3), state="resolved", simulated=True),
     )
-    assert "5,000" not in text and "1 finding of simulated providers not counted" in text and "0 resolved" in text
-    assert "not counted" not in said(entry("real", 10.0))
+    assert "5,000" not in text and "0 resolved" in text
+    footer, without = text.splitlines()[-1], said(entry("real", 10.0)).splitlines()[-1]
+    assert footer.startswith(without) and re.findall(r"\d+", footer.removeprefix(without)) == ["1"]
 
 
-def test_nothing_is_open() -> None:
-    text = said()
-    assert "0 findings open" in text and "Nothing is open" in text and "0 began, 0 accepted as the new normal, 0 resolved" in text
-    assert "no volume is declared for 1 finding " in said(entry("a"))
+def test_nothing_is_open(golden: Golden) -> None:
+    golden("alerts.digest_of_nothing", said())
+    assert "volumes" in said(entry("a")).splitlines()[1]
 
 
 def test_a_bad_month_is_still_taken_by_slack() -> None:
@@ -121,4 +121,4 @@ def test_a_bad_month_is_still_taken_by_slack() -> None:
     over = [entry(f"s{i}", settled=date(2026, 11, 9), state="resolved", title="y" * 999) for i in range(60)]
     assert said(*many, *over).endswith(TRUNCATION_MARK)
     blocks = render_digest(Digest("2026-11", TODAY, (*many, *over))).blocks
-    assert any("… and 50 more: `plumbline findings`" in str(block) for block in blocks)
+    assert any("and 50 more" in str(block) for block in blocks)

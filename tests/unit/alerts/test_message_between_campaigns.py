@@ -11,13 +11,12 @@ from plumbline.alerts import render
 
 def test_it_names_the_day_and_no_workload_nor_baseline_that_it_does_not_have() -> None:
     message = render(NOTICED)
-    assert message.blocks[0]["text"]["text"] == "WARN: lab environment"
-    fields = {field["text"].splitlines()[0]: field["text"].splitlines()[1] for field in message.blocks[2]["fields"]}
-    assert fields == {"*Provider*": "lab", "*Workload*": "all that run there", "*Since*": "2026-11-21", "*State*": "open"}
+    assert message.title == "WARN: lab environment"
+    assert dict(message.fields) == {"Provider": "lab", "Workload": "all workloads", "Since": "2026-11-21", "State": "open"}
     assert "None" not in message.text and "plumbline compare" not in message.text
 
 
 def test_once_a_campaign_measured_it_the_two_are_compared() -> None:
     key = "training/gpt@1/h1/torch/lab/here/host"
     seen = replace(NOTICED, seen_in=("od-1",), baseline_campaigns=("2026-11",), series_key=key, series=(key,), standing=(key,))
-    assert "plumbline compare 2026-11 od-1 " in render(seen).text
+    assert f"compare {seen.baseline_campaigns[0]} {seen.seen_in[0]} " in render(seen).text

@@ -67,10 +67,10 @@ def test_a_finding_with_all_that_is_known_beside_it(archive: Archive) -> None:
     context = alert_of(archive, world, archive.finding("f1")).context
     assert context.owner == "U0123456789" and context.cost.startswith("costs 146 USD a month")
     assert {words: url for url, words in context.links} == {
-        "the finding on the page": "https://airflow.example.com/plumbline/findings/f1",
+        "finding": "https://airflow.example.com/plumbline/findings/f1",
         "decide in Airflow": "https://airflow.example.com/required_actions?response_received=false",
-        "the campaign": "https://airflow.example.com/plumbline/campaigns/2025-11",
-        "a trial with its evidence": f"https://airflow.example.com/plumbline/trials/{trial().trial_id}",
+        "campaign": "https://airflow.example.com/plumbline/campaigns/2025-11",
+        "trial with evidence": f"https://airflow.example.com/plumbline/trials/{trial().trial_id}",
     }
     assert context.came_back == "" and context.snoozed_until is None
 
@@ -78,7 +78,7 @@ def test_a_finding_with_all_that_is_known_beside_it(archive: Archive) -> None:
 def test_without_declarations_or_an_address_there_is_less_to_say(archive: Archive) -> None:
     context = alert_of(archive, None, archive.finding("f1")).context
     assert (context.owner, context.cost) == (None, "")
-    assert "declare how much of local-2core is rented" in alert_of(archive, declared(), archive.finding("f1")).context.cost
+    assert "`volumes` in alerts.yaml" in alert_of(archive, declared(), archive.finding("f1")).context.cost
 
 
 def test_outside_of_airflow_links_lead_to_the_one_that_commands_reach(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,5 +130,5 @@ def test_while_another_process_tells_this_one_leaves_it_to_that(archive: Archive
     monkeypatch.setattr(alert, "PATIENCE_S", 0.2)
     with archive.alone(alert.LOCK, 5):
         heard = Heard()
-        assert not any(alert.send_alerts(heard).values()) and "another process" in heard.lines[-1]
+        assert not any(alert.send_alerts(heard).values()) and "lock" in heard.lines[-1]
     assert alert.send_alerts(Heard())["log_only"] == ["f1"]

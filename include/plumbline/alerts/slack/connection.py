@@ -23,16 +23,21 @@ _LONGEST_WAIT_S = 60
 _TIMEOUT_S = 10
 
 
+def is_channel_id(name: str) -> bool:
+    """Whether it is the id of a Slack channel, such as C0123456789."""
+    return _CHANNEL_ID.fullmatch(name) is not None
+
+
 @dataclass(frozen=True)
 class Slack:
-    """A client that may be used and the id of the channel that findings go to."""
+    """A client and the id of the channel that receives findings without a channel of their own."""
 
     client: WebClient
     channel: str
 
 
 class ShortRateLimit(RateLimitErrorRetryHandler):
-    """Waits as long as Slack asks, but not for ever: a message that must wait longer is kept as undelivered and retried by a later run."""
+    """Waits as long as Slack asks, at most a minute: a message that must wait longer stays undelivered until a later run."""
 
     def _can_retry(
         self, *, state: RetryState, request: HttpRequest, response: HttpResponse | None = None, error: Exception | None = None
@@ -55,7 +60,7 @@ def connect(conn_id: str = CONNECTION, log: logging.Logger | None = None) -> Sla
         log.info("no Slack connection %s: findings go to the log and the page only", conn_id)
         return None
     channel = str(connection.extra_dejson.get("channel") or "")
-    if not _CHANNEL_ID.fullmatch(channel) or not connection.password:
+    if not is_channel_id(channel) or not connection.password:
         log.error(
             'Slack connection %s has channel "%s" and %s token; expected a bot token as password and extra {"channel": "C0123456789"} '
             "(an id, not a name). Findings go to the log and the page only.",
@@ -79,9 +84,9 @@ MESSAGE_GONE = (
     "edit_window_closed",
     "restricted_action_thread_locked",
 )
-"""What Slack says of a message that can no longer be changed or answered: somebody deleted or locked it, or it is too old."""
+"""Slack's codes for a message that can no longer be changed or answered: deleted, locked or too old."""
 CHANNEL_CLOSED = ("is_archived", "channel_not_found", "not_in_channel")
-"""What Slack says of a channel that takes nothing more until somebody mends that."""
+"""Slack's codes for a channel that accepts nothing until its settings change."""
 MESSAGE_REJECTED = (
     "invalid_blocks",
     "invalid_blocks_format",
@@ -90,9 +95,9 @@ MESSAGE_REJECTED = (
     "invalid_metadata_format",
     "msg_blocks_too_long",
 )
-"""Refusals that another message need not meet."""
+"""Slack's codes for a message that it does not accept; another message may pass."""
 _WORKSPACE_ERRORS = (
-    "",  # no word from Slack at all
+    "",  # no answer
     "access_denied",
     "accesslimited",
     "account_inactive",
@@ -115,7 +120,7 @@ SLACK_ERRORS = (SlackClientError, OSError, HTTPException)
 
 
 def error_code(error: Exception) -> str:
-    """Slack's own word for why it refused; empty when it gave none."""
+    """Slack's code for a refusal; empty without one."""
     if not isinstance(error, SlackApiError):
         return ""
     data = error.response.data
@@ -128,7 +133,7 @@ def describe_error(error: Exception) -> str:
 
 
 def affects_workspace(error: Exception) -> bool:
-    """Whether another channel would meet the same failure."""
+    """Whether other channels would fail too."""
     return error_code(error) in _WORKSPACE_ERRORS
 
 
@@ -136,7 +141,7 @@ _PAGE = 200
 
 
 def iterate_messages(method: Callable[..., Any], **arguments: Any) -> Iterator[dict[str, Any]]:
-    """What `conversations_history` (newest first) or `conversations_replies` (oldest first) answers, as far as it is asked for.
+    """Messages of `conversations_history` (newest first) or `conversations_replies` (oldest first), page by page.
 
     Raises what Slack's client raises.
     """

@@ -1,0 +1,109 @@
+"""Slack as an alert channel: a message with its thread, updated in place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+
+from slack_sdk.errors import SlackApiError
+from slack_sdk.models.metadata import Metadata
+
+from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post
+from plumbline.alerts.message import TEXT_LIMIT
+from plumbline.alerts.slack.connection import (
+    CHANNEL_CLOSED,
+    MESSAGE_GONE,
+    MESSAGE_REJECTED,
+    SLACK_ERRORS,
+    affects_workspace,
+    describe_error,
+    error_code,
+    iterate_messages,
+)
+from plumbline.alerts.slack.mrkdwn import escape, truncate
+
+if TYPE_CHECKING:
+    from slack_sdk import WebClient
+
+_EVENT, _DIGEST_EVENT = "plumbline_finding", "plumbline_digest"
+_UNSURE = ("internal_error", "fatal_error", "request_timeout", "service_unavailable")
+"""Answers after which the message may have been posted all the same."""
+_MARGIN = timedelta(minutes=5)
+"""How far Slack's clock and ours may differ when a lost message is looked for."""
+
+
+class SlackChannel(AlertChannel):
+    """One Slack channel, by its id."""
+
+    def __init__(self, client: WebClient, channel: str, log: logging.Logger | None = None) -> None:
+        self.client, self.channel, self._log = client, channel, log or logging.getLogger(__name__)
+
+    def send(self, post: Post) -> str:
+        content: dict[str, Any] = {
+            "channel": self.channel,
+            "text": truncate(escape(post.message.text), TEXT_LIMIT),
+            "blocks": list(post.message.blocks),
+            "metadata": _metadata(post),
+        }
+        try:
+            if post.name == UPDATED:
+                self.client.chat_update(ts=post.message_id, **content)
+                return post.message_id
+            if post.message_id:
+                content |= {"thread_ts": post.message_id, "reply_broadcast": not post.name.startswith("reminder")}
+            return str(self.client.chat_postMessage(unfurl_links=False, **content)["ts"])
+        except SLACK_ERRORS as error:
+            raise _channel_error(error) from error
+
+    def find(self, post: Post, since: datetime) -> Delivered | None:
+        wanted = _metadata(post)
+        try:
+            for message in self._messages(post, since):
+                meta = message.get("metadata") or {}
+                payload = meta.get("event_payload", {})
+                # The digest differs between versions of one message; a first message of an older Plumbline has no name.
+                same = {"post": OPENED, **payload, "shown": ""} == {"post": OPENED, **wanted["event_payload"], "shown": ""}
+                if meta.get("event_type") == wanted["event_type"] and same:
+                    return Delivered(str(message["ts"]), str(payload.get("shown", "")))
+        except SLACK_ERRORS as error:
+            if error_code(error) != "missing_scope":
+                raise _channel_error(error) from error
+            self._log.warning("the bot lacks channels:history: %s %s may be posted a second time after a crash", post.kind, post.thread_key)
+        return None
+
+    def _messages(self, post: Post, since: datetime) -> Iterator[dict[str, Any]]:
+        common: dict[str, Any] = {"channel": self.channel, "include_all_metadata": True}
+        if post.message_id:
+            return iterate_messages(self.client.conversations_replies, ts=post.message_id, **common)
+        return iterate_messages(self.client.conversations_history, oldest=f"{(since - _MARGIN).timestamp():.6f}", **common)
+
+
+def _metadata(post: Post) -> dict[str, Any]:
+    if post.kind == "digest":
+        return Metadata(event_type=_DIGEST_EVENT, event_payload={"month": post.thread_key}).to_dict()
+    name = OPENED if post.name == UPDATED else post.name
+    payload = {"finding_id": post.thread_key, "post": name, "shown": post.message.digest}
+    return Metadata(event_type=_EVENT, event_payload=payload).to_dict()
+
+
+def _channel_error(error: Exception) -> ChannelError:
+    code = error_code(error)
+    return ChannelError(
+        describe_error(error),
+        scope="message" if code in MESSAGE_REJECTED else "service" if affects_workspace(error) else "channel",
+        refused=_refused(error),
+        gone=code in MESSAGE_GONE,
+        closed=code in CHANNEL_CLOSED,
+    )
+
+
+def _refused(error: Exception) -> bool:
+    """Without a connection nothing was posted, nor after a proper answer that says so."""
+    if isinstance(error, URLError):
+        return True
+    if not isinstance(error, SlackApiError):
+        return False
+    return error.response.status_code in (200, 429) and error_code(error) not in _UNSURE
