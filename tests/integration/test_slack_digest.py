@@ -18,7 +18,7 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.alerts import ChannelError, Message, Slack
 from plumbline.alerts.digest import post_digest
-from plumbline.alerts.slack.channel import SlackChannel
+from plumbline.alerts.slack_channel import SlackChannel
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.results.finding import Finding
 from plumbline.workflows import alert
@@ -107,7 +107,10 @@ def test_without_the_right_to_read_it_posts_rather_than_stays_silent(
     with pytest.raises(ChannelError):
         post_digest("2026-11", message(), archive, *channel(slack))
     server.may_read_history = False
-    assert post_digest("2026-11", message(), archive, CHANNEL, SlackChannel(slack.client, CHANNEL, log), log) == "posted" and "channels:history" in caplog.text
+    assert (
+        post_digest("2026-11", message(), archive, CHANNEL, SlackChannel(slack.client, CHANNEL, log), log) == "posted"
+        and "channels:history" in caplog.text
+    )
 
 
 def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from plumbline.alerts.message import Message
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.declarations.alerts import DeclaredChannel
 
-_SLACK = "plumbline.alerts.slack.channel:SlackChannel"
+_SLACK = "plumbline.alerts.slack_channel:SlackChannel"
 OPENED, UPDATED = "opened", "updated"
 
 

@@ -176,9 +176,7 @@ class _Run:
             self.incidents.save_incident(replace(_record(incident), state=finding.state))
             self.done.unchanged.append(finding.finding_id)
             return
-        note = (
-            _record(incident) if incident else IncidentRecord(finding.finding_id, name, self._old_thread(case, name), UNDELIVERED, "")
-        )
+        note = _record(incident) if incident else IncidentRecord(finding.finding_id, name, self._old_thread(case, name), UNDELIVERED, "")
         thread = Thread(channel, finding, note, self.incidents.save_incident, self.now)
         posted_at = incident.posted_at if incident else self.now
         try:

@@ -111,9 +111,7 @@ def _with_cost(entries: Sequence[Entry]) -> list[Entry]:
 
 def _line(place: int, entry: Entry, on: date) -> str:
     finding = entry.finding
-    what = (
-        f"{finding.severity.upper()}  {finding.provider} · {finding.concerns or 'all workloads'} · {finding.title or finding.subject}"
-    )
+    what = f"{finding.severity.upper()}  {finding.provider} · {finding.concerns or 'all workloads'} · {finding.title or finding.subject}"
     days = (on - entry.opened).days
     since = f"since {finding.began}, open {days} day{'' if days == 1 else 's'}"
     state = " (acknowledged)" if finding.state == "acknowledged" else ""
@@ -183,7 +181,9 @@ class AuditLog(Protocol):
     def add_audit(self, *, who: str, what: str, subject: str, why: str, detail: Mapping[str, Any] | None = None) -> None: ...
 
 
-def post_digest(month: str, message: Message, audit: AuditLog, name: str, channel: AlertChannel, log: logging.Logger | None = None) -> Posted:
+def post_digest(
+    month: str, message: Message, audit: AuditLog, name: str, channel: AlertChannel, log: logging.Logger | None = None
+) -> Posted:
     """Post the month's digest to the channel `name`, or update the one that is there. Idempotent. ChannelError if it is not delivered."""
     log = log or logging.getLogger(__name__)
     subject = f"digest/{month}/{name}"

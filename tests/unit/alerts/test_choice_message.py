@@ -22,7 +22,11 @@ def test_what_to_do_is_to_look_at_the_decision_and_to_go_along_or_to_stay(golden
     message = render(FINDING, None, AlertContext())
     golden("alerts.first_choice", message.text, id=FINDING.finding_id)
     steps = next_steps(FINDING)
-    assert [next(verb for verb in ("decide", "accept", "resolve") if verb in command) for command, _ in steps] == ["decide", "accept", "resolve"]
+    assert [next(verb for verb in ("decide", "accept", "resolve") if verb in command) for command, _ in steps] == [
+        "decide",
+        "accept",
+        "resolve",
+    ]
     accepted = FINDING.with_state("accepted")
     assert next_steps(accepted) == steps[:1]
     assert render(accepted, None, AlertContext()).title != message.title
