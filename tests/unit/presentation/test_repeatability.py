@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from tests.data.result_documents import document, provider, trial
+from tests.golden import Golden
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.presentation.summary import same_losses
@@ -23,16 +24,8 @@ def said(*losses: str | None) -> tuple[str, ...]:
     )
 
 
-def test_repeats_that_learned_the_same() -> None:
-    (line,) = said("a", "a", "a")
-    assert line.startswith("gpt-test on lab-2core") and "all 3 repeats are bitwise identical" in line
-
-
-def test_repeats_that_did_not() -> None:
-    (line,) = said("a", "b", "a")
-    assert "3 repeats differ, 2 of them" in line
-    (line,) = said("a", "b")
-    assert "no two" in line
+def test_it_says_whether_repeats_learned_the_same(golden: Golden) -> None:
+    golden("presentation.losses", "\n".join(f"{losses}: {', '.join(said(*losses))}" for losses in ("aaa", "aba", "ab")))
 
 
 def test_one_repeat_and_documents_without_losses_say_nothing() -> None:

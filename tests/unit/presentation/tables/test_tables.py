@@ -174,7 +174,7 @@ def test_no_file_of_another_day_stays_beside_the_new_ones(made: dict[str, pd.Dat
 def test_the_readme_and_the_documentation_name_every_column(made: dict[str, pd.DataFrame], tmp_path: Path) -> None:
     write_tables(made, tmp_path, ["csv"], WRITTEN)
     readme = (tmp_path / "README.md").read_text()
-    assert describe_tables(TABLES) in readme and "Written 2026-11-20 07:00 UTC (csv), at the prices of that day." in readme
+    assert describe_tables(TABLES) in readme and f"{WRITTEN:%Y-%m-%d %H:%M} UTC (csv)" in readme
     documented = (Path(__file__).parents[4] / "docs" / "export-tables.md").read_text()
     assert documented.endswith(describe_tables(TABLES)), (
         "python -m plumbline.presentation.tables.export prints what docs/export-tables.md shows"
