@@ -58,7 +58,7 @@ class ArchiveReader:
         try:
             return Path(str(parsed.database)).stat().st_ino
         except FileNotFoundError:
-            raise NoArchive(f"{parsed.database} is not there yet") from None
+            raise NoArchive(f"{parsed.database} does not exist yet") from None
 
 
 def _read_only(url: str) -> Any:

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,13 @@ from plumbline.archive.migrate import head, upgrade
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.sources import ArchiveReader, NoArchive
 from plumbline.declarations import load
+from plumbline.metrics.formatting import format_name
 from plumbline.presentation.html.report import write_report
 from plumbline.presentation.series_summary import format_age
 from plumbline.results import Curve, Event, Evidence, LaunchRecord, Notice, PodRecord, Point, ResultStore, Telemetry, metric_row
 
 HOSTILE = '<script>alert("x")</script>'
+EXPLANATION = "explained by: cpu.frequency_max_mhz 3700 → 3400"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     kind="performance",
                     severity="page",
                     headline=f"PAGE  step_time +7.9 % {HOSTILE}",
-                    detail={"explanation": "explained by: cpu.frequency_max_mhz 3700 → 3400"},
+                    detail={"explanation": EXPLANATION},
                 )
             ]
         )
@@ -65,18 +68,20 @@ def client(home: Path) -> Iterator[TestClient]:
 
 def test_the_overview_says_status_drift_age_and_numbers(client: TestClient) -> None:
     text = client.get("/").text
-    assert "3 of 3 usable" in text
-    assert '<span class="chip sev-page">drift: page</span>' in text
+    assert re.search(r"\b3 of 3\b", text)
+    assert re.search(r'class="chip sev-page">[^<]*page<', text)
     assert "no baseline" in text
-    assert re.search(r'<span class="value">26\.\d ms</span> <small>step time</small>', text)
+    assert re.search(r'class="value">26\.\d ms<', text)
     assert 'href="/campaigns/2026-11"' in text
     assert 'href="/reports/2026-11"' in text
 
 
-def test_a_trial_says_why_it_is_degraded_and_how_to_repeat_it(client: TestClient) -> None:
+def test_a_trial_says_why_it_is_degraded_and_how_to_repeat_it(client: TestClient, home: Path) -> None:
     text = client.get("/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r2").text
     assert '<span class="chip degraded">degraded</span>' in text
-    assert "step time CV 28 % is over 25 %" in text
+    with open_archive(f"sqlite:///{home / 'archive.db'}") as archive:
+        found = archive.document("2026-11.local-1core.training.gpt-tiny-cpu.0200.r2")
+    assert found is not None and all(reason.detail in text for reason in found.validity.reasons)
     assert "plumbline replay 2026-11.local-1core.training.gpt-tiny-cpu.0200.r2" in text
     assert "evidence/steps.parquet" in text
     assert len(re.findall(r"[0-9a-f]{64}", text)) >= 3
@@ -99,17 +104,20 @@ def test_evidence_that_is_kept_no_longer_says_so_and_other_evidence_does_not(tmp
 def test_a_phase_has_a_line_for_each_metric_and_says_where_its_time_went(client: TestClient) -> None:
     text = client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text
     steady = text[text.index("<summary>steady</summary>") :]
-    line = steady[steady.index("time to first token") :].split("</tr>")[0]
-    assert re.search(r'<span class="stat">p50</span>.*<td class="others">[^<]*p95 [\d.]+ ms', line)
-    assert steady.split("</details>")[0].count("time to first token") == 1
-    assert re.search(r"note stages\">.*queue <b>[\d.]+ m?s</b> \(\d+%\)", steady)
+    name = format_name("time_to_first_token")
+    line = steady[steady.index(name) :].split("</tr>")[0]
+    assert 'class="stat">p50<' in line and re.search(r'class="others">[^<]*p95 [\d.]+ ms', line)
+    assert steady.split("</details>")[0].count(name) == 1
+    stages = steady[steady.index('note stages">') :].split("</p>")[0]
+    assert re.search(r"queue <b>[\d.]+ m?s</b>", stages)
 
 
 def test_a_trial_says_what_became_of_its_own_criteria(client: TestClient) -> None:
     text = client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text
     part = text[text.index('id="acceptance"') : text.index('id="metrics"')]
-    line = part[part.index("p95 request_scheduled_latency &lt;= 900ms in steady") :].split("</tr>")[0]
-    assert re.search(r'<span class="chip pass">pass</span> <span class="value">\d+(\.\d+)? ms</span><small>\d+ % margin', line)
+    criterion = load().workloads["chat-tiny-cpu"].acceptance[0]
+    line = part[part.index(escape(criterion.text)) :].split("</tr>")[0]
+    assert 'class="chip pass">' in line and re.search(r'class="value">[\d.]+ ms<.*?>\d+ %', line)
     failed = client.get("/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r3?attempt=2").text
     assert 'id="not-evaluated">3 criteria' in failed
 
@@ -181,7 +189,7 @@ def test_the_pods_of_a_launch_say_where_they_ran_and_what_the_cluster_said(tmp_p
         archive.record(document, uri="s3://x")
     with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
         text = client.get(f"/trials/{document.trial.trial_id}").text
-    assert "<code>gpu-node-7</code>; end: OOMKilled, exit status 137." in text
+    assert re.search(rf"<code>{pod.node}</code>[^<]*{pod.reason}[^<]*{pod.exit_code}", text)
     assert "12.00 s" in text
     assert "Not scheduled: Unschedulable." in text
     part = text[text.index("Not scheduled") :]
@@ -207,7 +215,7 @@ def test_curves_are_a_table_by_their_places(tmp_path: Path) -> None:
 
 def test_findings_by_state_with_their_explanation_and_as_text(client: TestClient) -> None:
     text = client.get("/findings?state=open").text
-    assert "explained by: cpu.frequency_max_mhz 3700 → 3400" in text
+    assert EXPLANATION in text
     assert HOSTILE not in text
     assert "&lt;script&gt;" in text
     assert 'id="7a11c2d94e0b"' in text and "snoozed" not in text, "messages lead to it there"
@@ -222,7 +230,7 @@ def test_a_snoozed_finding_says_so_while_it_is(tmp_path: Path) -> None:
         with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
             for until, shown in (("2999-12-01T09:00+00:00", True), ("2020-01-01T00:00+00:00", False)):
                 archive.snooze_finding("f1", datetime.fromisoformat(until), "ada", "known")
-                assert ("open, snoozed until 2999-12-01 09:00 UTC" in client.get("/findings").text) is shown
+                assert ("until 2999-12-01 09:00" in client.get("/findings").text) is shown
 
 
 def test_a_campaign_lists_its_trials(client: TestClient) -> None:

@@ -70,7 +70,7 @@ def test_a_price_that_changes_the_first_place_is_said_in_money_where_it_is_known
 def test_the_nearest_change_is_true(sample: CampaignData) -> None:
     """What the sentence says is what happens: at a little more than the named weight, another provider is first."""
     decided = next(d for d in conclude(sample).decided if d.decision.team == "platform" and d.decision.kind == "training")
-    assert nearest_change(decided).startswith("local-1core is first if ")
+    assert nearest_change(decided).startswith(f"{decided.decision.ranking[1].provider} is first if ")
     section = decision_tables(decided)
     assert section.rows[0].provider == "local-2core"
     assert any("local-1core" in s for s in section.by_price)

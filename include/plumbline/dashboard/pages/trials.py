@@ -129,7 +129,7 @@ def fetch_evidence(folder: str, item: Evidence, expired: tuple[datetime, str] | 
             file.write(piece)
         if (count, digest.hexdigest()) != (item.bytes, item.sha256):
             raise EvidenceUnavailable(
-                502, f"{address} is not the file of {item.bytes:,} bytes with SHA-256 {item.sha256} that the archive lists."
+                502, f"{address} differs from the recorded file: expected {item.bytes:,} bytes with SHA-256 {item.sha256}."
             )
     except FileNotFoundError:
         file.close()

@@ -204,7 +204,7 @@ def trend_chart(trend: Trend) -> Chart:
             "$p0",
             f"%{{y:.4g}} {suffix}<br>%{{text}}<extra>median</extra>",
             mode="lines+markers",
-            name="median of a campaign",
+            name="campaign median",
             text=[f"{p.campaign_id}{' (baseline)' if p.baseline else ''}" for p in trend.points],
             customdata=[f"/campaigns/{p.campaign_id}" for p in trend.points],
             marker={"color": "$p0", "size": 9, "symbol": ["square" if p.baseline else "circle" for p in trend.points]},

@@ -19,5 +19,5 @@ def test_it_stands_with_its_day_and_no_campaign_to_go_to(tmp_path: Path) -> None
     with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
         for page in ("/", "/findings"):
             text = client.get(page).text
-            assert "environment changed: driver 550 → 570" in text and "since 2026-11-21 · <code>" in text
+            assert NOTICED.headline.split("  ")[-1].split(" · ")[-1] in text and f"since {NOTICED.since} · " in text
             assert "/campaigns/None" not in text

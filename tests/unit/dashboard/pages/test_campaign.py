@@ -34,8 +34,8 @@ def client(archive: Archive, tmp_path: Path) -> Iterator[TestClient]:
 def test_the_page_says_what_was_measured_and_how_it_ended(client: TestClient) -> None:
     text = client.get(CAMPAIGN).text
     assert "Campaign: test" in text
-    assert '3 trials: <span class="tally"><b>2</b> usable</span><span class="tally"><b>1</b> failed</span>' in text
-    assert '<span class="value">110 ms</span> <small>step time, 100 … 120</small>' in text
+    assert re.findall(r'<span class="tally"><b>(\d+)</b> (\w+)</span>', text)[:2] == [("2", "usable"), ("1", "failed")]
+    assert re.findall(r'class="value">([^<]+)<', text)[0] == "110 ms" and "100 … 120" in text
     assert ">2 of 3</a>" in text and text.count('href="/trials/') == 3
     assert client.get("/campaigns/2099-01").status_code == 404
 
@@ -66,7 +66,7 @@ def test_decisions_that_rest_on_it_and_no_others(archive: Archive, client: TestC
 
 
 def test_exported_tables_are_handed_out_and_nothing_else(client: TestClient, tmp_path: Path) -> None:
-    assert "plumbline report 2025-11 --tables csv" in client.get(CAMPAIGN).text
+    assert "--tables csv" in client.get(CAMPAIGN).text
     folder = tmp_path / "reports" / "2025-11" / "tables"
     folder.mkdir(parents=True)
     (folder / "trials.csv").write_text("trial\r\n")
