@@ -92,10 +92,10 @@ perf-training: setup ## the training loop against a bare one and Hugging Face's,
 perf-drift: setup ## the detector of long series against apache-otava and bare KernelCPD, replayed point by point (2 minutes)
 	@$(BIN)/python perf/drift.py $(ARGS)
 
-perf-decisions: setup ## do the probabilities of decisions come true? Simulated campaigns whose right answer is known (a few minutes on 2 cores)
+perf-decisions: setup ## calibration of decision probabilities on simulated campaigns (a few minutes on 2 cores)
 	@$(BIN)/python perf/decisions.py $(ARGS)
 
-PLAIN = README.md $(addprefix docs/,quickstart.md declare-a-provider.md declare-a-workload.md clusters.md read-a-finding.md read-a-report.md decide.md operate.md alerts.md extend.md)
+PLAIN = README.md CONTRIBUTING.md $(filter-out docs/replay-prices.md docs/watch-prices.md,$(wildcard docs/*.md)) docs/measurements docs/providers k8s perf
 
 lint: setup-dev ## format, lint, types, floors, schema, spelling
 	@$(BIN)/codespell CHANGELOG.md CONTRIBUTING.md README.md dags docs include k8s perf plugins tests && $(BIN)/codespell --dictionary docs/vocabulary.txt $(PLAIN)

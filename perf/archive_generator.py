@@ -67,9 +67,9 @@ def record_new(archive: Archive, seed: int) -> str:
     name, planned_at = campaign_of(CAMPAIGNS)
     noise = random.Random(seed)
     for workload, n in itertools.product(workloads(), range(REPEATS)):
-        asked = trial(campaign=name, slot=SLOTS[n % 3], repeat=n // 3 + 1, where=place(0), workload=workload, planned_at=planned_at)
+        spec = trial(campaign=name, slot=SLOTS[n % 3], repeat=n // 3 + 1, where=place(0), workload=workload, planned_at=planned_at)
         metrics = training_metrics(step_time=0.1 * noise.lognormvariate(0, NOISE))
-        archive.record(document(asked, metrics=metrics), uri=f"file:///store/{asked.trial_id}")
+        archive.record(document(spec, metrics=metrics), uri=f"file:///store/{spec.trial_id}")
     return name
 
 
@@ -111,10 +111,10 @@ def _shapes(template: Archive) -> list[dict[str, list[Row]]]:
     """The rows of one real trial of each workload."""
     shapes = []
     for n, workload in enumerate(workloads()):
-        asked = trial(campaign=f"template-{n}", where=place(0), workload=workload)
-        template.record(document(asked), uri="file:///store")
+        spec = trial(campaign=f"template-{n}", where=place(0), workload=workload)
+        template.record(document(spec), uri="file:///store")
         with reading(template.engine) as session:
-            tables, documents = measured_rows(session, asked.campaign_id)
+            tables, documents = measured_rows(session, spec.campaign_id)
         packed = zlib.compress(documents[1].encode(), 6)
         shapes.append({**tables, "documents": [{"trial_pk": 0, "schema_version": 1, "content": packed}]})
     return shapes
@@ -126,9 +126,9 @@ def _own_documents(providers: int, noise: random.Random) -> dict[int, ResultDocu
     found = {}
     for pk, c, p, w, n in _places(providers):
         if (c, w) == (CAMPAIGNS - 1, 0):
-            asked = trial(campaign=name, slot=SLOTS[n % 3], repeat=n // 3 + 1, where=place(p), workload=first, planned_at=at)
+            spec = trial(campaign=name, slot=SLOTS[n % 3], repeat=n // 3 + 1, where=place(p), workload=first, planned_at=at)
             pace = 0.1 * (1 + p % 11 / 50) * noise.lognormvariate(0, NOISE)
-            found[pk] = document(asked, metrics=training_metrics(step_time=pace))
+            found[pk] = document(spec, metrics=training_metrics(step_time=pace))
     return found
 
 

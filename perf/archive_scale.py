@@ -97,18 +97,18 @@ def main() -> int:
     given.add_argument("--only", choices=("sqlite", "postgresql"))
     given.add_argument("--seed", type=int, default=1)
     given.add_argument("--folder", type=Path, help="folder of the archives during the measurement")
-    asked = given.parse_args()
-    if asked.folder is not None:
-        asked.folder.mkdir(parents=True, exist_ok=True)
+    options = given.parse_args()
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
     worst = 0.0
-    for kind in (asked.only,) if asked.only else ("sqlite", "postgresql"):
-        with tempfile.TemporaryDirectory(prefix="scale-", dir=asked.folder) as name, ExitStack() as stack:
+    for kind in (options.only,) if options.only else ("sqlite", "postgresql"):
+        with tempfile.TemporaryDirectory(prefix="scale-", dir=options.folder) as name, ExitStack() as stack:
             os.environ["PLUMBLINE_HOME"] = name
             folders = [Path(name) / size for size in ("small", "large")]
             for folder in folders:
                 folder.mkdir()
             urls = [stack.enter_context(database(kind, folder)) for folder in folders]
-            made = [generated(url, trials, asked.seed, f) for url, trials, f in zip(urls, asked.sizes, folders, strict=True)]
+            made = [generated(url, trials, options.seed, f) for url, trials, f in zip(urls, options.sizes, folders, strict=True)]
             for question, (before, after) in measured(urls, [campaign for _, campaign in made]).items():
                 worst = max(worst, after / before)
                 figures = "  ".join(f"{held:>9,} trials {s * 1000:8.1f} ms" for (held, _), s in zip(made, (before, after), strict=True))

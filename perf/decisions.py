@@ -73,12 +73,12 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     with ProcessPoolExecutor(max_workers=2) as pool:
-        asked = pool.submit(decisions, options.decisions, options.seed)
-        others_asked = {
+        pending = pool.submit(decisions, options.decisions, options.seed)
+        others_pending = {
             name: pool.submit(decisions, options.decisions // 4, options.seed + i, **fixed)
             for i, (name, fixed) in enumerate(OTHERS.items(), start=1)
         }
-        made, others = asked.result(), {name: of.result() for name, of in others_asked.items()}
+        made, others = pending.result(), {name: of.result() for name, of in others_pending.items()}
     report = tables(made, others, options.seed)
     print(markdown(report))
     if options.out:

@@ -64,8 +64,8 @@ class Detector:
 
     def many(self, series: list[list[float]]) -> list[list[int]]:
         """The indices found in each series. Raises RuntimeError with the detector's output if it failed or answered too few series."""
-        asked = "".join(json.dumps({"values": values}) + "\n" for values in series)
-        done = subprocess.run(self.command, input=asked, capture_output=True, text=True, check=False, cwd=ROOT, env=_environment())
+        lines = "".join(json.dumps({"values": values}) + "\n" for values in series)
+        done = subprocess.run(self.command, input=lines, capture_output=True, text=True, check=False, cwd=ROOT, env=_environment())
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         if done.returncode or len(answers) != len(series):
             raise RuntimeError(f"{self.name} ended with {done.returncode} after {len(answers)} of {len(series)}: {done.stderr[-600:]}")
@@ -131,12 +131,12 @@ def by_kit(detector: Detector, kit: Path) -> dict[str, Any]:
     """Output of the kit's evaluate.py for its sets with injected changes. Raises RuntimeError with the output if it failed."""
     if detector.kit:
         interpreter = detector.command[0]
-        asked = [interpreter, "evaluate.py", "--detector", detector.kit]
+        command = [interpreter, "evaluate.py", "--detector", detector.kit]
     else:
-        asked = [sys.executable, "evaluate.py", "--cmd", " ".join(detector.command)]
-    asked += ["--split", "dev", "--online", "--sets", "gpuinject,campaign"]
+        command = [sys.executable, "evaluate.py", "--cmd", " ".join(detector.command)]
+    command += ["--split", "dev", "--online", "--sets", "gpuinject,campaign"]
     done = subprocess.run(
-        asked, capture_output=True, text=True, check=False, cwd=kit, env={**_environment(), "PYTHONDONTWRITEBYTECODE": "1"}
+        command, capture_output=True, text=True, check=False, cwd=kit, env={**_environment(), "PYTHONDONTWRITEBYTECODE": "1"}
     )
     if done.returncode:
         raise RuntimeError(f"{detector.name} in {kit}: {done.stderr[-600:]}")

@@ -68,10 +68,10 @@ def main() -> None:
     parser.add_argument("roots", nargs="*", type=Path, default=[Path(__file__).resolve().parents[1]])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=50)
-    asked = parser.parse_args()
-    for root in asked.roots:
+    options = parser.parse_args()
+    for root in options.roots:
         print(f"# {root.resolve().name}")
-        for source, sentence in draw(root, asked.count, asked.seed):
+        for source, sentence in draw(root, options.count, options.seed):
             print(f"{source:10} {sentence}")
 
 

@@ -66,7 +66,7 @@ def declare(folder: Path, providers: int) -> Path:
     return config
 
 
-class Asked:
+class MeasuredApp:
     """The app over one of the archives."""
 
     def __init__(self, url: str, home: Path, config: Path) -> None:
@@ -103,8 +103,8 @@ class Asked:
         from tests.data.page_addresses import address_of, routes_of
 
         # Without files: a generated archive has none.
-        asked = (r for r in routes_of(self.app) if not any(file in r.path for file in ("/static/", "/reports/", "/evidence/", "/tables/")))
-        return [address_of(route, self.known) for route in asked]
+        pages = (r for r in routes_of(self.app) if not any(file in r.path for file in ("/static/", "/reports/", "/evidence/", "/tables/")))
+        return [address_of(route, self.known) for route in pages]
 
     def _examples(self) -> dict[str, str]:
         from plumbline.archive import open_archive
@@ -133,26 +133,28 @@ def main() -> int:
     given.add_argument("--seed", type=int, default=1)
     given.add_argument("--folder", type=Path, help="folder of the archives during the measurement")
     given.add_argument("--keep", action="store_true", help="keep the archives (SQLite) in --folder, and reuse existing ones")
-    asked = given.parse_args()
-    if asked.keep and (asked.folder is None or asked.only != "sqlite"):
+    options = given.parse_args()
+    if options.keep and (options.folder is None or options.only != "sqlite"):
         given.error("--keep needs --folder and SQLite")
     with ExitStack() as stack:
-        scratch = asked.folder if asked.keep else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pages-", dir=asked.folder)))
+        scratch = (
+            options.folder if options.keep else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pages-", dir=options.folder)))
+        )
         apps, sizes = [], []
-        for size in asked.sizes:
+        for size in options.sizes:
             folder = scratch / str(size)
             there = folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
-            url = stack.enter_context(database(asked.only, folder))
-            held = int((folder / "held").read_text()) if there else generated(url, size, asked.seed, folder)[0]
+            url = stack.enter_context(database(options.only, folder))
+            held = int((folder / "held").read_text()) if there else generated(url, size, options.seed, folder)[0]
             (folder / "held").write_text(str(held))
             shutil.rmtree(folder / "config", ignore_errors=True)
-            apps.append(Asked(url, folder, declare(folder, held // TRIALS_OF_A_PROVIDER)))
+            apps.append(MeasuredApp(url, folder, declare(folder, held // TRIALS_OF_A_PROVIDER)))
             sizes.append(held)
         return compared(apps, sizes)
 
 
-def compared(apps: list[Asked], sizes: list[int]) -> int:
+def compared(apps: list[MeasuredApp], sizes: list[int]) -> int:
     """Request every address of both; returns 1 if the ratio of one exceeds the limit."""
     small, large = apps
     worst = 0.0

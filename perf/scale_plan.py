@@ -34,11 +34,11 @@ def plan_all() -> None:
     began = time.perf_counter()
     declared = load()
     print(f"load {PROVIDERS} providers and {WORKLOADS} workloads: {time.perf_counter() - began:.2f} s, in every task")
-    now, asked = datetime.now(timezone.utc), RunParameters("2026-11", "scale")
+    now, parameters = datetime.now(timezone.utc), RunParameters("2026-11", "scale")
     began, total, widest = time.perf_counter(), 0, 0
     for provider in declared.enabled_providers():
         for lane in trial_groups(declared, provider):
-            found = lane.of(trials_of(asked, declared, provider, lane.kind, now))
+            found = lane.of(trials_of(parameters, declared, provider, lane.kind, now))
             total, widest = total + len(found), max(widest, len(found))
     print(f"plan {total} trials: {time.perf_counter() - began:.1f} s in all, {(time.perf_counter() - began) / PROVIDERS:.2f} s a provider")
     print(f"widest lane: {widest} mapped tasks on demand, {widest // len(SLOTS)} in a monthly slot; core.max_map_length is 1024")
