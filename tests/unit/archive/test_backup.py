@@ -125,7 +125,7 @@ def test_a_damaged_backup_changes_nothing(archive_url: str, tmp_path: Path) -> N
             assert len(archive.trials()) == 3
             assert archive.verify() == []
         file.write_text("no backup at all")
-        with pytest.raises(BackupError, match="is not a backup"):
+        with pytest.raises(BackupError, match="plumbline archive backup"):
             restore(archive_url, file, replace=True)
 
 
