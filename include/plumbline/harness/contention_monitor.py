@@ -214,7 +214,6 @@ class ContentionMonitor:
         self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, CPU_INTERVAL_S / 2)
 
     def _measure_overhead(self) -> None:
-        """Cost of monitoring as a share of one core."""
         now, used = time.monotonic(), time.thread_time()
         if self._overhead is not None:
             seconds = now - self._overhead[0]

@@ -69,7 +69,6 @@ def _pulling(pods: Sequence[PodRecord]) -> MetricRow:
 
 
 def _pull_seconds(pod: PodRecord) -> float | None:
-    """As the kubelet measured it; else, in whole seconds, from its events."""
     said = pod.facts.get("image_pull_s")
     return float(said) if isinstance(said, int | float) else _elapsed(_at(pod, "image_pulling"), _at(pod, "image_pulled"))
 

@@ -192,7 +192,6 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
 
 
 def _facts(given: Mapping[str, str], nodes: int, accelerators: int) -> dict[str, Scalar]:
-    """By the names that the harness uses. What a submitter left out is absent, since it may exist."""
     facts: dict[str, Scalar] = {
         "gpu.product": given["accelerator"],
         "gpu.count": accelerators,

@@ -98,7 +98,6 @@ def _run_node_rank(rank: int, ranks: int, cuda: bool, threads: int, meeting: Pat
 
 
 def _measure_node_size(size: int, ranks: int, cuda: bool) -> tuple[float, int]:
-    """All ranks do the same number of all-reduces, from the slowest rank's first time."""
     device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
     data = torch.ones(size // 4, device=device)
 

@@ -160,7 +160,6 @@ def _flops(shape: Shape) -> float:
 
 
 def _fits(device: torch.device, shape: Shape) -> bool:
-    """Whether factors and result, in fp32 as they are made, take less than half of what is free."""
     rows, inner, columns = shape
     needed = 4 * (rows * inner + inner * columns + rows * columns)
     return device.type == "cpu" or needed < torch.cuda.mem_get_info(device)[0] // 2

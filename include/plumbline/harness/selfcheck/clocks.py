@@ -61,8 +61,6 @@ class _Timeval(ctypes.Structure):
 
 
 class _Timex(ctypes.Structure):
-    """struct timex of adjtimex(2), with the room that it keeps at its end."""
-
     _fields_ = (
         ("modes", ctypes.c_uint),
         ("offset", ctypes.c_long),

@@ -182,7 +182,6 @@ def integrate_power(samples: Sequence[tuple[float, float]]) -> float:
 
 
 def _sample_while_busy(work: Callable[[], None], meters: Meters, seconds: float) -> list[tuple[float, float]]:
-    """(monotonic s, W) from the beginning to the end of so many seconds of work."""
     samples = [(time.monotonic(), meters.read(0)["power"])]
     while samples[-1][0] - samples[0][0] < seconds:
         work()

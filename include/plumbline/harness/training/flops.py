@@ -60,7 +60,6 @@ def _text_forward_flops(model: TransformerShape | LlamaShape | BertShape, positi
 
 
 def _image_forward_flops(model: VitShape) -> float:
-    """Of one image: each layer at each position, the patches' embedding, and the head at the class token."""
     layers = 2.0 * model.layers * (4 * model.width**2 + 2 * model.width * model.feed_forward) * model.tokens
     attention = 4.0 * model.layers * model.width * model.tokens**2
     return layers + attention + _patch_embedding_flops(model) + 2.0 * model.width * model.classes

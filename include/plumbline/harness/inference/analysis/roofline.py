@@ -100,7 +100,6 @@ def _mean_streaming(log: RequestLog, some: NDArray[np.bool_]) -> float:
 
 
 def _decode(model: ServedGpt | Llama, log: RequestLog, read: Counts, bandwidth: float | None) -> list[MetricRow]:
-    """`read` [finished requests]: tokens of their prompts."""
     phase, written = log.load.name, log.load.output_tokens[log.ok].astype(float)
     held = (read + written) * kv_bytes_per_token(model)
     rows = [metric_row("memory_per_sequence", float(held.mean()), len(held), phase=phase)]

@@ -152,7 +152,6 @@ class Engine(Recorder):
             self._connections.full(connection)
 
     def _unpark(self) -> None:
-        """Send what had to wait, first come first served, as far as there is room."""
         now = _monotonic()
         while self._parked and len(self._where) < self._settings.in_flight_cap:
             number = self._parked[0]
@@ -211,13 +210,11 @@ class Engine(Recorder):
             self._over.set_result(None)
 
     def _come(self) -> None:
-        """See what is due together with what else this turn of the loop brings; the timer is set by the way."""
         if not self._coming:
             self._coming = True
             self._loop.call_soon(self._due)
 
     def _expire(self) -> None:
-        """Give up what has waited too long; come back when the next request will have."""
         self._expiry = None
         now = _monotonic()
         while self._deadlines:

@@ -128,8 +128,6 @@ _PLAIN = b"\x00"
 
 
 class _BlockedMessage:
-    """What flow control holds back of a request's message, and the stream's window."""
-
     __slots__ = ("message", "stream", "window")
 
     def __init__(self, stream: int, message: bytes, window: int) -> None:
@@ -217,7 +215,6 @@ class Outbox:
             self._transport.write(b"".join(ready))
 
     def _pump(self) -> None:
-        """Send what flow control lets through of what is held, in order."""
         while self._held and self._window > 0:
             held = next((held for held in self._held if held.window > 0), None)
             if held is None:

@@ -216,7 +216,6 @@ class Http1Connection(asyncio.Protocol):
             self._sink.room(self)
 
     def _whole(self) -> None:
-        """The answer is complete: hand over what it came to."""
         if self._number is None:
             return
         if self._answer is None:

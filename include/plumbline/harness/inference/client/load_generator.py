@@ -107,7 +107,6 @@ def _status_poll(log: RequestLog, target: Target, tick: Tick | None, stop: Stop 
 
 @contextmanager
 def _pinned(cpus: tuple[int, ...] | None) -> Iterator[None]:
-    """Keep the calling thread, and no other one of this process, to these cores."""
     if cpus is None:
         yield
         return

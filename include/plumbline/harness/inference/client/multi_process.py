@@ -124,7 +124,6 @@ def send_from_processes(
 
 
 def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callable[[], LoadCommand]) -> None:
-    """Start once all are ready, pass on the orders, and return when all have ended."""
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.stdout, selectors.EVENT_READ, worker)

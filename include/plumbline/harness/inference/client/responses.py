@@ -77,7 +77,6 @@ class ResponseChecker:
             self._sink.fail(answer.number, "wrong_output", f"{answer.tokens} tokens; expected {expected}")
 
     def _several(self, answer: ResponseProgress, count: bytes, at: float) -> None:
-        """A response with several tokens, which arrived together."""
         brought = int.from_bytes(count, "little")
         answer.tokens += brought
         # A broken count must not become a loop without end.
@@ -252,7 +251,6 @@ def _raw(message: bytes, contents: Sequence[bytes]) -> list[tuple[int, int, int]
 
 
 def _varint(value: int) -> bytes:
-    """An unsigned number as protocol buffers write it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -80,8 +80,6 @@ def _prefixes(workload: InferenceWorkload, source: PromptSource) -> tuple[Prompt
 
 
 class _Unique:
-    """Makes prompts that differ from all that it made before."""
-
     def __init__(self, workload: InferenceWorkload, source: PromptSource) -> None:
         self.workload, self.source = workload, source
         self.seen: set[bytes] = set()

@@ -162,7 +162,6 @@ def _load(
 
 
 def _growing(spec: ContextPhaseSpec, requests: Requests, phase: int) -> list[PhaseLoad]:
-    """A load for each length. All of them ask for the same outputs: only the prompts differ."""
     times, after = _closed_loop(Closed(users=spec.users, requests=spec.requests), requests)
     output = lengths(requests.output_tokens, spec.requests, request_rng(requests, phase))
     return [
@@ -272,7 +271,6 @@ def replay_times(times: Seconds, overload: Overload | None, duration_s: float) -
 
 
 def _clock(duration_s: float, overload: Overload | None) -> tuple[Seconds, Seconds]:
-    """Real seconds and the seconds of a clock that runs faster under overload, at the corners between which both run evenly."""
     if overload is None:
         return np.array([0.0, duration_s]), np.array([0.0, duration_s])
     real = np.array([0.0, overload.start_s, overload.end_s, duration_s])

@@ -150,7 +150,6 @@ def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[
 
 
 def _streamed(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
-    """Output `name` of the only token of each request, all of them on one stream."""
     found: dict[int, bytes] = {}
     with grpc.insecure_channel(address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)

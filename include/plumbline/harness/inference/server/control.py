@@ -218,7 +218,6 @@ class Scraper:
 
 
 def _signals(page: str) -> Iterator[tuple[str, str, float]]:
-    """Signal, unit and value of each gauge on a page; nothing from a page that was cut off."""
     try:
         lines = parse_metrics(page)
     except MetricsUnavailable:

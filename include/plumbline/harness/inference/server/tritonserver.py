@@ -228,7 +228,6 @@ class Triton:
         ]
 
     def _wait(self, started: float) -> float | None:
-        """The monotonic moment of readiness; None if the server ended."""
         deadline = started + self.ready_within_s
         while self.running():
             # Until its own log says that the endpoint is open, whoever answers there is somebody else.

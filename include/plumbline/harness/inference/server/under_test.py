@@ -182,8 +182,6 @@ class ManagedTriton:
 
 
 class _TritonSampler:
-    """Their gauges, their memory, and all GPUs of the node."""
-
     def __init__(self, servers: Sequence[Triton], phase: LoadPhase) -> None:
         self._servers, self._phase = servers, phase
         self._scrapers = [Scraper(server.metrics_address) for server in servers]

@@ -216,7 +216,6 @@ def _curve(phase: Phase, along: str, metric: str, points: list[Point]) -> Curve:
 
 
 def _loss_curve(phase: Phase, blocks: list[list[Step]]) -> Curve:
-    """Mean loss of each block, at the middle of its steps; absent where a loss is not finite."""
     points = []
     for block in blocks:
         mean = sum(step.loss for step in block) / len(block)

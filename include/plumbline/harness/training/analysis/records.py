@@ -188,7 +188,6 @@ def _progress_order(lost: tuple[int, str]) -> tuple[int, bool]:
 
 
 def _redone_at(run: RunRecord, lost: tuple[int, str] | None) -> float | None:
-    """When the run had done what was lost; without anything lost, when it had done its first step."""
     if lost is None:
         return run.steps[0].end_s if run.steps else None
     number, inside = lost
@@ -240,7 +239,6 @@ def max_over_ranks(of_ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _busy_s(step: Step) -> float:
-    """Step time without the separately measured wait for other ranks."""
     return step.step_s - step.stages.get("gradient_sync", 0.0)
 
 

@@ -224,7 +224,6 @@ class ShardedCheckpoints:
         return None
 
     def _damage(self, step: int) -> str | None:
-        """Which file is not what was saved; each rank of the node reads its share of them."""
         path, ranks = self._folder / checkpoint_name(step), self._ranks
         try:
             files = folders.read_manifest(path).files
@@ -263,8 +262,6 @@ def _async_save(tensors: dict[str, torch.Tensor], solo: bool, said: dict[str, An
 
 
 class _TrackedShardWriter(FileSystemWriter):
-    """Knows the files that it wrote. One save."""
-
     def __init__(self, draft: Path, pause: WritePause | None) -> None:
         super().__init__(draft, sync_files=True, overwrite=True)
         self._draft = draft

@@ -33,8 +33,6 @@ def successors(vocabulary: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 class _MarkovChain:
-    """How the text of one seed goes on."""
-
     def __init__(self, vocabulary: int, seed: int) -> None:
         self.random = np.random.Generator(np.random.PCG64(seed))
         # Zipf's law, flattened a little at the head: the most common token is a few per cent of the text.

@@ -193,7 +193,5 @@ def _require_group(group: Any) -> dist.ProcessGroup:
 
 @dataclass(frozen=True)
 class _TensorSlot:
-    """A tensor's place in the outline of a state."""
-
     shape: torch.Size
     dtype: torch.dtype

@@ -175,7 +175,6 @@ def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, s
 
 
 def _deletion_times(deletion: Deletion, started_s: float) -> tuple[float, float, str]:
-    """Deletion and detection on our monotonic clock, and a remark on the clocks."""
     offset = time.time() - time.monotonic()
     detect_s = max(deletion.gone_s - deletion.asked_s, 0.0)
     gone_s = deletion.gone_s - offset

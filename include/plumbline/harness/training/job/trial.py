@@ -82,8 +82,6 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
 
 
 class _TrialRun:
-    """One running trial: its records, its phase, and its progress."""
-
     def __init__(
         self,
         trial: Trial,
@@ -170,7 +168,6 @@ class _TrialRun:
             self.records.incidents.append(incident)
 
     def _attempt(self, name: RunName, spec: WorkerSpec, context: JobContext, *, end: float) -> Incident | None:
-        """Make one attempt; returns its early end, or None."""
         began = self._fraction
         until = began + (end - began) * _FAULT_SHARE if spec.hold is not None else end
         record: RunRecord | None = None

@@ -294,7 +294,6 @@ def _verify_checkpoint(
 
 
 def _log_device_and_weights(spec: WorkerSpec, device: torch.device, log: StepLog) -> None:
-    """What rank 0 can say of the device and of the weights that it began with."""
     log.event("matmul", flops=matmul_flops(device, spec.precision))
     first = replace(spec, resume=False, group=None)
     log.event("weights", sha256=weights_sha256(build_learner(first, 0, 1).model))
