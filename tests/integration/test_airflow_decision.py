@@ -175,9 +175,9 @@ def last_word(finding: FindingView) -> tuple[str, str, str]:
 
 def test_a_question_appears_in_an_airflow_that_nobody_has_touched(world: World, slower: FindingView) -> None:
     asked = world.asked(slower, "2024-04")
-    assert asked["subject"].startswith("PAGE  SIMULATED  sim · training gpt-tiny-cpu · step_time +")
+    assert {"PAGE", "SIMULATED", "sim", "training", "gpt-tiny-cpu", "step_time"} <= set(asked["subject"].split())
     assert (asked["options"], asked["defaults"]) == ([ACCEPT, KEEP, RERUN], [KEEP])
-    assert f"stays as it is ({', '.join(QUIET)})" in asked["body"]
+    assert ", ".join(QUIET) in asked["body"], "the campaigns of the baseline"
 
 
 def test_while_one_question_waits_the_same_finding_is_not_asked_about_again(world: World, slower: FindingView) -> None:
@@ -189,8 +189,9 @@ def test_while_one_question_waits_the_same_finding_is_not_asked_about_again(worl
 def test_a_rerun_measures_again_and_its_review_asks_again_and_accepting_takes_the_newest_campaign(
     world: World, slower: FindingView
 ) -> None:
-    assert world.answer(slower, "2024-04", RERUN, "was it the node?").state == "failed", "its benchmark is paused, and it says so"
-    assert last_word(slower) == ("admin", "rerun_asked", "was it the node?")
+    why = "was it the node?"
+    assert world.answer(slower, "2024-04", RERUN, why).state == "failed", "its benchmark is paused"
+    assert last_word(slower) == ("admin", "rerun_asked", why)
     assert state_of(slower) == ("open", QUIET)
     world.client.set_paused(BENCHMARK, False)
     world.clear(slower, "2024-04", "rerun")
@@ -206,9 +207,10 @@ def test_a_rerun_measures_again_and_its_review_asks_again_and_accepting_takes_th
         newest = archive.latest_campaign(slower.series_key)
     assert newest is not None and newest.startswith("od-")
     assert f"shows it ({newest})" in world.asked(slower, newest)["body"]
-    assert world.answer(slower, newest, ACCEPT, "the new kernel stays").state == "success"
+    why = "the new kernel stays"
+    assert world.answer(slower, newest, ACCEPT, why).state == "success"
     assert state_of(slower) == ("accepted", [newest])
-    assert last_word(slower) == ("admin", "finding_accepted", "the new kernel stays")
+    assert last_word(slower) == ("admin", "finding_accepted", why)
 
 
 def test_no_answer_keeps_the_baseline_and_the_next_campaign_asks_again(world: World, slower: FindingView) -> None:
@@ -222,7 +224,7 @@ def test_no_answer_keeps_the_baseline_and_the_next_campaign_asks_again(world: Wo
         (faster,) = archive.findings_of("sim", unsettled=True)
     # Airflow looks once a minute for questions whose time is over.
     assert world.ended(DECISION, f"{faster.finding_id}_faster-1").state == "success"
-    assert last_word(faster) == (TIMED_OUT, "baseline_kept", "no answer in time")
+    assert last_word(faster)[:2] == (TIMED_OUT, "baseline_kept")
     assert state_of(faster) == ("open", accepted)
     world.declare("thresholds.yaml", "drift", answer_within="7d")
     measured("faster-2", now() + timedelta(seconds=1))

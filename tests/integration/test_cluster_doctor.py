@@ -28,6 +28,7 @@ from plumbline.results.store import check_access
 
 pytestmark = pytest.mark.integration
 
+STORE_FROM_A_POD, STORE_FROM_HERE = "store from a pod (training)", "store from here"
 QUICK = DoctorPatience(node_s=0.3, start_s=1.0, trouble_s=0.1, gone_s=2.0, look_s=0.02)
 Told = dict[str, DoctorCheck]
 
@@ -90,8 +91,7 @@ def test_a_cluster_on_which_all_is_right(kube: FakeKubernetes, tmp_path: Path) -
     told = examined(provider)
     assert wrong(told) == [], told
     assert "v1.31.0" in told["reachable"].found and "harness 9.9" in told["image (training)"].found
-    assert told["quota"].found == "room for 8 trials"
-    assert {"store from a pod (training)", "node clock", "store from here"} <= set(told)
+    assert {STORE_FROM_A_POD, "node clock", STORE_FROM_HERE} <= set(told)
     assert kube.leftovers() == [] and list((tmp_path / "store").iterdir()) == []
     # One image for both kinds: one pod, small, with a trial's own security, and its end written on it.
     (made,) = [c for c in kube.called("POST */pods") if not c.query]
@@ -131,7 +131,7 @@ def test_no_pod_means_none(kube: FakeKubernetes, tmp_path: Path) -> None:
         (Script().started().log("no such module").failed(1), "image (training)", "k8s/images"),
         (Script().unschedulable(), "pod (training)", "nodes, taints and queue"),
         (Script().scheduled().pulling(), "image (training)", "is the registry slow"),
-        (said("s3://x", fault="s3://x/y could not be written: Access Denied"), "store from a pod (training)", "results_secret"),
+        (said("s3://x", fault="s3://x/y could not be written: Access Denied"), STORE_FROM_A_POD, "results_secret"),
         (said("file:///tmp", clock=3600), "node clock", "chrony"),
         (said("file:///tmp", torch="2.6.0", torch_fault="PyTorch 2.6.0 is not supported"), "image (training)", "such a PyTorch"),
         (said("file:///tmp", torch=None, torch_fault="PyTorch is not installed"), "image (training)", "such a PyTorch"),
@@ -188,14 +188,14 @@ def test_an_image_that_cannot_be_pulled_says_why_and_asks_about_the_registry(kub
     images = {"training": f"registry.example.com/plumbline@sha256:{64 * '0'}"}
     told = examined(provider_at(tmp_path / "store", images=images))["image (training)"]
     assert "code = NotFound" in told.found, "the kubelet's last word is that it waits"
-    assert "may the nodes pull it" in told.remedy
+    assert "image_pull_secrets" in told.remedy
 
 
 def test_a_doctor_that_fails_on_the_way_takes_its_pod_along(kube: FakeKubernetes, tmp_path: Path) -> None:
     kube.script("pl-doctor-*", Script().started().after(30).succeeded())
     kube.answer_next(500, match="GET */pods/pl-doctor-*")
     told = examined(provider_at(tmp_path / "store"))
-    assert wrong(told) == ["reachable"] and "cannot be looked at" in told["reachable"].found
+    assert wrong(told) == ["reachable"] and "500" in told["reachable"].found
     assert kube.called("DELETE */pods/pl-doctor-*") and kube.leftovers() == []
 
 
@@ -227,11 +227,13 @@ def test_a_queue_that_admits_and_one_that_is_stopped(kube: FakeKubernetes, tmp_p
     kube.rules = rules(launcher_of(provider))
     queue = {"metadata": {"name": "gpus"}, "spec": {"clusterQueue": "all"}}
     kube.put("localqueues", "plumbline", queue)
-    assert examined(provider, patience=None)["queue"].found == "LocalQueue gpus admits to all"
-    stopped = {"conditions": [{"type": "Active", "status": "False", "message": "ClusterQueue all does not exist"}]}
+    line = examined(provider, patience=None)["queue"]
+    assert line.status == "ok" and {"gpus", "all"} <= set(line.found.split())
+    reason = "ClusterQueue all does not exist"
+    stopped = {"conditions": [{"type": "Active", "status": "False", "message": reason}]}
     kube.put("localqueues", "plumbline", {**queue, "status": stopped})
     line = examined(provider, patience=None)["queue"]
-    assert line.status == "failed" and "ClusterQueue all does not exist" in line.found
+    assert line.status == "failed" and reason in line.found
 
 
 def test_an_authorizer_that_cannot_list_is_asked_verb_by_verb(kube: FakeKubernetes, tmp_path: Path) -> None:
@@ -240,14 +242,14 @@ def test_an_authorizer_that_cannot_list_is_asked_verb_by_verb(kube: FakeKubernet
     assert told["permissions"].status == "ok" and told["least privilege"].status == "unknown"
     kube.forbidden.add(("get", "pods/log"))
     line = examined(provider_at(tmp_path / "store"), patience=None)["permissions"]
-    assert line.status == "failed" and line.found == "missing in plumbline: get pods/log"
+    assert line.status == "failed" and "get pods/log" in line.found
 
 
 def test_credentials_that_are_not_accepted_any_more(kube: FakeKubernetes, tmp_path: Path) -> None:
     kube.token = "rotated"
     told = examined(provider_at(tmp_path / "store"))
     assert wrong(told) == ["credentials"] and "HTTP 401" in told["credentials"].found
-    assert told["store from here"].status == "ok"
+    assert told[STORE_FROM_HERE].status == "ok"
 
 
 def test_a_cluster_that_is_away(kube: FakeKubernetes, tmp_path: Path) -> None:
@@ -259,8 +261,8 @@ def test_a_cluster_that_is_away(kube: FakeKubernetes, tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_used_from_here(kube: FakeKubernetes, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     url = (tmp_path / "file" / "below").as_uri()
-    line = examined(cluster_provider(results_url=url), patience=None)["store from here"]
-    assert line.status == "failed" and "could not be written" in line.found and url in line.remedy
+    line = examined(cluster_provider(results_url=url), patience=None)[STORE_FROM_HERE]
+    assert line.status == "failed" and url in line.remedy
 
 
 # The commands.
@@ -287,8 +289,9 @@ def test_the_doctor_for_people(kube: FakeKubernetes, config: Path) -> None:
     kube.rules = []
     result = CliRunner().invoke(app, ["cluster", "doctor", "cluster-a", "--no-pod"])
     assert result.exit_code == 1
-    assert "✗ permissions" in result.stdout and "→ apply k8s/provider again" in result.stdout and "✓ reachable" in result.stdout
-    assert "1 of 11 checks failed" in result.stdout
+    assert "✗ permissions" in result.stdout and "k8s/provider" in result.stdout and "✓ reachable" in result.stdout
+    checks = [line.split()[0] for line in result.stdout.splitlines() if line.strip()[:1] in ("✓", "✗")]
+    assert checks.count("✗") == 1 and f"1 of {len(checks)} " in result.stdout
 
 
 def test_a_sweep_by_hand(kube: FakeKubernetes, config: Path) -> None:
@@ -298,7 +301,7 @@ def test_a_sweep_by_hand(kube: FakeKubernetes, config: Path) -> None:
     result = CliRunner().invoke(app, ["cluster", "sweep", "cluster-a", "--json"])
     assert (result.exit_code, json.loads(result.stdout)["deleted"]) == (0, ["Service old"])
     again = CliRunner().invoke(app, ["cluster", "sweep", "cluster-a"])
-    assert again.exit_code == 0 and "nothing in plumbline outlived its launch" in again.stdout
+    assert again.exit_code == 0 and "Service" not in again.stdout
     kube.forbidden.add(("list", "pods"))
     refused = CliRunner().invoke(app, ["cluster", "sweep", "cluster-a"])
     assert refused.exit_code == 1 and "list Pod: " in refused.stderr and "apply k8s/provider again" in refused.stderr
@@ -324,8 +327,9 @@ def test_a_kubeconfig_is_written_for_its_owner_alone_and_never_over_another_file
     assert kube.token not in result.stdout + result.stderr and "airflow connections import" in result.stderr
     (connection_id,) = json.loads((config / "c.json").read_text())
     assert connection_id == "k8s_a"
+    written = (config / "c.json").read_text()
     again = CliRunner().invoke(app, words)
-    assert again.exit_code == 2 and "expected the name of a new file" in again.stderr
+    assert again.exit_code == 2 and (config / "c.json").read_text() == written
 
 
 def test_what_was_made_can_be_used(kube: FakeKubernetes, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from airflow.sdk.execution_time import task_runner
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 
 from plumbline.airflow.triggers import LaunchTrigger
-from plumbline.harness.launcher_protocol import PROGRESS_EVENT, ProgressLine
+from plumbline.harness.launcher_protocol import PROGRESS_EVENT
 from plumbline.launch import progress
 from plumbline.launch.cluster.names import LAUNCH, RANK
 from plumbline.launch.cluster.observe import LaunchObservation, decode_observation
@@ -141,7 +141,7 @@ async def test_a_gang_that_is_created_in_part_is_waited_for_and_then_stopped(kub
     create(kube, 0)
     reason, detail, _ = await stopped(trigger(expected=2, schedule_timeout_s=0.5))
     assert reason == "schedule_timeout"
-    assert "1 of 2 pods were there" in detail
+    assert "1 of 2" in detail
     before = lists(kube)
     waiting = asyncio.create_task(fired(trigger(expected=2)))
     await until(lambda: lists(kube) > before + 1)
@@ -232,10 +232,7 @@ async def test_a_restart_of_the_api_server_is_two_lines_in_the_log(kube: FakeKub
         await until(lambda: lists(kube) > before)
         kube.become("pl-a-0", Script().succeeded())
         assert (await task)[0] == "finished"
-    lines = [line["event"] for line in told if "API of namespace" in line["event"]]
-    assert len(lines) == 2
-    assert "gives no usable answer, trying again" in lines[0]
-    assert "answers again, after" in lines[1]
+    assert [line["log_level"] for line in told if SPACE in line["event"]] == ["warning", "info"]
 
 
 async def test_an_api_that_is_down_for_ever_is_unreachable(kube: FakeKubernetes) -> None:
@@ -244,7 +241,7 @@ async def test_an_api_that_is_down_for_ever_is_unreachable(kube: FakeKubernetes)
     kube.down()
     reason, detail, status = await stopped(trigger(unreachable_timeout_s=1.5))
     assert (reason, status) == ("unreachable", None)
-    assert "(unreachable_timeout: 2 s), last: GET /api/v1" in detail
+    assert "unreachable_timeout" in detail and "GET /api/v1" in detail
 
 
 async def test_a_rotated_token_is_read_again_without_a_word(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +272,7 @@ async def test_a_connection_that_is_not_there_or_wrong_is_told_without_its_conte
 ) -> None:
     reason, detail, _ = await stopped(trigger(connection="nobody", unreachable_timeout_s=0.5))
     assert reason == "unreachable"
-    assert 'the Airflow connection "nobody" gives no access' in detail
+    assert '"nobody"' in detail
     broken = {"conn_type": "kubernetes", "extra": {"kube_config": "users: [{token: planted-secret"}}
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps(broken))
     _, detail, _ = await stopped(trigger(connection="broken", unreachable_timeout_s=0.5))
@@ -289,7 +286,7 @@ async def test_an_answer_that_is_no_list_is_asked_for_again(kube: FakeKubernetes
     monkeypatch.setenv("AIRFLOW_CONN_PORTAL", json.dumps({"conn_type": "kubernetes", "extra": elsewhere}))
     reason, detail, _ = await stopped(trigger(connection="portal", unreachable_timeout_s=0.5))
     assert reason == "unreachable"
-    assert "is not a list of objects but 'ok'" in detail
+    assert "'ok'" in detail, "the beginning of the answer"
 
 
 async def test_a_fault_of_the_watch_itself_is_no_way_past_the_operator(kube: FakeKubernetes) -> None:
@@ -300,26 +297,22 @@ async def test_a_fault_of_the_watch_itself_is_no_way_past_the_operator(kube: Fak
     create(kube, 0)
     reason, detail, _ = await stopped(trigger(unreachable_timeout_s=0.5))
     assert reason == "unreachable"
-    assert "the watch itself failed: ValueError" in detail
+    assert "ValueError" in detail
 
 
 # What people read.
 
 
 async def test_the_log_and_the_progress_of_rank_0_are_told(kube: FakeKubernetes) -> None:
-    step = json.dumps(
-        {"event": PROGRESS_EVENT, "trial_id": "../../elsewhere", "phase": "steady", "fraction": 0.4, "note": "120 of 300 steps"}
-    )
+    note = "120 of 300 steps"
+    step = json.dumps({"event": PROGRESS_EVENT, "trial_id": "../../elsewhere", "phase": "steady", "fraction": 0.4, "note": note})
     kube.script("pl-a-*", Script().started().log("hello", step, step).after(0.5).log("last words").failed(1))
     create(kube, 0)
     with structlog.testing.capture_logs() as told:
         await fired(trigger(started=True))
-    lines = [line["event"] for line in told]
-    assert [line for line in lines if line in ("hello", "steady 40 % · 120 of 300 steps", "last words")] == [
-        "hello",
-        "steady 40 % · 120 of 300 steps",
-        "last words",
-    ]
+    first, progressed, last = (line["event"] for line in told if line["event"] in ("hello", "last words") or note in line["event"])
+    assert (first, last) == ("hello", "last words")
+    assert "steady" in progressed and "40 %" in progressed
     newest = progress.read_progress("t-1")
     assert newest is not None
     assert (newest.trial_id, newest.fraction) == ("t-1", 0.4), "a pod's output chooses no file here"
@@ -337,7 +330,10 @@ async def test_the_progress_says_what_a_launch_waits_for_and_that_the_wait_is_ov
     assert "ImagePullBackOff" in waited.note or "pulling" in waited.note.lower()
     kube.become("pl-a-0", Script().started())
     await fired(trigger())
-    assert progress.read_progress("t-1") == ProgressLine("t-1", "started", 0.0, "pod 0 runs on node-1")
+    running = progress.read_progress("t-1")
+    assert running is not None
+    assert (running.phase, running.fraction) == ("started", 0.0)
+    assert "node-1" in running.note
     await fired(trigger(started=True, known=["pl-a-0"], deadline=0.3))
     after = progress.read_progress("t-1")
     assert after is not None
@@ -356,7 +352,7 @@ async def test_a_log_or_events_that_cannot_be_read_end_nothing_and_are_told_once
             await asyncio.sleep(0.02)
         kube.become("pl-a-0", Script().succeeded())
         assert (await watching)[0] == "finished"
-    assert len([line for line in told if "could not be read, said once" in line["event"]]) == 1
+    assert len([line for line in told if line["log_level"] == "warning"]) == 1
     assert ("hello" in [line["event"] for line in told]) == (forbidden == ("list", "events"))
 
 
@@ -487,8 +483,8 @@ async def test_a_kill_that_the_cluster_does_not_answer_is_given_up_in_time(kube:
     kube.down()
     with structlog.testing.capture_logs() as told:
         await trigger(started=True).on_kill()
-    assert "upkeep will when it expires; last: " in told[-1]["event"]
     assert told[-1]["log_level"] == "error"
+    assert "pl-a" in told[-1]["event"]
 
 
 async def test_a_triggerer_that_shuts_down_or_lost_the_task_to_another_deletes_nothing(

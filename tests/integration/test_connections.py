@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_no_second_airflow_is_made_while_one_starts(tmp_path: Path, monkeypatch:
     home.mkdir()
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(RuntimeError, match="an Airflow is being started in "):
+        with pytest.raises(RuntimeError, match=re.escape(str(home))):
             prepare()
     assert not is_migrated(home)
 
@@ -71,5 +72,5 @@ def test_a_connection_of_the_environment_is_not_asked_for(monkeypatch: pytest.Mo
 def test_an_airflow_that_cannot_be_asked_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
     monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND", "no.such.Backend")
-    with pytest.raises(RuntimeError, match="Airflow could not be asked for the connection k8s_there: "):
+    with pytest.raises(RuntimeError, match="k8s_there"):
         provide_connections(["k8s_there"])

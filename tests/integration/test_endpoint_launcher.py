@@ -22,13 +22,14 @@ pytestmark = pytest.mark.integration
 
 KEY = "sk-planted-93ab77c1"
 PROGRAM = """
-import argparse, os, sys
+import argparse, json, os, sys
 from plumbline.harness import launcher_protocol
 parser = argparse.ArgumentParser()
 parser.add_argument("run"); parser.add_argument("--trial"); parser.add_argument("--out")
 options = parser.parse_args()
 key = launcher_protocol.take_endpoint_key()
-print(f"a key of {len(key or '')} characters; connections: {[n for n in os.environ if 'AIRFLOW' in n]}; again: {launcher_protocol.take_endpoint_key()}")
+connections = [n for n in os.environ if "AIRFLOW" in n]
+print(json.dumps({"characters": len(key or ""), "connections": connections, "again": launcher_protocol.take_endpoint_key()}))
 sys.exit(int(key is None))
 """
 
@@ -61,6 +62,11 @@ def launched(trial: Trial, home: Path) -> LaunchRecord:
     return EndpointClientLauncher([sys.executable, str(program)]).launch(trial, ResultStore(installation_paths().results_url))
 
 
+def printed(record: LaunchRecord) -> dict[str, Any]:
+    """What PROGRAM saw."""
+    return dict(json.loads(next(line for line in record.log_tail.splitlines() if line.startswith('{"characters"'))))
+
+
 def everything_written(*folders: Path) -> bytes:
     return b"".join(path.read_bytes() for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
 
@@ -68,7 +74,7 @@ def everything_written(*folders: Path) -> bytes:
 def test_the_key_is_in_the_clients_environment_and_nowhere_else(home: Path, tmp_path: Path) -> None:
     record = launched(trial_on("http://127.0.0.1:1/v1"), home)
     # The program is no harness and leaves no document: what counts is what it saw, and what was written.
-    assert f"a key of {len(KEY)} characters; connections: []; again: None" in record.log_tail
+    assert printed(record) == {"characters": len(KEY), "connections": [], "again": None}
     assert record.launcher == "endpoint"
     assert KEY.encode() not in everything_written(home, tmp_path)
     assert KEY not in record.model_dump_json()
@@ -92,7 +98,7 @@ def test_a_key_that_is_not_there_is_a_bad_declaration(home: Path, connection: st
 def test_an_endpoint_that_asks_for_no_key_gets_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_ENDPOINT_KEY", KEY)  # somebody's, and not this trial's
     record = launched(trial_on("http://127.0.0.1:1/v1", None), home)
-    assert "a key of 0 characters" in record.log_tail
+    assert printed(record)["characters"] == 0
 
 
 SHORT = {
@@ -143,6 +149,6 @@ def test_a_wrong_key_is_named_and_not_repeated(home: Path, tmp_path: Path) -> No
     with Hosted(Plan(key="another")) as hosted:
         document = measured(trial_on(hosted.url + "/v1", **SHORT))
     assert document.validity.failure_class == "bad_declaration"
-    assert "the endpoint refuses the key" in document.validity.reasons[0].detail
+    assert "launcher.connection" in document.validity.reasons[0].detail
     assert len(hosted.records) == 1
     assert KEY.encode() not in everything_written(home, tmp_path)

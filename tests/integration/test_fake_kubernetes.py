@@ -64,7 +64,8 @@ def test_a_pods_whole_life_through_the_synchronous_client(kube: FakeKubernetes) 
     assert [event.reason for event in events] == ["Scheduled", "Pulling", "Pulled", "Created", "Started"]
     api.delete_namespaced_pod("pl-a-0", NS)
     code, status = refused(lambda: api.read_namespaced_pod("pl-a-0", NS))
-    assert (code, status["reason"], status["message"]) == (404, "NotFound", 'pods "pl-a-0" not found')
+    assert (code, status["reason"]) == (404, "NotFound")
+    assert '"pl-a-0"' in status["message"]
     assert kube.leftovers() == []
 
 
@@ -97,14 +98,14 @@ def test_errors_are_status_objects(kube: FakeKubernetes) -> None:
     kube.script("*", Script().unschedulable())
     api.create_namespaced_pod(NS, pod())
     assert refused(lambda: api.create_namespaced_pod(NS, pod()))[1]["reason"] == "AlreadyExists"
-    assert refused(lambda: api.create_namespaced_pod("nowhere", pod()))[1]["message"] == 'namespaces "nowhere" not found'
+    assert refused(lambda: api.create_namespaced_pod("nowhere", pod()))[1]["reason"] == "NotFound"
     assert refused(lambda: api.create_namespaced_pod(NS, pod("pl-b-0", containers=[])))[0] == 422
-    assert refused(lambda: api.read_namespaced_pod_log("pl-a-0", NS))[1]["message"].endswith("is waiting to start: ContainerCreating")
+    assert refused(lambda: api.read_namespaced_pod_log("pl-a-0", NS))[1]["message"].endswith(": ContainerCreating")
     kube.token = "another"
     assert refused(lambda: api.list_namespaced_pod(NS))[0] == 401
     api = core(kube)
     kube.forbidden.add(("list", "pods"))
-    assert 'cannot list resource "pods"' in refused(lambda: api.list_namespaced_pod(NS))[1]["message"]
+    assert refused(lambda: api.list_namespaced_pod(NS))[1]["reason"] == "Forbidden"
     assert api.read_namespaced_pod("pl-a-0", NS).status.phase == "Pending"
 
 
@@ -117,10 +118,8 @@ def test_a_quota_refuses_what_is_over_it(kube: FakeKubernetes) -> None:
         lambda: api.create_namespaced_pod(NS, pod("pl-b-0", container={"resources": {"limits": {"nvidia.com/gpu": "8"}}}))
     )
     assert code == 403
-    assert status["message"] == (
-        'pods "pl-b-0" is forbidden: exceeded quota: plumbline, requested: requests.nvidia.com/gpu=8, '
-        "used: requests.nvidia.com/gpu=4, limited: requests.nvidia.com/gpu=8"
-    )
+    for what, number in (("requested", 8), ("used", 4), ("limited", 8)):
+        assert f"{what}: requests.nvidia.com/gpu={number}" in status["message"]
     assert api.list_namespaced_resource_quota(NS).items[0].status.used == {"requests.nvidia.com/gpu": "4"}
 
 

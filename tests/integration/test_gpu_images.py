@@ -81,7 +81,7 @@ def test_the_harness_runs_and_knows_what_computes(inside: Run) -> None:
 
 
 def test_a_base_for_another_accelerator_or_without_the_engine_does_not_build(builder: Engine, base: str) -> None:
-    with pytest.raises(CannotBuild, match="expected a build for ROCm"):
+    with pytest.raises(CannotBuild, match="ROCm"):
         builder.build(ROOT / "k8s" / "images" / "training-rocm.Dockerfile", "localhost/plumbline/standin-rocm:test", base)
-    with pytest.raises(CannotBuild, match="which this base does not hold"):
+    with pytest.raises(CannotBuild, match="tensorrt_llm"):
         builder.build(ROOT / "k8s" / "images" / "inference.Dockerfile", "localhost/plumbline/no:test", base, ENGINE="tensorrt_llm")

@@ -47,7 +47,7 @@ def test_sigterm_in_the_middle_of_training_leaves_a_document_and_nothing_else(tm
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 3
-    assert errors.splitlines()[-1] == "failed: the harness was asked to stop by SIGTERM"
+    assert "SIGTERM" in errors.splitlines()[-1]
     assert all_end(children)
     store = ResultStore(results)
     document = store.document(store.folder(trial))

@@ -36,7 +36,7 @@ def test_two_processes_send_one_schedule() -> None:
     assert sorted(golden.records) == list(range(200))
     assert log.finished == 198
     assert log.errors() == {"server_error": 2}
-    assert log.details == {5: "INTERNAL: told to abort", 6: "told to fail"}
+    assert set(log.details) == {5, 6} and log.details[5].startswith("INTERNAL")
     assert len(log.cpu_s) == 2
     assert min(log.cpu_s) > 0
     for i, record in golden.records.items():
@@ -73,7 +73,7 @@ def test_a_process_that_dies_takes_only_its_own_requests_along() -> None:
     assert 0 < log.errors()["not_sent"] <= 150
     assert set(failed % 2) == {failed[0] % 2}, "the requests were dealt out in turn"
     assert log.finished == 300 - len(failed)
-    assert f"process {killed[0]} was ended by signal 9" in log.details[int(failed[-1])]
+    assert {str(killed[0]), "9"} <= set(log.details[int(failed[-1])].split()), "which process, and the signal"
 
 
 @pytest.mark.full
@@ -113,4 +113,4 @@ def test_a_server_that_is_not_there() -> None:
         pass
     log = drive(golden, load_of(4, 10), running=lambda: True, timeout_s=0.5, settings=TWO)
     assert log.errors() == {"not_sent": 4}
-    assert all("no connection to 127.0.0.1" in detail for detail in log.details.values())
+    assert all(golden.address in detail for detail in log.details.values())

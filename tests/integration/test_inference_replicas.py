@@ -84,8 +84,8 @@ def test_the_end_of_one_server_ends_the_trial_and_names_it(tmp_path: Path) -> No
     with pytest.raises(TrialFailed) as caught:
         measure(two_servers({**STEADY, "duration": "60s"}), tmp_path, kill)
     assert caught.value.failure_class == "server_error"
-    assert "replica 1 of 2: tritonserver was ended by signal 9" in caught.value.detail
-    assert "replica 0 of 2" not in caught.value.detail
+    assert "replica 1" in caught.value.detail and "signal 9" in caught.value.detail
+    assert "replica 0" not in caught.value.detail
     assert "requests" in {e.kind for e in caught.value.partial.evidence}
 
 
@@ -95,7 +95,7 @@ def test_a_server_that_does_not_start_ends_the_others_start(tmp_path: Path) -> N
     nowhere = tmp_path / "nowhere"
     good, bad = a_triton(written, tmp_path, name="server-0"), a_triton(written, tmp_path, name="server-1")
     bad.repository = nowhere
-    with pytest.raises(TrialFailed, match="replica 1 of 2") as caught, all_running([good, bad]):
+    with pytest.raises(TrialFailed, match="replica 1") as caught, all_running([good, bad]):
         pytest.fail("a server without a model came up")
     assert caught.value.failure_class == "server_error"
     assert good.log.exists() and bad.log.exists()

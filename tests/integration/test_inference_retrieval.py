@@ -145,9 +145,9 @@ def test_what_is_given_up_or_refused_holds_nobody_up(served: tuple[Triton, Repos
     triton, repository = served
     for _ in range(3):
         asked(triton.address, repository.body(0, Prompt(QUERIES[0]), 60), give_up_after=2)
-    with pytest.raises(AssertionError, match="a text of 65 tokens; expected 1…64"):
+    with pytest.raises(AssertionError, match=r"65 .*1…64"):
         asked(triton.address, repository.body(0, Prompt(np.zeros(65, np.int32)), 4))
-    with pytest.raises(AssertionError, match="at most 128 in all"):
+    with pytest.raises(AssertionError, match="128"):
         asked(triton.address, repository.body(0, Prompt(QUERIES[0]), 100_000))
     time.sleep(1.0)  # until what was given up is closed
     assert len(asked(triton.address, repository.body(0, Prompt(QUERIES[0]), 5))["TOKEN"]) == 5

@@ -231,7 +231,7 @@ def test_the_pack_verifies_without_plumbline_and_is_the_same_each_time(signed: A
     with zipfile.ZipFile(packed.file) as pack:
         pack.extractall(tmp_path / "pack")
     done = _verified(tmp_path / "pack")
-    assert (done.returncode, done.stderr) == (0, "") and "RESULT    VERIFIED: 1 documents signed" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "") and "VERIFIED: 1 " in done.stdout
     assert "plumbline" not in (tmp_path / "pack" / "verify.py").read_text().lower()
 
 

@@ -140,7 +140,7 @@ def test_without_the_scope_it_says_which_one(
     log = logging.Logger("heard")
     log.addHandler(caplog.handler)
     assert attach(archive.incidents(), draw, archive, client, log) == []
-    assert "give the bot the scope files:write" in caplog.text
+    assert "files:write" in caplog.text
     server.may_write_files, server.may_read_history = True, False
     assert attach(archive.incidents(), draw, archive, client, log) == ["a"] and "channels:history" in caplog.text
 
@@ -162,4 +162,4 @@ def test_from_two_campaigns_to_the_chart_in_the_thread(server: FakeSlack, tmp_pa
     (reply,) = server.thread(message["ts"])
     (file,) = server.files()
     assert reply["files"][0]["id"] == file.file_id and file.data.startswith(b"\x89PNG")
-    assert file.alt_text.startswith("Chart of lab-2core") and "since 2026-02 (+100 %" in file.alt_text
+    assert all(named in file.alt_text for named in ("lab-2core", "2026-02", "+100 %"))

@@ -134,7 +134,7 @@ def test_what_is_not_there_and_what_is_damaged(store: ResultStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.get("nothing")
     store.put(f"{store.folder(TRIAL)}/result.json", b"cut sho")
-    with pytest.raises(InvalidResult, match=f"{store.url}/.*not a JSON object"):
+    with pytest.raises(InvalidResult, match=f"{store.url}/.*JSON"):
         store.document(store.folder(TRIAL))
 
 

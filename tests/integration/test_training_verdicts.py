@@ -66,7 +66,7 @@ def test_run_twice_the_losses_are_the_same_and_a_wrong_one_is_invalid(tmp_path: 
     nothing_varies = strict.validity.model_copy(update={"step_time_cv_degraded": 1e-9, "step_time_cv_invalid": 1e3})
     second = measured(changed(strict, validity=nothing_varies), tmp_path / "b")
     assert second.validity.status == "invalid"
-    assert "loss of step 4 is" in reasons(second)["loss_out_of_range"] and "expected 0.1 to 0.2" in reasons(second)["loss_out_of_range"]
+    assert all(named in reasons(second)["loss_out_of_range"] for named in ("step 4", "0.1", "0.2"))
     assert "degraded above" in reasons(second)["step_time_unsteady"]
     assert second.reproducibility is not None
     assert second.reproducibility.hashes["losses"] == first.reproducibility.hashes["losses"]
@@ -83,7 +83,7 @@ def test_losses_that_are_no_numbers_and_too_few_steps_to_say_more(tmp_path: Path
     steps = {"discard": 40, "measure": 5}
     found = measured(tiny(optimizer=diverging, steps=steps, checkpoint={"every": 45}), tmp_path)
     assert found.validity.status == "invalid"
-    assert "not a finite number from step" in reasons(found)["loss_not_finite"]
+    assert "loss_not_finite" in reasons(found)
     assert "more steps.measure" in reasons(found)["too_few_steps"]
     assert any(point.value is None for curve in found.curves if curve.along == "step" for point in curve.points)
     assert found.value("final_loss") is None

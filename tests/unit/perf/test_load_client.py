@@ -93,10 +93,10 @@ def test_what_was_measured_until_time_is_up_is_kept_and_what_is_missing_is_named
     assert out.seconds < 30 and len(out.runs) > 4
     assert any("aiperf" in left for left in out.left)
     text = write(out, tmp_path / "load.json", "a test")
-    assert "Time was up before: " in text and "perf_analyzer was not measured: no report" in text
+    assert "Time was up" in text and out.failed["perf_analyzer"] in text
     assert json.loads((tmp_path / "load.json").read_text())["left"] == out.left
     assert "Time was up" not in write(measured(9000, 6000, 700), None, "a test")
-    assert "| not measured | no |" in write(Measured(), None, "interrupted before anything")
+    assert "not measured" in write(Measured(), None, "interrupted before anything")
 
 
 def measured(ours: float, theirs: float, aiperf: float, p99: float = 1.0, cpu: float = 10.0) -> Measured:
@@ -120,7 +120,7 @@ def test_aims_are_met_by_ratios_and_missed_without_them(tmp_path: Path) -> None:
     out.failed["aiperf"] = "not installed: no network"
     assert [aim.met(out) for aim in AIMS] == [True, True, True, False]
     text = write(out, tmp_path / "figures" / "load.json", "a test")
-    assert "aiperf was not measured: not installed: no network" in text and "| 1.50 × | yes |" in text
+    assert out.failed["aiperf"] in text and "1.50 ×" in text
     assert (tmp_path / "figures" / "load.md").read_text() == text
     assert json.loads((tmp_path / "figures" / "load.json").read_text())["failed"] == out.failed
 
