@@ -4,6 +4,7 @@ schemas of new archives, an idle machine for tests that need one, and a second t
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -14,12 +15,24 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fakes.exclusive_lock import ExclusiveLock
+from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401 - one server for all tests of a process
 from tests.golden import Golden
 
 # Before any test imports Airflow, which makes its home when it is imported. Processes of one run share no home.
 if "AIRFLOW_HOME" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="plumbline-tests-airflow-")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+
+
+# A full collection walks all that the test modules import, for a second; of that, nothing is ever garbage. The client of a load freezes and
+# unfreezes around each phase, which would undo it here.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+    gc.freeze = gc.unfreeze = lambda: None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

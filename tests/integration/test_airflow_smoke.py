@@ -1,4 +1,4 @@
-"""A real Airflow with the LocalExecutor: killed in the middle of a campaign, started again, one campaign to its end, stopped.
+"""A real Airflow with the LocalExecutor: one campaign to its end, stopped; and one killed in the middle of a campaign, started again.
 
 One server serves all checks, because starting one costs more than everything else here.
 """
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,20 +90,24 @@ class Smoke:
     client: AirflowClient
     outcome: Outcome
     states: list[CampaignState]
-    doomed: list[psutil.Process]
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with installation(tmp_path_factory.mktemp("smoke")) as folder:
+        yield folder
+
+
+@contextmanager
+def installation(folder: Path) -> Iterator[Path]:
     """One provider, one short workload, a machine of its own (so that other trials here do not matter), a second bundle of DAGs."""
-    folder = tmp_path_factory.mktemp("smoke")
     # What economics.yaml says is of workloads that are not kept here.
     config = Path(shutil.copytree(ROOT / "include" / "config", folder / "config", ignore=shutil.ignore_patterns("economics.yaml")))
     for path in (config / "providers").glob("*.yaml"):
         if path.stem != "local-1core":
             path.unlink()
     provider = config / "providers" / "local-1core.yaml"
-    provider.write_text(provider.read_text().replace("machine: this-machine", f"machine: smoke-{os.getpid()}"))
+    provider.write_text(provider.read_text().replace("machine: this-machine", f"machine: {folder.name}-{os.getpid()}"))
     for path in [*(config / "workloads").rglob("*.yaml"), *(config / "teams").glob("*.yaml")]:
         if path.stem != "gpt-tiny-cpu":
             path.unlink()
@@ -126,11 +131,10 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(scope="module")
-def doomed(settings: Path) -> list[psutil.Process]:
+def killed_campaign(folder: Path) -> list[psutil.Process]:
     """The processes of a campaign whose command and supervisor were killed while a trial ran."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "include")}
-    log = settings / "doomed.log"
+    log = folder / "doomed.log"
     with log.open("w") as out:
         command = subprocess.Popen([sys.executable, "-c", DOOMED], env=env, stdout=out, stderr=subprocess.STDOUT)
     family: list[psutil.Process] = []
@@ -148,7 +152,7 @@ def doomed(settings: Path) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def smoke(settings: Path, doomed: list[psutil.Process]) -> Iterator[Smoke]:
+def smoke(settings: Path) -> Iterator[Smoke]:
     declared = load()
     asked = RunParameters("smoke", "a test", kinds=("training",))
     planned = planned_trials(declared, asked)
@@ -156,7 +160,7 @@ def smoke(settings: Path, doomed: list[psutil.Process]) -> Iterator[Smoke]:
     server = AirflowServer(installation_paths().airflow_home)
     with server.start(), server.client() as client:
         outcome = run_campaign(server, declared, asked, planned, states.append)
-        yield Smoke(server, client, outcome, states, doomed)
+        yield Smoke(server, client, outcome, states)
 
 
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
@@ -190,18 +194,11 @@ def test_progress_was_told_while_the_trial_ran(smoke: Smoke) -> None:
     assert not list(installation_paths().work.glob("*.progress"))
 
 
-def test_what_a_killed_command_left_is_gone_and_its_run_does_not_go_on(smoke: Smoke) -> None:
-    assert len(smoke.doomed) > 4
-    assert alive(smoke.doomed) == []
-    runs = {r.conf["campaign"]: r.state for r in smoke.client._runs(DAG, {})}
-    assert runs == {"doomed": "failed", "smoke": "success"}
-
-
 def test_nothing_that_runs_by_the_clock_is_left_unpaused_and_no_slot_started_by_itself(smoke: Smoke) -> None:
     paused = dict.fromkeys((DAG, "provider_watch", "scorecard_report", "upkeep", "upkeep_daily", "database_probe"), True)
     answering = dict.fromkeys(("drift_review", "baseline_decision", "rerun"), False)
     assert {d: s.is_paused for d, s in smoke.client.dags().items()} == paused | answering
-    assert {r.run_type for r in smoke.client._runs(DAG, {})} == {"manual"}
+    assert [(r.run_type, r.state) for r in smoke.client._runs(DAG, {})] == [("manual", "success")]
 
 
 def test_only_loopback_listens_and_only_the_logged_in_are_answered(smoke: Smoke) -> None:
@@ -240,3 +237,14 @@ def test_stopping_leaves_nothing(smoke: Smoke) -> None:
     assert server.remaining_processes(record) == []
     assert not (smoke.server.home / "server.json").exists()
     smoke.server.stop()
+
+
+@pytest.mark.full  # tests/unit/embedded/test_leftovers.py: what a killed supervisor left is ended
+def test_what_a_killed_command_left_is_gone_and_its_run_does_not_go_on(tmp_path: Path) -> None:
+    with installation(tmp_path) as folder:
+        family = killed_campaign(folder)
+        assert len(family) > 4
+        started = AirflowServer(installation_paths().airflow_home)
+        with started.start(), started.client() as client:
+            assert alive(family) == []
+            assert {r.conf["campaign"]: r.state for r in client._runs(DAG, {})} == {"doomed": "failed"}

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.data.result_documents import document, trial
 from tests.fakes.archive_writer import URI
-from tests.fakes.postgres_server import PostgresServer, postgres_server  # noqa: F401
+from tests.fakes.postgres_server import PostgresServer
 
 from plumbline.archive import Archive, open_archive
 
@@ -53,9 +53,9 @@ def cut_before(archive: Archive, statement: int) -> Iterator[list[int]]:
 @pytest.mark.fault(
     "PostgreSQL restarts before any statement of a write", ends="an error; a rerun completes it", keeps="whole trials or none"
 )
-@pytest.mark.parametrize("write", [record, correct])
+@pytest.mark.parametrize("write", [record, pytest.param(correct, marks=pytest.mark.full)])
 def test_a_connection_cut_before_any_statement_costs_the_write_alone(
-    postgres_server: PostgresServer,  # noqa: F811
+    postgres_server: PostgresServer,
     write: Callable[[Archive, int], object],
 ) -> None:
     with open_archive(postgres_server.new_database()) as archive:

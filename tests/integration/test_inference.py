@@ -97,7 +97,6 @@ def nothing_is_left() -> Iterator[None]:
     assert list(process.SHARED_MEMORY_FOLDER.glob(f"{process.shared_memory_prefix()}*")) == []
 
 
-@pytest.mark.exclusive
 def test_a_whole_trial(tmp_path: Path) -> None:
     trial = short_trial()
     reported: list[tuple[str, float]] = []

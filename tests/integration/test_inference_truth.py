@@ -21,7 +21,7 @@ from plumbline.harness.inference.server import control
 from plumbline.metrics.quantiles import percentile
 from plumbline.results import MetricRow
 
-pytestmark = [pytest.mark.integration, pytest.mark.exclusive]
+pytestmark = pytest.mark.integration
 
 SLO = Slo.model_construct(time_to_first_token=None, inter_token_latency=None, request_scheduled_latency=0.25)
 MS = 1e-3
@@ -64,7 +64,10 @@ def two_kinds(n: int) -> list[float]:
     return [0.02 if kind < 0.9 else 0.12 for kind in np.random.default_rng(4).random(n)]
 
 
-@pytest.mark.parametrize("delays", [lambda n: [0.03] * n, two_kinds], ids=["constant", "bimodal"])
+@pytest.mark.exclusive
+@pytest.mark.parametrize(
+    "delays", [pytest.param(lambda n: [0.03] * n, id="constant", marks=pytest.mark.full), pytest.param(two_kinds, id="bimodal")]
+)
 def test_reported_percentiles_are_the_truth_within_a_millisecond(delays: Callable[[int], list[float]]) -> None:
     """Nothing is reported early, ever. How late: a machine only adds, so that the best of a few attempts shows the instrument; and what it
     added to the server's own waking, beyond the millisecond that an event loop's timer is coarse, it may add on both ends of a message."""
@@ -142,6 +145,7 @@ def test_streams_that_are_reset_on_their_way_are_lost_requests_and_no_others_are
 
 
 @pytest.mark.full
+@pytest.mark.exclusive
 def test_a_stall_shows_in_an_open_loop_and_hides_from_a_closed_one() -> None:
     """The same server, stalled for a quarter of the time, asked about as often both ways. The user of the closed loop waits once a stall,
     and asks nothing meanwhile: the requests that others would have sent are missing from the sample. A machine that stands still stalls

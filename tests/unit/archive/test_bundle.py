@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import text
 from tests.data.price_readings import reading
 from tests.data.result_documents import PLANNED, document, failed, training_metrics, trial
-from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
 from tests.golden import Golden
 
 from plumbline.archive import (

@@ -16,7 +16,7 @@ import pytest
 
 from plumbline.embedded import supervisor
 
-pytestmark = [pytest.mark.integration, pytest.mark.exclusive]  # real processes and the real clock
+pytestmark = pytest.mark.integration  # real processes and the real clock
 
 INCLUDE = Path(__file__).resolve().parents[3] / "include"
 # Stands in for Airflow's command: each component notes its pid, one leaves a child in another session, one may die or be stubborn.

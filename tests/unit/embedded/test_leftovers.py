@@ -15,7 +15,7 @@ import pytest
 
 from plumbline.embedded import server
 
-pytestmark = [pytest.mark.integration, pytest.mark.exclusive]  # real processes and the real clock
+pytestmark = pytest.mark.integration  # real processes and the real clock
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 # A leader that starts a child of its own session and one that leaves for another session, and tells when they are there.

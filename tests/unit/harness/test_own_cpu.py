@@ -11,7 +11,7 @@ import pytest
 
 from plumbline.harness.contention_monitor import ProcessTreeCpu
 
-pytestmark = [pytest.mark.integration, pytest.mark.exclusive]  # real processes and the real clock
+pytestmark = pytest.mark.integration  # real processes and the real clock
 
 BURN = "import sys, time\nwhile time.process_time() < {seconds}: pass\n"
 

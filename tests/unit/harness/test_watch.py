@@ -18,7 +18,7 @@ from tests.data.result_documents import VALIDITY
 from plumbline.declarations import ValidityLimits
 from plumbline.harness.contention_monitor import ContentionMonitor
 
-pytestmark = [pytest.mark.integration, pytest.mark.exclusive]  # real processes and the real clock
+pytestmark = pytest.mark.integration  # real processes and the real clock
 
 CORES = sorted(os.sched_getaffinity(0))
 CORE = CORES[-1]
@@ -82,6 +82,7 @@ def with_children() -> dict:
     return watched(children=6)
 
 
+@pytest.mark.exclusive
 def test_neighbours_on_the_core_show_and_make_the_trial_invalid(alone, crowded):
     assert crowded["telemetry"]["foreign_cpu"]["mean"] > alone["telemetry"]["foreign_cpu"]["mean"] + 0.05
     assert ["invalid", "contended_cpu"] in [judgement[:2] for judgement in crowded["judgements"]]
@@ -89,17 +90,20 @@ def test_neighbours_on_the_core_show_and_make_the_trial_invalid(alone, crowded):
     assert f"core {CORE} " in detail and detail.endswith("40%")
 
 
+@pytest.mark.exclusive
 def test_children_of_the_trial_are_no_neighbours(crowded, with_children):
     assert with_children["telemetry"]["foreign_cpu"]["mean"] < crowded["telemetry"]["foreign_cpu"]["mean"] - 0.1
     assert with_children["telemetry"]["own_cpu"]["mean"] > crowded["telemetry"]["own_cpu"]["mean"] + 0.1
 
 
 @pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="this kernel has no PSI")
+@pytest.mark.exclusive
 def test_neighbours_put_a_trial_under_pressure(crowded):
     assert "cpu_pressure" in crowded["below_both"]
 
 
 @pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="this kernel has no PSI")
+@pytest.mark.exclusive
 def test_a_trial_that_waits_for_itself_is_not_under_pressure(with_children):
     """Seven busy tasks of the trial share one core: PSI is high, but not because of anybody else. A limit between the two signals shows it."""
     telemetry = with_children["telemetry"]
@@ -107,6 +111,7 @@ def test_a_trial_that_waits_for_itself_is_not_under_pressure(with_children):
     assert "cpu_pressure" not in with_children["at_middle"]
 
 
+@pytest.mark.exclusive
 def test_a_watch_says_what_it_costs(alone):
     """How little that is depends on the machine and its load: `make perf-training` holds it against a bound, in pairs."""
     assert 0 < alone["telemetry"]["watch_overhead"]["mean"] < 0.5

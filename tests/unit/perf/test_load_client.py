@@ -20,7 +20,7 @@ from load_clients import ClientFailed, Run  # noqa: E402
 from load_report import AIMS, Measured, write  # noqa: E402
 from load_watch import watch  # noqa: E402
 
-pytestmark = [pytest.mark.integration, pytest.mark.exclusive]  # real processes and the real clock
+pytestmark = pytest.mark.integration  # real processes and the real clock
 
 
 def run(client: str, rate: float, *, held: bool = True, p99: float = 1.0, cpu: float = 10.0) -> Run:
@@ -137,6 +137,7 @@ while time.monotonic() < end:
 """
 
 
+@pytest.mark.exclusive
 def test_cpu_for_a_request_is_what_the_client_spent(tmp_path: Path) -> None:
     counter = tmp_path / "served"
     counter.touch()

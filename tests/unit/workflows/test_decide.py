@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world
-from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
@@ -24,7 +23,7 @@ DAY = date(2025, 12, 2)
 
 
 @pytest.fixture
-def archive(archive_url: str) -> Iterator[Archive]:  # noqa: F811
+def archive(archive_url: str) -> Iterator[Archive]:
     with open_archive(archive_url) as opened:
         yield opened
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fakes.postgres_server import archive_url, postgres_server  # noqa: F401
 from tests.fakes.trials import CONFIG, PLANNED_AT, a_trial, cluster_provider
 
 from plumbline.archive import Archive, open_archive
@@ -36,7 +35,7 @@ FORGED = RECORD.model_copy(update={"exit_code": 137, "failure_class": "out_of_me
 
 
 @pytest.fixture
-def archive(archive_url: str) -> Iterator[Archive]:  # noqa: F811
+def archive(archive_url: str) -> Iterator[Archive]:
     with open_archive(archive_url) as opened:
         yield opened
 

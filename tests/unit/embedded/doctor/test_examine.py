@@ -17,7 +17,7 @@ import pytest
 import yaml
 from sqlalchemy import create_engine, text
 from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
-from tests.fakes.postgres_server import PostgresServer, postgres_server  # noqa: F401
+from tests.fakes.postgres_server import PostgresServer
 from tests.fakes.trials import CONFIG, cluster_provider
 from typer.testing import CliRunner
 
@@ -230,7 +230,7 @@ def test_a_database_that_does_not_answer(server: Server, monkeypatch: pytest.Mon
 @pytest.mark.integration
 def test_on_postgresql_too(
     tmp_path: Path,
-    postgres_server: PostgresServer,  # noqa: F811
+    postgres_server: PostgresServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     database = postgres_server.new_database()

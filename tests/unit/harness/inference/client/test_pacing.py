@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.harness.inference.client.engine import Pacer
 
-pytestmark = [pytest.mark.integration, pytest.mark.exclusive]  # real processes and the real clock
+pytestmark = pytest.mark.integration  # real processes and the real clock
 
 
 class Waiter:
