@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 SHAPES = {
@@ -15,6 +16,9 @@ SHAPES = {
     "wide-dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
     "phone-light": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "device_scale_factor": 2},
 }
+
+# What a wide and a narrow window show; dark charts have a test of their own.
+QUICK_SHAPES = [pytest.param(name, marks=pytest.mark.full if name == "wide-dark" else ()) for name in SHAPES]
 
 
 def executable() -> str | None:

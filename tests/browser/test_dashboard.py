@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.browser.chromium import SHAPES, browser, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
 from tests.browser.sample import campaign
 from tests.browser.served import served
 
@@ -69,7 +69,7 @@ def chromium() -> Iterator[Browser]:
         yield started
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", QUICK_SHAPES)
 def test_pages_load_without_a_complaint(address: str, chromium: Browser, shape: str) -> None:
     context = chromium.new_context(**SHAPES[shape])  # type: ignore[arg-type]
     page = context.new_page()

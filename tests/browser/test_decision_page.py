@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import SHAPES, browser, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
 from tests.browser.sample import BEGAN
 from tests.browser.served import served
 from tests.browser.test_dashboard import seeded
@@ -119,7 +119,7 @@ def test_without_a_script_the_form_decides_all_the_same(address: str, chromium: 
     context.close()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", QUICK_SHAPES)
 def test_the_pages_fit_every_window(address: str, chromium: Browser, shape: str) -> None:
     context = chromium.new_context(**SHAPES[shape])  # type: ignore[arg-type]
     page = context.new_page()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.browser.chromium import SHAPES, browser, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
 from tests.browser.message_photos import photograph
 
 from plumbline.alerts import render
@@ -33,7 +33,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", QUICK_SHAPES)
 def test_it_fits_every_window_and_asks_for_nothing(shape: str, started: Browser, page_file: Path) -> None:
     context = started.new_context(**SHAPES[shape], offline=True)  # type: ignore[arg-type]
     opened = context.new_page()

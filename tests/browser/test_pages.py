@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import SHAPES, browser, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
 from tests.browser.fleet import rehearsed
 from tests.browser.served import served
 
@@ -50,7 +50,7 @@ def drawn(page: Page) -> int:
     return page.locator(".chart.js-plotly-plot svg.main-svg .scatterlayer").count()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", QUICK_SHAPES)
 def test_every_chart_is_drawn_without_a_complaint_and_without_anybody_else(address: str, chromium: Browser, shape: str) -> None:
     context = chromium.new_context(**SHAPES[shape])  # type: ignore[arg-type]
     page = context.new_page()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.browser.chromium import SHAPES, browser, executable, opened
+from tests.browser.chromium import QUICK_SHAPES, browser, executable, opened
 from tests.browser.sample import campaign
 
 from plumbline.presentation.html.report import write_report
@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
         yield started
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", QUICK_SHAPES)
 def test_charts_are_drawn_offline_without_a_complaint(report: Path, chromium: Browser, shape: str) -> None:
     with opened(chromium, report, shape) as (page, errors, requests):
         assert errors == []

@@ -49,6 +49,24 @@ def config(tmp_path: Path) -> Path:
     return Path(shutil.copytree(CONFIG, tmp_path / "config"))
 
 
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A team server whose local-1core has slots and a budget of its own and is not watched, with a cluster and a gang. Each parse takes
+    seconds, so one shows all of them."""
+    folder = tmp_path_factory.mktemp("changed")
+    config = Path(shutil.copytree(CONFIG, folder / "config"))
+    file = config / "providers" / "local-1core.yaml"
+    file.write_text(file.read_text() + 'slots: ["18:30", "06:05"]\nwatch: {enabled: false}\nbudget: {usd_per_month: 12.5}\n')
+    provider = json.loads(cluster_provider(parallel=3, retries=4).model_dump_json(exclude_none=True))
+    (config / "providers" / "cluster-a.yaml").write_text(yaml.safe_dump(provider))
+    gang = yaml.safe_load((config / "workloads" / "training" / "gpt-tiny-cpu.yaml").read_text())
+    gang |= {"name": "gpt-gang", "parallelism": {"nodes": 2}}
+    (config / "workloads" / "training" / "gpt-gang.yaml").write_text(yaml.safe_dump(gang))
+    found = parse(folder, config, team_server=True)
+    assert found["errors"] == {}
+    return found
+
+
 def test_imports_without_errors_and_parses_nothing_outside_dags(bundle: dict[str, Any]) -> None:
     assert bundle["errors"] == {}
     assert bundle["files"] == [str(f.relative_to(ROOT)) for f in FILES]
@@ -105,13 +123,10 @@ def test_only_trials_run_in_the_machine_pool_and_airflow_waits_longer_than_the_l
 
 
 def test_benchmarks_run_monthly_in_the_declared_slots_and_when_their_own_provider_changed(
-    bundle: dict[str, Any], config: Path, tmp_path: Path
+    bundle: dict[str, Any], changed: dict[str, Any]
 ) -> None:
     assert bundle["dags"]["benchmark_local_1core"]["crons"] == ["0 2 1 * *"]
     assert bundle["dags"]["benchmark_local_1core"]["assets"] == ["provider_changed_local_1core"]
-    file = config / "providers" / "local-1core.yaml"
-    file.write_text(file.read_text() + 'slots: ["18:30", "06:05"]\nwatch: {enabled: false}\n')
-    changed = parse(tmp_path, config)
     assert changed["dags"]["benchmark_local_1core"]["crons"] == ["5 6 1 * *", "30 18 1 * *"]
     assert changed["dags"]["benchmark_local_1core"]["assets"] == []
     assert changed["dags"]["benchmark_local_2core"]["crons"] == ["0 2 1 * *"]
@@ -130,15 +145,8 @@ def test_a_provider_that_cannot_be_looked_at_fails_the_run_and_silences_nobody(b
         assert {"watch.prices", "watch.rerun"} <= set(tasks[end]["upstream"]), "no price waits for a look, nor a look for a price"
 
 
-def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_bucket(config: Path, tmp_path: Path) -> None:
-    provider = json.loads(cluster_provider(parallel=3, retries=4).model_dump_json(exclude_none=True))
-    (config / "providers" / "cluster-a.yaml").write_text(yaml.safe_dump(provider))
-    gang = yaml.safe_load((config / "workloads" / "training" / "gpt-tiny-cpu.yaml").read_text())
-    gang |= {"name": "gpt-gang", "parallelism": {"nodes": 2}}
-    (config / "workloads" / "training" / "gpt-gang.yaml").write_text(yaml.safe_dump(gang))
-    found = parse(tmp_path, config)
-    assert found["errors"] == {}
-    tasks = found["dags"]["benchmark_cluster_a"]["tasks"]
+def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_bucket(changed: dict[str, Any]) -> None:
+    tasks = changed["dags"]["benchmark_cluster_a"]["tasks"]
     operators = {lane: tasks[f"{lane}.trial.run"]["operator"] for lane in ("training", "inference", "training_gang")}
     assert operators == {"training": "TrialPodOperator", "inference": "TrialPodOperator", "training_gang": "TrialGangOperator"}
     for lane in operators:
@@ -147,9 +155,9 @@ def test_a_cluster_runs_its_trials_by_the_house_operators_and_waits_for_its_buck
         assert run["timeout_s"] > 14400 + 2 * 1800, "the pod's own deadline and the waits before it come first"
         assert (collect["rule"], f"{lane}.trial.run" in collect["upstream"]) == ("all_done", True)
         assert collect["retries"] > 4
-    assert "training_gang.trial.run" not in found["dags"]["benchmark_local_2core"]["tasks"]
-    assert found["dags"]["benchmark_cluster_a"]["params"]["placement"]["schema"]["enum"] == ["any", "fresh_node"]
-    assert "placement" not in found["dags"]["benchmark_local_2core"]["params"]
+    assert "training_gang.trial.run" not in changed["dags"]["benchmark_local_2core"]["tasks"]
+    assert changed["dags"]["benchmark_cluster_a"]["params"]["placement"]["schema"]["enum"] == ["any", "fresh_node"]
+    assert "placement" not in changed["dags"]["benchmark_local_2core"]["params"]
 
 
 def test_a_broken_declaration_is_an_import_error_in_its_own_words(config: Path, tmp_path: Path) -> None:
@@ -204,7 +212,7 @@ def test_a_question_of_the_review_waits_in_a_dag_of_its_own(bundle: dict[str, An
     assert decision["answer"]["upstream"] == ["question"] and decision["rerun"]["upstream"] == ["wanted"]
 
 
-def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(bundle: dict[str, Any], config: Path, tmp_path: Path) -> None:
+def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(bundle: dict[str, Any], changed: dict[str, Any]) -> None:
     rerun = bundle["dags"]["rerun"]
     assert (rerun["timetable"], rerun["tasks"]["start"]["upstream"]) == ("NullTimetable", ["choose"])
     form = rerun["params"]
@@ -214,9 +222,7 @@ def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(bund
     ]
     assert {"local-1core", "local-2core"} <= set(form["providers"]["schema"]["items"]["enum"])
     assert "gpt-tiny-cpu" in form["workloads"]["schema"]["items"]["enum"]
-    file = config / "providers" / "local-1core.yaml"
-    file.write_text(file.read_text() + "budget: {usd_per_month: 12.5}\n")
-    limited = parse(tmp_path, config)["dags"]
+    limited = changed["dags"]
     assert "\n- local-1core: 12.5 USD a month" in limited["rerun"]["params"]["providers"]["schema"]["description_md"]
     assert "Budget: 12.5 USD a month" in limited["benchmark_local_1core"]["params"]["repeats"]["description"]
     assert "Budget" not in limited["benchmark_local_2core"]["params"]["repeats"]["description"]
@@ -228,9 +234,8 @@ def test_what_runs_by_the_clock_starts_paused_and_what_waits_for_results_or_peop
     assert not any(bundle["dags"][name]["crons"] for name in asked)
 
 
-def test_a_team_server_watches_over_itself_from_the_start(tmp_path: Path) -> None:
-    found = parse(tmp_path, team_server=True)["dags"]
-    unpaused = {name for name, dag in found.items() if dag["starts_unpaused"]}
+def test_a_team_server_watches_over_itself_from_the_start(changed: dict[str, Any]) -> None:
+    unpaused = {name for name, dag in changed["dags"].items() if dag["starts_unpaused"]}
     assert unpaused == {"drift_review", "baseline_decision", "rerun", "upkeep", "upkeep_daily", "provider_watch"}
 
 

@@ -133,18 +133,19 @@ def mean(rows: list[list[float]]) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("model", "shapes", "most"),
+    ("model", "count", "shapes", "most"),
     [
-        (GPT, [(1, 4, 1), (2, 2, 1)], [0.27, 0.52]),  # four parts of one replica; two of two
+        (GPT, 2, [(1, 2, 1)], [0.52]),  # two parts of one replica
+        pytest.param(GPT, 4, [(1, 4, 1), (2, 2, 1)], [0.27, 0.52], marks=pytest.mark.full),  # four parts of one replica; two of two
         # two parts of each layer, sharded; two of each layer, replicated
-        pytest.param(LLAMA, [(1, 2, 2), (2, 1, 2)], [0.3, 0.6], marks=pytest.mark.full),
+        pytest.param(LLAMA, 4, [(1, 2, 2), (2, 1, 2)], [0.3, 0.6], marks=pytest.mark.full),
     ],
 )
 def test_ranks_learn_what_one_process_learns_and_hold_a_part_each(
-    tmp_path: Path, model: dict[str, Any], shapes: list[tuple[int, int, int]], most: list[float]
+    tmp_path: Path, model: dict[str, Any], count: int, shapes: list[tuple[int, int, int]], most: list[float]
 ) -> None:
     spec = orders(tmp_path, model)
-    ranks = together(trained, 4, spec, shapes, "fp32")
+    ranks = together(trained, count, spec, shapes, "fp32")
     for number, shape in enumerate(shapes):
         alone = reference(spec, shape[0] * shape[1])
         assert alone[-1] < alone[0]
@@ -189,7 +190,9 @@ def reduced(peers: RankGroups, spec: WorkerSpec) -> list[tuple[torch.dtype, int]
     return found
 
 
-@pytest.mark.parametrize(("reduce_precision", "kind"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+@pytest.mark.parametrize(
+    ("reduce_precision", "kind"), [pytest.param("fp32", torch.float32, marks=pytest.mark.full), ("bf16", torch.bfloat16)]
+)
 def test_gradients_are_reduced_once_a_step_in_the_declared_type(tmp_path: Path, reduce_precision: str, kind: torch.dtype) -> None:
     spec = orders(tmp_path, GPT)
     spec = replace(spec, micro=1, accumulation=4, parallelism=spec.parallelism | {"reduce_precision": reduce_precision})
