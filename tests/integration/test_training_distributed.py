@@ -127,12 +127,17 @@ def values(measured: Measurement) -> dict[tuple[str, str, str], float | None]:
     return {(row.phase, row.metric, row.statistic): row.value for row in measured.metrics}
 
 
-@pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> Measurement:
-    """Three ranks on one node, one of them killed. Three: the first number whose sums depend on the order of adding."""
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.full)])
+def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measurement:
+    """Ranks on one node, one of them killed. Three: the first number whose sums depend on the order of adding."""
+    count = request.param
     folder = tmp_path_factory.mktemp("together")
     os.environ["PLUMBLINE_HOME"] = str(folder / "home")
-    return run(folder, needs={"accelerator": "cpu", "count": 3}, parallelism={"processes": 3}, model=WIDE, fault=FAULT)
+    return run(folder, needs={"accelerator": "cpu", "count": count}, parallelism={"processes": count}, model=WIDE, fault=FAULT)
+
+
+def count_of(measured: Measurement) -> int:
+    return int(str(measured.facts["training.world_size"]))
 
 
 def test_a_killed_rank_restarts_all_of_them_and_the_losses_continue_to_the_bit(together: Measurement) -> None:
@@ -145,11 +150,12 @@ def test_a_killed_rank_restarts_all_of_them_and_the_losses_continue_to_the_bit(t
 
 
 def test_every_rank_does_every_step_on_data_of_its_own(together: Measurement) -> None:
+    count = count_of(together)
     rows = [row for row in steps_of(together) if row["run"] == "run"]
-    losses = {rank: [row["loss"] for row in rows if row["rank"] == rank] for rank in range(3)}
-    assert [len(found) for found in losses.values()] == [20, 20, 20]
-    assert len(set(map(tuple, losses.values()))) == 3
-    last = sum(losses[rank][-1] for rank in range(3)) / 3
+    losses = {rank: [row["loss"] for row in rows if row["rank"] == rank] for rank in range(count)}
+    assert [len(found) for found in losses.values()] == [20] * count
+    assert len(set(map(tuple, losses.values()))) == count
+    last = sum(losses[rank][-1] for rank in range(count)) / count
     assert values(together)["steady", "final_loss", "value"] == pytest.approx(last)
 
 
@@ -158,7 +164,7 @@ def test_rates_count_all_ranks_and_a_step_lasts_until_all_have_done_it(together:
     steady = [row for row in steps_of(together) if row["phase"] == "steady"]
     times = [row["step_s"] for row in steady if row["rank"] == 0]
     assert value["steady", "step_time", "median"] == pytest.approx(sorted(times)[8])
-    assert value["steady", "tokens_per_second", "median"] == pytest.approx(3 * 4 * 2 * 16 / sorted(times)[8])
+    assert value["steady", "tokens_per_second", "median"] == pytest.approx(count_of(together) * 4 * 2 * 16 / sorted(times)[8])
     sync = next(stage for stage in together.stages if stage.stage == "gradient_sync")
     assert 0 < sync.total_s < sum(times)
     assert all(sum(row[f"{stage}_s"] or 0.0 for stage in STAGES) <= row["step_s"] * 1.0001 for row in steady)
@@ -176,10 +182,12 @@ def test_tokens_a_second_of_a_job_are_its_tokens_over_wall_time(tmp_path: Path) 
 
 
 def test_the_environment_says_how_many_trained_together(together: Measurement) -> None:
+    count = count_of(together)
     facts = {key: value for key, value in together.facts.items() if key.startswith("training.")}
-    assert facts == {"training.world_size": 3, "training.nodes": 1, "training.processes": 3, "training.backend": "gloo"}
+    assert facts == {"training.world_size": count, "training.nodes": 1, "training.processes": count, "training.backend": "gloo"}
+    assert count == len({row["rank"] for row in steps_of(together)})
     cores = len(os.sched_getaffinity(0))
-    assert together.facts["torch.threads"] == max(cores // 3, 1)
+    assert together.facts["torch.threads"] == max(cores // count, 1)
 
 
 def test_ranks_of_one_node_divide_its_cores(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def stepped(size: float) -> dict[str, float]:
     return {m: level * (1 + size) if m in WORSE_UP else level / (1 + size) for m, level in LEVELS.items()}
 
 
-@pytest.mark.parametrize("cv", [0.01, 0.05])
+@pytest.mark.parametrize("cv", [pytest.param(0.01, marks=pytest.mark.full), 0.05])
 def test_two_hundred_a_a_comparisons_raise_almost_nothing(cv: float, noisy: Any, rules: Any, limits: Any) -> None:
     rng = np.random.default_rng(20261101)
     alarms, small = 0, 0

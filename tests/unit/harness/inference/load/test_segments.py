@@ -59,5 +59,5 @@ def test_ids_and_text_do_not_mix_into_a_text() -> None:
 
 def test_many_segments_are_made_in_seconds() -> None:
     began = time.process_time()
-    assert len(CorpusText().segments([32] * 100_000, rng())) == 100_000
-    assert time.process_time() - began < 30
+    assert len(CorpusText().segments([32] * 20_000, rng())) == 20_000
+    assert time.process_time() - began < 6

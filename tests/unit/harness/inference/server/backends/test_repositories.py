@@ -139,6 +139,7 @@ def test_an_exported_encoder_answers_as_the_model_does(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.full  # the encoder above goes the same way
 def test_an_exported_vision_model_answers_as_the_model_does(tmp_path: Path) -> None:
     """The export itself tries sizes that it was not traced with, and refuses what answers otherwise."""
     import torch
