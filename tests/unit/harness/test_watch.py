@@ -121,6 +121,7 @@ def limits(**changed: str) -> ValidityLimits:
     return ValidityLimits.model_validate_json(json.dumps({**json.loads(VALIDITY.model_dump_json()), **changed}))
 
 
+@pytest.mark.exclusive
 def test_limits_decide():
     """Whatever was seen here: a limit above it keeps quiet, one below it does not."""
     cpus = sorted(os.sched_getaffinity(0))
