@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -28,7 +28,8 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class _Scalars(_Loader):  # type: ignore[misc]
     """YAML 1.2's scalars: `off`, `on`, `yes`, `02:00` and dates stay text."""
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012 (its own, so that the base class keeps YAML 1.1's)
+    # Its own, so that the base class keeps YAML 1.1's.
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
 
 for _tag, _pattern, _first in (
