@@ -93,5 +93,5 @@ def check_address(address: str, stores: Sequence[str] | None = None) -> str:
 def check_address_form(address: str) -> str:
     """`address` itself; InvalidResult if its scheme is not a store's, or if it leads out of its store."""
     if not _STORE_URL.fullmatch(address) or "::" in address or not set(address.split("/")).isdisjoint((".", "..")):
-        raise InvalidResult(f"{address!r} is no address of a result store; expected file://, s3://, gs:// or abfs:// without ..")
+        raise InvalidResult(f"{address!r} is not the address of a result store; expected file://, s3://, gs:// or abfs:// without ..")
     return address

@@ -85,9 +85,9 @@ FORGED: dict[str, tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = {
     "failed as valid": ("trials", each(status="degraded"), "status is degraded in the bundle; its document says valid"),
     "later": ("trials", each(finished_at=PLANNED + timedelta(days=900)), "finished_at is"),
     "no document": ("trials", lambda rows: rows.append({**rows[0], "id": 2, "attempt": 2}), "no document backs its row"),
-    "a web page": ("trials", each(uri="http://169.254.169.254/latest"), "is no address of a result store"),
-    "out of the store": ("trials", each(uri=f"{STORE}/../etc"), "is no address of a result store"),
-    "a chain": ("trials", each(uri="file:///a::http://x/"), "is no address of a result store"),
+    "a web page": ("trials", each(uri="http://169.254.169.254/latest"), "is not the address of a result store"),
+    "out of the store": ("trials", each(uri=f"{STORE}/../etc"), "is not the address of a result store"),
+    "a chain": ("trials", each(uri="file:///a::http://x/"), "is not the address of a result store"),
     "65 bits": ("trials", each(attempt=2**40), "attempt is 1099511627776; expected an integer of 32 bits"),
     "NUL": ("trials", each(slot="a\0b"), "slot holds a NUL character"),
     "no verdict": ("trials", each(quality_action="fine"), "quality_action is 'fine'; expected one of accept, annotate, reject"),
@@ -96,7 +96,7 @@ FORGED: dict[str, tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = {
     "deep findings": ("findings", each(detail=json.loads("[" * 60 + "]" * 60)), "is nested too deeply"),
     "findings of others": ("findings", each(campaign_id="2025-01"), "a row is of the campaign 2025-01"),
     "quarantine of others": ("quarantine", each(trial_id="../../x"), "is not the id of"),
-    "quarantine elsewhere": ("quarantine", each(uri="http://x/y"), "is no address of a result store"),
+    "quarantine elsewhere": ("quarantine", each(uri="http://x/y"), "is not the address of a result store"),
 }
 
 
