@@ -61,7 +61,7 @@ PromiseVerdict = Literal["met", "missed", "unproven", "none_declared"]
 
 _NO_POD = {
     "local": "a process on this machine is started: there is no pod",
-    "simulated": "the simulation makes up no pods",
+    "simulated": "the simulation has no pods",
     "endpoint": "the endpoint's server already runs",
 }
 
