@@ -76,6 +76,15 @@ def _marks(function: ast.AST, name: str) -> Iterator[ast.Call | ast.Attribute]:
                 yield node if isinstance(node, ast.Call) else target
 
 
+def _is_full(function: ast.FunctionDef | ast.AsyncFunctionDef, fault: ast.Call) -> bool:
+    """Whether no quick test is behind this mark: the function is marked full, or the case that has the mark. A case of others is not."""
+    if any(ast.unparse(decorator) == "pytest.mark.full" for decorator in function.decorator_list):
+        return True
+    calls = [node for decorator in function.decorator_list for node in ast.walk(decorator) if isinstance(node, ast.Call)]
+    cases = [node for node in calls if ast.unparse(node.func) == "pytest.param" and fault in ast.walk(node)]
+    return any("pytest.mark.full" in map(ast.unparse, ast.walk(case)) for case in cases)
+
+
 def _rows_of(path: Path) -> Iterator[Row]:
     text = path.read_text()
     if "pytest.mark.fault(" not in text:
@@ -83,10 +92,9 @@ def _rows_of(path: Path) -> Iterator[Row]:
     tree, name = ast.parse(text), path.relative_to(ROOT).as_posix()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            full = any(True for _ in _marks(node, "full"))
             for call in _marks(node, "fault"):
                 if isinstance(call, ast.Call):
-                    yield Row(*_literals(call, f"{name}::{node.name}"), name, node.name, full)
+                    yield Row(*_literals(call, f"{name}::{node.name}"), name, node.name, _is_full(node, call))
 
 
 def rows() -> list[Row]:

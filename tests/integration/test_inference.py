@@ -117,7 +117,8 @@ def test_a_whole_trial(tmp_path: Path) -> None:
         ("compute_time", "mean"),
     ):
         value = values["steady", metric, statistic]
-        assert value is not None and 0 < value < 1e6, (metric, statistic)
+        # On a busy machine the client reads several tokens at once.
+        assert value is not None and (0 < value < 1e6 or (metric, value) == ("inter_token_latency", 0)), (metric, statistic)
     first = values["cold_start", "first_inference_latency", "value"]
     loaded, ready = values["cold_start", "model_load_time", "value"], values["cold_start", "time_to_ready", "value"]
     assert first is not None and loaded is not None and ready is not None
