@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,8 @@ if "AIRFLOW_HOME" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
 # unfreezes around each phase, which would undo it here.
 gc.disable()
 
+_FIRST = ("integration", "browser", "dags", "workflows", "harness")
+
 
 def pytest_collection_finish() -> None:
     gc.freeze()
@@ -44,9 +47,16 @@ def golden(pytestconfig: pytest.Config) -> Golden:
     return Golden(write=pytestconfig.getoption("write_golden"))
 
 
+def _order(item: pytest.Item) -> int:
+    """The slowest folders first, so that two processes end together."""
+    folders = item.path.relative_to(Path(__file__).parent).parts[:2]
+    return next((number for number, name in enumerate(_FIRST) if name in folders), len(_FIRST))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A neighbour on the machine can hold up a real server or process for seconds, so its tests get a second try; the first one's
     traceback is printed at the end, for whoever has it in their hands to mend, and a run grants few (pyproject.toml)."""
+    items.sort(key=_order)
     for item in items:
         if any(item.get_closest_marker(name) for name in ("integration", "browser", "cluster")):
             item.add_marker(pytest.mark.flaky(reruns=1))
