@@ -1,14 +1,12 @@
-"""From a comparison of one series to what there is to tell: one finding per cause for concern, never one per metric.
+"""Findings of a campaign's comparisons: one for each provider, kind and subject, never one for each metric.
 
-Metrics of one trial move together, so all rows that regressed or improved become one performance finding, led by the metric that
-says most about the workload. Its subject is the series' performance, not the lead, so that a rerun which leads with another
-metric is the same finding. A change of the environment that matters is a finding also when performance did not move.
+Metrics of one trial move together: all that regressed or improved are one performance finding, led by the metric that says most about the
+workload. Environment changes that matter are a finding even if performance is unchanged.
 
-Severity. Performance: page if a leading metric got worse by at least its page threshold, else warn; tails alone warn at most. An
-improvement is drift too, for the baseline is wrong now and the decision may be: warn from the page threshold on, info below.
-Environment: warn. Reliability: page if nothing succeeded, info if that is no more than the
-baseline allows for, else warn; errors that GPUs made: info if all of them were corrected or as usual, else warn. Missing data: page if
-nothing was recorded at all, else warn."""
+Severity. Performance: page if a leading metric is worse by its page threshold, else warn; tails alone warn at most; an improvement warns from
+the page threshold on, else info. Environment: warn. Reliability: page if every attempt failed, info within the baseline's rate, else warn; GPU
+errors: info if corrected or within the baseline's rate, else warn. Missing data: page if nothing was recorded, else warn.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +17,7 @@ from dataclasses import replace
 from plumbline.analysis.drift.attribution import attribute
 from plumbline.analysis.drift.comparison import Comparison, MetricComparison, format_effect, format_interval, format_metric_name
 from plumbline.analysis.drift.reliability import GPU_ERRORS_SUBJECT
+from plumbline.findings import shorten
 from plumbline.metrics import METRICS
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, summarize_facts
 from plumbline.results.sample import Series
@@ -27,14 +26,11 @@ _LEADS: dict[str, tuple[str, ...]] = {
     "training": ("step_time", "tokens_per_second", "samples_per_second"),
     "inference": ("time_to_first_token", "output_token_throughput", "inter_token_latency", "request_scheduled_latency"),
 }
-"""What a workload kind is about, first the most telling; other metrics lead only when none of these moved."""
+"""By workload kind, the metrics that lead a finding if they moved, the most important first."""
 
 
 def findings_of(comparison: Comparison) -> tuple[Finding, ...]:
-    """All findings of one series in one campaign: performance, environment, reliability, missing data; empty when all is as it was.
-
-    A comparison that was refused (no baseline yet, nothing measured) still tells of failures and missing trials.
-    """
+    """The findings of one series in one campaign. A refused comparison (no baseline yet, nothing measured) still has failures and missing trials."""
     found = (_performance(comparison), _environment(comparison), _reliability(comparison), _gpu_errors(comparison), _missing(comparison))
     return tuple(finding for finding in found if finding is not None)
 
@@ -64,8 +60,7 @@ def _performance(comparison: Comparison) -> Finding | None:
 
 
 def _ranked(moved: Sequence[MetricComparison], kind: str) -> list[MetricComparison]:
-    """The row that speaks for the others first: worse before better, a leading statistic before a tail, then the kind's own order, then
-    how far past its threshold it is."""
+    """The lead first: worse before better, a leading statistic before a tail, then the kind's order, then the distance past the threshold."""
     order = _LEADS.get(kind, ())
 
     def rank(row: MetricComparison) -> tuple[bool, bool, int, float]:
@@ -101,11 +96,11 @@ def _environment(comparison: Comparison) -> Finding | None:
     members = [Member(change.key, f"{change.group}: {change.text}") for change in changes]
     judged = [row for row in comparison.rows if row.verdict is not None and row.family == "lead"]
     if comparison.moved:
-        effect = "performance moved with it"
+        effect = "performance changed too"
     elif judged and all(row.verdict == "unchanged" for row in judged):
-        effect = "performance did not move"
+        effect = "performance is unchanged"
     else:
-        effect = "the repeats cannot yet say whether performance moved"
+        effect = "too few repeats to judge performance"
     return _finding(
         comparison,
         kind="environment",
@@ -113,7 +108,7 @@ def _environment(comparison: Comparison) -> Finding | None:
         severity="warn",
         title=f"environment changed: {changes[0].text}",
         what=f"environment changed: {summarize_facts(members)}, since campaign {comparison.candidate_campaign}",
-        explanation=f"against {_baseline(comparison)}; {effect}",
+        explanation=f"compared with baseline {', '.join(comparison.baseline_campaigns)}; {effect}",
         members=members,
         attributed_to=[change.key for change in changes],
     )
@@ -125,11 +120,7 @@ def _reliability(comparison: Comparison) -> Finding | None:
         return None
     severity: Severity = "page" if seen.failures == seen.attempts else "info" if seen.as_usual else "warn"
     classes = ", ".join(f"{name} × {n}" for name, n in seen.failed)
-    before = (
-        f"{seen.baseline_failed} of {seen.baseline_attempts} in the baseline"
-        if seen.baseline_attempts
-        else "no baseline to hold it against"
-    )
+    before = f"{seen.baseline_failed} of {seen.baseline_attempts} in the baseline" if seen.baseline_attempts else "no baseline yet"
     return _finding(
         comparison,
         kind="reliability",
@@ -144,7 +135,7 @@ def _reliability(comparison: Comparison) -> Finding | None:
 
 
 _CORRECTED = {"gpu_ecc_corrected", "gpu_pcie_replays"}
-"""What the hardware repaired by itself: it costs time, not results."""
+"""Errors that the hardware corrected: they cost time, not results."""
 
 
 def _gpu_errors(comparison: Comparison) -> Finding | None:
@@ -182,12 +173,8 @@ def _missing(comparison: Comparison) -> Finding | None:
         severity="warn" if seen.attempts else "page",
         title=f"{planned} left no result",
         what=f"{planned} left no result in campaign {comparison.candidate_campaign}",
-        explanation="absent is not zero: nothing is concluded about what did not run",
+        explanation="missing results do not count as zero",
     )
-
-
-def _baseline(comparison: Comparison) -> str:
-    return f"baseline {', '.join(comparison.baseline_campaigns)}"
 
 
 def _finding(
@@ -231,62 +218,52 @@ def _finding(
     )
 
 
-# One provider, one campaign, one cause for concern: what its series show alike is one finding with all of them as members.
-#
-# A driver that changed, a node that got slow, a provider that fails: each shows in many series at once, and many messages about one
-# cause are no messages. The series with the gravest severity, then the one furthest from its baseline, leads: its numbers stand in the
-# headline, every other series is named and has its members. An attribution is that of the lead, with what the others are attributed
-# to after it; when the lead has none but another series has, the group has that one.
-
-
 _GRAVITY = {"page": 0, "warn": 1, "info": 2}
-_MOST_NAMED = 3
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Findings of the series of one campaign, one per provider, kind and subject; a single one stays as it is."""
+    """Findings of the series of one campaign, one per provider, kind and subject: one cause, such as a driver, shows in many series.
+
+    The series with the gravest severity, then the one furthest from its baseline, leads with its numbers and its attribution.
+    """
     groups: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.finding_id].append(finding)
-    return tuple(_one(sorted(found, key=_rank)) for found in groups.values())
+    return tuple(_one(sorted(group, key=_rank)) for group in groups.values())
 
 
 def _rank(finding: Finding) -> tuple[int, float, str]:
     return _GRAVITY[finding.severity], -abs(finding.effect or 0.0), finding.series_key
 
 
-def _one(found: list[Finding]) -> Finding:
-    lead, others = found[0], found[1:]
+def _one(group: list[Finding]) -> Finding:
+    lead, others = group[0], group[1:]
     if not others:
         return lead
-    explained = next((f for f in found if f.attributed_to), lead)
-    names = [f"{f.workload_kind} {f.workload}" for f in others]
-    named = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-    also = f"the same in {named}" if lead.kind == "environment" else f"with it: {_moved(others, named)}"
+    explained = next((f for f in group if f.attributed_to), lead)
+    if lead.kind == "environment":
+        also = f"the same in {shorten([f.concerns for f in others])}"
+    else:
+        also = f"also affected: {shorten([f'{f.workload} {f.title}' for f in others])}"
     return replace(
         lead,
         explanation=f"{explained.explanation}; {also}",
         title=f"{lead.title} and {len(others)} more series",
         headline=f"{lead.headline}, and {len(others)} more series",
-        members=_members(found),
-        attributed_to=tuple(dict.fromkeys(key for f in found for key in f.attributed_to)),
-        baseline_campaigns=tuple(dict.fromkeys(c for f in found for c in f.baseline_campaigns)),
-        series=tuple(f.series_key for f in found),
-        standing=tuple(f.series_key for f in found),
+        members=_members(group),
+        attributed_to=tuple(dict.fromkeys(key for f in group for key in f.attributed_to)),
+        baseline_campaigns=tuple(dict.fromkeys(c for f in group for c in f.baseline_campaigns)),
+        series=tuple(f.series_key for f in group),
+        standing=tuple(f.series_key for f in group),
     )
 
 
-def _moved(others: Sequence[Finding], named: str) -> str:
-    told = [f"{f.workload} {f.title}" for f in others[:_MOST_NAMED]]
-    return ", ".join(told) + (f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else "") if told else named
-
-
-def _members(found: Sequence[Finding]) -> tuple[Member, ...]:
-    """Of a fact that changed for all series, one member; of metrics, one per series, which its text names."""
-    if found[0].kind in ("environment", "reliability"):
+def _members(group: Sequence[Finding]) -> tuple[Member, ...]:
+    """One member for each fact; of metrics one for each series, which its text names."""
+    if group[0].kind in ("environment", "reliability"):
         first: dict[str, Member] = {}
-        for finding in found:
+        for finding in group:
             for member in finding.members:
                 first.setdefault(member.name, member)
         return tuple(first.values())
-    return tuple(replace(m, text=f"{f.workload_kind} {f.workload}: {m.text}") for f in found for m in f.members)
+    return tuple(replace(m, text=f"{f.workload_kind} {f.workload}: {m.text}") for f in group for m in f.members)

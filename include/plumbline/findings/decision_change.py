@@ -1,9 +1,8 @@
-"""When a team's first choice changes: the finding that says so, and what becomes of the one that stands.
+"""Findings about a changed first choice of a team, reconciled with the open ones.
 
-A ranking is held against the last one that was stored for the same choice. Nothing is found where the question itself changed: other weights,
-gates or workloads, or simulated results in place of measured ones. The finding is of kind price where the same trials at other prices made the
-difference, else of kind performance. It goes on as long as its provider is first, is over when the former one is first again, and gives way to
-another finding when a third one is. A change of which the new first is sure (P ≥ 0.8), or that leaves no choice, is a warn; others are an info.
+A ranking is compared with the last one stored for the same choice; a changed question (weights, gates, workloads, simulated results) opens
+nothing. Kind: price if only prices differ, else performance. A finding continues while its provider is first and resolves when it is not.
+Severity: warn if the new first is certain (P ≥ 0.8) or the only one, else info.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Any
 
 from plumbline.findings import Reconciliation
 from plumbline.findings.price import format_usd
+from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id
 
 DECISION_CHANGE_PREFIX = "winner/"
-"""How the subject of such a finding begins."""
 CONFIDENT_FROM = 0.8
 
 
@@ -33,10 +32,10 @@ class PriceAtDecision:
 
 @dataclass(frozen=True)
 class RankingSnapshot:
-    """Who was first for one team's choice, and from what. `eligible`: best first, with the probability of being first (None: unknown).
+    """One team's ranking and its inputs. `eligible`: best first, with P(first) (None: unknown).
 
-    `question`, `trials`, `costs`: hashes of what was asked, of the trials that counted and of what they cost. `prices` and `campaigns`: by
-    provider, of all that were ranked.
+    `question`, `trials`, `costs`: hashes of the question, of the trials that counted and of their costs. `prices` and `campaigns`: by
+    provider, of all ranked ones.
     """
 
     team: str
@@ -52,27 +51,27 @@ class RankingSnapshot:
 
     @property
     def first(self) -> str | None:
-        """Who ranks first; None if nobody is eligible."""
+        """None if no provider is eligible."""
         return self.eligible[0][0] if self.eligible else None
 
     @property
     def probability(self) -> float | None:
-        """That the first one really is; None where it is unknown, or nobody is first."""
+        """P(first) of the first one; None if unknown or no provider is eligible."""
         return self.eligible[0][1] if self.eligible else None
 
     @property
     def subject(self) -> str:
-        """What a finding about it is about, such as `winner/platform/training/gpt-1b`."""
+        """Such as `winner/platform/training/gpt-1b`."""
         return f"{DECISION_CHANGE_PREFIX}{self.team}/{self.kind}/{'+'.join(self.workloads)}"
 
     @property
     def inputs(self) -> tuple[str, str, str]:
-        """The same for the same ranking."""
+        """Equal for equal rankings."""
         return self.question, self.trials, self.costs
 
     @classmethod
     def of(cls, team: str, kind: str, detail: Mapping[str, Any]) -> RankingSnapshot | None:
-        """The choice of a stored decision; None of one that says too little, such as another version's."""
+        """From a stored decision; None if fields are missing, as in one of another version."""
         try:
             return cls(
                 team=team,
@@ -91,7 +90,6 @@ class RankingSnapshot:
 
 
 def is_decision_change(finding: Finding) -> bool:
-    """Whether the finding says that a team's first choice changed."""
     return finding.subject.startswith(DECISION_CHANGE_PREFIX)
 
 
@@ -104,28 +102,28 @@ def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:
 def reconcile_decision(
     before: RankingSnapshot | None, now: RankingSnapshot, standing: Sequence[Finding], day: date, decision_id: str
 ) -> Reconciliation:
-    """Hold a ranking of the day against the last one, and against the findings about the same choice that stand."""
+    """Compare a ranking of the day with the last one, and with the open findings about the same choice."""
     known = [f for f in standing if f.subject == now.subject]
     if before is None or (before.question, before.simulated) != (now.question, now.simulated):
-        return Reconciliation(resolved=tuple((f, "over: the team asks another question now") for f in known if before is not None))
+        return Reconciliation(resolved=tuple((f, "resolved: the team's question changed") for f in known if before is not None))
     if before.inputs == now.inputs:
-        # Nothing is new; what a run that died left standing is ended.
-        return Reconciliation(resolved=tuple((f, f"over: {_who(now)}") for f in known if _first_of(f) != now.first))
+        # Nothing is new; findings that a crashed run left open resolve.
+        return Reconciliation(resolved=tuple((f, f"resolved: {_who(now)}") for f in known if _first_of(f) != now.first))
     why = _cause(before, now)
-    continued, over, back = [], [], False
+    continued, resolved, back = [], [], False
     for finding in known:
         former, first = finding.instead_of, _first_of(finding)
         if now.first == first:
             continued.append(_shown(finding, now))
         elif now.first == former:
             back = True
-            over.append((finding, f"back: {_who(now)}{', ' if now.first else ' '}{why.text}"))
+            resolved.append((finding, f"resolved: {_who(now, 'again ')}, {why.text}"))
         else:
-            over.append((finding, f"over: {_who(now)}, {why.text}"))
-    # Where one that goes on says it already, a run that died stored it and not yet the decision.
+            resolved.append((finding, f"resolved: {_who(now)}, {why.text}"))
+    # A continued one covers it: a crashed run stored the finding and not yet the decision.
     if now.first == before.first or back or continued:
-        return Reconciliation((), tuple(continued), tuple(over))
-    return Reconciliation((_finding(before, now, why, day, decision_id),), tuple(continued), tuple(over))
+        return Reconciliation((), tuple(continued), tuple(resolved))
+    return Reconciliation((_finding(before, now, why, day, decision_id),), tuple(continued), tuple(resolved))
 
 
 @dataclass(frozen=True)
@@ -135,25 +133,24 @@ class _Cause:
 
     @property
     def text(self) -> str:
-        return f"since {_listed(self.reasons)}"
+        return f"because {join_words(self.reasons)}"
 
 
 def _cause(before: RankingSnapshot, now: RankingSnapshot) -> _Cause:
-    """What was new."""
     order = [name for name in (now.first, before.first) if name is not None]
     names = list(dict.fromkeys([*order, *sorted({*now.prices, *before.prices})]))
     moved = [name for name in names if name in before.prices and name in now.prices and before.prices[name].usd != now.prices[name].usd]
     prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first) for name in moved]
     if before.trials == now.trials:
-        return _Cause("price", tuple(prices) or ("costs are reckoned in another way",))
+        return _Cause("price", tuple(prices) or ("the cost calculation changed",))
     news = []
     for name in names:
         was, has = before.campaigns.get(name, ()), now.campaigns.get(name, ())
         if has and has != was:
             fresh = [c for c in has if c not in was] or [*has]
-            news.append(f"campaign {_listed(fresh)} of {name}" + ("" if was else ", which had no results before"))
+            news.append(f"{name} has {'' if was else 'its first '}results of campaign {join_words(fresh)}")
         elif was and not has:
-            news.append(f"{name} has no results that count any more")
+            news.append(f"{name} has no current results")
     return _Cause("performance", (*(news or ["results were corrected"]), *prices))
 
 
@@ -169,7 +166,7 @@ def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> 
 
 def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: date, decision_id: str) -> Finding:
     provider = now.first or before.first
-    assert provider is not None  # one of the two is somebody: they differ
+    assert provider is not None  # the two differ, so one of them is a provider
     return _shown(
         Finding(
             finding_id=finding_id(provider, decision_id, why.kind, now.subject),
@@ -178,7 +175,7 @@ def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: da
             kind=why.kind,
             severity="info",
             headline="",
-            explanation=_then(before) + ("; the same trials at other prices: nothing was measured again" if why.kind == "price" else ""),
+            explanation=_then(before) + ("; only prices changed, the trials are the same" if why.kind == "price" else ""),
             provider=provider,
             workload_kind=now.kind,
             workload=now.workloads[0] if len(now.workloads) == 1 else "",
@@ -193,32 +190,31 @@ def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: da
 
 
 def _shown(finding: Finding, now: RankingSnapshot) -> Finding:
-    """The finding with the numbers of this ranking; what it was opened for stays."""
+    """The finding with the numbers of this ranking; cause and beginning stay."""
     sure = len(now.eligible) < 2 or (now.probability is not None and now.probability >= CONFIDENT_FROM)
     severity: Severity = "warn" if sure else "info"
     simulated = "SIMULATED  " if now.simulated else ""
     instead = f" instead of {finding.instead_of}" if finding.instead_of and now.first else ""
-    what = f"team {now.team}, {now.kind}: {_who(now, ' now')}{instead}"
+    what = f"team {now.team}, {now.kind}: {_who(now, 'now ')}{instead}"
     members = tuple(Member(name, f"{i}. {name}{format_certainty(p)}") for i, (name, p) in enumerate(now.eligible, 1))
     return replace(
         finding,
         severity=severity,
-        headline=f"{severity.upper()}  {simulated}{what}, since {_listed(finding.attributed_to)}",
-        title=f"first choice of team {now.team} for {now.kind}: {now.first or 'nobody'}{instead}",
+        headline=f"{severity.upper()}  {simulated}{what}, because {join_words(finding.attributed_to)}",
+        title=f"first choice of team {now.team} for {now.kind}: {now.first or 'none'}{instead}",
         members=members,
     )
 
 
 def _then(before: RankingSnapshot) -> str:
-    """How it stood."""
     return "before: " + (", ".join(f"{name}{format_certainty(p)}" for name, p in before.eligible) or "no provider was eligible")
 
 
 def _who(now: RankingSnapshot, when: str = "") -> str:
     if now.first is None:
-        return "no provider is eligible any more"
-    only = " (the only one that is eligible)" if len(now.eligible) == 1 else format_certainty(now.probability)
-    return f"first is{when} {now.first}{only}"
+        return "no provider is eligible"
+    only = " (only eligible provider)" if len(now.eligible) == 1 else format_certainty(now.probability)
+    return f"first choice is {when}{now.first}{only}"
 
 
 def _first_of(finding: Finding) -> str | None:
@@ -226,13 +222,9 @@ def _first_of(finding: Finding) -> str | None:
 
 
 def format_certainty(probability: float | None) -> str:
-    """A probability as messages append it to a name; empty for None. Never certain: draws cannot prove 0 or 1."""
+    """A probability as messages append it to a name; empty for None. Never 0 or 1: draws cannot prove them."""
     if probability is None:
         return ""
     if probability > 0.99:
         return " (P > 0.99)"
     return " (P < 0.01)" if probability < 0.01 else f" (P = {probability:.2f})"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal
 
-from plumbline.results.finding import Finding, Severity, finding_id
+from plumbline.findings import provider_finding
+from plumbline.results.finding import Finding, Severity
 
 INSTALLATION = "plumbline"
-"""What these findings name instead of a provider."""
+"""Takes the place of the provider's name."""
 FailureCode = Literal["task_failed", "dag_unreadable", "benchmark_missed", "dag_paused", "component_away", "finding_unreadable"]
 
 
 @dataclass(frozen=True)
 class InstallationFailure:
-    """`what` is the part that failed, such as a task of one run; with the code it says which failure this is. `occurrence` tells this
-    failure of the part from its next one, such as the id of the run or the last heartbeat: a person who resolved it is not asked again."""
+    """`what`: the part that failed, such as a task of one run. `occurrence` separates this failure of the part from its next one, such as a run
+    id or the last heartbeat: a resolved failure does not open again."""
 
     code: FailureCode
     what: str
@@ -34,21 +35,16 @@ class InstallationFailure:
 
 
 def installation_finding(failure: InstallationFailure) -> Finding:
-    """The finding that the failure opens."""
     since = failure.since.astimezone(timezone.utc)
-    return Finding(
-        finding_id=finding_id(INSTALLATION, failure.occurrence, "self", failure.subject),
-        series_key="",
-        campaign_id=None,
+    return provider_finding(
+        INSTALLATION,
+        "self",
+        failure.subject,
+        began=failure.occurrence,
         since=since.date().isoformat(),
-        kind="self",
         severity=failure.severity,
-        headline=f"{failure.severity.upper()}  {INSTALLATION} · {failure.title}",
-        explanation=failure.cause,
-        provider=INSTALLATION,
-        workload_kind="",
-        workload="",
-        subject=failure.subject,
         title=failure.title,
+        headline=failure.title,
+        explanation=failure.cause,
         remedy=failure.remedy,
     )

@@ -1,4 +1,4 @@
-"""Findings about missing data: series that stopped reporting, providers never measured, silent price sources."""
+"""Findings about missing data: series that stopped reporting, providers never measured, price sources without prices."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta, timezone
 
+from plumbline.findings import provider_finding, shorten
 from plumbline.results.finding import Finding, Member, Severity, finding_id
 from plumbline.results.sample import Series
 
 SILENCE_SUBJECT = "silence"
 GRACE = timedelta(hours=36)
-"""How long after its first day began a campaign may still be running: all slots lie on that day, and the last ones queue and retry."""
+"""From the start of its first day until a campaign is complete: all slots are on that day, the last ones queue and retry."""
 _MONTHLY = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
-_MOST_NAMED = 3
 
 
 def is_monthly(campaign_id: str) -> bool:
-    """Whether it is a campaign that every declared series takes part in."""
+    """Whether every declared series takes part in the campaign."""
     return _MONTHLY.fullmatch(campaign_id) is not None
 
 
 def is_complete(campaign_id: str, now: datetime) -> bool:
-    """Whether all of a monthly campaign can be there: another month than this one (a simulated one may lie ahead), or past its first days."""
+    """Whether a monthly campaign is past its deadline, or of another month than this one (a simulated one may lie ahead)."""
     return f"{now.astimezone(timezone.utc):%Y-%m}" != campaign_id or now >= campaign_deadline(campaign_id)
 
 
 def campaign_deadline(campaign_id: str) -> datetime:
-    """From when on nothing more is expected of a monthly campaign."""
+    """When a monthly campaign is complete."""
     return datetime.fromisoformat(f"{campaign_id}-01T00:00:00+00:00") + GRACE
 
 
@@ -38,7 +38,7 @@ def missing_series_findings(
     """One finding per provider and last campaign. `last`: each expected series' newest monthly campaign, None if it never had one.
     `never`: providers that should have taken part in a monthly campaign by now and have not.
 
-    PAGE if nothing that is expected of the provider reports any more, else WARN.
+    PAGE if no expected series of the provider reports, else WARN.
     """
     gone: dict[tuple[str, str], list[str]] = defaultdict(list)
     reporting = set()
@@ -58,21 +58,17 @@ def missing_series_findings(
 
 def _never(campaign_id: str, provider: str, keys: list[str], simulated: bool) -> Finding:
     names = [f"{s.kind} {s.workload}" for s in map(Series.parse, keys)]
-    return Finding(
-        finding_id=finding_id(provider, "", "missing_data", SILENCE_SUBJECT),
-        series_key="",
-        campaign_id=None,
+    return provider_finding(
+        provider,
+        "missing_data",
+        SILENCE_SUBJECT,
+        began="",
         since=f"{campaign_id}-01",
-        kind="missing_data",
         severity="warn",
-        headline=f"WARN  {'SIMULATED  ' if simulated else ''}{provider} · never measured by a monthly campaign: nothing in campaign {campaign_id}",
-        explanation=f"expected: {_named(names)}; is its DAG unpaused, Airflow up? If the provider was enabled after the slots of the month, "
-        f'measure it now: plumbline trigger {provider} --reason "first measurement"',
-        provider=provider,
-        workload_kind="",
-        workload="",
-        subject=SILENCE_SUBJECT,
         title="never measured",
+        headline=f"never measured by a monthly campaign: no results in campaign {campaign_id}",
+        explanation=f"expected: {shorten(names)}; check that its DAG is unpaused and Airflow runs. If you enabled the provider after this month's "
+        f'slots, measure it now: plumbline trigger {provider} --reason "first measurement"',
         simulated=simulated,
         members=tuple(Member(name, f"{name}: never", series_key=key) for name, key in zip(names, keys, strict=True)),
         series=tuple(keys),
@@ -80,14 +76,10 @@ def _never(campaign_id: str, provider: str, keys: list[str], simulated: bool) ->
     )
 
 
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-
-
 def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], severity: Severity, simulated: bool) -> Finding:
     series = [Series.parse(key) for key in keys]
     names = [f"{s.kind} {s.workload}" for s in series]
-    named = _named(names)
+    named = shorten(names)
     who = named if severity == "warn" else "the whole provider"
     return Finding(
         finding_id=finding_id(provider, newest, "missing_data", SILENCE_SUBJECT),
@@ -96,8 +88,9 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
         kind="missing_data",
         severity=severity,
         headline=f"{severity.upper()}  {'SIMULATED  ' if simulated else ''}{provider} · {who} stopped reporting: "
-        f"nothing in campaign {campaign_id}, last in {newest}",
-        explanation=f"expected: {named}; is the provider there, its DAG unpaused, Airflow up? absent is not zero: nothing is concluded about it",
+        f"no results in campaign {campaign_id}, last in {newest}",
+        explanation=f"expected: {named}; check that the provider is reachable, its DAG unpaused and Airflow running; "
+        "missing results do not count as zero",
         provider=provider,
         workload_kind=series[0].kind if severity == "warn" else "",
         workload=series[0].workload if severity == "warn" else "",
@@ -114,34 +107,27 @@ _PRICE_SOURCE = "price source "
 
 
 def price_source_subject(source: str) -> str:
-    """The subject of a finding about a source, such as `price source gpuhunt`."""
+    """Such as `price source gpuhunt`."""
     return f"{_PRICE_SOURCE}{source}"
 
 
 def price_source_of(subject: str) -> str | None:
-    """The source that a finding of this subject is about; None for another finding."""
+    """The source of a finding with this subject; None for other findings."""
     return subject.removeprefix(_PRICE_SOURCE) if subject.startswith(_PRICE_SOURCE) else None
 
 
 def silent_price_source_finding(provider: str, source: str, last: date | None, now: date, why: str, simulated: bool = False) -> Finding:
-    """That a source tells no price of the provider since the day `last`, or never did; `why` it failed `now`."""
-    subject = price_source_subject(source)
-    since = last if last is not None else now
-    title = f"{source} tells no price" + (f" since {last}" if last is not None else " and never did")
-    return Finding(
-        # One that never told anything is one finding, on whatever day it is noticed.
-        finding_id=finding_id(provider, str(last) if last is not None else "never", "missing_data", subject),
-        series_key="",
-        campaign_id=None,
-        kind="missing_data",
+    """`last`: the day of the source's last price of the provider, None if it never reported one; `why` it failed on the day `now`."""
+    title = f"{source} reports no price since {last}" if last is not None else f"{source} has never reported a price"
+    return provider_finding(
+        provider,
+        "missing_data",
+        price_source_subject(source),
+        began=str(last or "never"),  # one finding, on whatever day it is noticed
+        since=str(last or now),
         severity="warn",
-        headline=f"WARN  {'SIMULATED  ' if simulated else ''}{provider} · {title}",
-        explanation=f"{why}; until it answers, a price that moves goes unseen and the accepted one holds",
-        provider=provider,
-        workload_kind="",
-        workload="",
-        subject=subject,
         title=title,
+        headline=title,
+        explanation=f"{why}; price changes go unnoticed and costs use the accepted price until it reports again",
         simulated=simulated,
-        since=str(since),
     )

@@ -1,12 +1,10 @@
-"""From checked prices to findings, and what a new check means for the price findings that stand.
+"""Price findings: open them from checked prices, and reconcile them with the open ones.
 
-Severity. Nothing about a price has to wake anybody: never page. A list price that rose, or fell by 10 % or more, is a warn: the ranking of
-providers may be wrong now. A smaller fall is an info. A spot price that rose is a warn, one that fell an info. A price that is held is an
-info when it is read first, and a warn from the second time on: then the source does not correct itself, and somebody has to look.
+Severity: never page. A list price that rose, or fell by 10 % or more, warns: the ranking may have changed; a smaller fall is an info. A spot
+price that rose warns, one that fell is an info. A held price is an info at its first reading and a warn from the second on.
 
-A list price stays what was accepted until a person accepts the new one; its finding stands until then, or until the old price was read twice
-again. A spot price is held against the new level at once, so its finding is over with the next check. A hold is over when the source names a
-price that can be, or when somebody or a second source confirms it.
+A list price's finding resolves when a person accepts the new price, or the accepted one is read twice. A spot price's finding resolves with
+the next check, which compares with the new level. A hold resolves with a plausible price, a second source, or a person's decision.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from dataclasses import replace
 from plumbline.analysis.drift import comparison
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.declarations.providers.rates import Purchase, Term
-from plumbline.findings import Reconciliation
-from plumbline.results.finding import Finding, Member, Severity, finding_id
+from plumbline.findings import Reconciliation, provider_finding
+from plumbline.results.finding import Finding, Member, Severity
 from plumbline.results.price_reading import Reading
 
 LARGE_FALL = 0.10
@@ -27,7 +25,7 @@ GPU_HOUR, CORE_HOUR = "GPU-hour", "core-hour"
 
 
 def format_price_name(purchase: Purchase, term: Term | None) -> str:
-    """The price in words, such as `on-demand` or `reserved 1y`."""
+    """Such as `on-demand` or `reserved 1y`."""
     return " ".join(filter(None, (purchase.replace("_", "-"), term)))
 
 
@@ -42,7 +40,7 @@ def price_subject(kind: str, purchase: Purchase, term: Term | None) -> str:
 
 
 def price_finding(checked: PriceVerdict, simulated: bool = False, unit: str = GPU_HOUR) -> Finding | None:
-    """The finding that one checked price is; None if it changed nothing that is confirmed and nothing is held. `unit`: what the price is for."""
+    """The finding of one checked price; None unless a change is confirmed or the price is held. `unit`: what the price is for."""
     if checked.meaning == "changed":
         return _changed(checked, simulated, unit)
     return _held(checked, simulated, unit) if checked.meaning == "held" else None
@@ -51,7 +49,7 @@ def price_finding(checked: PriceVerdict, simulated: bool = False, unit: str = GP
 def reconcile_prices(
     checks: Sequence[PriceVerdict], standing: Sequence[Finding], simulated: bool = False, unit: str = GPU_HOUR
 ) -> Reconciliation:
-    """Hold one provider's checks, one for each price, against its price findings that stand."""
+    """Compare one provider's checks, one for each price, with its open price findings."""
     known = {f.subject: f for f in standing if f.kind == "price"}
     new, continued, seen, over = [], [], [], []
     for checked in checks:
@@ -78,15 +76,13 @@ def reconcile_prices(
 
 def _changed(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
     reading, accepted, effect = checked.reading, checked.accepted, checked.effect
-    assert accepted is not None and effect is not None  # only a price that was held against another one has changed
+    assert accepted is not None and effect is not None  # of a changed price
     spot = reading.purchase == "spot"
     severity: Severity = "warn" if effect > 0 or (not spot and effect <= -LARGE_FALL) else "info"
     move = f"{format_usd(accepted, checked.price)} → {format_usd(checked.price, accepted)} USD per {unit} ({comparison.format_relative_change(effect)})"
     proof = "median of three readings" if spot else _seen(checked)
     consequence = (
-        "spot prices are held against the new level from now on"
-        if spot
-        else "costs are still reckoned with the accepted price; what is accepted is what they are reckoned with next"
+        "spot prices are compared with the new level from now on" if spot else "costs use the accepted price until you accept the new one"
     )
     return _finding(
         checked,
@@ -102,14 +98,17 @@ def _changed(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
 def _held(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
     reading = checked.reading
     severity: Severity = "warn" if checked.sightings > 1 else "info"
-    accepted = f"the accepted {format_usd(checked.accepted)} holds" if checked.accepted is not None else "no price is accepted yet"
+    if checked.accepted is None:
+        consequence = "no price is accepted yet; costs use this one once you accept it or a second source confirms it"
+    else:
+        consequence = f"costs use the accepted {format_usd(checked.accepted)} until you accept this price or a second source confirms it"
     return _finding(
         checked,
         HELD_SUBJECT,
         severity,
         title=f"{format_price_name(reading.purchase, reading.term)} price of {format_usd(checked.price, checked.accepted)} USD per {unit} is held",
         headline=f"since {checked.since.date()}, {_seen(checked)} ({format_price_source(reading)}): {checked.reason}",
-        explanation=f"{accepted}; nothing uses this price until somebody accepts it or a second source says the same{_steps(checked.steps)}",
+        explanation=f"{consequence}{_steps(checked.steps)}",
         simulated=simulated,
     )
 
@@ -119,44 +118,40 @@ def _finding(
 ) -> Finding:
     reading = checked.reading
     subject = price_subject(kind, reading.purchase, reading.term)
-    # The time and the price, not the day alone: a price can come back on the day on which a finding about it was settled.
+    # Time and price, not only the day: a price can return on the day on which a finding about it was settled.
     began = f"{checked.since.isoformat()} {checked.price:.6g}"
-    return Finding(
-        finding_id=finding_id(reading.provider, began, "price", subject),
-        series_key="",
-        campaign_id=None,
-        kind="price",
+    return provider_finding(
+        reading.provider,
+        "price",
+        subject,
+        began=began,
+        since=str(checked.since.date()),
         severity=severity,
-        headline=f"{severity.upper()}  {'SIMULATED  ' if simulated else ''}{reading.provider} · {title}, {headline}",
-        explanation=explanation,
-        provider=reading.provider,
-        workload_kind="",
-        workload="",
-        subject=subject,
         title=title,
+        headline=f"{title}, {headline}",
+        explanation=explanation,
         simulated=simulated,
         effect=checked.effect,
         members=(Member(f"price.{reading.purchase}{f'.{reading.term}' if reading.term else ''}", title, checked.effect),),
-        since=str(checked.since.date()),
     )
 
 
 def _hold_over(checked: PriceVerdict, unit: str) -> str:
     price = f"{format_usd(checked.price, checked.accepted)} USD per {unit}"
     if checked.meaning == "changed" and checked.confirmed_by:
-        return f"confirmed: {checked.confirmed_by} says {price} too"
+        return f"resolved: {checked.confirmed_by} confirms {price}"
     if checked.meaning in ("unchanged", "first"):
-        return f"over: {format_price_source(checked.reading)} says {price}, which is what is accepted"
-    return f"over: {format_price_source(checked.reading)} says {price}, which can be"
+        return f"resolved: {format_price_source(checked.reading)} reports the accepted {price}"
+    return f"resolved: {format_price_source(checked.reading)} reports a plausible price again, {price}"
 
 
 def _change_over(checked: PriceVerdict, unit: str) -> str | None:
-    """Why a change that stands is over; None if it goes on."""
+    """Why an open change resolves; None if it does not."""
     accepted = checked.accepted
     if checked.reading.purchase == "spot" and checked.meaning in ("unchanged", "changed"):
-        return f"over: the spot price is held against {format_usd(accepted)} USD per {unit} now"
+        return f"resolved: spot prices are now compared with {format_usd(accepted)} USD per {unit}"
     if checked.meaning == "unchanged" and checked.sightings > 1:
-        return f"over: {format_price_source(checked.reading)} says the accepted {format_usd(accepted)} USD per {unit} again, seen twice"
+        return f"resolved: {format_price_source(checked.reading)} reported the accepted {format_usd(accepted)} USD per {unit} twice"
     return None
 
 
@@ -167,7 +162,7 @@ def _seen(checked: PriceVerdict) -> str:
 
 
 def format_price_source(reading: Reading) -> str:
-    """Who told the price, such as `gpuhunt 20261121-1`."""
+    """Source and version, such as `gpuhunt 20261121-1`."""
     named = reading.source_version.startswith(reading.source)
     return reading.source_version if named else f"{reading.source} {reading.source_version}"
 
@@ -175,11 +170,11 @@ def format_price_source(reading: Reading) -> str:
 def _steps(steps: Sequence[Reading]) -> str:
     if not steps:
         return ""
-    return "; before that " + ", ".join(f"{format_usd(s.usd_per_gpu_hour)} was read on {s.observed_at.date()}" for s in steps[-3:])
+    return "; earlier readings: " + ", ".join(f"{format_usd(s.usd_per_gpu_hour)} on {s.observed_at.date()}" for s in steps[-3:])
 
 
 def format_usd(price: float | None, beside: float | None = None) -> str:
-    """To a hundredth of a cent, cents at least, and with as many decimals as tell two prices apart."""
+    """At least cents, to a hundredth of a cent, and with enough decimals to differ from `beside`."""
     if price is None:
         return "none"
     digits = 4

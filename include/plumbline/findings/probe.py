@@ -1,8 +1,7 @@
-"""What a provider's probes between campaigns mean: is the hardware slower than the probes before said?
+"""Findings of probes between campaigns: hardware that became slower.
 
-One slow probe proves nothing: a neighbour, another node, a warm room. It only asks for another one. The second in a row is a finding,
-which stands until a probe is as before, or a person accepts it. That hardware became faster is no finding: what comes later is held
-against it all the same.
+One slow probe proves nothing (a neighbour, another node, a warm room) and only asks for another one. The second in a row opens a finding,
+until a probe is back to the usual level or a person accepts it. Faster hardware opens none, and later probes are compared with it.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from plumbline.results.finding import Finding, Member, finding_id
 
 PROBE_SUBJECT = "probe"
 DEFAULT_LIMIT = 0.05
-"""How much worse a figure has to be, as a share of the usual one, where no threshold is declared for its metric."""
+"""How much worse than usual a figure must be, as a share, if its metric has no declared threshold."""
 CONFIRMATIONS = 2
-"""Slow probes in a row that are a finding."""
+"""Slow probes in a row that open a finding."""
 USUAL_PROBES = 5
-"""Good probes, the last ones, that make the usual figure."""
+"""The usual figure is the median of this many last good probes."""
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """One probe: the day, and metric → value in SI units, of what could be measured."""
+    """`figures`: metric → value in SI units, of what could be measured."""
 
     day: date
     figures: Mapping[str, float]
@@ -37,8 +36,8 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class ProbeVerdict:
-    """A metric of the last probe. `usual`: the median of the last good ones before it, None if there is none. `slow`: in how many probes in
-    a row, up to the last, it was worse than that by its limit; `since` the first of them. `effect`: the change as a share of the usual."""
+    """A metric of the last probe. `usual`: the median of the last good probes before it, None without any. `slow`: how many probes in a row, up
+    to the last, were worse than that by the metric's limit, `since` the first. `effect`: the change as a share of the usual."""
 
     metric: str
     value: float
@@ -52,7 +51,7 @@ class ProbeVerdict:
 
     @property
     def text(self) -> str:
-        """Such as `matmul 791 TFLOP/s → 652 TFLOP/s (−18 %)`; the value alone where nothing was usual yet."""
+        """Such as `matmul 791 TFLOP/s → 652 TFLOP/s (−18 %)`; only the value without a usual one."""
         unit = METRICS[self.metric].unit
         if self.usual is None:
             return f"{format_probe_name(self.metric)} {format_quantity(self.value, unit)}"
@@ -68,18 +67,18 @@ class ProbeReconciliation(Reconciliation):
 
     @property
     def again(self) -> bool:
-        """Whether the last probe asks for another one soon."""
+        """Whether another probe is due soon."""
         return any(0 < j.slow < CONFIRMATIONS for j in self.judged)
 
 
 def judge_probes(history: Sequence[ProbeResult], limits: Mapping[str, float]) -> tuple[ProbeVerdict, ...]:
-    """The metrics of the last probe of a `history` (oldest first), by name. `limits`: the share of worse by metric, LIMIT without one.
+    """The metrics of the last probe of a `history` (oldest first), by name. `limits`: by metric, the share that counts as slower.
 
-    Slow is also no better than the worst of the probes that make the usual figure: where figures scatter, less is news.
+    A slow figure is also worse than every probe behind the usual figure, so that scatter does not count.
     """
     if not history:
         return ()
-    found = []
+    verdicts = []
     for metric in sorted(_apart(history[-1].figures)):
         good: list[float] = []
         slow: list[date] = []
@@ -93,8 +92,8 @@ def judge_probes(history: Sequence[ProbeResult], limits: Mapping[str, float]) ->
             else:
                 slow = []
                 good.append(value)
-        found.append(ProbeVerdict(metric, value, usual, len(slow), slow[0] if slow else None))
-    return tuple(found)
+        verdicts.append(ProbeVerdict(metric, value, usual, len(slow), slow[0] if slow else None))
+    return tuple(verdicts)
 
 
 def reconcile_probes(
@@ -107,8 +106,8 @@ def reconcile_probes(
     simulated: bool = False,
     settled: Collection[str] = (),
 ) -> ProbeReconciliation:
-    """What the last probe of the history means. `standing`: the provider's unsettled findings, `settled` the ids of the others; `rerun`: what
-    starts because of it, or why nothing does, in words."""
+    """Compare the last probe with the history. `standing`: the provider's unsettled findings, `settled` the ids of the others; `rerun`: a phrase,
+    what starts because of it, or why nothing does."""
     now = judge_probes(history, limits)
     slow = sorted((j for j in now if j.slow >= CONFIRMATIONS), key=lambda j: j.effect * _sign(j.metric))
     known = next((s for s in standing if (s.provider, s.kind, s.subject) == (provider, "performance", PROBE_SUBJECT)), None)
@@ -121,7 +120,7 @@ def reconcile_probes(
             back = ", ".join(
                 f"{format_probe_name(m.name)} {format_quantity(measured[m.name].value, METRICS[m.name].unit)}" for m in known.members
             )
-            return ProbeReconciliation(judged=now, resolved=((known, f"recovered: the probe of {day} is as usual again: {back}"),))
+            return ProbeReconciliation(judged=now, resolved=((known, f"resolved: the probe of {day} is back to the usual level: {back}"),))
         members = (*map(_member, slow), *unseen, *doubtful)
         if {m.name for m in members} == {m.name for m in known.members}:
             return ProbeReconciliation(judged=now)
@@ -140,13 +139,12 @@ def reconcile_probes(
 
 
 def _apart(figures: Mapping[str, float]) -> set[str]:
-    """The metrics without those that say once more, of one number format, what `matmul_tflops` says."""
+    """The metrics without the number format whose figure `matmul_tflops` repeats."""
     same = {m for m, value in figures.items() if m.startswith("matmul_tflops_") and value == figures.get("matmul_tflops")}
     return set(figures) - same
 
 
 def _sign(metric: str) -> int:
-    """-1 where lower is better."""
     return -1 if METRICS[metric].direction == "lower_is_better" else 1
 
 
@@ -160,7 +158,7 @@ def _member(judged: ProbeVerdict) -> Member:
 
 
 def _name(provider: str, since: str, settled: Collection[str]) -> str:
-    """One finding for each day on which it began; what begins again after that one was settled is another."""
+    """The id by day of beginning; another one if that finding is settled."""
     name, more = finding_id(provider, since, "performance", PROBE_SUBJECT), 2
     while name in settled:
         name, more = finding_id(provider, f"{since} {more}", "performance", PROBE_SUBJECT), more + 1
@@ -181,7 +179,7 @@ def _finding(
         kind="performance",
         severity="warn",
         headline=f"WARN  {'SIMULATED  ' if simulated else ''}{provider} · {title}, {times}, since {since}",
-        explanation=f"measured without a workload, against the median of the probes before; {rerun}",
+        explanation=f"measured without a workload, compared with the median of earlier probes; {rerun}",
         provider=provider,
         workload_kind="",
         workload="",

@@ -1,13 +1,9 @@
-"""What a new campaign means for the findings that stand: which of its drifts are known, which are new, and what is over.
+"""Reconcile a campaign's findings with the open ones: continued, new, or resolved.
 
-A drift is known if a finding of the same provider, kind and subject stands that covers the series: of performance in the same
-direction, of the environment with the same fact. It continues that finding, whose state and first campaign stay. One that was noticed
-between campaigns (plumbline.findings.environment_check) covers every series of its provider, and gets the series that show it from the first campaign
-that does: a fact has one finding, whoever saw it first. What is not known is
-grouped into new findings. A series of a standing finding that was compared and no longer shows it has recovered; when the last one
-has, the finding resolves itself. `suspected` is no recovery, nor is a comparison that could not be made.
-
-Only a series' newest campaign can continue or end anything: a review of an old one, by hand, changes nothing that came later.
+A drift continues an open finding of the same provider, kind and subject that covers the series: of performance in the same direction, of the
+environment with the same fact. A finding of an environment check covers every series of its provider. Other drifts are grouped into new
+findings. A compared series that no longer shows a finding has recovered; the finding resolves with the last one. `suspected` is no recovery,
+nor is a refused comparison. Only a series' newest campaign continues or resolves findings: the review of an older one changes nothing later.
 """
 
 from __future__ import annotations
@@ -24,33 +20,35 @@ from plumbline.results.finding import Finding
 
 
 def reconcile(
-    found: Sequence[Finding], standing: Sequence[Finding], comparisons: Sequence[Comparison], newest: Collection[str]
+    drifts: Sequence[Finding], standing: Sequence[Finding], comparisons: Sequence[Comparison], newest: Collection[str]
 ) -> Reconciliation:
-    """Hold one provider's per-series findings of a campaign against those that stand; `newest`: series of which it is the newest campaign."""
+    """`drifts`: one provider's findings of a campaign, one a series; `standing`: its open ones; `newest`: series whose newest campaign it is."""
     shown: dict[str, list[Finding]] = {}
     fresh: list[Finding] = []
-    for finding in found:
+    for finding in drifts:
         for part, known in _parts(finding, standing):
             if known is None:
                 fresh.append(part)
             elif part.series_key in newest or known.campaign_id == part.campaign_id:
                 shown.setdefault(known.finding_id, []).append(part)
-    told = {c.series_key: c for c in comparisons}
-    continued, over = [], []
+    compared = {c.series_key: c for c in comparisons}
+    continued, resolved = [], []
     for known in standing:
         now = shown.get(known.finding_id, [])
         still = {f.series_key for f in now}
-        recovered = {key for key in known.standing if key in told and key in newest and key not in still and _well(known, told[key])}
+        recovered = {
+            key for key in known.standing if key in compared and key in newest and key not in still and _well(known, compared[key])
+        }
         left = (set(known.standing) - recovered) | still
         if recovered and not left:
-            over.append((known, _why(known, told[known.standing[0]])))
+            resolved.append((known, _why(known, compared[known.standing[0]])))
         elif now or recovered:
             continued.append(_updated(known, now, left))
-    return Reconciliation(grouped(fresh), tuple(continued), tuple(over))
+    return Reconciliation(grouped(fresh), tuple(continued), tuple(resolved))
 
 
 def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
-    """The finding with the one that it continues; one about several facts falls apart where only some are known."""
+    """The finding with the one that it continues; one about several facts is split if only some are known."""
     same = [s for s in standing if (s.provider, s.kind, s.subject) == (finding.provider, finding.kind, finding.subject)]
     here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
     known = [s for s in same if s is not here and (s.campaign_id is None or finding.series_key in s.series)]
@@ -70,14 +68,14 @@ def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding,
 
 
 def _well(known: Finding, now: Comparison) -> bool:
-    """Whether the comparison shows that what the finding says of this series is over."""
+    """Whether this series has recovered."""
     seen = now.reliability
     if known.subject == GPU_ERRORS_SUBJECT:
         return seen.attempts > 0 and not seen.gpu_errors
     if known.kind == "reliability":
         return seen.attempts > 0 and not seen.failures
     if known.subject == missing_data.SILENCE_SUBJECT:
-        # What a person asked for in between does not make up for a month's rerun, only for having measured nothing at all.
+        # A campaign on demand replaces no month's rerun; it does count for a provider that was never measured.
         return seen.attempts > 0 and (known.campaign_id is None or missing_data.is_monthly(now.candidate_campaign))
     if known.kind == "missing_data":
         return seen.attempts > 0 and not seen.missing
@@ -92,25 +90,25 @@ def _well(known: Finding, now: Comparison) -> bool:
 
 def _why(known: Finding, now: Comparison) -> str:
     what = {
-        "performance": "is back within its thresholds of the baseline",
-        "environment": "no longer differs from the baseline in what had changed",
+        "performance": "is back within the thresholds of its baseline",
+        "environment": "shows the facts of the baseline again",
         "reliability": "ran without a failed attempt",
         "missing_data": "reports again",
-    }.get(known.kind, "is as it was")
+    }.get(known.kind, "is back to normal")
     if known.subject == GPU_ERRORS_SUBJECT:
-        what = "ran without a new error of a GPU"
+        what = "ran without new GPU errors"
     series = "the series" if len(known.series) == 1 else f"the last of {len(known.series)} series"
-    return f"recovered: in campaign {now.candidate_campaign} {series} {what} ({', '.join(now.baseline_campaigns) or 'no baseline'})"
+    return f"resolved: in campaign {now.candidate_campaign} {series} {what} ({', '.join(now.baseline_campaigns) or 'no baseline'})"
 
 
 def _updated(known: Finding, now: Sequence[Finding], left: Collection[str]) -> Finding:
-    """The standing finding as this campaign shows it: its own identity, first campaign and state, the new numbers."""
+    """The open finding with the numbers of this campaign; identity, first campaign and state stay."""
     standing, series = tuple(sorted(left)), tuple(dict.fromkeys((*known.series, *(f.series_key for f in now))))
     if not now:
         return replace(known, standing=standing)
     (campaign,) = {c for f in now for c in f.campaigns}
     (latest,) = grouped([replace(f, finding_id=known.finding_id) for f in now])
-    # What a campaign does not look at, such as a label of a node, it does not take back either.
+    # A fact that no campaign reads, such as a label of a node, stays.
     unseen = tuple(m for m in known.members if fact_name(m.name) not in {fact_name(n.name) for n in latest.members}) if known.since else ()
     latest = latest.about((*latest.members, *unseen)) if unseen else latest
     return replace(

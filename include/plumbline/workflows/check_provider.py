@@ -28,18 +28,18 @@ _OF_NVIDIA = ("driver.version", "cuda.version")
 
 
 def accepted_facts(archive: Archive, provider: Provider, findings: Sequence[FindingView], now: datetime) -> AcceptedFacts:
-    """What a look at `now` is held against; `findings`: all of the provider's."""
+    """The facts that an environment check at `now` compares with; `findings`: all of the provider's."""
     looks = archive.snapshots(provider.name)
     facts: dict[str, Sequence[Any]] = {}
     for earlier in looks:
         for name, value in earlier.facts.items():
             facts.setdefault(name, _values(value))
-    told = f"the look of {looks[0].taken_at:%Y-%m-%d}" if looks else ""
+    origin = f"the environment check of {looks[0].taken_at:%Y-%m-%d}" if looks else ""
     campaign, trials = _measured(archive, provider.name, looks[0].taken_at if looks else now)
     shared = _shared(provider, facts, trials)
     if shared:
         facts |= shared
-        told = f"what campaign {campaign} was measured on"
+        origin = f"campaign {campaign}"
     for finding in sorted((f for f in findings if (f.kind, f.state) == ("environment", "accepted")), key=lambda f: f.updated_at):
         about = {fact_name(m["name"]) for m in finding.detail.get("members", ())}
         rows = [*_snapshots_of(finding, looks), *_trials_of(archive, finding)]
@@ -47,8 +47,8 @@ def accepted_facts(archive: Archive, provider: Provider, findings: Sequence[Find
             taken = [value for row in rows for key, value in row.items() if value is not None and fact_name(key) == fact_name(name)]
             if taken:
                 facts[name] = list(dict.fromkeys(v for value in taken for v in _values(value)))
-                told = f"what was accepted on {finding.updated_at:%Y-%m-%d}"
-    return AcceptedFacts(facts, told)
+                origin = f"the facts accepted on {finding.updated_at:%Y-%m-%d}"
+    return AcceptedFacts(facts, origin)
 
 
 def _measured(archive: Archive, provider: str, before: datetime) -> tuple[str, Sequence[Facts]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
+from tests.golden import Golden
 
 from plumbline.findings.probe import PROBE_SUBJECT, ProbeReconciliation, ProbeResult, judge_probes, reconcile_probes
 from plumbline.results.finding import Finding
@@ -35,13 +36,13 @@ def test_one_slow_probe_only_asks_for_another_one() -> None:
     assert (back.again, back.opened) == (False, ())
 
 
-def test_the_second_one_in_a_row_is_a_finding_and_starts_the_benchmark() -> None:
+def test_the_second_one_in_a_row_is_a_finding_and_starts_the_benchmark(golden: Golden) -> None:
     found = told(800, 801, 799, 700, 702)
     assert not found.again
     assert found.changes == ({"fact": "matmul_tflops", "old": "800 TFLOP/s", "new": "702 TFLOP/s"},)
     (new,) = found.opened
     assert (new.kind, new.subject, new.severity, new.campaign_id, new.since) == ("performance", PROBE_SUBJECT, "warn", None, "2026-11-22")
-    assert new.headline == ("WARN  gpu · slower in probes: matmul 800 TFLOP/s → 702 TFLOP/s (−12 %), 2 probes in a row, since 2026-11-22")
+    golden("findings.slower_in_probes", new.text)
     assert new.effect == pytest.approx(-0.1225) and [m.name for m in new.members] == ["matmul_tflops"]
 
 
@@ -67,8 +68,8 @@ def test_it_stands_until_a_probe_is_as_usual_and_is_not_told_twice() -> None:
     assert told(800, 801, 799, 700, 702, 701, standing=(found,)) == replace(
         told(800, 801, 799, 700, 702, 701), opened=(), changes=(), continued=()
     )
-    (over,) = told(800, 801, 799, 700, 702, 798, standing=(found,)).resolved
-    assert over[0] == found and "probe of 2026-12-06 is as usual again: matmul 798 TFLOP/s" in over[1]
+    ((over, why),) = told(800, 801, 799, 700, 702, 798, standing=(found,)).resolved
+    assert over == found and "2026-12-06" in why and "matmul 798 TFLOP/s" in why
 
 
 def test_what_was_not_measured_is_not_over() -> None:

