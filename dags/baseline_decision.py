@@ -1,13 +1,11 @@
 """Ask a person what a confirmed change means for the baseline.
 
-What     one run per finding: show it, wait for an answer in Airflow's "required actions" (accept as the new baseline, keep the old one,
-         rerun on a fresh node), carry it out. Answer, who gave it and why go to the audit log.
-When     the drift review found a change of performance or environment that nobody has dealt with; by hand for any open finding. It
-         waits as long as `drift.answer_within` says, in no pool and no worker's slot, beside reviews and campaigns; without an answer the
-         old baseline is kept.
-Triage   A red `answer` names what cannot be carried out (the finding was settled meanwhile, the provider is no longer declared): decide
-         by `plumbline findings` instead. A red `rerun` means that the provider's benchmark DAG is paused or not there: unpause it, clear
-         the task.
+What     one run per finding: show it, wait for an answer under "required actions" (accept as the new baseline, keep the old one, rerun on
+         a fresh node), apply it. The audit log records answer, author and reason.
+When     the drift review opens a finding of performance or environment; by hand for any open finding. The question waits for
+         `drift.answer_within`, in no pool and no worker's slot; without an answer the baseline stays.
+Triage   A red `answer` names what cannot be applied (the finding is settled, the provider is not declared): decide with `plumbline findings`
+         instead. A red `rerun` means that the provider's benchmark DAG is paused or missing: unpause it, clear the task.
 """
 
 from airflow.sdk import Param, dag

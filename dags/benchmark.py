@@ -1,15 +1,15 @@
-"""Benchmark one provider, training and inference apart.
+"""Benchmark one provider: training and inference.
 
-What     plan the trials, then for each: run it, collect its result. Validate the results of a lane as one table, record every trial
-         in the archive, and publish `plumbline_results`, which starts the drift review. Trials of several nodes have a lane of their own.
-When     the provider's monthly slots (the first of the month, UTC); or as soon as `provider_watch` finds the provider changed, with the
-         change as its reason; or on demand: choose workloads, say why.
-Triage   A red `run` is data about the provider: its exception names the failure class, the trial is recorded all the same, and the
-         DAG run can still succeed. Retries follow the class; each try is an attempt of its own in the archive.
-         A red `collect` means that the store has nothing of the trial, or nothing that can be read: its message names the file.
-         A red `validate` means that the checks could not run; a result that failed them is recorded as rejected, with its reasons.
-         A red `record` means that the archive refused: clear the task once the archive is back, a record is never written twice.
-         `conclude` is the DAG run's verdict: it fails if one of our own steps did.
+What     plan the trials; run and collect each; validate the results of a lane as one table; record every trial in the archive; publish
+         `plumbline_results`, which starts the drift review. Trials of several nodes have their own lane.
+When     the provider's monthly slots (first of the month, UTC); when `provider_watch` detects a change, with the change as the reason; or
+         by hand: choose workloads, give a reason.
+Triage   A red `run` is data about the provider: its exception names the failure class, the trial is recorded, and the DAG run can still
+         succeed. Retries follow the class; each try is an attempt in the archive.
+         A red `collect` means that the store has no readable result of the trial: its message names the file.
+         A red `validate` means that the checks could not run; a result that fails them is recorded as rejected, with reasons.
+         A red `record` means that the archive refused: clear the task when the archive is back; records are written once.
+         `conclude` is the DAG run's verdict: it fails if one of our own steps failed.
 """
 
 from airflow.sdk import TaskGroup, dag, task_group

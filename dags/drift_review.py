@@ -1,12 +1,11 @@
-"""Hold new results against their baselines and tell people what drifted.
+"""Compare new results with their baselines and report drift.
 
-What     for each campaign and provider that has new results: compare every series with its accepted baseline (environment first, then
-         statistics), keep the findings with what they are attributed to, alert, ask what a change means for the baseline.
+What     for each campaign and provider with new results: compare every series with its accepted baseline (environment first, then
+         statistics), store the findings with their attribution, send alerts, ask what a change means for the baseline.
 When     a benchmark publishes `plumbline_results`; or by hand for any campaign in the archive.
-Triage   `compare` fails if the archive cannot be read; a review that is repeated changes nothing: clear it at will.
-         `alert` does not fail because Slack does: what could not be told is told by the next review. docs/read-a-finding.md says what
-         a finding means.
-         Accepting a new baseline is a person's decision: `ask` starts `baseline_decision` for each confirmed change and waits for none.
+Triage   `compare` fails if the archive cannot be read; repeating a review changes nothing: clear it at any time.
+         `alert` does not fail if Slack does: the next review sends what is missing. docs/read-a-finding.md explains findings.
+         A person accepts a new baseline: `ask` starts `baseline_decision` for each confirmed change and does not wait for it.
 """
 
 from airflow.sdk import Param, dag

@@ -1,17 +1,17 @@
-"""Look at the providers between campaigns: what changed is a finding at once, and what could change the numbers is measured.
+"""Check the providers between campaigns: report changes at once, and measure again if they can move results.
 
-What     for each watched provider: read its prices, look at its hardware and software, now and then (`watch.probe`) measure its
-         arithmetic and memory for two minutes at most, tell people of what differs. If that could move what is measured, send `provider_changed`, which starts the provider's benchmark with the change as its reason. A changed price
-         starts nothing: it moves money, not numbers.
-         A change is held back while a benchmark of that provider is under way or is paused, and for `watch.debounce` after a rerun began;
-         `upkeep` sends it later. Nothing is forgotten: the next event tells of all that waited.
+What     for each monitored provider: read its prices, check its hardware and software, probe arithmetic and memory for at most two minutes
+         (`watch.probe`), send alerts. A change that can move results sends `provider_changed`, which starts the provider's benchmark with
+         the change as its reason. A price change starts no benchmark.
+         A change is held back while a benchmark of the provider is active or paused, and for `watch.debounce` after a rerun began;
+         `upkeep` sends it later. The next event contains all pending changes.
 When     daily, on a team server from the start; by hand at any time.
-Triage   `prices` names in its log the sources that said nothing; what the others say counts. Red, it could not write to the archive.
-         A red `look` means that the provider could not be looked at: its message says which part of the way is broken, and
-         `plumbline cluster doctor PROVIDER` more. The other providers go on, and a change that waits still does.
-         `probe` says in its log why it made none: none is declared or due, or it gave way to what runs there. Red, it failed.
-         A skipped `rerun` says in its log what it waits for, or that nothing changed.
-         `conclude` is the DAG run's verdict: it fails if a provider could not be looked at.
+Triage   `prices` logs the sources that failed; the others count. It is red if the archive cannot be written.
+         A red `look` means that the provider cannot be checked: its message names the broken part, `plumbline cluster doctor PROVIDER`
+         shows more. The other providers and pending changes continue.
+         `probe` logs why it was skipped: not declared, not due, or something else runs there. It is red if the probe failed.
+         A skipped `rerun` logs what it waits for, or that nothing changed.
+         `conclude` is the DAG run's verdict: it fails if a provider cannot be checked.
 """
 
 from airflow.sdk import dag, task_group

@@ -1,10 +1,10 @@
 """Measure several providers again, now, for a reason.
 
-What     start the benchmarks of the chosen providers as one campaign. Their own DAGs do the rest: pools, budgets, review and alerts are as
-         ever. `plumbline trigger` does the same from a terminal, and says what it would cost the budgets before it starts anything.
-When     by hand, or by Airflow's REST API: choose providers and workloads, say why.
+What     start the benchmarks of the chosen providers as one campaign; their own DAGs do the rest, with their pools, budgets, reviews and
+         alerts. `plumbline trigger` does the same from a terminal and shows the cost before it starts anything.
+When     by hand, or through Airflow's REST API: choose providers and workloads, give a reason.
 Triage   A red `choose` names what does not exist or does not fit; nothing was started. A red `start` means that this provider's benchmark
-         DAG is paused: unpause it, clear the task. A benchmark that runs already is waited for: the new run is queued behind it.
+         DAG is paused: unpause it, clear the task. If a benchmark is running, the new run is queued behind it.
 """
 
 from airflow.sdk import dag

@@ -1,13 +1,13 @@
-"""Write a campaign's scorecards, decisions and report; tell once a month what is open, ranked by money.
+"""Write a campaign's scorecards, decisions and report; send a monthly digest of open findings, ranked by cost.
 
-When     the second of every month, for that month's campaign; or on demand for any campaign in the archive (`campaign` in the form,
-         the newest one if left empty). `plumbline run` starts it for the campaign that it has measured.
-Triage   `report` fails if the archive has nothing of the campaign that was asked for, and is skipped in a month without one: look at
-         the benchmark runs. It only reads; clear it at any time, the report is replaced whole.
-         `decide` makes every team's decisions again and opens a finding where a first choice changed (docs/decide.md); the same archive
-         and prices change nothing: clear it at will.
-         `digest` fails if Slack refuses it, after trying for half a day; nothing waits for it. Clear it at any time: it is posted once a
-         month, and brought up to date where it stands. It is skipped by hand.
+When     the second of every month, for that month's campaign; or by hand for any campaign in the archive (`campaign` in the form, empty:
+         the newest one). `plumbline run` starts it for its campaign.
+Triage   `report` fails if the archive has no results of the requested campaign, and is skipped in a month without one: check the benchmark
+         runs. It only reads; clear it at any time.
+         `decide` makes every team's decisions and opens a finding where a first choice changed (docs/decide.md); with the same archive
+         and prices it changes nothing: clear it at any time.
+         `digest` fails if Slack refuses it for half a day. Clear it at any time: it is posted once a month and updated in place. It is
+         skipped in a run by hand.
 """
 
 from airflow.sdk import dag

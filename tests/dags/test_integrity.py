@@ -125,11 +125,12 @@ def test_only_trials_run_in_the_machine_pool_and_airflow_waits_longer_than_the_l
 def test_benchmarks_run_monthly_in_the_declared_slots_and_when_their_own_provider_changed(
     bundle: dict[str, Any], changed: dict[str, Any]
 ) -> None:
-    assert bundle["dags"]["benchmark_local_1core"]["crons"] == ["0 2 1 * *"]
+    at_two, at_five_past_six, at_half_past_six = ["0 2 1 * *"], "5 6 1 * *", "30 18 1 * *"
+    assert bundle["dags"]["benchmark_local_1core"]["crons"] == at_two
     assert bundle["dags"]["benchmark_local_1core"]["assets"] == ["provider_changed_local_1core"]
     assert changed["dags"]["benchmark_local_1core"]["crons"] == ["5 6 1 * *", "30 18 1 * *"]
     assert changed["dags"]["benchmark_local_1core"]["assets"] == []
-    assert changed["dags"]["benchmark_local_2core"]["crons"] == ["0 2 1 * *"]
+    assert changed["dags"]["benchmark_local_2core"]["crons"] == at_two
     assert changed["dags"]["benchmark_local_2core"]["assets"] == ["provider_changed_local_2core"]
 
 

@@ -1,4 +1,4 @@
-"""State of the running Airflow, seen from a task: failed tasks, DAG files, heartbeats. `python -m plumbline.airflow.health FOLDER` parses the DAG files of a folder."""
+"""State of the running Airflow, read from a task; `python -m plumbline.airflow.health FOLDER` parses the DAG files of a folder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _DATABASE = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_
 
 
 def unreadable_files(bundle: Path) -> dict[str, str]:
-    """File, relative to the bundle, → why it cannot be parsed. RuntimeError if the files cannot be parsed at all."""
-    # A task's own environment names no database that can be opened; parsing needs none.
+    """File, relative to the bundle, → its error. RuntimeError if parsing itself fails."""
+    # A task's environment has no database that it may open; parsing needs none.
     env = {k: v for k, v in os.environ.items() if not k.startswith(_DATABASE)} | {_DATABASE[0]: "sqlite://"}
     line = [sys.executable, "-m", "plumbline.airflow.health", str(bundle)]
     try:
@@ -45,19 +45,19 @@ def main(bundle: str) -> None:
 
 
 _COMPONENTS = ("triggerer", "dag_processor")
-"""What runs this task is not among them."""
+"""Without the components that run this task."""
 _ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 _TIMEOUT_S = 30.0
 
 
 class TaskView:
-    """An `own_failures.AirflowView`; `ti` is the running task instance."""
+    """A `check_installation.AirflowView`; `ti`: the running task instance."""
 
     def __init__(self, ti: Any, now: datetime) -> None:
         self._ti, self._now = ti, now
 
     def paused(self, dag_id: str) -> bool | None:
-        """None of a DAG that is not there."""
+        """None if the DAG does not exist."""
         try:
             return bool(self._ti.get_dag(dag_id).is_paused)
         except AirflowRuntimeError as error:
@@ -74,7 +74,7 @@ class TaskView:
         return {run_id: states for run_id, states in runs.items() if "failed" in states.values()}
 
     def newest_states(self, dag_id: str, task_ids: Sequence[str]) -> tuple[str, Mapping[str, str | None]] | None:
-        """The newest of the last runs by the clock that has ended."""
+        """The newest ended run of the last scheduled ones."""
         for at in recent(dag_id, self._now):
             runs: dict[str, dict[str, str | None]] = self._ti.get_task_states(dag_id=dag_id, task_ids=list(task_ids), logical_dates=[at])
             for run_id, states in runs.items():
@@ -83,21 +83,20 @@ class TaskView:
         return None
 
     def started(self, dag_id: str, slot: datetime) -> bool:
-        """Whether there is a run of this time of the schedule."""
         return bool(self._ti.get_dr_count(dag_id=dag_id, logical_dates=[slot]))
 
     def unreadable_files(self) -> Mapping[str, str]:
-        """Of the bundle that this task comes from."""
+        """Of this task's bundle."""
         return unreadable_files(Path(self._ti.bundle_instance.path))
 
     def heartbeats(self) -> Mapping[str, datetime | None]:
-        """By Airflow's health page; OSError if it does not answer."""
+        """From Airflow's health page; OSError if it does not answer."""
         address = conf.get("core", "execution_api_server_url", fallback=None) or conf.get("api", "base_url")
         url = f"{str(address).rstrip('/').removesuffix('/execution')}/api/v2/monitor/health"
         try:
             answer = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False).raise_for_status().json()
         except (httpx.HTTPError, ValueError) as error:
-            raise OSError(f"{url}: Airflow does not say which of its components run ({error})") from error
+            raise OSError(f"{url} does not answer: {error}") from error
         beats = {name: (answer.get(name) or {}).get(f"latest_{name}_heartbeat") for name in _COMPONENTS}
         return {name: datetime.fromisoformat(beat.replace("Z", "+00:00")) if beat else None for name, beat in beats.items()}
 

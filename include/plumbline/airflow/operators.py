@@ -1,4 +1,4 @@
-"""Operators that run one trial on a cluster: as a pod, or as a gang of pods. Stores hold the state between processes."""
+"""Operators that run one trial on a cluster, as a pod or a gang of pods."""
 
 from __future__ import annotations
 
@@ -28,11 +28,8 @@ from plumbline.launch.failures import BadDeclaration, Interrupted, TrialFailure,
 from plumbline.results import LaunchRecord
 
 if TYPE_CHECKING:
-    from kubernetes.client import V1Pod
-
-
-if TYPE_CHECKING:
     from airflow.sdk import BaseOperator as _Base
+    from kubernetes.client import V1Pod
 else:
     _Base = object
 
@@ -41,40 +38,39 @@ Row = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 _AIRFLOW_SLACK_S = 600.0
-"""The pods' own deadline ends them first, the trigger's follows if their node is dead; Airflow's, which deletes nothing, comes last."""
+"""Airflow's timeout, which deletes nothing, comes after the pods' deadline and the trigger's."""
 
 
 class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not followed
-    """Mixed into an operator whose `spec` names a planned trial. Each method may run in a process of its own: the stores hold the state."""
+    """Mixin of operators whose `spec` names a planned trial. Each method may run in another process: the stores hold the state."""
 
     spec: Mapping[str, str]
     _attempt: Attempt | None = None
 
     def open(self) -> Row | None:
-        """Take up or announce the attempt that this try is about; what `execute` returns if it turns out to be over already."""
+        """Adopt or announce this try's attempt; the result of `execute` if the attempt has ended."""
         with _as_failure():
             self._attempt, record = adopt_or_announce(self.spec)
         return None if record is None else self._ended(record)
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt that this process works on."""
         if self._attempt is None:
             with _as_failure():
                 self._attempt = Attempt.newest(self.spec)
         if self._attempt is None:
-            raise FileNotFoundError(f"no attempt of {self.spec['trial_id']} was announced in campaign {self.spec['campaign_id']}")
+            raise FileNotFoundError(f"campaign {self.spec['campaign_id']} has no announced attempt of {self.spec['trial_id']}")
         return self._attempt
 
     def create(self, creation: Callable[[ClusterApi], object]) -> None:
-        """Create what `creation` asks for: all of it, or nothing is left of it and the refusal is recorded and raised as its class."""
+        """Run `creation` completely; else nothing is left, and the refusal is recorded and raised as its failure class."""
         attempt = self.attempt
-        # From here on until it is forgotten, whoever watches on this machine knows that something of the trial may run.
-        progress.write_progress(ProgressLine(attempt.trial.trial_id, "queued", 0.0, "asked the cluster for a node"))
+        # From here on, processes on this machine see that the trial may be running.
+        progress.write_progress(ProgressLine(attempt.trial.trial_id, "queued", 0.0, "requested a node from the cluster"))
         try:
             creation(attempt.api())
             return
-        except BadDeclaration as failure:  # found out here: nothing was asked of the cluster
+        except BadDeclaration as failure:  # found here: no request reached the cluster
             progress.remove_progress(attempt.trial.trial_id)
             with _as_failure():
                 attempt.refuse(failure)
@@ -85,15 +81,15 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
             stop = StopCause("unreachable", str(failure))
         with _as_failure():
             self._ended(close_attempt(attempt, stop=stop))
-        raise AssertionError(f"a launch that was stopped ({stop.reason}) was classified as no failure")
+        raise AssertionError(f"a stopped launch ({stop.reason}) has no failure class")
 
     def keeping(self, action: Callable[[], T]) -> T:
-        """The action's result; what keeps it from being done, or from being written down, as a failure class that the next try mends."""
+        """The action's result; its errors are raised as failure classes."""
         with _as_failure():
             return action()
 
     def wait(self) -> NoReturn:
-        """Defer until the pods started, or until they are over."""
+        """Defer until the pods started or ended."""
         attempt = self.attempt
         trigger = LaunchTrigger.of(
             attempt.trial,
@@ -105,13 +101,13 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
             since=attempt.replaced.since,
             secret=attempt.secret,
         )
-        # From now on, and not from the request: a clock that was set since then must not end a healthy launch.
+        # From now, not from the request: a clock change must not end a healthy launch.
         left = trigger.deadline - trigger.requested_at + attempt.launcher.unreachable_timeout + _AIRFLOW_SLACK_S
         self.defer(trigger=trigger, method_name="trigger_reentry", timeout=timedelta(seconds=left))
         raise AssertionError("defer() returned")
 
     def trigger_reentry(self, context: Any, event: Row) -> Row:
-        """Back from the triggerer: the pods started (then wait on), or it is over."""
+        """Resume from the triggerer: the pods started (wait again) or ended."""
         seen = decode_observation(event)
         with _as_failure():
             if event["status"] == "started":
@@ -121,21 +117,18 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
         return self.wait()
 
     def resume_execution(self, next_method: str, next_kwargs: Row | None, context: Any) -> Any:
-        """As Airflow does it, but a trigger that failed or timed out leaves nothing on the cluster and nothing unrecorded.
-
-        Airflow then resumes the task only in order to fail it, without calling anything of the operator's own.
-        """
+        """As in Airflow, but a failed or timed-out trigger also cleans up the cluster and records the attempt: Airflow would only fail the task."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except _deferral_errors() as error:
-            stop = StopCause("killed", f"Airflow's own watch over the launch ended: {error}")
+            stop = StopCause("killed", f"Airflow's trigger ended: {error}")
             with _as_failure():
                 return self._ended(close_attempt(self.attempt, stop=stop))
 
     def on_kill(self) -> None:
-        """Airflow ends this process within seconds: ask for the deletion of everything, and do nothing more.
+        """Request the deletion of everything: Airflow ends this process within seconds. The preliminary record stays.
 
-        The preliminary record stands. Raises, so that whatever was going on (perhaps the creation of the next pod) does not go on.
+        Raises Interrupted, so that work in progress, such as the creation of the next pod, stops.
         """
         if self._attempt is None:
             return
@@ -154,21 +147,17 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
 
 @contextmanager
 def _as_failure() -> Iterator[None]:
-    """Whatever keeps an attempt from being taken up or recorded, as a failure class: what is there is found again by the next try."""
+    """Raise errors of stores and the cluster as failure classes: the next try adopts the attempt."""
     try:
         yield
     except FileNotFoundError:
-        raise  # the store did answer
+        raise  # the store answered
     except OSError as error:
-        raise Unreachable(
-            f"a result store does not answer: {type(error).__name__}: {error}; the next try takes the launch up again"
-        ) from error
+        raise Unreachable(f"a result store does not answer: {type(error).__name__}: {error}; the next try adopts the launch") from error
     except ApiRefused as refusal:
-        # A token is rotated and then read anew; rights are given by a person.
+        # A token is rotated and read again; a person grants permissions.
         kind: type[TrialFailure] = Unreachable if refusal.status == 401 else BadDeclaration
-        raise kind(
-            f"the cluster does not let an earlier launch of the trial be looked for: {refusal}; see `plumbline cluster doctor`"
-        ) from refusal
+        raise kind(f"the cluster refuses to list earlier launches of the trial: {refusal}; see `plumbline cluster doctor`") from refusal
 
 
 def _deferral_errors() -> tuple[type[BaseException], ...]:
@@ -180,23 +169,23 @@ def _deferral_errors() -> tuple[type[BaseException], ...]:
 class TrialGangOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  # airflow's types are not followed
     """Runs the planned trial that `spec` names ({campaign_id, trial_id, title}) as a gang of pods on the provider's cluster.
 
-    One object owns the pods, so that deleting it deletes all: a headless Service, or the JobSet or TrainJob whose controller makes them.
-    All pods start within the schedule timeout or none is kept, and the first that fails ends the gang with its class.
+    One object owns the pods, so that deleting it deletes all: a headless Service, or the JobSet or TrainJob whose controller creates them.
+    All pods start within the schedule timeout or none stays; the first failure ends the gang with its class.
     Returns {trial_id, exit_code} of rank 0; raises the typed exception of the failure class after everything is stored and deleted.
     """
 
     template_fields = ("spec",)
 
     def __init__(self, *, provider: Provider, spec: Mapping[str, str], **kwargs: Any) -> None:
-        cluster_declaration(provider)  # a wrong launcher is an error of the DAG file, not of a run
+        cluster_declaration(provider)  # a wrong launcher is an error of the DAG file
         super().__init__(do_xcom_push=False, **kwargs)
         self.provider, self.spec = provider, spec
 
     def execute(self, context: Any) -> Row:
-        """Create the gang and wait for it in the triggerer; or take up what an earlier try of this task left, also a part of it."""
+        """Create the gang, or adopt all or part of an earlier try's, and wait for it in the triggerer."""
         if (over := self.open()) is not None:
             return over
-        # Of a gang that ran already a missing pod is a failure; to create it again would hide that from the others.
+        # A missing pod of a gang that has started is a failure: do not create it again.
         if self.attempt.started_at is None:
             self.create(self._gang)
         return self.wait()
@@ -212,13 +201,12 @@ class TrialGangOperator(LaunchOperator, BaseOperator):  # type: ignore[misc]  # 
 class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[misc]  # airflow's types are not followed
     """Runs the planned trial that `spec` names ({campaign_id, trial_id, title}) as a pod on the provider's cluster.
 
-    KubernetesPodOperator builds the pod (with its labels for DAG, run and try, and the site's pod_mutation_hook) from the trial's manifest and
-    holds the connection. What it does about a pod's life is replaced: it tells a pod that vanished from one that succeeded by nothing,
-    reports every ending alike, and starts anew where it meets a finished pod, whose result lies in the store.
+    KubernetesPodOperator builds the pod (labels for DAG, run and try, the site's pod_mutation_hook) from the trial's manifest and holds the
+    connection. Its handling of the pod's life is replaced: it takes a vanished pod for a success and restarts a finished one.
     Returns {trial_id, exit_code}; raises the typed exception of the trial's failure class after everything is stored and deleted.
     """
 
-    # The pod's own fields are no templates: they come from the trial, and rendered fields are stored and shown.
+    # Only `spec`: rendered fields are stored and shown.
     template_fields = ("spec",)
 
     def __init__(self, *, provider: Provider, spec: Mapping[str, str], **kwargs: Any) -> None:
@@ -227,26 +215,26 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
             kubernetes_conn_id=launcher.connection,
             namespace=launcher.namespace,
             base_container_name=CONTAINER,
-            # A second creation must meet the first: by its name a pod is found again, whoever died in between.
+            # A stable name, so that a second creation meets the first.
             random_name_suffix=False,
             durable=True,
             # Hours of waiting must not occupy a worker.
             deferrable=True,
-            # Results travel through the store; the side car that XCom needs would run beside the measurement.
+            # Results travel through the store; XCom's sidecar would run beside the measurement.
             do_xcom_push=False,
-            # The default prints the whole pod, with whatever it was given.
+            # The default logs the whole pod with its environment.
             log_pod_spec_on_failure=False,
-            # GPUs are paid for until their pod is gone.
+            # GPUs cost money until their pod is deleted.
             on_finish_action="delete_pod",
             on_kill_action="delete_pod",
-            # The last words of a crash stand in the pod's status, even when its log cannot be read any more.
+            # So that the pod's status has the end of a crash's log.
             termination_message_policy="FallbackToLogsOnError",
             **kwargs,
         )
         self.provider, self.spec = provider, spec
 
     def execute(self, context: Any) -> Row:
-        """Create the pod and wait for it in the triggerer; or take up the one that an earlier try of this task left."""
+        """Create the pod, or adopt an earlier try's, and wait for it in the triggerer."""
         if (over := self.open()) is not None:
             return over
         if (pending := self.attempt.replaced.pending) is not None:
@@ -257,7 +245,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         return self._launch(context)
 
     def trigger_reentry(self, context: Any, event: Row) -> Row:
-        """Back from the triggerer, as any launch; or the pod asks to be deleted, as the trial's fault declares."""
+        """Resume from the triggerer; or the pod requests its deletion, as declared by the trial."""
         if event["status"] == "deletion_asked":
             seen = decode_observation(event)
             if self.keeping(lambda: attempts.begin_replacement(self.attempt, seen)):
@@ -266,7 +254,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         return super().trigger_reentry(context, event)
 
     def _replace(self, context: Any) -> NoReturn:
-        """Delete the pod and create the one that takes its place."""
+        """Delete the pod and create its replacement."""
         self.create(lambda api: attempts.delete_replaced_pod(self.attempt, api))
         self._launch(context)
 
@@ -276,7 +264,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         raise AssertionError("KubernetesPodOperator did not defer")
 
     def get_or_create_pod(self, pod_request_obj: V1Pod, context: Any) -> V1Pod:
-        """Create the pod, or adopt the one of this very attempt in whatever state it is: its result lies in the store."""
+        """Create the pod, or adopt this attempt's in any state: its result is in the store."""
         row = PodGenerator.serialize_pod(pod_request_obj)
 
         def creation(api: ClusterApi) -> None:
@@ -288,11 +276,11 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         return pod_request_obj
 
     def invoke_defer_method(self, last_log_time: Any = None, context: Any = None) -> None:
-        """Wait by our own trigger, which survives outages of the cluster and loses no pod's last state."""
+        """Wait with our own trigger, which survives outages of the cluster and keeps the pod's last state."""
         self.wait()
 
     def _declare(self, api: ClusterApi) -> None:
-        """The pod that KubernetesPodOperator starts from: the trial's manifest. It reads the connection, too: better here, where that can fail."""
+        """Set the pod template to the trial's manifest, and read the connection here, where errors are classified."""
         api.open()
         attempt = self.attempt
         self.pod_template_dict = manifests.pod_manifest(
@@ -301,5 +289,4 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
 
 
 def operator_for(*, gang: bool) -> type[TrialPodOperator]:
-    """The operator of trials that run in one pod, or in a gang of pods."""
     return TrialGangOperator if gang else TrialPodOperator

@@ -1,4 +1,4 @@
-"""Forms of DAGs that are started by hand."""
+"""Forms of DAGs that people start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KINDS = ["training", "inference"]
 
 
 def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Param]:
-    """What an on-demand benchmark of the provider can be asked for. A monthly run leaves it as it is."""
+    """The form of an on-demand benchmark; monthly runs use the defaults."""
     names = [w.name for w in declared.workloads_for(provider)]
     fields = {
         "reason": Param(
@@ -19,14 +19,14 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
             type=["null", "string"],
             maxLength=500,
             title="Why",
-            description="Required by hand; it stays with every result, such as “driver upgrade on 12 November”.",
+            description="Required for a run by hand. Every result keeps it. Example: “driver upgrade on 12 November”.",
         ),
         **_measured(
             names,
-            "Nothing chosen: everything that the monthly rerun runs.",
-            f"Empty: as declared. Slots run one after the other, now.{_budget(provider)}",
+            "Empty: all monthly workloads.",
+            f"Empty: as declared. Slots run one after the other.{_budget(provider)}",
         ),
-        "campaign": campaign_field("Empty: a campaign of its own, named by the time."),
+        "campaign": campaign_field("Empty: a new campaign, named by the time."),
     }
     if provider.launcher.runs_pods:
         fields["placement"] = Param(
@@ -34,18 +34,18 @@ def on_demand_form(declared: Declarations, provider: Provider) -> dict[str, Para
             type="string",
             enum=["any", "fresh_node"],
             title="Placement",
-            description="fresh_node: on nodes that these series were not measured on lately, to tell a bad node from a changed provider.",
+            description="fresh_node: on nodes that these series did not use recently, to separate a bad node from a changed provider.",
         )
     return fields
 
 
 def rerun_form(declared: Declarations) -> dict[str, Param]:
-    """What several providers can be asked for at once. Nothing runs it but people, so that the form itself can require a reason."""
+    """The form of a rerun on several providers. Only people start it, so the form itself requires a reason."""
     providers = declared.enabled_providers()
     names = [p.name for p in providers]
     workloads = sorted({w.name for p in providers for w in declared.workloads_for(p)})
     limited = "".join(f"\n- {p.name}: {p.budget}" for p in providers if p.budget is not None)
-    budgets = f"\n\nBudgets (`plumbline budget` says what is left, trials past it are left out):\n{limited}" if limited else ""
+    budgets = f"\n\nBudgets (`plumbline budget` shows the balance; trials over it are skipped):\n{limited}" if limited else ""
     return {
         "reason": Param(
             None,
@@ -53,7 +53,7 @@ def rerun_form(declared: Declarations) -> dict[str, Param]:
             minLength=3,
             maxLength=500,
             title="Why",
-            description="Required; it stays with every result, such as “driver upgrade on 12 November”.",
+            description="Required. Every result keeps it. Example: “driver upgrade on 12 November”.",
         ),
         "providers": Param(
             None,
@@ -62,19 +62,19 @@ def rerun_form(declared: Declarations) -> dict[str, Param]:
             items={"type": "string", "enum": names},
             examples=names,
             title="Providers",
-            description_md=f"Required; each runs in its own DAG, which must not be paused.{budgets}",
+            description_md=f"Required. Each runs in its own DAG, which must not be paused.{budgets}",
         ),
         **_measured(
             workloads,
-            "Nothing chosen: everything that the monthly rerun runs. A provider measures those of them that it can run.",
-            "Empty: as declared. What a provider's budget does not carry is left out, and a finding says so.",
+            "Empty: all monthly workloads. Each provider runs those that fit it.",
+            "Empty: as declared. Trials over a provider's budget are skipped, with a finding.",
         ),
-        "campaign": campaign_field("Empty: a campaign of its own over all these providers, named by the time."),
+        "campaign": campaign_field("Empty: a new campaign of all these providers, named by the time."),
     }
 
 
 def _measured(workloads: list[str], chosen: str, repeats: str) -> dict[str, Param]:
-    """What is measured and how often, with what to say of the choice and of the number."""
+    """`chosen`, `repeats`: descriptions."""
     return {
         "workloads": Param(
             [],
@@ -90,12 +90,11 @@ def _measured(workloads: list[str], chosen: str, repeats: str) -> dict[str, Para
 
 
 def _budget(provider: Provider) -> str:
-    """What is declared: what is left changes with every trial, and a form must read the same however often it is parsed."""
+    """The declared budget; not the balance, as parsing must be deterministic."""
     if provider.budget is None:
         return ""
-    return f" Budget: {provider.budget}; what is left of it says `plumbline budget {provider.name}`. Trials past it are left out."
+    return f" Budget: {provider.budget}; `plumbline budget {provider.name}` shows the balance. Trials over it are skipped."
 
 
 def campaign_field(description: str) -> Param:
-    """A campaign id, or nothing."""
     return Param(None, type=["null", "string"], pattern=_CAMPAIGN, title="Campaign", description=description)

@@ -1,5 +1,4 @@
-"""Airflow's scheduler calls this when a run begins: the benchmark's pool exists then, whoever started the run. A task without its pool
-would wait and say nothing."""
+"""Creates a benchmark's pool when a run begins (Airflow's scheduler calls it): a task without its pool waits silently."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ log = logging.getLogger(__name__)
 
 @hookimpl  # type: ignore[untyped-decorator]
 def on_dag_run_running(dag_run: Any, msg: str) -> None:
-    """Create the pool of the benchmark's provider where it is missing. An existing pool keeps its size."""
-    # Imported here: every component imports the module, the scheduler alone runs this and has the metadata database.
+    """An existing pool keeps its size."""
+    # Imported here: every component imports the module, only the scheduler runs this and has the metadata database.
     from airflow.models.pool import Pool  # noqa: TID251
     from airflow.utils.session import create_session  # noqa: TID251
 
@@ -26,7 +25,7 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:
     # A session of its own: the scheduler's is in a transaction that a listener must not commit.
     with create_session(scoped=False) as session:
         if session.get_bind().dialect.name == "sqlite":
-            return  # the scheduler holds SQLite's one write lock; `plumbline up` makes the pools of new providers itself
+            return  # the scheduler holds SQLite's one write lock; `plumbline up` creates the pools of new providers itself
         for name, slots in pool_slots(p for p in enabled_providers() if p.dag_id == dag_run.dag_id).items():
             if Pool.get_pool(name, session=session) is None:
                 session.add(Pool(pool=name, slots=slots, description=POOL_DESCRIPTION, include_deferred=True))

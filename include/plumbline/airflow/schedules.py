@@ -11,17 +11,14 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.launch.plan import declared_slots
 
 RESULTS = Asset(name="plumbline_results", uri="x-plumbline://results")
-"""New results are in the archive; each event says of which campaign and provider: {campaign_id, provider}."""
+"""New results are in the archive; each event has {campaign_id, provider}."""
 
 CHANGES = AssetAlias(name="provider_changed")
-"""Outlet of whoever may find that a provider changed: a mapped task says only when it runs which provider it is about."""
+"""Outlet of tasks that may detect a change: a mapped task knows its provider only when it runs."""
 
 
 def provider_changed(provider: str) -> Asset:
-    """The provider is no longer what its last results were measured on.
-
-    Each event says what is different: {provider, reason (one line for people), diff [{fact, old, new}], findings [ids], at}.
-    """
+    """The provider changed since its last results. Each event has {provider, reason (one line), diff [{fact, old, new}], findings [ids], at}."""
     return Asset(name=f"provider_changed_{provider.replace('-', '_')}", uri=f"x-plumbline://provider_changed/{provider}")
 
 
@@ -29,11 +26,10 @@ _MINUTE_OF_HOUR, _AT_NIGHT, _IN_THE_MORNING = 23, time(4, 17), time(5, 41)
 
 
 def schedule_of(declared: Declarations, provider: Provider) -> Any:
-    """The first of every month at each slot (UTC) of the provider's workloads, or when the provider was found changed; None if nothing
-    runs on it monthly and a change would start nothing."""
+    """The first of every month at each slot (UTC) of the provider's workloads, or a change of the provider; None if neither starts a run."""
     slots = sorted({slot for w in declared.monthly_workloads(provider) for slot in declared_slots(provider, w)})
     monthly = MultipleCronTriggerTimetable(*(_monthly(slot) for slot in slots), timezone="UTC") if slots else None
-    # What nothing is measured on monthly has no baseline to be held against, unless its declaration names what a change measures.
+    # Without monthly workloads there is no baseline, unless the declaration names the workloads of a change.
     if not provider.watch.enabled or not (monthly or provider.watch.workloads):
         return monthly
     changed = [provider_changed(provider.name)]

@@ -1,4 +1,4 @@
-"""Trigger that waits for the pods of a launch, and its client of the cluster's API."""
+"""Trigger that waits for the pods of a launch, and its async client of the cluster's API."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _FOREGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy":
 class AsyncClusterApi:
     """One namespace of the cluster behind an Airflow connection of the type `kubernetes`, between `async with` and its end.
 
-    Every method raises NotAnswered for whatever is not a good answer: no connection, no answer within `request_timeout_s`, any HTTP status
-    but 2xx. On 401 the connection is read once more and the request repeated: tokens are rotated and run out.
+    Every method raises RequestFailed without a connection, without an answer within `request_timeout_s`, and for any HTTP status but 2xx. On 401
+    the connection is read again and the request repeated: tokens rotate and expire.
     """
 
     def __init__(self, connection: str, namespace: str, request_timeout_s: float) -> None:
@@ -47,28 +47,24 @@ class AsyncClusterApi:
         await self._close()
 
     async def pods(self, selector: str, *, cached: bool) -> tuple[list[Row], float]:
-        """Pods of a label selector, and the cluster's clock. `cached`: as the API server remembers them, which spares etcd but may be old."""
+        """Pods of a label selector, and the cluster's clock. `cached`: from the API server's cache, which may be old but spares etcd."""
         query = {"labelSelector": selector, **({"resourceVersion": "0"} if cached else {})}
         text, at = await self._ask("GET", f"/api/v1/namespaces/{self._space}/pods", query)
         return _items(text), at
 
     async def events(self, pod: str) -> list[Row]:
-        """Events about a pod."""
         query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}", "limit": "200"}
         text, _ = await self._ask("GET", f"/api/v1/namespaces/{self._space}/events", query)
         return _items(text)
 
     async def log(self, pod: Row, query: Mapping[str, str]) -> str:
-        """What a pod's harness printed; `query` says which part."""
+        """A pod's log; `query` selects the part."""
         path = f"/api/v1/namespaces/{self._space}/pods/{name_of(pod)}/log"
         text, _ = await self._ask("GET", path, {"container": container_of(pod), **query})
         return text
 
     async def delete(self, owner: Mapping[str, str] | None, selector: str, secret: str | None = None) -> None:
-        """Delete the object that owns a launch's pods, and the pods with it before itself; then what is left of the pods, and the Secret.
-
-        Returns at once.
-        """
+        """Request the deletion of a launch's owner with its pods, of remaining pods, and of the Secret; does not wait."""
         if owner is not None:
             version = owner["apiVersion"]
             group = f"/api/{version}" if "/" not in version else f"/apis/{version}"
@@ -83,7 +79,7 @@ class AsyncClusterApi:
         try:
             await self._ask("DELETE", path, body=_FOREGROUND)
         except RequestFailed as problem:
-            if problem.status != 404:  # it is gone: that was wanted
+            if problem.status != 404:  # already deleted
                 raise
 
     async def _ask(self, method: str, path: str, query: Mapping[str, str] | None = None, body: Row | None = None) -> tuple[str, float]:
@@ -98,7 +94,7 @@ class AsyncClusterApi:
     async def _once(self, method: str, path: str, query: Mapping[str, str], body: Row | None) -> tuple[str, float]:
         client = self._client or await self._connect()
         try:
-            # Not asyncio.wait_for: until Python 3.12 it loses a cancellation that comes in the moment of the answer, and the watch would go on.
+            # Not asyncio.wait_for: until Python 3.12 it can lose a cancellation.
             with anyio.fail_after(self._timeout_s):
                 return await _exchange(client, method, path, list(query.items()), body)
         except (asyncio.TimeoutError, TimeoutError):
@@ -111,8 +107,8 @@ class AsyncClusterApi:
         try:
             with anyio.fail_after(self._timeout_s):
                 self._client = await self._open.enter_async_context(hook_class(conn_id=self._connection).get_conn())
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the connection may be mended while the trial runs
-            # Only the kind of error: a parser quotes the kubeconfig that it fails on.
+        except Exception as error:  # noqa: BLE001 - the connection may be repaired while the trial runs
+            # Only the type: a parser's message quotes the kubeconfig.
             why = f'the Airflow connection "{self._connection}" gives no access to a cluster ({type(error).__name__}); expected type kubernetes with a kubeconfig'
             raise RequestFailed(why) from None
         return self._client
@@ -123,14 +119,14 @@ class AsyncClusterApi:
 
 
 def _hook_class() -> Any:
-    # Takes seconds to import: in a thread, so that the other triggers on the loop go on.
+    # Takes seconds to import: in a thread, so that other triggers continue.
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
 
     return AsyncKubernetesHook
 
 
 async def _exchange(client: Any, method: str, path: str, query: list[tuple[str, str]], body: Row | None) -> tuple[str, float]:
-    """The body of a good answer, and the time on the cluster's clock when it was given."""
+    """The body of a 2xx answer, and the cluster's time."""
     response = await client.call_api(
         path,
         method,
@@ -164,13 +160,13 @@ def _api_message(text: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Retry-After; 0 if it is not there or is no number."""
+    """Retry-After in seconds; 0 without a number."""
     value = headers.get("Retry-After", "")
     return float(value) if value.isdigit() else 0.0
 
 
 def _server_time(headers: Mapping[str, str]) -> float:
-    """The answer's Date; our own clock if the server does not tell its own."""
+    """The answer's Date, else our own clock."""
     try:
         return parsedate_to_datetime(headers["Date"]).timestamp()
     except (KeyError, ValueError):
@@ -178,30 +174,29 @@ def _server_time(headers: Mapping[str, str]) -> float:
 
 
 _SETTLE_S = 3.0
-"""Between a gang's first failure and the look that ends it: kubelets report within about a second, each for itself."""
+"""Between a gang's first failure and the poll that ends it: kubelets report within about a second."""
 _DELETE_LIMIT_S = 25.0
-"""How long the deletion is tried: Airflow gives `on_kill` 30 s ([triggerer] on_kill_timeout)."""
+"""Limit of the deletion: Airflow gives `on_kill` 30 s ([triggerer] on_kill_timeout)."""
 _STATE_PATIENCE_S = 15.0
-"""How long Airflow may take to say whether it still waits: the first such question after a triggerer's start imports its whole API."""
+"""Limit of the question whether the task is deferred: the first one after a triggerer's start imports Airflow's API."""
 _deleting: set[asyncio.Task[None]] = set()
-"""Deletions under way, which nothing else holds on to."""
+"""References to running deletions, so that they are not garbage-collected."""
 EARLIEST_S = 20.0
-"""A task whose trigger fires before the scheduler took note of its deferral is failed as if its worker had died (Airflow 3.3, apache/airflow
-issue 72716). On a busy scheduler 5 s were too soon; after 20 s it was never seen. A pod that has waited for minutes does not notice."""
-_EVENT_POLLS = 2  # times as long as between looks at pods
-_EVENT_PODS = 8  # pods at a time: what holds up the others of a gang is mostly the same
+"""Airflow 3.3 fails a task whose trigger fires before the scheduler has recorded its deferral (apache/airflow issue 72716). Seen after 5 s on a
+busy scheduler, never after 20 s."""
+_EVENT_POLLS = 2  # in units of `poll_s`
+_EVENT_PODS = 8  # pods at a time: the rest of a gang mostly waits for the same
 
 
 @dataclass(eq=False, repr=False)
 class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are not followed
-    """Fires once: {"status": "started" | "finished" | "stopped" | "deletion_asked", …what `watch.encode` makes of what was seen}.
+    """Fires once: {"status": "started" | "finished" | "stopped" | "deletion_asked", …the encoded observation}.
 
-    Its row holds ids only: the Airflow connection is read where the trigger runs, and read again when the cluster refuses its token.
-    `owner` is {"apiVersion", "kind", "name"} of the object that owns a gang's pods, None for a pod on its own. `known`: names of pods that
-    exist already. `due_deletion`: which deletion of its pod the trial may ask for next, 0 for none. `requested_at` and `deadline` are seconds since the epoch. `started`: that all pods run was told before.
-    `patience_s`: how long the kubelet may fail to start a container before that is believed: five of its tries, at 0, 10, 30, 70 and 150 s,
-    outlast a registry's restart or a rate limit by the minute. `grace_s`: see watch.Limits. `earliest_s`: see EARLIEST_S.
-    `secret`: name of the Secret that is deleted with the pods.
+    Its row holds ids only: the Airflow connection is read where the trigger runs. `owner`: {"apiVersion", "kind", "name"} of the object that
+    owns a gang's pods, None for a single pod. `known`: names of existing pods. `due_deletion`: the number of the next deletion that the trial
+    may request, 0 for none. `requested_at`, `deadline`: seconds since the epoch. `started`: an earlier trigger reported the start.
+    `patience_s`: how long the kubelet may fail to start a container: five tries, at 0, 10, 30, 70 and 150 s, outlast a registry's restart.
+    `grace_s`: see WatchLimits. `earliest_s`: see EARLIEST_S. `secret`: the Secret that is deleted with the pods.
     """
 
     connection: str
@@ -246,11 +241,8 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         since: datetime | None = None,
         secret: str | None = None,
     ) -> LaunchTrigger:
-        """The trigger of a trial's attempt. `owner`: the API object that owns the pods of a gang. `secret`: name of its Secret, if it has one.
-
-        `replaced`: how many pods the current one takes the place of, and `since` when: it has the time to start that the first one had.
-        The trial's own time is that of all of them together.
-        """
+        """The trigger of a trial's attempt. `owner`: the API object that owns a gang's pods. `replaced`: how many pods the current one replaces,
+        and `since` when: it has the start time limit of the first one; the trial's own limit covers all of them."""
         launcher = cluster_declaration(trial.provider)
         declared = trial.workload.pod_deletions if isinstance(trial.workload, TrainingWorkload) else 0
         grace_s = 60.0
@@ -265,7 +257,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             requested_at=(since or requested_at).timestamp(),
             schedule_timeout_s=launcher.schedule_timeout,
             startup_timeout_s=launcher.startup_timeout,
-            # The pods end themselves after `timeout` (activeDeadlineSeconds, from the node on): this is for what that did not end.
+            # For pods that their own `timeout` (activeDeadlineSeconds, from the node on) did not end.
             deadline=requested_at.timestamp() + launcher.schedule_timeout + launcher.timeout + grace_s,
             unreachable_timeout_s=launcher.unreachable_timeout,
             poll_s=launcher.poll,
@@ -278,16 +270,15 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         )
 
     def _now(self) -> float:
-        """Seconds since the epoch by a clock that no correction moves: a corrected clock must end no launch and no outage."""
+        """Seconds since the epoch on a monotonic clock: a clock correction must not end a launch."""
         return self._clock + time.monotonic()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class's path and its arguments; no secret among them."""
+        """The class's path and its arguments, without secrets."""
         arguments = {field.name: getattr(self, field.name) for field in fields(self)}
         return f"{type(self).__module__}.{type(self).__qualname__}", {**arguments, "known": list(self.known)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Watch until there is something to tell."""
         limits = pod_watch.WatchLimits(
             self.expected,
             self.requested_at,
@@ -298,7 +289,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             self.grace_s,
         )
         began = time.monotonic()
-        # The first answer takes many seconds (_ASK_S). In `on_kill` that is too late: the next try of a cleared task waits by then.
+        # Asked now: the first answer takes many seconds, which `on_kill` does not have.
         self._first_question = asyncio.create_task(self._is_deferred())
         state = pod_watch.PodWatch(limits, started=self.started, known=self.known)
         outage, log = Outage(self.unreachable_timeout_s), LogReader(from_start=not self.started)
@@ -310,31 +301,28 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                 except RequestFailed as problem:
                     decision, pause = self._not_answered(problem, outage)
                 except Exception as error:
-                    # A trigger that fails takes the task with it past its operator, and so past the deletion of its pods.
-                    self.log.exception("The watch of %s failed, trying again", self.launch)
-                    decision, pause = self._not_answered(RequestFailed(f"the watch itself failed: {error!r}"), outage)
+                    # A failed trigger would fail the task without deleting its pods.
+                    self.log.exception("The trigger of %s failed, retrying", self.launch)
+                    decision, pause = self._not_answered(RequestFailed(f"the trigger itself failed: {error!r}"), outage)
                 else:
                     if (outage_s := outage.answered(self._now())) is not None:
                         self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
-                    await self._tell(cluster, state, log, decision)
+                    await self._report(cluster, state, log, decision)
                     if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
                         decision = pod_watch.Decision("deletion_asked")
                     pause = min(self.poll_s, _SETTLE_S) if state.settling else self.poll_s * random.uniform(0.9, 1.1)
                 if decision is None:
                     await asyncio.sleep(pause)
         if decision.stop is not None:
-            self.log.error("%s is given up, %s: %s", self.launch, decision.stop.reason, decision.stop.detail)
+            self.log.error("%s is stopped, %s: %s", self.launch, decision.stop.reason, decision.stop.detail)
         await asyncio.sleep(max(began + self.earliest_s - time.monotonic(), 0.0))
         yield TriggerEvent({"status": decision.status, **encode_observation(state.seen(decision.stop))})
 
     async def on_kill(self) -> None:
-        """Somebody ended the task (failed, succeeded, cleared): delete what the launch has on the cluster, as far as 25 s go.
+        """A person ended the task (failed, succeeded, cleared): delete the launch's objects within 25 s.
 
-        Airflow cancels a trigger in the same way when another triggerer took it over because this one was silent for a while. The task
-        is still deferred then and its pods are wanted: they stay.
-
-        The work is a task of its own, because Airflow (3.3.2) cancels again in each of its rounds, every second, what it has cancelled
-        and what has not ended yet: a deletion that takes longer would end in its middle.
+        Airflow also cancels a trigger when another triggerer takes it over; the task is still deferred then, and its pods stay.
+        The deletion is its own task: Airflow (3.3.2) repeats the cancellation every second.
         """
         work = asyncio.create_task(self._delete())
         _deleting.add(work)
@@ -343,7 +331,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
 
     async def _delete(self) -> None:
         if await self._is_deferred():
-            self.log.warning("The watch of %s was moved to another triggerer; its pods stay", self.launch)
+            self.log.warning("The trigger of %s moved to another triggerer; its pods stay", self.launch)
             return
         outage, until = Outage(_DELETE_LIMIT_S), self._now() + _DELETE_LIMIT_S
         async with AsyncClusterApi(self.connection, self.namespace, min(self.request_timeout_s, _DELETE_LIMIT_S / 4)) as cluster:
@@ -354,11 +342,11 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                     gives_up = outage.failed(problem, self._now()) is not None
                     pause = outage.wait_s(problem)
                     if gives_up or self._now() + pause > until:
-                        self.log.error("Could not delete %s, upkeep will when it expires; last: %s", self.launch, problem)
+                        self.log.error("Could not delete %s; upkeep deletes it when it expires; last error: %s", self.launch, problem)
                         break
                     await asyncio.sleep(pause)
                 else:
-                    self.log.info("Deleted the pods of %s: somebody ended the task", self.launch)
+                    self.log.info("Deleted the pods of %s: the task was ended", self.launch)
                     break
         await asyncio.to_thread(progress.remove_progress, self.trial_id)
 
@@ -371,41 +359,43 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
     def _not_answered(self, problem: RequestFailed, outage: Outage) -> tuple[pod_watch.Decision | None, float]:
         stop = outage.failed(problem, self._now())
         if outage.is_new():
-            self.log.warning("The API of namespace %s gives no usable answer, trying again: %s", self.namespace, problem)
+            self.log.warning("The API of namespace %s gives no usable answer, retrying: %s", self.namespace, problem)
         return (None if stop is None else pod_watch.Decision("stopped", stop)), outage.wait_s(problem)
 
-    async def _tell(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, decision: pod_watch.Decision | None) -> None:
-        """What there is to read goes to the task's log and to the progress file, at a slower pace and at the end."""
+    async def _report(
+        self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, decision: pod_watch.Decision | None
+    ) -> None:
+        """Copy events and the pod's log to the task's log and the progress file, at a slower pace and at the end."""
         now = self._now()
         if self._events_at + _EVENT_POLLS * self.poll_s <= now or decision is not None:
             self._events_at = now
             await self._tolerated("events", self._hear(cluster, state))
-        started = decision is not None and decision.status == "started"  # the watch that follows reads the log from its beginning
+        started = decision is not None and decision.status == "started"  # the next trigger reads the log from its beginning
         news = state.news()
         for line in news:
             self.log.info("%s", line)
-        if news and not self.started:  # what is waited for, and that the wait is over
+        if news and not self.started:  # the reason of the wait, and its end
             phase, line = ("started", news[0]) if started else ("queued", news[-1])  # pods first, then what the cluster says of them
             newest = ProgressLine(self.trial_id, phase, 0.0, line.replace(f"pod {self.launch}-", "pod "))
             await asyncio.to_thread(progress.write_progress, newest)
         if not started and (self._log_at + self.log_every_s <= now or decision is not None):
             self._log_at = now
-            await self._tolerated("log", self._tell_log(cluster, state, log, now))
+            await self._tolerated("log", self._report_log(cluster, state, log, now))
 
     async def _tolerated(self, what: str, reading: Awaitable[None]) -> None:
-        """No failure here is worth more than one line: the trial goes on unseen."""
+        """A failure costs one log line: the trial continues."""
         try:
             await reading
-        except Exception as problem:  # noqa: BLE001 - a pod prints what it likes, and a trigger that fails ends its trial
+        except Exception as problem:  # noqa: BLE001 - a pod may print anything, and a failed trigger ends its trial
             if what not in self._unread:
                 self._unread.add(what)
-                self.log.warning("The %s of %s could not be read, said once: %r", what, self.launch, problem)
+                self.log.warning("The %s of %s could not be read (logged once): %r", what, self.launch, problem)
 
     async def _hear(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch) -> None:
         for pod in state.awaited()[:_EVENT_PODS]:
             state.hear(await cluster.events(pod))
 
-    async def _tell_log(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, now: float) -> None:
+    async def _report_log(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, now: float) -> None:
         pod = state.rank_0()
         if pod is None or not observe.has_started(pod):
             return
@@ -413,17 +403,17 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         for line in lines:
             self.log.info("%s", line)
         if newest is not None:
-            # The pod's word for whose progress this is must not choose a file of ours.
+            # Our own trial id: the pod must not choose a file.
             await asyncio.to_thread(progress.write_progress, ProgressLine(self.trial_id, newest.phase, newest.fraction, newest.note))
 
     async def _is_deferred(self) -> bool:
-        """Whether Airflow still waits for this trigger's task; False if that cannot be found out: an orphan costs more than a repeat."""
+        """Whether the task is still deferred; False if unknown, as an orphan costs more than a repeat."""
         if self.task_instance is None:
             return False
         try:
             return await asyncio.wait_for(asyncio.to_thread(_state_of, self.task_instance), _STATE_PATIENCE_S) == "deferred"
-        except Exception as error:  # noqa: BLE001 - what the SDK raises here depends on which part is away
-            self.log.warning("Could not ask whether the task of %s still waits (%s); taking it as ended", self.launch, error)
+        except Exception as error:  # noqa: BLE001 - the SDK's error depends on the part that fails
+            self.log.warning("Could not read the task state of %s (%s); assuming it has ended", self.launch, error)
             return False
 
 

@@ -25,10 +25,8 @@ Stage = Literal["starting", "measuring", "reviewing", "reporting", "done"]
 
 @dataclass(frozen=True)
 class TrialState:
-    """One planned trial. `fraction` (0…1), `doing` and `note` tell of a running one; `seconds`: how long it ran, or runs so far.
-
-    `status`: the verdict of the result document once it is collected (valid, degraded, invalid, failed).
-    """
+    """One planned trial. `fraction` (0…1), `doing` and `note`: progress of a running one; `seconds`: its time so far; `status`: the verdict of
+    the collected document (valid, degraded, invalid, failed)."""
 
     trial_id: str
     provider: str
@@ -45,7 +43,6 @@ class TrialState:
 
     @classmethod
     def of(cls, trial: Trial) -> TrialState:
-        """A planned trial before anything happened to it."""
         return cls(trial.trial_id, trial.provider.name, trial.workload.kind, trial.workload.name, trial.slot, trial.repeat)
 
     @property
@@ -53,7 +50,7 @@ class TrialState:
         return self.phase not in ("waiting", "running")
 
     def after(self, task: TaskInstance | None, progress: ProgressLine | None, now: datetime) -> TrialState:
-        """The same trial by what Airflow says of its `run` task (None: not there yet) and what the trial itself says."""
+        """The trial's state from its `run` task in Airflow (None: not there yet) and its own progress."""
         ran = ((task.ended_at or now) - task.started_at).total_seconds() if task and task.started_at else None
         if task and task.state == "success":
             return replace(self, phase="measured", fraction=1.0, doing="", note="", seconds=ran)
@@ -67,13 +64,13 @@ class TrialState:
             if task.state != "running":
                 return replace(self, phase="waiting", fraction=0.0, doing="again" if task.try_number > 1 else "", note="", seconds=None)
             return replace(self, phase="running", doing=self.doing or "starting", seconds=ran)
-        # A trial that reports runs, whatever Airflow said when it was last asked: that may be many seconds ago.
+        # A trial with progress is running: Airflow's answer may be many seconds old.
         return replace(self, phase="running", fraction=progress.fraction, doing=progress.phase, note=progress.note, seconds=ran)
 
 
 @dataclass(frozen=True)
 class CampaignState:
-    """A moment of the campaign. `seconds_left`: an estimate for the trials that are left, None until the first one has ended."""
+    """`seconds_left`: an estimate for the remaining trials, None until the first one has ended."""
 
     campaign_id: str
     stage: Stage
@@ -82,7 +79,7 @@ class CampaignState:
 
     @property
     def ended(self) -> int:
-        """Trials that are over, however they ended."""
+        """The number of trials that ended, in any way."""
         return sum(trial.ended for trial in self.trials)
 
     @property
@@ -96,15 +93,15 @@ def update_states(
     progress: Mapping[str, ProgressLine | None],
     now: datetime | None = None,
 ) -> tuple[TrialState, ...]:
-    """Every trial by the newest of its `run` task and its progress, both by trial id."""
+    """`runs` and `progress`: by trial id."""
     moment = now or datetime.now(timezone.utc)
     return tuple(t.after(runs.get(t.trial_id), progress.get(t.trial_id), moment) for t in trials)
 
 
 def seconds_left(trials: Sequence[TrialState], since_first: float | None) -> float | None:
-    """Time until the last trial ends, from those that ended: each trial like the others of its workload, else like all of them.
+    """Seconds until the last trial ends: each is expected to take as long as the ended ones of its workload, else as all ended ones.
 
-    `since_first`: seconds since the first trial began. What passed between trials (queueing, collecting) is expected to go on.
+    `since_first`: seconds since the first trial began; its share between trials (queueing, collecting) counts too.
     """
     done = [t for t in trials if t.phase in ("measured", "failed") and t.seconds is not None]
     if not done or since_first is None:
@@ -123,27 +120,24 @@ def _left(trial: TrialState, done: Sequence[TrialState]) -> float:
 
 REVIEW, REPORT = "drift_review", "scorecard_report"
 _PARSE_LIMIT_S, _REVIEW_LIMIT_S = 120.0, 120.0
-# A process on this machine ends within seconds; deleting pods may take a triggerer half a minute, and what it does not delete is paid for.
+# A process on this machine ends within seconds; deleting pods, which cost money, may take a triggerer half a minute.
 _STOP_LIMIT_S, _STOP_PODS_LIMIT_S = 20.0, 45.0
-# A trial's own progress is a small file and costs nothing; a look into Airflow costs CPU time beside the measurement.
-_LOOK_EVERY_S, _LOOK_WHILE_MEASURING_S, _TELL_EVERY_S = 1.0, 15.0, 0.5
+# A trial's progress is a small file; a request to Airflow costs CPU time beside the measurement.
+_POLL_EVERY_S, _POLL_WHILE_MEASURING_S, _REPORT_EVERY_S = 1.0, 15.0, 0.5
 _LOG_LINES = 12
 _RESTART_LIMIT_S = 90.0
-"""For how long the API server may be away: one that ends is started again alone (airflow_supervisor), on a busy machine in half a minute."""
+"""How long requests are retried: the supervisor restarts an API server within half a minute, also on a busy machine."""
 
 OnState = Callable[[CampaignState], None]
 
 
 class CampaignError(RuntimeError):
-    """The campaign could not be run; nothing of it is left running."""
+    """The campaign could not run; none of its processes is left."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`problems`: what of ours failed, one text each, empty if all is well; a trial that failed is data and stands in `trials`.
-
-    `report`: the HTML file, None if it could not be written.
-    """
+    """`problems`: failures of our own steps, one text each; failed trials are data, in `trials`. `report`: the HTML file, None without one."""
 
     campaign_id: str
     trials: tuple[TrialState, ...]
@@ -152,17 +146,16 @@ class Outcome:
 
     @property
     def complete(self) -> bool:
-        """Every trial has a result and every step of ours succeeded."""
+        """Whether every trial has a result and every step succeeded."""
         return not self.problems and all(t.phase == "measured" for t in self.trials)
 
 
 def run_campaign(
     server: AirflowServer, declared: Declarations, asked: RunParameters, planned: dict[str, list[Trial]], on_state: OnState
 ) -> Outcome:
-    """Measure the planned trials, review and report them. Blocks; `on_state` hears about twice a second how it goes.
+    """Measure the planned trials, review and report them. Blocks; calls `on_state` about twice a second.
 
-    However it is left (Ctrl-C too), the runs that it started are ended and no trial of it is left running.
-    Raises CampaignError, ServerError or AirflowError.
+    On any exit, Ctrl-C too, its runs and trials are ended. Raises CampaignError, ServerError or AirflowError.
     """
     with server.client(patience_s=_RESTART_LIMIT_S) as client:
         trials = tuple(TrialState.of(t) for several in planned.values() for t in several)
@@ -173,7 +166,7 @@ def run_campaign(
 
 @dataclass
 class _Campaign:
-    """`runs`: our benchmark runs by provider; `others`: the reviews and the report that followed from them."""
+    """`runs`: the benchmark runs by provider; `others`: their reviews and the report."""
 
     server: AirflowServer
     client: AirflowClient
@@ -196,7 +189,7 @@ class _Campaign:
         self.stage = "reporting"
         report = self._report()
         self.stage = "done"
-        self._tell()
+        self._report_state()
         return Outcome(self.asked.campaign_id, self.trials, report, tuple(self.problems))
 
     def _trigger(self) -> None:
@@ -206,7 +199,7 @@ class _Campaign:
 
     @contextmanager
     def dags_ready(self) -> Iterator[None]:
-        """All DAGs parsed from the files as they are now and unpaused; afterwards as paused as they were before."""
+        """All DAGs parsed from the current files and unpaused; afterwards paused as before."""
         wanted = [*(self.declared.providers[name].dag_id for name in self.planned), REVIEW, REPORT]
         deadline = time.monotonic() + _PARSE_LIMIT_S
         while True:
@@ -219,13 +212,13 @@ class _Campaign:
                 raise CampaignError("\n".join(f"{file}: {text.strip()}" for file, text in errors.items()))
             if time.monotonic() > deadline:
                 raise CampaignError(f"Airflow has not read the DAGs {', '.join(late)} after {_PARSE_LIMIT_S:g} s")
-            self._tell()
-            time.sleep(_TELL_EVERY_S)
+            self._report_state()
+            time.sleep(_REPORT_EVERY_S)
         try:
             for dag_id in wanted:
                 end_active_runs(self.client, dag_id)
             self._trigger()
-            # Only now, so that a slot that is due does not get in before what was asked for.
+            # Only now, so that no due slot runs before the requested trials.
             unpause(self.server.home, self.client, wanted)
             yield
         finally:
@@ -242,14 +235,14 @@ class _Campaign:
             raise
         finally:
             end_abandoned(installation_paths().work)
-            for provider in self.planned:  # a killed task, of this campaign or an earlier one, left its file
+            for provider in self.planned:  # a killed task, of this or an earlier campaign, left its file
                 remove_provider_progress(provider)
 
     def _stop(self) -> None:
         started = [*self.runs.values(), *self.others]
         for run in started:
             if not self.client.run(run.dag_id, run.run_id).ended:
-                self.client.end_run(run.dag_id, run.run_id, "stopped by the command that asked for it")
+                self.client.end_run(run.dag_id, run.run_id, "stopped by the command that started it")
         pods = any(self.declared.providers[name].launcher.runs_pods for name in self.planned)
         deadline = time.monotonic() + (_STOP_PODS_LIMIT_S if pods else _STOP_LIMIT_S)
         while time.monotonic() < deadline and any(progress_file(t.trial_id).exists() for t in self.trials):
@@ -257,26 +250,26 @@ class _Campaign:
 
     def _measure(self) -> None:
         seen: dict[str, tuple[DagRun, list[TaskInstance]]] = {}
-        looked = float("-inf")
+        polled = float("-inf")
         while True:
             self.server.check()
             progress = {t.trial_id: read_progress(t.trial_id) for t in self.trials if not t.ended}
-            patience = _LOOK_WHILE_MEASURING_S if any(progress.values()) else _LOOK_EVERY_S
-            if time.monotonic() - looked >= patience:
-                looked = time.monotonic()
+            patience = _POLL_WHILE_MEASURING_S if any(progress.values()) else _POLL_EVERY_S
+            if time.monotonic() - polled >= patience:
+                polled = time.monotonic()
                 for name, run in self.runs.items():
                     if name not in seen or not seen[name][0].ended:
-                        # The run before its tasks: a run that has ended has no task that changes after it.
+                        # The run before its tasks: the tasks of an ended run do not change.
                         now = self.client.run(run.dag_id, run.run_id)
                         seen[name] = (now, self.client.tasks(run.dag_id, run.run_id))
             tasks = {t.trial_id: i for name, (_, found) in seen.items() for t, i in self._by_trial(name, found)}
             self.began = min((i.started_at for i in tasks.values() if i.started_at), default=None)
             self.trials = update_states(self.trials, tasks, progress)
             self.trials = tuple(self._with_status(t) for t in self.trials)
-            self._tell()
+            self._report_state()
             if seen and all(run.ended for run, _ in seen.values()):
                 break
-            time.sleep(_TELL_EVERY_S)
+            time.sleep(_REPORT_EVERY_S)
         for name, (run, found) in seen.items():
             if run.state != "success":
                 self._explain(name, run, found)
@@ -298,26 +291,26 @@ class _Campaign:
         return trial
 
     def _review(self) -> None:
-        """Wait for the runs that our own results have started; the events say which they are."""
+        """Wait for the reviews of our results; asset events identify them."""
         wanted = {(self.asked.campaign_id, name) for name, run in self.runs.items() if self._published(run)}
         deadline = time.monotonic() + _REVIEW_LIMIT_S
         reviews: dict[str, DagRun] = {}
         while wanted:
             self.server.check()
             for run in self.client.runs(REVIEW, self.server.started_at):
-                told = {(e.get("campaign_id"), e.get("provider")) for e in self.client.upstream_events(REVIEW, run.run_id)}
-                if told & wanted:
+                reviewed = {(e.get("campaign_id"), e.get("provider")) for e in self.client.upstream_events(REVIEW, run.run_id)}
+                if reviewed & wanted:
                     reviews[run.run_id] = run
                     self.others = list(reviews.values())
                     if run.ended:
-                        wanted -= told
+                        wanted -= reviewed
                         if run.state != "success":
                             self._explain(REVIEW, run, self.client.tasks(REVIEW, run.run_id))
             if wanted and time.monotonic() > deadline:
                 self.problems.append(f"no drift review of {', '.join(sorted(name for _, name in wanted))} after {_REVIEW_LIMIT_S:g} s")
                 return
-            self._tell()
-            time.sleep(_LOOK_EVERY_S)
+            self._report_state()
+            time.sleep(_POLL_EVERY_S)
 
     def _published(self, run: DagRun) -> bool:
         return any(t.task_id == "publish" and t.state == "success" for t in self.client.tasks(run.dag_id, run.run_id))
@@ -329,8 +322,8 @@ class _Campaign:
         self.others.append(run)
         while not run.ended:
             self.server.check()
-            self._tell()
-            time.sleep(_LOOK_EVERY_S)
+            self._report_state()
+            time.sleep(_POLL_EVERY_S)
             run = self.client.run(REPORT, run.run_id)
         if run.state != "success":
             self._explain(REPORT, run, self.client.tasks(REPORT, run.run_id))
@@ -338,12 +331,12 @@ class _Campaign:
         return Path(str(self.client.xcom(REPORT, run.run_id, "report")))
 
     def _explain(self, name: str, run: DagRun, tasks: Sequence[TaskInstance]) -> None:
-        """What of ours failed, with the end of its log; a trial's own `run` is not ours."""
+        """Add our own failed tasks with the ends of their logs; a failed `run` is data."""
         for task in tasks:
             if task.state == "failed" and not task.task_id.endswith(".trial.run"):
                 log = self.client.task_log(run.dag_id, run.run_id, task).splitlines()[-_LOG_LINES:]
                 self.problems.append(f"{name}: {task.task_id}{f' ({task.name})' if task.name else ''} failed:\n" + "\n".join(log))
 
-    def _tell(self) -> None:
+    def _report_state(self) -> None:
         since = (datetime.now(timezone.utc) - self.began).total_seconds() if self.began else None
         self.on_state(CampaignState(self.asked.campaign_id, self.stage, self.trials, seconds_left(self.trials, since)))

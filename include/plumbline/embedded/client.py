@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -19,10 +19,6 @@ import httpx
 from plumbline.declarations import installation_paths
 from plumbline.embedded.settings import USERNAME, password
 from plumbline.workflows.plan import POOL_DESCRIPTION, PlannedRun, RunsNotStarted
-
-if TYPE_CHECKING:
-    pass
-
 
 _PAGE = 100  # Airflow's own upper limit
 _TIMEOUT_S = 30.0
@@ -34,12 +30,16 @@ TASK_ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "remo
 
 
 class AirflowError(RuntimeError):
-    """Airflow said no, or nothing; the message carries what was asked and its answer."""
+    """Airflow refused a request or did not answer. `status`: the HTTP status of a refusal, else None."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
 class DagState:
-    """What the API server knows of one DAG. `parsed_at` is None until the DAG processor has read its file."""
+    """`parsed_at`: None until the DAG processor has read the file."""
 
     dag_id: str
     is_paused: bool
@@ -49,8 +49,6 @@ class DagState:
 
 @dataclass(frozen=True)
 class DagRun:
-    """One run. `ended` is true in a final state."""
-
     dag_id: str
     run_id: str
     state: str
@@ -64,7 +62,7 @@ class DagRun:
 
 @dataclass(frozen=True)
 class TaskInstance:
-    """One task of a run. `map_index` is -1 for an unmapped task; `name` is the rendered map index, or None before it is known."""
+    """`map_index`: -1 for an unmapped task; `name`: the rendered map index, None before it is known."""
 
     task_id: str
     map_index: int
@@ -80,10 +78,10 @@ class TaskInstance:
 
 
 class AirflowClient:
-    """Logged in as one user; a token that has run out is renewed once a request. Use as a context manager or `close`."""
+    """Logs in as one user and renews an expired token once a request. Use as a context manager or `close`."""
 
     def __init__(self, address: str, username: str, password: str, *, patience_s: float = 0.0) -> None:
-        """`patience_s`: for how long a server that refuses or drops connections is asked again, such as one that is being restarted."""
+        """`patience_s`: how long requests to a server that refuses or drops connections are retried, such as during a restart."""
         self._patience_s = patience_s
         self._credentials = {"username": username, "password": password}
         self._http = httpx.Client(base_url=address, timeout=_TIMEOUT_S, trust_env=False)
@@ -98,30 +96,28 @@ class AirflowClient:
         self.close()
 
     def dags(self) -> dict[str, DagState]:
-        """Every DAG by its id."""
+        """By DAG id, stale ones too."""
         return {d["dag_id"]: _dag(d) for d in self._pages("/api/v2/dags", "dags", {"exclude_stale": False})}
 
     def import_errors(self, since: datetime | None = None) -> dict[str, str]:
-        """File to error text, for each file that could not be imported; `since`: only where that was tried then or later."""
+        """File → error text; `since`: only of imports at that time or later."""
         found = self._pages("/api/v2/importErrors", "import_errors")
         times = ((e, _time(e.get("timestamp"))) for e in found)
         return {e["filename"]: e["stack_trace"] for e, at in times if since is None or at is None or at >= since}
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
-        """Pause or unpause a DAG."""
         self._call("PATCH", f"/api/v2/dags/{_part(dag_id)}", {"is_paused": paused})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> DagRun:
-        """Start a run; its conf is checked against the DAG's params. The run's id is chosen here, so asking again starts no second run."""
+        """Start a run; Airflow validates `conf` against the DAG's params. The run id is chosen here, so a retry starts no second run."""
         run_id = f"manual__{datetime.now(timezone.utc).isoformat()}_{secrets.token_hex(4)}"
         path, body = f"/api/v2/dags/{_part(dag_id)}/dagRuns", {"logical_date": None, "conf": dict(conf), "dag_run_id": run_id}
         answer = self._send("POST", path, body, repeatable=True)
-        if answer.status_code == httpx.codes.CONFLICT:  # an earlier try began it, and its answer was lost
+        if answer.status_code == httpx.codes.CONFLICT:  # an earlier try started it and its answer was lost
             return self.run(dag_id, run_id)
         return _run(_content("POST", path, answer))
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
-        """The state of one run."""
         return _run(self._call("GET", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}"))
 
     def runs(self, dag_id: str, since: datetime) -> list[DagRun]:
@@ -133,11 +129,11 @@ class AirflowClient:
         return self._runs(dag_id, {"state": ["queued", "running"]})
 
     def end_run(self, dag_id: str, run_id: str, note: str) -> None:
-        """Mark a run failed: its running tasks are ended, the rest never starts."""
+        """Mark a run failed, which ends its running tasks."""
         self._call("PATCH", f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}", {"state": "failed", "note": note})
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
-        """Every task instance of a run, mapped ones singly."""
+        """Every task instance of a run, one for each map index."""
         path = f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}/taskInstances"
         return [_task(t) for t in self._pages(path, "task_instances")]
 
@@ -163,13 +159,12 @@ class AirflowClient:
             return value
 
     def has_pool(self, name: str) -> bool:
-        """Whether there is a pool of that name."""
         path = f"/api/v2/pools/{_part(name)}"
         answer = self._send("GET", path)
         return answer.status_code != httpx.codes.NOT_FOUND and _content("GET", path, answer) is not None
 
     def put_pool(self, name: str, slots: int, description: str) -> None:
-        """Create a pool, or set the slots of the one that is there. Deferred tasks count: a trial that waits still holds its GPUs."""
+        """Create or update a pool. Deferred tasks count: a waiting trial still holds its GPUs."""
         body = {"name": name, "slots": slots, "description": description, "include_deferred": True}
         if not self.has_pool(name):
             self._call("POST", "/api/v2/pools", body)
@@ -200,7 +195,7 @@ class AirflowClient:
         *,
         repeatable: bool = True,
     ) -> httpx.Response:
-        """`repeatable`: the same request twice does the same as once, so it may be sent again where its answer is an error of the server."""
+        """`repeatable`: the request is idempotent, so it is retried after a server error."""
         if "Authorization" not in self._http.headers:
             self.login()
         answer = self._request(method, path, body, query, repeatable)
@@ -216,10 +211,13 @@ class AirflowClient:
         return answer
 
     def login(self) -> None:
-        """Log in now: any other call does, when it has to."""
+        """Log in now; other calls log in when they need to."""
         answer = self._request("POST", "/auth/token", self._credentials, None, repeatable=True)
         if answer.is_error:
-            raise AirflowError(f"login at {self._http.base_url} as {self._credentials['username']}: {answer.status_code} {_detail(answer)}")
+            raise AirflowError(
+                f"login at {self._http.base_url} as {self._credentials['username']}: {answer.status_code} {_detail(answer)}",
+                answer.status_code,
+            )
         self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def _request(
@@ -241,11 +239,11 @@ class AirflowClient:
 
 def _content(method: str, path: str, answer: httpx.Response) -> Any:
     if answer.is_error:
-        raise AirflowError(f"{method} {path}: {answer.status_code} {_detail(answer)}")
+        raise AirflowError(f"{method} {path}: {answer.status_code} {_detail(answer)}", answer.status_code)
     try:
         return answer.json() if answer.content else None
     except ValueError:
-        raise AirflowError(f"{method} {path}: answered with something that is not JSON: {answer.text[:_WORDS]}") from None
+        raise AirflowError(f"{method} {path}: the answer is not JSON: {answer.text[:_WORDS]}", answer.status_code) from None
 
 
 def _part(text: str) -> str:
@@ -277,7 +275,7 @@ def _task(data: Mapping[str, Any]) -> TaskInstance:
 
 
 def _log_line(line: object) -> str:
-    """A log entry's text, with the exception it carries: that is what a person looks for."""
+    """A log entry's text with its exception."""
     if not isinstance(line, dict):
         return str(line)
     raised = [f"{e.get('exc_type')}: {e.get('exc_value')}" for e in line.get("error_detail") or ()]
@@ -285,7 +283,7 @@ def _log_line(line: object) -> str:
 
 
 def _detail(answer: httpx.Response) -> str:
-    """Airflow's own words: `detail` is a sentence, or a list of validation errors with their places."""
+    """Airflow's `detail`: a sentence, or a list of validation errors with their fields."""
     try:
         detail = answer.json()["detail"]
     except (ValueError, KeyError, TypeError):
@@ -296,30 +294,30 @@ def _detail(answer: httpx.Response) -> str:
 
 
 ADDRESS, USER, PASSWORD = "PLUMBLINE_AIRFLOW_URL", "PLUMBLINE_AIRFLOW_USER", "PLUMBLINE_AIRFLOW_PASSWORD"
-_HOW = f"start one with `plumbline up`, or name a team's server: {ADDRESS}, {USER} and {PASSWORD}"
+_HOW = f"start one with `plumbline up`, or set {ADDRESS}, {USER} and {PASSWORD} of a team's server"
 
 
 def airflow_address() -> str:
-    """Base URL of the Airflow; AirflowError if none is named and this installation never started one."""
+    """Base URL of the Airflow; AirflowError if the environment names none and this installation never started one."""
     named = os.environ.get(ADDRESS)
     if named:
         return named.rstrip("/")
     settings = configparser.ConfigParser(interpolation=None)
     if not settings.read(installation_paths().airflow_home / "airflow.cfg"):
-        raise AirflowError(f"no Airflow was ever started in {installation_paths().airflow_home}; {_HOW}")
+        raise AirflowError(f"no Airflow in {installation_paths().airflow_home}; {_HOW}")
     return settings["api"]["base_url"]
 
 
 def connect() -> AirflowClient:
-    """A client that has logged in. AirflowError with what to do if nothing answers, or if the login is refused or missing."""
+    """A client that has logged in. AirflowError with a remedy if nothing answers, or the login is refused or missing."""
     url = airflow_address()
-    reached = AirflowClient(url, *_login())
+    client = AirflowClient(url, *_login())
     try:
-        reached.login()
+        client.login()
     except AirflowError as error:
-        reached.close()
-        raise AirflowError(f"no Airflow can be used at {url}: {error}\n{_HOW}") from error
-    return reached
+        client.close()
+        raise AirflowError(f"Airflow at {url} cannot be used: {error}\n{_HOW}", error.status) from error
+    return client
 
 
 def _login() -> tuple[str, str]:
@@ -328,14 +326,14 @@ def _login() -> tuple[str, str]:
     missing = [name for name in (USER, PASSWORD) if not os.environ.get(name)]
     if missing:
         raise AirflowError(
-            f"{ADDRESS} is set but {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not; expected a login there"
+            f"{ADDRESS} is set but {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not; expected the login of that server"
         )
     return os.environ[USER], os.environ[PASSWORD]
 
 
 @dataclass(frozen=True)
 class StartedRun:
-    """A run that was started. `waits_for`: the run before it, of which each DAG has one at a time; None if there is none."""
+    """`waits_for`: the active run before it, as a DAG runs one at a time; None without one."""
 
     start: PlannedRun
     run_id: str
@@ -344,21 +342,19 @@ class StartedRun:
 
 
 def start_runs(client: AirflowClient, wanted: Sequence[PlannedRun]) -> list[StartedRun]:
-    """Start every run, or none: NotStarted if a DAG is not there or paused, or has no pool, so that its run would wait unseen.
+    """Start every run, or none: RunsNotStarted if a DAG is missing or paused, or its pool cannot be created, so that its run would wait.
 
-    The pool of a provider that was enabled while Airflow runs is made first.
-
-    AirflowError if Airflow fails or refuses one all the same; its message says which were started before.
+    AirflowError if Airflow fails or refuses a run nevertheless; its message names the runs that were started before.
     """
     known = client.dags()
     problems = []
     for start in wanted:
         dag = known.get(start.dag_id)
         if dag is None or dag.is_stale:
-            problems.append(f"{start.dag_id} is not in that Airflow: does it read the same declarations, and has it read them by now?")
+            problems.append(f"{start.dag_id} is not in that Airflow; expected one that has read the same declarations")
         elif dag.is_paused:
             problems.append(
-                f"{start.dag_id} is paused, and its run would wait unseen: unpause it there, or by `plumbline airflow dags unpause {start.dag_id}`"
+                f"{start.dag_id} is paused and its run would wait; unpause it there, or with `plumbline airflow dags unpause {start.dag_id}`"
             )
     if not problems:
         problems = [problem for start in wanted if (problem := _pool_missing(client, start)) is not None]
@@ -377,29 +373,27 @@ def start_runs(client: AirflowClient, wanted: Sequence[PlannedRun]) -> list[Star
 
 
 def _pool_missing(client: AirflowClient, start: PlannedRun) -> str | None:
-    """Make the pool if there is none; why that cannot be done, None if it is there."""
+    """Create the pool if it does not exist; the problem if that fails."""
     try:
         if not client.has_pool(start.pool):
             client.put_pool(start.pool, start.slots, POOL_DESCRIPTION)
     except AirflowError as error:
         return (
-            f"{start.dag_id} has no pool {start.pool} and its trials would wait for ever; it could not be made ({error}): "
-            f"`docker compose run --rm init` makes it"
+            f"{start.dag_id} has no pool {start.pool}, which its trials wait for, and it could not be created ({error}); "
+            f"`docker compose run --rm init` creates it"
         )
     return None
 
 
-_KILLED = "the command that asked for it was killed"
+_KILLED = "ended: the command that started it was killed"
 
 
 def unpause(home: Path, client: AirflowClient, dag_ids: Iterable[str]) -> None:
-    """Unpause these DAGs and remember those that were paused. AirflowError if one is gone, such as after its declaration was edited."""
+    """Unpause these DAGs and store which were paused. AirflowError if one is missing, as after an edit of its declaration."""
     known = client.dags()
     wanted = list(dag_ids)
     if gone := [d for d in wanted if d not in known]:
-        raise AirflowError(
-            f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} no longer in Airflow: was a declaration edited meanwhile?"
-        )
+        raise AirflowError(f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} no longer in Airflow; was a declaration edited?")
     file = _file(home)
     draft = file.with_suffix(".part")
     draft.write_text(json.dumps(sorted({*_remembered(home), *(d for d in wanted if known[d].is_paused)})))
@@ -409,23 +403,23 @@ def unpause(home: Path, client: AirflowClient, dag_ids: Iterable[str]) -> None:
 
 
 def pause_again(home: Path, client: AirflowClient) -> None:
-    """Pause what `unpause` remembered, and end the runs that a killed command left in it: they would go on without anybody waiting."""
+    """Pause the DAGs that `unpause` stored, and end the runs that a killed command left in them."""
     known = client.dags()
     for dag_id in _remembered(home):
-        if dag_id in known:  # its provider may be gone from the declarations
+        if dag_id in known:  # its provider may not be declared any more
             client.set_paused(dag_id, True)
             end_active_runs(client, dag_id)
     _file(home).unlink(missing_ok=True)
 
 
 def end_active_runs(client: AirflowClient, dag_id: str) -> None:
-    """End what an earlier command left queued or running."""
+    """End the runs that an earlier command left queued or running."""
     for run in client.active_runs(dag_id):
         client.end_run(dag_id, run.run_id, _KILLED)
 
 
 def end_runs_since(client: AirflowClient, dag_id: str, since: datetime, why: str) -> None:
-    """End the runs of a DAG that were due at `since` or later and still go on; earlier ones stay."""
+    """End the active runs of a DAG that were due at `since` or later."""
     for run in client.runs(dag_id, since):
         if not run.ended:
             client.end_run(dag_id, run.run_id, why)

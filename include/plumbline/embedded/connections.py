@@ -1,8 +1,6 @@
-"""Airflow's connections for commands that run beside Airflow.
+"""Airflow's connections for commands outside of Airflow, which see only the environment variables AIRFLOW_CONN_….
 
-Only Airflow's own processes and tasks may ask it for a connection; any other process sees what its environment variables AIRFLOW_CONN_…
-hold. So a command asks once by Airflow's command line, which knows every place where connections are kept (variables, the metadata
-database, a secrets backend), and hands the answer to itself as such a variable.
+A command reads a connection once by Airflow's command line, which knows variables, metadata database and secrets backend, and sets the variable.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _ELSEWHERE = ("AIRFLOW_HOME", "AIRFLOW_CONFIG", "AIRFLOW__DATABASE__SQL_ALCHEMY_
 def provide_connections(connection_ids: Iterable[str]) -> list[str]:
     """Make these connections readable in this process and its children; returns those that Airflow does not have.
 
-    RuntimeError with Airflow's own words if it cannot be asked.
+    RuntimeError with Airflow's message if its command line fails.
     """
     missing = []
     for connection_id in connection_ids:
@@ -45,22 +43,22 @@ def variable(connection_id: str) -> str:
 
 
 def airflow_environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment that reaches this installation's Airflow: the embedded one if it was ever started, else whichever `base` names."""
+    """The environment of this installation's Airflow: the embedded one if it was ever started, else that of `base`."""
     home = installation_paths().airflow_home
     return environment(home, base) if (home / "airflow.cfg").exists() else dict(base)
 
 
 def database_url() -> str:
-    """Where Airflow keeps its metadata: the embedded one's file if it was ever started here or the environment names no other one."""
+    """Airflow's metadata database: the embedded one if it was ever started here or the environment names no other."""
     home = installation_paths().airflow_home
     elsewhere = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
     return elsewhere if elsewhere and not (home / "airflow.cfg").exists() else f"sqlite:///{home / 'airflow.db'}"
 
 
 def prepare() -> None:
-    """Make the embedded Airflow's settings and database if it was never started here and the environment names no other one.
+    """Create the embedded Airflow's settings and database if it was never started here and the environment names no other one.
 
-    RuntimeError with Airflow's own words if it cannot be made, or if one is being started in the same folder.
+    RuntimeError with Airflow's message if that fails, or if another process is starting one in the same folder.
     """
     home = installation_paths().airflow_home
     if is_migrated(home) or (not (home / "airflow.cfg").exists() and any(name in os.environ for name in _ELSEWHERE)):
@@ -70,12 +68,12 @@ def prepare() -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RuntimeError(f"an Airflow is being started in {home}; try again when it is ready") from None
+            raise RuntimeError(f"another process is starting an Airflow in {home}; try again when it is ready") from None
         write_settings(home, DEFAULT_PORT, reparse=True)
         line = [sys.executable, "-m", "airflow", *MIGRATION["migration"]]
         done = subprocess.run(line, env=airflow_environment(os.environ), capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise RuntimeError(f"Airflow's database in {home} could not be made: {' '.join(done.stderr.strip().splitlines()[-1:])}")
+            raise RuntimeError(f"Airflow's database in {home} could not be created: {' '.join(done.stderr.strip().splitlines()[-1:])}")
         note_migrated(home)
 
 
@@ -84,12 +82,10 @@ def _get_connection(connection_id: str) -> str | None:
     try:
         done = subprocess.run(line, env=airflow_environment(os.environ), capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"Airflow did not say within {_LIMIT_S} s whether it has the connection {connection_id}") from None
+        raise RuntimeError(f"`airflow connections get {connection_id}` did not end within {_LIMIT_S} s") from None
     if done.returncode == 0:
         return str(json.loads(done.stdout[done.stdout.index("[") :])[0]["get_uri"])
     if "not found" in done.stderr:
         return None
     last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-    raise RuntimeError(
-        f"Airflow could not be asked for the connection {connection_id}: {' '.join(last) or f'exit status {done.returncode}'}"
-    )
+    raise RuntimeError(f"`airflow connections get {connection_id}` failed: {' '.join(last) or f'exit status {done.returncode}'}")

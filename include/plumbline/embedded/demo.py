@@ -24,7 +24,7 @@ from plumbline.workflows.rehearse import months_of, rehearse_months, simulated
 
 PROVIDER, WORKLOAD = "simulated-h100", "pretrain-1b-gpu"
 REPEATS = 4
-"""Of a campaign; fewer can suspect, but never show."""
+"""Repeats of a campaign; fewer can only suspect a change."""
 BEFORE = {"driver.version": "550.90.07", "cuda.version": "12.4"}
 AFTER = {"driver.version": "570.86.15", "cuda.version": "12.8"}
 WORSE, PROBE = "8%", "matmul_tflops"
@@ -35,13 +35,13 @@ Found = TypeVar("Found")
 
 
 class DemoError(RuntimeError):
-    """Something did not happen that should have; the message says what, and how far everything came."""
+    """An expected event did not happen; the message names it and the state of all tasks."""
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """`quiet`: the look before anything had changed; `watch`: the one after. `benchmark`: the run that nobody started, of `campaign_id`, for
-    `reason`. `findings`: what is known of the provider in the end."""
+    """`quiet`: the check before the change; `watch`: the one after. `benchmark`: the run that the change started, of `campaign_id`, for `reason`.
+    `findings`: the provider's, at the end."""
 
     quiet: DagRun
     watch: DagRun
@@ -53,32 +53,32 @@ class DemoResult:
 
 
 def attributed(shown: DemoResult) -> bool:
-    """Whether all went as it should: nothing to find before, then a rerun by itself, whose slowdown is explained by the driver."""
+    """Whether all runs succeeded and the slowdown is attributed to the driver."""
     went_well = all(run.state == "success" for run in (shown.quiet, shown.watch, shown.benchmark, shown.review))
     return went_well and any(f.kind == "performance" and "driver.version" in f.attributed_to for f in shown.findings)
 
 
 def stage(home: Path) -> Path:
-    """A new configuration below `home`, with one watched provider and one workload that is measured on it monthly; returns its folder."""
+    """A new configuration below `home` with one monitored provider and one monthly workload; its folder."""
     folder, shipped = home / "config", REPOSITORY / "include" / "config"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "providers").mkdir(parents=True)
     (folder / "workloads" / "training").mkdir(parents=True)
     shutil.copy(shipped / "thresholds.yaml", folder)
     provider = yaml.safe_load((shipped / "providers" / f"{PROVIDER}.yaml").read_text())
-    # Nothing fails and nothing drifts yet: what is shown is the watch.
+    # No failures and no drift yet: the demonstration is about the environment check.
     launcher = {**provider["launcher"], "environment": {**provider["launcher"]["environment"], **BEFORE}, "failures": {}, "drift": []}
     _declare(folder, f"providers/{PROVIDER}", {**provider, "enabled": True, "launcher": launcher})
     workload = yaml.safe_load((shipped / "workloads" / "training" / f"{WORKLOAD}.yaml").read_text())
     repeats = {"per_slot": REPEATS, "slots": ["02:00"]}
     _declare(folder, f"workloads/training/{WORKLOAD}", {**workload, "on_demand_only": False, "repeats": repeats})
-    # Money for the messages to speak of: one instance all month long.
+    # One instance all month long, so that messages name a cost.
     _declare(folder, "alerts", {"volumes": [{"provider": PROVIDER, "time_per_month": "730h"}]})
     return folder
 
 
 def change_driver(folder: Path, at: datetime, facts: dict[str, str] | None = None) -> None:
-    """From that day on the provider has another driver, with which it is slower; nobody is told."""
+    """From that day on the provider has another driver and is slower."""
     provider = yaml.safe_load((folder / "providers" / f"{PROVIDER}.yaml").read_text())
     event = {"kind": "driver_change", "since": f"{at:%Y-%m-%d}", "facts": facts or AFTER, "worse": WORSE, "probes": [PROBE]}
     provider["launcher"]["drift"] = [event]
@@ -86,7 +86,7 @@ def change_driver(folder: Path, at: datetime, facts: dict[str, str] | None = Non
 
 
 def measure_quiet_months(now: datetime) -> list[str]:
-    """The campaigns of the months before, straight into the archive; their ids."""
+    """Record the campaigns of the months before; their ids."""
     last = now.year * 12 + now.month - 2
     months = [f"{number // 12}-{number % 12 + 1:02d}" for number in range(last - _QUIET_MONTHS + 1, last + 1)]
     declared = simulated(load(), [PROVIDER])
@@ -103,39 +103,39 @@ class Demo:
     config: Path
 
     def show(self, on_status: Status = lambda _: None) -> DemoResult:
-        """Look, change the driver, look again, and wait for what follows. DemoError if it does not."""
+        """Check, change the driver, check again, and wait for the rerun and its review. DemoError if they do not come."""
         benchmark = load().providers[PROVIDER].dag_id
         on_status("Airflow is reading the DAGs")
         self.until(lambda: {AUTHOR, benchmark, _REVIEW, DECISION_DAG} <= set(self.client.dags()), "DAGs")
         unpause(self.server.home, self.client, [AUTHOR, benchmark])
         try:
-            on_status("looking at the provider as its last campaign left it")
+            on_status("checking the provider before the change")
             quiet = self.look()
             on_status(f"changing its driver: {', '.join(f'{name} {BEFORE[name]} → {AFTER[name]}' for name in AFTER)}")
             change_driver(self.config, datetime.now(timezone.utc))
-            on_status("looking again; from here on nobody starts anything")
+            on_status("checking again; everything after this starts automatically")
             watch = self.look()
-            run = self.until(lambda: self.rerun(benchmark), "benchmark that the change started")
+            run = self.until(lambda: self.rerun(benchmark), "benchmark run after the change")
             on_status(f"{benchmark} runs: {self._events(run)[0].get('reason')}")
             run = self._ended(run)
-            campaign_id, review = self.until(lambda: self._reviewed(run), "review of what it measured")
+            campaign_id, review = self.until(lambda: self._reviewed(run), "review of its results")
             return DemoResult(quiet, watch, run, review, campaign_id, str(self._events(run)[0]["reason"]), _findings())
         finally:
             pause_again(self.server.home, self.client)
-            # A question that nobody is there to answer would wait in the next Airflow of this home.
-            end_runs_since(self.client, DECISION_DAG, self.server.started_at, "asked about what the demo had staged")
+            # An unanswered question would wait in the next Airflow of this home.
+            end_runs_since(self.client, DECISION_DAG, self.server.started_at, "ended: a question of the demonstration")
 
     def look(self) -> DagRun:
-        """One run of the watch, to its end."""
+        """One run of the provider check, to its end."""
         return self._ended(self.client.trigger(AUTHOR, {}))
 
     def rerun(self, benchmark: str) -> DagRun | None:
-        """The newest run of the benchmark that an event started."""
+        """The newest benchmark run that an event started."""
         runs = [r for r in self.client.runs(benchmark, self.server.started_at) if r.run_type == "asset_triggered"]
         return runs[-1] if runs else None
 
     def _reviewed(self, benchmark: DagRun) -> tuple[str, DagRun] | None:
-        """The campaign that the run measured, and its review once that is over."""
+        """The run's campaign, and its review once that has ended."""
         for run in self.client.runs(_REVIEW, self.server.started_at):
             for event in self._events(run):
                 if run.ended and event.get("provider") == PROVIDER and benchmark.ended:
@@ -152,17 +152,17 @@ class Demo:
 
         return self.until(over, f"end of {run.dag_id} {run.run_id}")
 
-    def until(self, look: Callable[[], Found | None], what: str) -> Found:
-        """The first answer that there is."""
+    def until(self, poll: Callable[[], Found | None], what: str) -> Found:
+        """Poll until the first answer."""
         deadline = time.monotonic() + _LIMIT_S
-        said = ""
+        last_error = ""
         while time.monotonic() < deadline:
             self.server.check()
             try:
-                if found := look():
+                if found := poll():
                     return found
             except AirflowError as error:
-                said = str(error)  # a machine that is busy elsewhere keeps the API server waiting
+                last_error = str(error)  # the API server is slow on a busy machine
             time.sleep(_LOOK_EVERY_S)
         states = [
             f"{t.task_id} {t.name or ''} {t.state}"
@@ -172,7 +172,7 @@ class Demo:
         ]
         errors = [f"{file}: {text.strip()}" for file, text in self.client.import_errors().items()]
         raise DemoError(
-            "\n".join([f"no {what} after {_LIMIT_S:g} s; Airflow's logs are in {self.server.home / 'logs'}", said, *errors, *states])
+            "\n".join([f"no {what} after {_LIMIT_S:g} s; Airflow's logs are in {self.server.home / 'logs'}", last_error, *errors, *states])
         )
 
 
@@ -182,7 +182,7 @@ def _findings() -> tuple[Finding, ...]:
 
 
 def _declare(folder: Path, name: str, declared: dict[str, Any]) -> None:
-    # Whole or not at all: a task of the running Airflow may be reading it.
+    # Atomically: a task of the running Airflow may be reading it.
     draft = folder / f"{name}.part"
     draft.write_text(yaml.safe_dump(declared, sort_keys=False))
     draft.replace(folder / f"{name}.yaml")

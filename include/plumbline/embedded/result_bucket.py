@@ -10,7 +10,7 @@ OK, FAILED = 0, 1
 
 
 def main() -> int:
-    """The bucket of PLUMBLINE_RESULTS_URL exists and can be listed: OK. Else FAILED, with the store's own words."""
+    """OK if the bucket of PLUMBLINE_RESULTS_URL exists and can be listed, else FAILED with the store's message."""
     import fsspec
 
     url = installation_paths().results_url
@@ -23,7 +23,7 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001 (every store has its own errors)
         sys.stderr.write(f"the result store {url} cannot be used: {error}\n")
         return FAILED
-    sys.stdout.write(f"the bucket of {url} is there\n")
+    sys.stdout.write(f"the bucket of {url} exists\n")
     return OK
 
 

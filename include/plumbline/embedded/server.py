@@ -36,28 +36,27 @@ from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 from plumbline.workflows.retain import delete_old_files
 
 SERVER_MARK = "PLUMBLINE_SERVER"
-"""Environment variable with the start's own id: every descendant inherits it, whatever session it moves to."""
+"""Environment variable with the id of the start, which every descendant inherits in any session."""
 _PATIENCE_S = 10.0
 _CLOCK_SLACK_S = 1.0
 
 
 @dataclass(frozen=True)
 class ServerRecord:
-    """Who was started: written before anything else can go wrong, so that the next start can find it."""
+    """Written right after the start, so that the next start finds leftovers."""
 
     supervisor: int
     created: float
     server_id: str
 
     def write(self, file: Path) -> None:
-        """Store the record, atomically."""
         draft = file.with_suffix(".part")
         draft.write_text(json.dumps(asdict(self)))
         draft.replace(file)
 
 
 def read_record(file: Path) -> ServerRecord | None:
-    """The record of the last start; None if there is none or it was cut short."""
+    """The record of the last start; None if missing or incomplete."""
     try:
         return ServerRecord(**json.loads(file.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -65,7 +64,7 @@ def read_record(file: Path) -> ServerRecord | None:
 
 
 def remaining_processes(record: ServerRecord) -> list[psutil.Process]:
-    """Living processes of that start: its supervisor, its session, and whatever carries its mark, with all below them."""
+    """Living processes of that start: its session, and those with its mark, with their descendants."""
     found = set(tagged_processes(SERVER_MARK, record.server_id))
     if _leader_is_ours(record):
         for process in psutil.process_iter():
@@ -81,7 +80,7 @@ def end_leftovers(record: ServerRecord) -> list[int]:
 
 
 def _leader_is_ours(record: ServerRecord) -> bool:
-    """A session id stays reserved while a member lives, so a missing leader is safe; a leader of another age is someone else."""
+    """A session id stays reserved while a member lives, so a missing leader is safe; a leader of another age is another process."""
     try:
         return abs(psutil.Process(record.supervisor).create_time() - record.created) < _CLOCK_SLACK_S
     except psutil.NoSuchProcess:
@@ -89,7 +88,7 @@ def _leader_is_ours(record: ServerRecord) -> bool:
 
 
 def create_pools(client: AirflowClient, providers: Iterable[Provider]) -> list[str]:
-    """Create the pools of these providers, or mend their size; returns their names. A task without its pool would never start."""
+    """Create the pools of these providers or correct their size; their names. A task without its pool never starts."""
     slots = pool_slots(providers)
     for name, number in slots.items():
         client.put_pool(name, number, POOL_DESCRIPTION)
@@ -97,13 +96,13 @@ def create_pools(client: AirflowClient, providers: Iterable[Provider]) -> list[s
 
 
 class PoolKeeper:
-    """Makes the pools of providers that are enabled while Airflow runs, as soon as their declarations change."""
+    """Creates the pools of providers that are enabled while Airflow runs, when declarations change."""
 
     def __init__(self) -> None:
         self._seen = self._state()
 
     def refresh(self, client: AirflowClient) -> list[str]:
-        """The names of the pools that were made again; empty if no declaration changed, or while one cannot be read."""
+        """The names of new pools; empty if no declaration changed, or while one cannot be read."""
         if (now := self._state()) == self._seen:
             return []
         try:
@@ -130,14 +129,14 @@ Status = Callable[[str], None]
 
 
 class ServerError(RuntimeError):
-    """Airflow cannot be started; the message says what to do about it."""
+    """Airflow cannot be started; the message names the remedy."""
 
 
 class AirflowServer:
     """All components of Airflow under one supervisor, with its state in `home`.
 
-    `mode` "run": for one campaign; takes PLUMBLINE_PORT (default 8080) or, if that is taken, any free port.
-    `mode` "up": stays; its port is PLUMBLINE_PORT or 8080 and a taken one is an error; edited DAG files are noticed.
+    `mode` "run": for one campaign, on PLUMBLINE_PORT (default 8080) or, if that is in use, any free port.
+    `mode` "up": until it is stopped, on PLUMBLINE_PORT or 8080 only; reads edited DAG files again.
     """
 
     def __init__(self, home: Path, mode: Literal["run", "up"] = "run") -> None:
@@ -158,7 +157,7 @@ class AirflowServer:
 
     @property
     def password(self) -> str:
-        """The password of `username`; made once for a home and kept."""
+        """The password of `username`, created once for a home."""
         return password(self.home)
 
     def client(self, patience_s: float = 0.0) -> AirflowClient:
@@ -166,7 +165,7 @@ class AirflowServer:
         return AirflowClient(self.address, self.username, self.password, patience_s=patience_s)
 
     def start(self, on_status: Status = lambda _: None) -> AirflowServer:
-        """End what an earlier start left (processes, runs, unpaused DAGs), start all components, create the providers' pools.
+        """End leftovers of an earlier start (processes, runs, unpaused DAGs), start all components, create the providers' pools.
 
         Raises ServerError; DeclarationError if the declarations, which name the pools, cannot be read.
         """
@@ -175,7 +174,7 @@ class AirflowServer:
         try:
             earlier = read_record(self._pidfile)
             if earlier and (ended := end_leftovers(earlier)):
-                on_status(f"ended {len(ended)} processes that an earlier run had left")
+                on_status(f"ended {len(ended)} processes of an earlier run")
             self._port = _port(self.mode)
             write_settings(self.home, self._port, reparse=self.mode == "up")
             self.tidy_logs()
@@ -190,7 +189,7 @@ class AirflowServer:
         return self
 
     def stop(self) -> None:
-        """Stop everything that was started and verify that nothing is left. Safe to call twice."""
+        """Stop all processes and verify that none is left. Safe to call twice."""
         process, self._process = self._process, None
         if process is not None:
             assert process.stdin is not None
@@ -208,11 +207,11 @@ class AirflowServer:
             self._lock = None
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that runs for this server now, tasks and their trials included."""
+        """All processes of this server, tasks and their trials included."""
         return remaining_processes(self._record) if self._record else []
 
     def tidy_logs(self) -> None:
-        """Delete log files of tasks and DAG files that are older than `keep.logs` in upkeep.yaml."""
+        """Delete log files that are older than `keep.logs` in upkeep.yaml."""
         keep_s = load().upkeep.keep.logs
         if keep_s is not None:
             delete_old_files(self.home / "logs", time.time() - keep_s)
@@ -223,7 +222,7 @@ class AirflowServer:
             raise ServerError(f"Airflow stopped: {self._last_words()}")
 
     def news(self) -> list[str]:
-        """What the supervisor said since the last call, such as that a component was started again."""
+        """The supervisor's lines since the last call, such as a component's restart."""
         lines = _tail(self.home / "logs" / "supervisor.log", 0).splitlines()
         new = lines[self._shown :] if len(lines) >= self._shown else lines
         self._shown = len(lines)
@@ -240,7 +239,7 @@ class AirflowServer:
         return self.home / "server.json"
 
     def _acquire(self) -> None:
-        """One owner a home. The kernel drops the lock with its owner, so a killed one never blocks the next."""
+        """One owner a home. The kernel releases the lock of a killed owner."""
         lock = (self.home / "lock").open("w")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -263,7 +262,7 @@ class AirflowServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=env,
-                # A session of its own: Ctrl-C in the terminal reaches the owner only, which then stops things in order.
+                # A session of its own: Ctrl-C in the terminal reaches only the owner, which stops the components in order.
                 start_new_session=True,
             )
         self._record = ServerRecord(self._process.pid, psutil.Process(self._process.pid).create_time(), server_id)
@@ -288,7 +287,7 @@ class AirflowServer:
         )
 
     def _not_ready(self, http: httpx.Client) -> str:
-        """What is still missing, for people; empty when healthy. Heartbeats from before this start do not count."""
+        """The missing parts; empty when healthy. Heartbeats from before this start do not count."""
         if not (self.home / "logs" / "api-server.log").exists():
             return "the database"
         try:
@@ -303,14 +302,14 @@ class AirflowServer:
         return ", ".join(late)
 
     def _last_words(self) -> str:
-        said = _tail(self.home / "logs" / "supervisor.log", 1)
-        name = said.split(" ", 1)[0]
+        line = _tail(self.home / "logs" / "supervisor.log", 1)
+        name = line.split(" ", 1)[0]
         log = self.home / "logs" / f"{name}.log"
-        return f"{said}\n{_tail(log, _LOG_LINES)}\n(whole log: {log})" if log.exists() else said
+        return f"{line}\n{_tail(log, _LOG_LINES)}\n(whole log: {log})" if log.exists() else line
 
 
 def _tail(file: Path, lines: int) -> str:
-    """The last lines of a file; 0: all of it."""
+    """The last lines of a file; 0: all."""
     return "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.exists() else ""
 
 
@@ -319,12 +318,12 @@ def _port(mode: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise ServerError(f"PLUMBLINE_PORT is {text!r}; expected a port number such as 8080")
     with socket.socket() as probe:
-        # As the API server will: a port whose last connections still linger is free.
+        # As the API server does: a port with lingering connections is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", int(text)))
         except OSError as error:
             if mode == "up":
-                raise ServerError(f"port {text} on 127.0.0.1 cannot be used ({error.strerror}); set PLUMBLINE_PORT to a free one") from None
+                raise ServerError(f"port {text} on 127.0.0.1 is not free ({error.strerror}); set PLUMBLINE_PORT to a free port") from None
             probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The settings of the Airflow that Plumbline runs on one machine: a generated airflow.cfg and the secrets beside it."""
+"""Settings of the embedded Airflow: a generated airflow.cfg and its secrets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HOUR_S = 3600
 
 
 def write_settings(home: Path, port: int, *, reparse: bool) -> Path:
-    """Write `home`/airflow.cfg for an Airflow on 127.0.0.1:`port`; secrets are made once and kept. Returns the file.
+    """Write `home`/airflow.cfg for an Airflow on 127.0.0.1:`port`; secrets are created once. Returns the file.
 
-    `reparse`: notice edited DAG files, as an Airflow that stays up should. Otherwise each file is parsed once at the start.
+    `reparse`: read edited DAG files again. Otherwise each file is parsed once at the start.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = _kept_secrets(home / "secrets.json")
@@ -43,7 +43,7 @@ def environment(home: Path, base: Mapping[str, str]) -> dict[str, str]:
     kept = {k: v for k, v in base.items() if k not in ours and k.removesuffix("_CMD").removesuffix("_SECRET") not in ours}
     library = str(REPOSITORY / "include")
     others = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != library]
-    # Set, it makes every start compile all of Airflow again.
+    # With it, every start compiles all of Airflow.
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return {
         **kept,
@@ -55,7 +55,7 @@ def environment(home: Path, base: Mapping[str, str]) -> dict[str, str]:
 
 
 def password(home: Path) -> str:
-    """The password of the one user, USERNAME. FileNotFoundError before the first start."""
+    """The password of USERNAME. FileNotFoundError before the first start."""
     return str(json.loads(_password_file(home).read_text())[USERNAME])
 
 
@@ -77,7 +77,7 @@ def _settings(home: Path, port: int, kept: Mapping[str, str], reparse: bool) -> 
             "simple_auth_manager_all_admins": "False",
             "simple_auth_manager_passwords_file": str(_password_file(home)),
             "fernet_key": kept["fernet_key"],
-            # A declaration that cannot be read is told in our own words, which a deep traceback would bury.
+            # Our own message about an invalid declaration, without a long traceback.
             "dagbag_import_error_traceback_depth": "0",
         },
         "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}"},
@@ -89,7 +89,7 @@ def _settings(home: Path, port: int, kept: Mapping[str, str], reparse: bool) -> 
             "secret_key": kept["secret_key"],
         },
         "api_auth": {"jwt_secret": kept["jwt_secret"]},
-        # All four components idle beside the measurement: nothing polls faster than someone needs the answer.
+        # The components must idle beside the measurement: polling is as slow as answers permit.
         "scheduler": {
             "job_heartbeat_sec": "10",
             "scheduler_idle_sleep_time": "1",
@@ -137,7 +137,7 @@ def _kept_secrets(file: Path) -> dict[str, str]:
 
 
 def _write_private(file: Path, text: str) -> None:
-    """Create with the right mode from the first byte on; a mode set afterwards leaves a moment in which anyone can read."""
+    """Create with mode 0600: a mode set later leaves a moment in which others can read."""
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w") as stream:
         stream.write(text)

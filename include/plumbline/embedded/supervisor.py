@@ -28,21 +28,20 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
 MIGRATION: dict[str, tuple[str, ...]] = {"migration": ("db", "migrate")}
 GRACE_S = 12.0
 STEADY_S = 30.0
-"""How long a component runs before its end is an accident, such as a kill for memory: it alone is started again. One that ends sooner cannot
-run at all."""
+"""A component that ran this long is restarted when it ends, as after a kill for memory. One that ends sooner cannot run at all."""
 STOPPED_BY_OWNER, COMPONENT_ENDED = 0, 3
 _MARK, _AIRFLOW = "migrated-to", "apache-airflow-core"
 _Children = dict[int, tuple[str, "subprocess.Popen[bytes]"]]
 
 
 def main() -> int:
-    """Run until the owner goes, a signal comes or a component cannot run; returns STOPPED_BY_OWNER or COMPONENT_ENDED."""
+    """Run until the owner ends, a signal arrives or a component cannot run; STOPPED_BY_OWNER or COMPONENT_ENDED."""
     wake, poke = os.pipe()
     os.set_blocking(poke, False)
     signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    # Whatever a component leaves behind becomes our child, so that no descendant can slip away.
+    # Orphans of a component become our children, so that no descendant escapes.
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     home = Path(os.environ["AIRFLOW_HOME"])
     try:
@@ -52,7 +51,7 @@ def main() -> int:
 
 
 def _run(home: Path, wake: int) -> int:
-    """The database first, if this version of Airflow has not been here before; then all components at once."""
+    """Migrate the database once for each version of Airflow, then start all components."""
     if not is_migrated(home):
         ended = _watch(_start(MIGRATION, home / "logs"), wake)
         if ended is None:
@@ -68,18 +67,18 @@ def _run(home: Path, wake: int) -> int:
                 return _report(name, status)
             children |= _start({name: COMPONENTS[name]}, home / "logs")
             started[name] = time.monotonic()
-            _say(f"{name} ended by itself with status {status} and was started again")
+            _say(f"{name} ended with status {status} and was restarted")
     return STOPPED_BY_OWNER
 
 
 def is_migrated(home: Path) -> bool:
-    """Whether the database in `home` is the one of the installed version of Airflow."""
+    """Whether the database in `home` has the schema of the installed Airflow."""
     mark = home / _MARK
     return mark.exists() and mark.read_text() == version(_AIRFLOW)
 
 
 def note_migrated(home: Path) -> None:
-    """The installed version's `db migrate` has succeeded in `home`."""
+    """Record that the installed version's `db migrate` succeeded."""
     (home / _MARK).write_text(version(_AIRFLOW))
 
 
@@ -93,7 +92,7 @@ def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                # Should even this process be killed, the components hear of it; what they leave is found by the next start.
+                # If this process is killed, the components get SIGTERM; the next start finds their leftovers.
                 preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
             )
         children[child.pid] = (name, child)
@@ -101,7 +100,7 @@ def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:
 
 
 def _watch(children: _Children, wake: int) -> list[tuple[str, int]] | None:
-    """Wait until children end: (name, status) of each, which are taken from `children`; None if the owner wants us to stop."""
+    """Wait until children end: (name, status) of each, removed from `children`; None if the owner stops us."""
     lifeline = sys.stdin.fileno()
     while True:
         ready, _, _ = select.select([lifeline, wake], [], [], LOG_CHECK_EVERY_S)
@@ -122,7 +121,7 @@ def _watch(children: _Children, wake: int) -> list[tuple[str, int]] | None:
 
 
 def _report(name: str, status: int) -> int:
-    _say(f"{name} ended by itself with status {status}")
+    _say(f"{name} ended with status {status}")
     return COMPONENT_ENDED
 
 
@@ -132,18 +131,18 @@ def _say(line: str) -> None:
 
 
 def _end_all() -> None:
-    """SIGTERM to every descendant, SIGKILL to those that are still there after GRACE_S."""
+    """SIGTERM to every descendant, SIGKILL after GRACE_S."""
 
     def descendants() -> list[psutil.Process]:
         _reaped()
         return list(psutil.Process().children(recursive=True))
 
-    with contextlib.suppress(RuntimeError):  # one that outlives SIGKILL is found by the next start
+    with contextlib.suppress(RuntimeError):  # the next start finds one that outlives SIGKILL
         end_processes(descendants, GRACE_S, GRACE_S)
 
 
 def _reaped() -> list[tuple[int, int]]:
-    """(pid, status) of every child that has ended, adopted ones too."""
+    """(pid, status) of every ended child, adopted ones too."""
     ended = []
     with contextlib.suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
@@ -156,10 +155,8 @@ LOG_CHECK_EVERY_S = 60.0
 
 
 def rotate_logs(logs: Path, limit: int = LOG_LIMIT_BYTES) -> list[str]:
-    """Move the content of each component's log above `limit` bytes to <name>.log.1, in place of the earlier one; the names.
-
-    The writer keeps the file open and appends to it: it is emptied, not replaced. Lines written within that moment are lost.
-    """
+    """Copy each component's log above `limit` bytes to <name>.log.1 and empty it, as its writer keeps it open; the names. Lines written in that
+    moment are lost."""
     rotated = []
     for log in sorted(logs.glob("*.log")):
         try:
@@ -168,7 +165,7 @@ def rotate_logs(logs: Path, limit: int = LOG_LIMIT_BYTES) -> list[str]:
                 with log.open("r+b") as file:
                     file.truncate(0)
                 rotated.append(log.name)
-        except OSError:  # a full disk: emptying is what helps, and an older copy is not worth a component
+        except OSError:  # a full disk: emptying the log helps
             log.with_name(f"{log.name}.1").unlink(missing_ok=True)
             with log.open("r+b") as file:
                 file.truncate(0)

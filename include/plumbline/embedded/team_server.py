@@ -1,4 +1,7 @@
-"""Initialise a team server: migrate both databases, create roles, the first user and the pools of all providers."""
+"""Initialise a team server: migrate both databases, create roles, the first user and the pools of all providers.
+
+Run by docker-compose.yaml's `init` and the Helm chart's job; every step is idempotent.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 
 READER, MONEY = "Plumbline reader", "Plumbline money"
 MONEY_PERMISSION = ("can_read", "Plumbline Money")
-"""FAB's name for seeing money: (action, resource)."""
+"""FAB's (action, resource)."""
 _READER_PERMISSIONS = (
     ("can_read", "Website"),
     ("can_read", "My Password"),
@@ -34,28 +37,28 @@ _READER_PERMISSIONS = (
 _ROLES = {
     READER: _READER_PERMISSIONS,
     MONEY: (MONEY_PERMISSION,),
-    # Who may read a cluster's credentials may read its prices.
+    # A role that may read a cluster's credentials may read its prices.
     "Op": (MONEY_PERMISSION,),
     "Admin": (MONEY_PERMISSION,),
 }
 
 
 def make_roles() -> None:
-    """Both roles with their permissions, which are added where a role lacks them; what a person added to a role stays."""
+    """Create both roles and add missing permissions; other permissions of a role stay."""
     with _security() as security:
         security.bulk_sync_roles([{"role": name, "perms": list(permissions)} for name, permissions in _ROLES.items()])
 
 
 def make_first_user(user: str, password: str) -> bool:
-    """An administrator of that name; False if one is there already, who keeps the password that they have. RuntimeError if FAB refuses.
+    """Create an administrator; False if the user exists, whose password stays. RuntimeError if FAB refuses.
 
-    Here and not by Airflow's command line: any process of the machine can read the arguments of another.
+    Not by Airflow's command line: any process of the machine can read the arguments of another.
     """
     with _security() as security:
         if security.find_user(user):
             return False
         if not security.add_user(user, "First", "User", f"{user}@localhost", security.find_role("Admin"), password):
-            raise RuntimeError(f'Airflow did not make the user "{user}"; its log above says why')
+            raise RuntimeError(f'Airflow did not create the user "{user}"; see its log above')
         return True
 
 
@@ -69,23 +72,17 @@ def _security() -> Iterator[Any]:
         yield builder.sm
 
 
-# What the team server needs before it starts: both databases at this version, its roles and first user, a pool for each provider.
-#
-# Run by docker-compose.yaml's `init` and by the Helm chart's job, in the server's own environment. Every step may be repeated: after an
-# upgrade it migrates, after a new provider it makes that provider's pool.
-
-
 OK, FAILED = 0, 1
 ARCHIVE_READER = "plumbline_reader"
 _BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 class StepFailed(RuntimeError):
-    """A command of Airflow's ended with an error, which it has told on its own output."""
+    """A step failed; a failed command has printed its error."""
 
 
 def main() -> int:
-    """Every step in order; the first one that fails ends it. OK or FAILED."""
+    """Run the steps up to the first failure: OK or FAILED."""
     steps: dict[str, Callable[[], None]] = {
         "images": _images,
         "Airflow's database": lambda: _airflow("db", "migrate"),
@@ -107,33 +104,33 @@ def main() -> int:
 
 
 def _images() -> None:
-    """Images of others that the compose file runs are named by digest. Nothing to look at where another program starts them."""
+    """Third-party images of the compose file must be named by digest. The variable is empty elsewhere."""
     loose = [image for image in os.environ.get("PLUMBLINE_SERVER_IMAGES", "").split() if not _BY_DIGEST.search(image)]
     if loose:
         raise StepFailed(f"{' and '.join(loose)} in .env: expected name@sha256:…; `make server-images` looks the digests up")
 
 
 def _first_user() -> None:
-    """Of the environment's name and password; one who is there already keeps the password that they have."""
+    """With name and password of the environment; an existing user keeps the password."""
     names = ("PLUMBLINE_ADMIN_USER", "PLUMBLINE_ADMIN_PASSWORD")
     missing = [name for name in names if not os.environ.get(name)]
     if missing:
         raise StepFailed(f"{' and '.join(missing)} not set; `make server-env` writes them into .env")
     user, password = (os.environ[name] for name in names)
     made = make_first_user(user, password)
-    sys.stdout.write(f'init: user "{user}" {"made" if made else "already exists"}\n')
+    sys.stdout.write(f'init: user "{user}" {"created" if made else "already exists"}\n')
 
 
 def _archive_reader() -> None:
-    """The role that the pages read a PostgreSQL archive with may select from every table, now and later, and change nothing."""
+    """The role of the pages may select from every present and later table of a PostgreSQL archive."""
     from sqlalchemy import text
 
     with open_archive() as archive, archive.engine.begin() as connection:
         if connection.dialect.name != "postgresql":
             return
         if not connection.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = :name"), {"name": ARCHIVE_READER}):
-            # A team's own PostgreSQL may have the archive's owner alone.
-            sys.stderr.write(f"init: no role {ARCHIVE_READER} in the database; docs/team-server.md (Upgrade) says how to make it\n")
+            # A team's own PostgreSQL may have only the archive's owner.
+            sys.stderr.write(f"init: no role {ARCHIVE_READER} in the database; docs/team-server.md (Upgrade) shows how to create it\n")
             return
         connection.execute(text(f"GRANT USAGE ON SCHEMA public TO {ARCHIVE_READER}"))
         connection.execute(text(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {ARCHIVE_READER}"))
@@ -152,7 +149,7 @@ def _pools() -> None:
 def _airflow(*arguments: str) -> None:
     code = subprocess.run([sys.executable, "-m", "airflow", *arguments], stdin=subprocess.DEVNULL, check=False).returncode
     if code != 0:
-        raise StepFailed(f"`airflow {' '.join(arguments[:2])}` ended with status {code}; its own words stand above")
+        raise StepFailed(f"`airflow {' '.join(arguments[:2])}` ended with status {code}; see its output above")
 
 
 if __name__ == "__main__":

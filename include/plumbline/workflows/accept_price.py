@@ -18,11 +18,11 @@ from plumbline.results.price_reading import Reading
 from plumbline.workflows.decide import RecordedDecision, decide_all
 
 _READINGS = 400
-"""Of one price, more than a year of daily ones: since when a price is read stays the same as long as it is."""
+"""More than a year of daily readings of one price, so that the first day of an unchanged price stays the same."""
 
 
 def accepted_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
-    """The accepted price on a day, in USD per GPU-hour: what was accepted, or what is declared if that is newer; None without either."""
+    """The accepted price on a day, in USD per GPU-hour: the newer of the accepted and the declared one; None without either."""
     held = archive.accepted_price(provider.name, purchase, term)
     listed = _declared_price(provider, purchase, term, on)
     if listed is not None and (held is None or listed.since > held.since):
@@ -31,14 +31,14 @@ def accepted_price(archive: Archive, provider: Provider, purchase: Purchase, ter
 
 
 def _declared_price(provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Price | None:
-    """The declared price that holds on a day; none is declared for a term. Not what a simulated change makes of it: that is to be noticed."""
+    """The declared price of a day, without simulated changes, which checks are to detect; none is declared for a term."""
     if term is not None:
         return None
     return next((p for p in provider.prices if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)), None)
 
 
 def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, at: datetime) -> PriceVerdict | None:
-    """What the archive's readings of one price mean at a time; None if there are none, or none of a source that tells prices."""
+    """The verdict on the archive's readings of one price at a time; None without a reading of a source that reports prices."""
     readings = _readings(archive, provider.name, purchase, term)
     if not any(reports_prices(r.source) for r in readings):
         return None
@@ -48,7 +48,7 @@ def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term
 
 @dataclass(frozen=True)
 class AcceptedPrice:
-    """The price that holds now, and the decisions that were made again with it."""
+    """The effective price, and the decisions recomputed with it."""
 
     price: PriceView
     decisions: tuple[RecordedDecision, ...] = ()
@@ -67,12 +67,12 @@ def accept_price(
     at: datetime | None = None,
     declared: Declarations | None = None,
 ) -> AcceptedPrice:
-    """Make a price the accepted one: `usd_per_gpu_hour`, else the one that the newest readings show. It holds from its first reading, but not
-    from before the price that it follows; the price that is accepted already changes nothing.
+    """Accept a price: `usd_per_gpu_hour`, else the newest reading. It is effective from its first reading, but not before the price that it
+    follows; accepting the accepted price changes nothing.
 
-    `by_rule`: the verdict that a rule accepts; else a person decides, and open findings about this price are accepted with it. `declared`:
-    every team's decision is made again at once, without a rerun.
-    LookupError if nothing was read and no price is given; ValueError for a price that is not above 0, and without who and why.
+    `by_rule`: the verdict that a rule accepts; else a person decides, which accepts open findings about this price. `declared`: recompute every
+    team's decision.
+    LookupError without a reading and a price; ValueError for a price that is not above 0, or an empty author or reason.
     """
     now = at or datetime.now(timezone.utc)
     checked = by_rule or checked_price(archive, provider, purchase, term, now)
@@ -109,17 +109,17 @@ def _valid_price(provider: Provider, purchase: Purchase, term: Term | None, give
         raise LookupError(f"no reading of {named}; expected a price {expected}")
     price = given if given is not None or checked is None else checked.price
     if price is None or not (math.isfinite(price) and price > 0):
-        raise ValueError(f"{named} cannot be {price:g}; expected one above 0 {expected}")
+        raise ValueError(f"{named} is {price:g}; expected a price above 0 {expected}")
     return price
 
 
 def price_of_finding(finding: Finding) -> tuple[Purchase, Term | None]:
-    """The price that a finding is about. ValueError for a finding about no price that can be accepted."""
+    """Purchase and term of the price that a finding is about. ValueError for other findings."""
     terms: tuple[Term | None, ...] = (None, *get_args(Term))
     for kind, purchase, term in product((CHANGED_SUBJECT, HELD_SUBJECT), get_args(Purchase), terms):
         if price_subject(kind, purchase, term) == finding.subject:
             return purchase, term
-    raise ValueError(f'finding {finding.finding_id} is about "{finding.subject}", which is no price that can be accepted')
+    raise ValueError(f'finding {finding.finding_id} has subject "{finding.subject}"; expected a finding about a price')
 
 
 def accept_command(provider: Provider, purchase: Purchase, term: Term | None) -> str:
@@ -129,7 +129,7 @@ def accept_command(provider: Provider, purchase: Purchase, term: Term | None) ->
 
 
 def _on_demand(archive: Archive, provider: Provider, at: datetime) -> float | None:
-    """What an hour costs on demand by the newest reading that is not held, else by what is accepted."""
+    """The on-demand price of the newest reading that is not held, else the accepted one."""
     checked = checked_price(archive, provider, "on_demand", None, at)
     if checked is not None and checked.meaning != "held":
         return checked.price

@@ -37,21 +37,16 @@ from plumbline.workflows.findings import UNREADABLE_ERRORS
 if TYPE_CHECKING:
     from slack_sdk import WebClient
 
-    from plumbline.alerts import Alert
     from plumbline.alerts.chart import Picture
-    from plumbline.alerts.digest import Digest, Entry
-    from plumbline.alerts.monthly_cost import MonthlyCost
     from plumbline.archive import Archive, FindingView
     from plumbline.declarations.providers.rates import Purchase
-    from plumbline.findings.installation import InstallationFailure
-    from plumbline.results.finding import Finding
 
-
+_log = logging.getLogger(__name__)
 SETTLED = ("accepted", "resolved")
 
 
 def alert_of(archive: Archive, declared: Declarations | None, view: FindingView, now: datetime | None = None) -> Alert:
-    """The finding with what its message says beside it; without declarations no cost and no owner."""
+    """The finding with its alert context; without declarations it has no cost and no owner."""
     alerts = declared.alerts if declared else Alerts()
     finding = Finding.of(view.detail).with_state(view.state)
     before = _before(archive, alerts, finding, view)
@@ -69,7 +64,7 @@ def alert_of(archive: Archive, declared: Declarations | None, view: FindingView,
 
 
 def _before(archive: Archive, alerts: Alerts, finding: Finding, view: FindingView) -> FindingView | None:
-    """The finding that this one is the return of, if that was resolved not long before."""
+    """The recently resolved finding that recurs as this one."""
     within = timedelta(seconds=alerts.reopen_within)
     resolved = [
         other
@@ -78,20 +73,20 @@ def _before(archive: Archive, alerts: Alerts, finding: Finding, view: FindingVie
     ]
     resolved.sort(key=lambda other: other.updated_at)
     for other in reversed(resolved):
-        with suppress(LookupError, TypeError, ValueError):  # one that cannot be read is the return of nothing
+        with suppress(LookupError, TypeError, ValueError):  # an unreadable one recurs as nothing
             if is_recurrence(finding, Finding.of(other.detail)):
                 return other
     return None
 
 
 def monthly_cost_of(archive: Archive, declared: Declarations, finding: Finding, view: FindingView) -> MonthlyCost:
-    """What it costs a month by the prices of the day on which it began, so that the message stays the same until the finding or an accepted price changes."""
+    """At the prices of the day on which it began, so that the message changes only with the finding or an accepted price."""
     provider, began = declared.providers.get(finding.provider), view.opened_at.date()
     if finding.kind == "price" and view.state in SETTLED:
-        return MonthlyCost(None, "")  # its effect is a fraction of a price that may hold no more
+        return MonthlyCost(None, "")  # its effect is a fraction of a price that may have changed
 
     def price(purchase: Purchase) -> float | None:
-        assert provider is not None  # asked of a declared one only
+        assert provider is not None  # called for declared providers only
         per_gpu = accepted_price(archive, provider, purchase, None, began)
         return None if per_gpu is None else per_gpu * provider.accelerator.count
 
@@ -99,28 +94,25 @@ def monthly_cost_of(archive: Archive, declared: Declarations, finding: Finding, 
 
 
 def _trial(archive: Archive, finding: Finding) -> str | None:
-    """A trial that shows the finding: of its leading series in the newest campaign that does, one that counts if there is any."""
+    """A trial of the leading series in the newest campaign that shows the finding, a usable one if possible."""
     if not finding.campaigns or not finding.series_key:
         return None
     trials = archive.trials(campaign_id=finding.campaigns[-1], series_key=finding.series_key)
     return next((t.trial_id for t in [*(t for t in trials if t.usable), *trials]), None)
 
 
-_log = logging.getLogger(__name__)
-
-
 def attach_charts(archive: Archive, client: WebClient, findings: Iterable[Finding]) -> list[str]:
-    """Put a chart into the Slack thread of each of these findings that has none; the ids of those that got one. Slack's failures are logged."""
+    """Attach a chart to each of these findings' Slack threads without one; ids of those that got one. Slack's failures are logged."""
     wanted = {f.finding_id: f for f in findings}
     threads = [t for t in archive.incidents() if t.finding_id in wanted and t.state != MOVED and is_channel_id(t.channel)]
     return attach(threads, lambda finding_id: finding_chart(archive, wanted[finding_id]), archive, client)
 
 
 def finding_chart(archive: Archive, finding: Finding) -> Picture | None:
-    """The finding's chart; None for a kind that has none (facts are no curve), and where the archive has too little to draw."""
+    """None for kinds without a curve, such as facts, and with too little data."""
     try:
         history = finding_history(archive, finding)
-    except (LookupError, TypeError, ValueError):  # a chart that cannot be drawn keeps no other from its thread
+    except (LookupError, TypeError, ValueError):  # one chart must not block the others
         _log.exception("the chart of finding %s cannot be drawn", finding.finding_id)
         return None
     return None if history is None else picture(history, f"plumbline-{finding.finding_id}.png")
@@ -130,13 +122,12 @@ LOCK, PATIENCE_S = "alerts", 600.0
 
 
 def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
-    """Tell people about every finding that is not settled, and of those that were told and are over now: that they are.
+    """Send every open finding, and the end of those that were sent before: to the log, and to their channels.
 
-    What was told already is recognised, what could not be told is retried, what is due (a reminder, the end of quiet hours) is told. Finding
-    ids by what became of them; to the log always, to Slack where a connection exists. Call it as often as you like: one process at a time
-    tells, and another one that waited longer than ten minutes leaves it to that one.
+    Idempotent: messages that exist are updated, failed ones retried, due ones (reminders, the end of quiet hours) sent. Returns finding ids by
+    outcome. One process sends at a time; another one skips after waiting ten minutes.
     """
-    log = log or logging.getLogger(__name__)
+    log = log or _log
     slack = connect()
     with open_archive() as archive, archive.alone(LOCK, PATIENCE_S) as had:
         if not had:
@@ -156,7 +147,7 @@ def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
 
 
 def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tuple[list[Alert], list[InstallationFailure]]:
-    """What each finding's message is made of; one that cannot be read is a failure of ours and keeps no other from people."""
+    """The alerts; a finding that cannot be read becomes a failure of the installation and blocks no other."""
     cases, unreadable = [], []
     for view in _findings_to_send(archive):
         try:
@@ -172,7 +163,7 @@ def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tu
                     severity="warn",
                     title=f"finding {view.finding_id} of {view.provider} cannot be read and is not sent",
                     cause=f"{type(error).__name__}: {error}; its headline: {view.headline}",
-                    remedy="If a newer plumbline wrote it, install that version here. Else look at the finding and end it: "
+                    remedy="If a newer plumbline wrote it, install that version here. Otherwise resolve it: "
                     f"plumbline findings resolve {view.finding_id} --why …",
                 )
             )
@@ -182,7 +173,7 @@ def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tu
 
 
 def _declared(log: logging.Logger) -> Declarations | None:
-    """What is declared; None where it cannot be read. A mistake in one file must not keep findings from people."""
+    """None if the declarations cannot be read: a mistake in one file must not block alerts."""
     try:
         return load()
     except DeclarationError as error:
@@ -204,11 +195,11 @@ def previous_month(moment: datetime) -> str:
 
 
 def build_digest(archive: Archive, declared: Declarations, month: str, now: datetime) -> Digest:
-    """What there is to say of a month (`2026-11`) now. ValueError for what is no month."""
+    """The digest of a month (`2026-11`) as of `now`. ValueError for another format."""
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
-        raise ValueError(f'"{month}" is not a month; expected one such as 2026-11')
-    told = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
-    return Digest(month, now.date(), tuple(_entry(archive, declared, found) for found in told))
+        raise ValueError(f'month "{month}": expected YYYY-MM, such as 2026-11')
+    views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
+    return Digest(month, now.date(), tuple(_entry(archive, declared, view) for view in views))
 
 
 def send_digest(month: str | None = None) -> str:

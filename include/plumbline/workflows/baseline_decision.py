@@ -10,6 +10,7 @@ from typing import Any, Literal
 from plumbline.archive import Archive, WrongState
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
+from plumbline.metrics.formatting import capitalize_first
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import accept_price, price_of_finding
@@ -22,7 +23,7 @@ TIMED_OUT = "nobody (the question timed out)"
 
 @dataclass(frozen=True)
 class Rerun:
-    """A run of a provider's benchmark DAG that was asked for: `conf` is what its form takes."""
+    """A run of a provider's benchmark DAG; `conf`: the values of its form."""
 
     dag_id: str
     conf: dict[str, Any]
@@ -30,8 +31,8 @@ class Rerun:
 
 @dataclass(frozen=True)
 class AppliedAnswer:
-    """`baselines`: series → campaign, of an accepted change. `rerun`: what is to be triggered, None for other answers. `price`: USD per hour of
-    the instance, of a price that was accepted by this. `choice`: it was about who ranks first, and the team goes along."""
+    """`baselines`: series → campaign, of an accepted change. `rerun`: the run to trigger, None for other answers. `price`: the accepted price, in
+    USD per hour of the instance. `choice`: the finding is about a first choice, which the team accepts."""
 
     finding_id: str
     answer: Answer
@@ -42,52 +43,49 @@ class AppliedAnswer:
 
 
 def undecided_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that a person should decide about: confirmed changes that nobody has dealt with yet."""
+    """The findings that need a person's decision: open changes of performance or environment."""
     return [f for f in findings if f.kind in QUESTION_KINDS and f.state == "open" and not is_decision_change(f)]
 
 
 def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answer: Answer, by: str, why: str) -> AppliedAnswer:
-    """Carry an answer out; who gave it and why go to the audit log. The same answer again changes nothing.
+    """Apply an answer and record its author and reason in the audit log. The same answer again changes nothing.
 
-    LookupError for an unknown finding; ValueError without who and why, for one that is settled otherwise, or for a rerun of what no
-    enabled provider can run.
+    LookupError for an unknown finding; ValueError for an empty author or reason, a settled finding, or a rerun that no enabled provider can run.
     """
     for name, value in (("by", by), ("why", why)):
         if not value.strip():
-            raise ValueError(f"{name} is empty; expected who decides about the finding and why")
+            raise ValueError(f"{name} is empty; expected the author and the reason of the decision")
     view = archive.finding(finding_id)
     finding = Finding.of(view.detail).with_state(view.state)
     if answer == "accept":
         if view.state == "resolved":
             raise WrongState(f"finding {finding_id} is resolved; expected one that is open or acknowledged")
         if is_decision_change(finding):
-            archive.set_finding_state(finding_id, "accepted", by=by, why=why)  # the team goes along: nothing else follows
+            archive.set_finding_state(finding_id, "accepted", by=by, why=why)
             return AppliedAnswer(finding_id, answer, {}, choice=True)
         if finding.kind == "price":
             if view.state == "accepted":
                 return AppliedAnswer(finding_id, answer, {})
             if (provider := declared.providers.get(finding.provider)) is None:
-                raise ValueError(f'finding {finding_id} is about "{finding.provider}", which is not declared any more')
+                raise ValueError(f'finding {finding_id}: provider "{finding.provider}" is not declared; expected a declared provider')
             made = accept_price(archive, provider, *price_of_finding(finding), by=by, why=why, declared=declared)
             return AppliedAnswer(finding_id, answer, {}, price=made.price.usd_per_hour)
         if finding.kind not in QUESTION_KINDS:
             raise ValueError(
-                f"finding {finding_id} is of kind {finding.kind}, which no baseline can take in; expected {', '.join(QUESTION_KINDS)} or price"
+                f"finding {finding_id} has kind {finding.kind}, which has no baseline; expected {', '.join(QUESTION_KINDS)} or price"
             )
         baselines = {key: _newest(archive, finding, key) for key in finding.standing}
-        if view.state != "accepted":  # else a baseline that has moved on since would be taken back
+        if view.state != "accepted":  # a baseline that moved on since must not move back
             for key, campaign in baselines.items():
                 archive.accept_baseline(key, campaign, by=by, why=why)
             archive.set_finding_state(finding_id, "accepted", by=by, why=why)
         return AppliedAnswer(finding_id, answer, baselines)
     if view.state in ("accepted", "resolved"):
         if by == TIMED_OUT:
-            return AppliedAnswer(finding_id, answer, {})  # somebody decided elsewhere, or it recovered, while the question waited
+            return AppliedAnswer(finding_id, answer, {})  # decided elsewhere or recovered while the question waited
         raise WrongState(f"finding {finding_id} is {view.state}; expected one that is open or acknowledged")
     if answer == "rerun" and is_decision_change(finding):
-        raise ValueError(
-            f"finding {finding_id} is about who ranks first, of which nothing runs again; `plumbline trigger` measures a provider"
-        )
+        raise ValueError(f"finding {finding_id} is about a first choice, which has no rerun; `plumbline trigger` measures a provider")
     rerun = plan_rerun(declared, finding) if answer == "rerun" else None
     if answer == "keep" and by != TIMED_OUT:
         archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
@@ -97,37 +95,31 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
 
 
 def _newest(archive: Archive, finding: Finding, series_key: str) -> str:
-    """The newest campaign of the series that the finding was seen in."""
+    """The series' newest campaign that shows the finding."""
     had = {campaign for campaign, _ in archive.series_campaigns(series_key, latest=200)}
     return next((c for c in reversed(finding.campaigns) if c in had), finding.campaigns[-1])
 
 
 def plan_rerun(declared: Declarations, finding: Finding) -> Rerun:
-    """What measures a finding's series again; ValueError if no enabled provider can."""
+    """The run that measures a finding's series again; ValueError if no enabled provider can run it."""
     provider = declared.providers.get(finding.provider)
     if provider is None or provider not in declared.enabled_providers():
-        raise ValueError(f"{finding.provider} is not an enabled provider; expected one that can be measured again")
+        raise ValueError(f"{finding.provider} is not an enabled provider; expected an enabled one")
     fits = {w.name: w.kind for w in declared.workloads_for(provider)}
-    # What no campaign has shown yet may concern everything that runs there.
+    # A finding without a campaign may concern every workload.
     concerned = [s.workload for s in map(Series.parse, finding.standing)] if finding.campaigns else list(fits)
     names = sorted(fits.keys() & set(concerned))
     if not names:
-        raise ValueError(f"nothing of finding {finding.finding_id} still runs on {finding.provider}: its workloads are no longer declared")
+        raise ValueError(f"finding {finding.finding_id}: none of its workloads is declared for {finding.provider} any more")
     conf: dict[str, Any] = {
         "reason": f"confirm finding {finding.finding_id}: {finding.title}"[:500],
         "workloads": names,
         "kinds": sorted({fits[name] for name in names}),
     }
     if provider.launcher.runs_pods:
-        # Everywhere else there is one machine, or the provider chooses: the same place again is all that can be had.
+        # Elsewhere there is one machine, or the provider chooses the node.
         conf["placement"] = "fresh_node"
     return Rerun(provider.dag_id, conf)
-
-
-# What a person is asked about a finding, in words. No Airflow in here.
-#
-# It may be read at night by somebody who has not heard of the finding: what happened and what explains it come first, then what each answer
-# does to this provider, then what happens without one.
 
 
 _MOST_MEMBERS = 10
@@ -142,22 +134,22 @@ class Question:
 
 
 def build_question(finding: Finding, declared: Declarations, answer_by: datetime) -> Question:
-    """The question about a finding that is open; nobody answering before `answer_by` (UTC) keeps the old baseline."""
+    """The question about an open finding; without an answer by `answer_by` (UTC) the baseline stays."""
     parts = [
-        _plain(f"{finding.explanation[:1].upper()}{finding.explanation[1:]}."),
+        *([_plain(f"{capitalize_first(finding.explanation)}.")] if finding.explanation else []),
         "\n".join(["**What changed**", "", *_members(finding)]),
         "\n".join(["**What each answer does**", "", *(f"- **{name}**: {_plain(does)}" for name, does in _answers(finding, declared))]),
-        f"Without an answer by {answer_by:%Y-%m-%d %H:%M} UTC the old baseline is kept and the finding stays open.",
-        "\n".join(["More, in a terminal:", "", *(f"- `{command}`" for command in _commands(finding))]),
+        f"Without an answer by {answer_by:%Y-%m-%d %H:%M} UTC the baseline stays and the finding remains open.",
+        "\n".join(["In a terminal:", "", *(f"- `{command}`" for command in _commands(finding))]),
     ]
     return Question(finding.headline, "\n\n".join(parts))
 
 
 def _members(finding: Finding) -> list[str]:
     several = len(finding.series) > 1
-    told = [f"- {_plain(m.text)}{_of(m.series_key) if several else ''}" for m in finding.members[:_MOST_MEMBERS]]
+    lines = [f"- {_plain(m.text)}{_of(m.series_key) if several else ''}" for m in finding.members[:_MOST_MEMBERS]]
     more = len(finding.members) - _MOST_MEMBERS
-    return [*told, *([f"- … and {more} more"] if more > 0 else [])]
+    return [*lines, *([f"- … and {more} more"] if more > 0 else [])]
 
 
 def _of(series_key: str | None) -> str:
@@ -168,27 +160,27 @@ def _of(series_key: str | None) -> str:
 
 
 def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:
-
     series = "the series" if len(finding.standing) == 1 else f"each of the {len(finding.standing)} series"
-    old = ", ".join(finding.baseline_campaigns) or "none was measured yet"
+    old = ", ".join(finding.baseline_campaigns) or "none yet"
     try:
         rerun = plan_rerun(declared, finding)
         where = (
-            "on nodes that it was not on lately" if "placement" in rerun.conf else "in the same place: this provider has no other to choose"
+            "on nodes that it did not use recently" if "placement" in rerun.conf else "in the same place: this provider has no other nodes"
         )
-        again = f"{rerun.dag_id} measures {', '.join(rerun.conf['workloads'])} again, {where}. If the change is still there, you are asked again"
+        again = (
+            f"{rerun.dag_id} measures {', '.join(rerun.conf['workloads'])} again, {where}. If the change persists, the question comes again"
+        )
     except ValueError as impossible:
-        again = f"cannot be done: {impossible}"
-    held = (
-        f"From now on {series} is held against its newest campaign that shows it ({finding.campaigns[-1]})"
-        if finding.standing
-        else "What is seen of the provider from now on is held against it"
-    )
+        again = f"not possible: {impossible}"
+    if finding.standing:
+        accepted = f"from now on {series} is compared with its newest campaign that shows the change ({finding.campaigns[-1]})"
+    else:
+        accepted = "from now on the provider is compared with its values after the change"
     return [
-        (ACCEPT, f"this is the new normal. {held}"),
+        (ACCEPT, accepted),
         (
             KEEP,
-            f"the baseline stays as it is ({old}). The finding stands, acknowledged, until the provider recovers; nobody is asked again",
+            f"the baseline stays ({old}). The finding is acknowledged until the provider recovers, and the question does not come again",
         ),
         (RERUN, again),
     ]
@@ -205,7 +197,7 @@ def _commands(finding: Finding) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Names and versions as they are: what Markdown would take for emphasis is escaped."""
+    """Escapes what Markdown reads as emphasis, code or a tag."""
     for mark in "\\`*_<[":
         text = text.replace(mark, f"\\{mark}")
     return text

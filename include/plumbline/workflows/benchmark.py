@@ -54,9 +54,9 @@ _log = logging.getLogger(__name__)
 def plan_trials(provider: str, lane: TrialGroup, asked: RunParameters, most: int | None = None) -> list[Row]:
     """Plan the trials of one lane and store their specifications; one {campaign_id, trial_id, title} each.
 
-    Planning again gives the same trials: a specification that is stored already is kept. PlanError if the campaign holds a trial of
-    that name that was asked for differently, or if there are more than `most`, which is how many tasks Airflow maps in one run.
-    Trials that the provider's monthly budget does not carry are left out, with a finding; BudgetReached if that is all of the lane's.
+    Planning again gives the same trials and keeps stored specifications. PlanError if the campaign has a trial of that name with another
+    specification, or if there are more than `most`, Airflow's limit of mapped tasks. Trials over the provider's monthly budget are skipped,
+    with a finding; BudgetReached if none of the lane is left.
     """
     declared, now = load(), datetime.now(timezone.utc)
     trials = lane.of(trials_of(asked, declared, declared.providers[provider], lane.kind, now))
@@ -95,7 +95,7 @@ def run_trial(spec: Mapping[str, str]) -> Row:
 
 
 def _validity(store: ResultStore, trial: Trial) -> Validity | None:
-    """What the document of the trial's newest attempt says; None if there is none that can be believed."""
+    """The validity of the trial's newest attempt; None without a valid document."""
     try:
         return store.document(store.attempts(trial.campaign_id, trial.trial_id)[-1]).validity
     except (FileNotFoundError, InvalidResult):
@@ -103,9 +103,9 @@ def _validity(store: ResultStore, trial: Trial) -> Validity | None:
 
 
 def collect_trial(spec: Mapping[str, str], *, settle: bool = False) -> Row:
-    """Require a document for each attempt of the trial, whatever became of it; says how the last one ended.
+    """Require a document for each attempt of the trial, however it ended; returns how the last one ended.
 
-    `settle`: the task that ran the trial is over, so what is left of it on a cluster is deleted and recorded first.
+    `settle`: the task that ran the trial has ended, so its leftovers on a cluster are deleted and recorded first.
     """
     if settle and stores.planned_trial(stores.home(), spec).provider.launcher.runs_pods:
         settled(spec)
@@ -117,7 +117,7 @@ def collect_trial(spec: Mapping[str, str], *, settle: bool = False) -> Row:
 def validate_group(provider: str, lane: str, specs: Iterable[Mapping[str, str]]) -> list[Row]:
     """Check the campaign's results of one lane as one table; for each trial the verdict on each of its attempts.
 
-    A trial that has attempts of which none is collected is left out: its red `collect` can still bring the result home.
+    A trial with attempts but no collected result is omitted: clearing its `collect` can still bring the result home.
     """
     store = stores.home()
     wanted = list(specs)
@@ -135,10 +135,10 @@ def validate_group(provider: str, lane: str, specs: Iterable[Mapping[str, str]])
             reasons = [reason.model_dump() for reason in verdict.reasons]
             verdicts.append({"attempt": document.trial.attempt, "action": verdict.action, "reasons": reasons})
         if not verdicts and (launched := store.announced(trial.campaign_id, trial.trial_id)):
-            # `record` lists a document that was spoilt since in the archive's quarantine, and records nothing of it.
+            # `record` quarantines a document that was damaged since, and records nothing.
             spoilt = [folder for folder in launched if store.exists(f"{folder}/collected.json")]
             verdicts = [{"attempt": int(folder.rpartition("-")[2]), "action": "reject", "reasons": []} for folder in spoilt]
-            _log.error("%s has attempts, and none is collected: it is not recorded; clear its `collect` task", trial.trial_id)
+            _log.error("%s has attempts but no collected result and is not recorded; clear its `collect` task", trial.trial_id)
             if not verdicts:
                 continue
         rows.append({**spec, "verdicts": verdicts or [_record_missing(store, trial)]})
@@ -146,16 +146,13 @@ def validate_group(provider: str, lane: str, specs: Iterable[Mapping[str, str]])
 
 
 def record_trial(checked: Mapping[str, Any]) -> Row:
-    """Write every attempt of one trial to the archive, with its verdict: a rejected one is kept and never compared.
-
-    What cannot be believed is listed in quarantine, and the other attempts are recorded all the same.
-    """
+    """Write every attempt of one trial to the archive with its verdict; rejected ones are never compared. Invalid documents go into quarantine."""
     with open_archive() as archive:
         return record_trial_in(archive, checked)
 
 
 def record_trial_in(archive: Archive, checked: Mapping[str, Any]) -> Row:
-    """The same in an archive that is open already, for who has many trials to record."""
+    """`record_trial` in an open archive."""
     store = stores.home()
     done = [
         record_attempt(
@@ -178,15 +175,15 @@ def _within_budget(
     every = [trial for kind in KINDS for trial in trials_of(asked, declared, provider, kind, now)]
     with open_archive() as archive:
         cut = budget.apply_budget(archive, provider, every, now)
-        # All lanes of a run cut alike: the first one that has trials tells of it.
-        tells = lane == next(own for own in trial_groups(declared, provider) if own.of(every))
-        found = budget.store_budget_finding(archive, cut, now) if tells else None
+        # All lanes of a run are cut alike: the first one with trials opens the finding.
+        reports = lane == next(own for own in trial_groups(declared, provider) if own.of(every))
+        found = budget.store_budget_finding(archive, cut, now) if reports else None
     if found is not None:
         alert.send_alerts()
     _log.log(logging.WARNING if cut.left_out else logging.INFO, "budget: %s", cut)
     kept = {trial.trial_id for trial in cut.kept}
     if not any(trial.trial_id in kept for trial in trials):
-        raise budget.BudgetReached(f"{cut}. To go on: {budget.budget_remedy(provider)}")
+        raise budget.BudgetReached(cut.advice)
     return [trial for trial in trials if trial.trial_id in kept]
 
 
@@ -197,7 +194,7 @@ def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:
 
 
 def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
-    """The nodes that the series' newest campaigns were measured on."""
+    """The nodes of the series' newest campaigns."""
     nodes = set()
     for campaign in archive.campaigns(series_key, latest=_CAMPAIGNS_AVOIDED):
         for attempt in archive.trials(campaign.campaign_id, series_key):
@@ -208,12 +205,12 @@ def recent_nodes(archive: Archive, series_key: str) -> tuple[str, ...]:
 
 
 def cluster_providers() -> list[str]:
-    """The names of the enabled providers that are clusters."""
+    """Names of the enabled providers that are clusters."""
     return [provider.name for provider in load().enabled_providers() if provider.launcher.runs_pods]
 
 
 def sweep_cluster(provider: str) -> list[str]:
-    """Delete what launches on the provider's cluster left behind long after their end; what was deleted. Counts what is there then."""
+    """Delete leftovers of launches on the provider's cluster past their deadline, and return them; counts what remains."""
     declared = load().providers[provider]
     if not declared.launcher.runs_pods:
         return []
@@ -226,10 +223,9 @@ def sweep_cluster(provider: str) -> list[str]:
 
 
 def store_planned_trial(store: ResultStore, trial: Trial) -> None:
-    """Store what is planned, once; PlanError if the campaign holds a trial of that name that was asked for differently.
+    """Store a planned trial once; PlanError if the campaign has a trial of that name with another specification.
 
-    Of a trial that is planned again only what says where it runs is taken over: a declaration that was mended holds from the next attempt
-    on. Attempts that there are keep what they were given.
+    Planning again updates only where it runs, so that a repaired declaration applies from the next attempt on.
     """
     path = stores.planned_path(trial.campaign_id, trial.trial_id)
     if not store.exists(path):
@@ -251,10 +247,7 @@ def _specification_conflict(trial: Trial) -> PlanError:
 
 
 def _collected(store: ResultStore, trial: Trial) -> list[ResultDocument]:
-    """What collect stored; an attempt that could not be collected is missing here, and the completeness check says so.
-
-    One that was spoilt since goes into quarantine: the other documents of the campaign are checked all the same.
-    """
+    """The collected documents; the completeness check reports missing ones. Documents damaged since go into quarantine."""
     documents = []
     for folder in store.attempts(trial.campaign_id, trial.trial_id):
         if not store.exists(f"{folder}/collected.json"):
@@ -268,7 +261,7 @@ def _collected(store: ResultStore, trial: Trial) -> list[ResultDocument]:
 
 
 def _record_missing(store: ResultStore, trial: Trial) -> Row:
-    """A planned trial of which there is nothing at all becomes a document too: missing is a fact, and not a failure of the provider."""
+    """A planned trial without any attempt becomes a document too: missing is a fact, not a failure of the provider."""
     reason = Reason(code="never_launched", detail="planned, but no attempt of it reached the result store")
     document = ResultDocument.sealed(
         trial=trial,
@@ -295,7 +288,7 @@ def plan_single_trial(declared: Declarations, workload: str, provider: str, *, s
 
 
 def plan_replay(recorded: Trial) -> Trial:
-    """The same trial again, from its record: specification, criteria and hashes are kept, only its place in time is new."""
+    """The same trial again, from its record: specification, criteria and hashes stay, only its time is new."""
     now = datetime.now(timezone.utc)
     campaign = now.strftime("replay-%Y%m%d-%H%M%S")
     changed = {
@@ -308,12 +301,12 @@ def plan_replay(recorded: Trial) -> Trial:
         "replay_of": recorded.trial_id,
         "origin": None,
     }
-    # Through JSON, so that the copy is checked as a new trial is: the hashes must still hold.
+    # Through JSON, so that the copy is validated with its hashes.
     return Trial.model_validate_json(recorded.model_copy(update=changed).model_dump_json())
 
 
 def run_directly(trial: Trial, on_progress: Callable[[ProgressLine], None] | None = None) -> ResultDocument:
-    """Launch, collect, check and record one trial; the document of its last attempt, whatever became of it."""
+    """Launch, collect, check and record one trial; the document of its last attempt."""
     store = ResultStore(installation_paths().results_url)
     spec = {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id}
     store_planned_trial(store, trial)
@@ -326,8 +319,7 @@ def run_directly(trial: Trial, on_progress: Callable[[ProgressLine], None] | Non
 
 @dataclass(frozen=True)
 class CollectedTrial:
-    """One trial of the campaign. `recorded`: the outcome of each attempt (see `recording.Outcome`); `quarantined`: why each document of it in
-    quarantine was refused; `problem`: why the trial was not collected."""
+    """`recorded`: the outcome of each attempt; `quarantined`: why each quarantined document was refused; `problem`: why nothing was collected."""
 
     trial_id: str
     recorded: tuple[str, ...] = ()
@@ -336,14 +328,14 @@ class CollectedTrial:
 
 
 def collect_campaign(archive: Archive, campaign_id: str) -> list[CollectedTrial]:
-    """Collect, check and record every trial of the campaign that was ever launched; what the archive holds already stays.
+    """Collect, check and record every launched trial of the campaign; recorded ones stay.
 
     LookupError if the store holds no planned trial of the campaign.
     """
     store = stores.home()
     planned = list(_planned(store, campaign_id))
     if not planned:
-        raise LookupError(f'{store.uri(campaign_id)}: no planned trial of a campaign "{campaign_id}" in the result store')
+        raise LookupError(f'{store.uri(campaign_id)}: the result store has no planned trial of campaign "{campaign_id}"')
     done, ready = [], []
     for trial in planned:
         if not store.announced(campaign_id, trial.trial_id):

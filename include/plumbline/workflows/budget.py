@@ -1,4 +1,8 @@
-"""Monthly budget of a provider: skip trials that exceed it, and open a finding."""
+"""Monthly budget of a provider: skip trials that exceed it, and open a finding.
+
+A run is cut at whole rounds (one repeat in one slot of everything requested), so that no series is half measured. All lanes of a run are cut
+alike: the run's own attempts do not count as used.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +17,22 @@ from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
-from plumbline.findings import Reconciliation
+from plumbline.findings import Reconciliation, provider_finding, shorten
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.launch.plan import KINDS, declared_slots
 from plumbline.results import InvalidResult, ResultDocument
-from plumbline.results.finding import Finding, Member, finding_id
+from plumbline.results.finding import Finding, Member
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, planned_trials, trials_of
 
 _CAMPAIGNS, _TRIALS = 3, 5
-"""Of a series, what the next trial is expected to be like: the newest trials of the newest campaigns."""
+"""The newest trials of a series' newest campaigns, from which the next one's use is expected."""
 _SIMULATED_LIMIT_S = 3600.0
-"""A simulated trial holds nothing and has no limit; this is what one that nobody saw the time of is counted with."""
+"""Counted for a simulated trial without times; such trials have no limit."""
 
 
 def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: str | None = None) -> Balance:
-    """The provider's budget of the month of `now` and what is used of it. `apart`: the Airflow run whose attempts
-    do not count. ValueError without a budget."""
+    """The provider's budget of the month of `now` and its use. `apart`: the Airflow run whose attempts do not count. ValueError without a budget."""
     if provider.budget is None:
         raise ValueError(f"{provider.name} declares no budget; expected one such as {{usd_per_month: 5000}}")
     month = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -43,21 +46,20 @@ def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: s
 
 
 def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> BudgetUse:
-    """What one trial of the workload on the provider is expected to use: like the last ones of its series; without any, as `plumbline check`
-    estimates it (`launch.month`), and at most what its launcher allows."""
+    """The expected use of one trial: as the last ones of its series; without any, as estimated by `launch.monthly_estimate`, within its launcher's
+    limit."""
     held = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
     estimated = min(workload.nodes * estimate_trial_s(workload, provider), limit_s(provider, workload.nodes))
     return use_now(archive, provider, expected_held_s(held, estimated), now, workload.gpus)
 
 
 def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime, gpus: int | None = None) -> BudgetUse:
-    """What holding `gpus` accelerators (None: all) of the provider's instances for `held_s` seconds (summed over the nodes) takes at the
-    price that holds now."""
+    """The use of `gpus` accelerators (None: all) of the provider's instances for `held_s` seconds, summed over the nodes, at the effective price."""
     return budget_use(with_effective_prices(provider, archive.prices(provider.name)), held_s, now.astimezone(timezone.utc).date(), gpus)
 
 
 def monthly_use(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> BudgetUse:
-    """What a whole monthly rerun of the provider is expected to use: every slot and repeat."""
+    """The expected use of a whole monthly rerun: every slot and repeat."""
     total = BudgetUse()
     for workload in declared.monthly_workloads(provider):
         one = expected_use(archive, provider, workload, now)
@@ -66,7 +68,7 @@ def monthly_use(archive: Archive, declared: Declarations, provider: Provider, no
 
 
 def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | None) -> Iterator[float]:
-    """What the usable trials of a series took, the newest first."""
+    """Seconds of the usable trials of a series, the newest first."""
     for campaign_id, _ in reversed(archive.series_campaigns(key, _CAMPAIGNS)):
         for trial in reversed(archive.trials(campaign_id, key)):
             if (
@@ -78,7 +80,7 @@ def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | No
 
 
 def limit_s(provider: Provider, nodes: int) -> float:
-    """Seconds, over all nodes, that a trial can hold the provider at the most."""
+    """The most seconds, over all nodes, that a trial can hold the provider."""
     return nodes * (_SIMULATED_LIMIT_S if provider.simulated else provider.launcher.trial_limit_s)
 
 
@@ -97,32 +99,23 @@ def _held_s(attempt: TrialView, document: ResultDocument | None, provider: Provi
     held = held_seconds(document)
     if held is not None:
         return held
-    # Whoever launched it saw it to its end: what has no span then never had a place.
+    # Its launcher saw the end: without a span it never held a node.
     return 0.0 if document.launch is not None else limit_s(provider, document.trial.workload.nodes)
-
-
-# The hard stop of a provider's monthly budget: what of a plan is left out, and the finding that says so. No Airflow in here.
-#
-# A run's trials are cut at whole rounds, in the order in which they would run: a round is one repeat in one slot of everything that was asked
-# for, so that every series keeps the same repeats and none is half measured. What does not fit ends the plan; nothing smaller slips in behind.
-# All lanes of a run are cut together, and what the run itself has measured already does not count as used: each lane, and a lane that is
-# planned again, cuts alike.
 
 
 SUBJECT = "budget"
 _BY = "budget"
-_MOST_NAMED = 3
 
 
 class BudgetReached(Exception):
-    """Nothing of what was asked for fits what is left of the month; the message says which limit it would go past, and how to go on."""
+    """No requested trial fits the rest of the month's budget; the message names the limit and the options."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What of a run's trials the budget carries. `why`: the limit that the first trial of `left_out` would go past; None if all fit.
+    """A run's trials that fit the budget. `why`: the limit that the first trial of `left_out` exceeds; None if all fit.
 
-    `balance` is without the run, `after` with what is kept of it, by what such trials took before.
+    `balance`: without the run; `after`: with the expected use of `kept`.
     """
 
     provider: Provider
@@ -136,14 +129,18 @@ class Cut:
         if self.why is None:
             return f"{self.provider.name}: {self.after} after this run"
         return (
-            f"{self.provider.name}: {len(self.left_out)} of {len(self.kept) + len(self.left_out)} trials go past the budget of "
-            f"{self.balance.month} and are left out ({self.why}); {self.balance} before this run"
+            f"{self.provider.name}: {len(self.left_out)} of {len(self.kept) + len(self.left_out)} trials exceed the budget of "
+            f"{self.balance.month} and are skipped ({self.why}); {self.balance} before this run"
         )
+
+    @property
+    def advice(self) -> str:
+        """The cut, and the options of a person."""
+        return f"{self}. To continue: {budget_remedy(self.provider)}"
 
 
 def apply_budget(archive: Archive, provider: Provider, trials: Sequence[Trial], now: datetime) -> Cut:
-    """The trials of one run on one provider, of all lanes, held against what is left of the month. The provider declares a budget."""
-
+    """Cut one run's trials on one provider, of all lanes, to the rest of the month's budget, which the provider must declare."""
     apart = next((t.origin.run_id for t in trials if t.origin is not None), None)
     standing = budget_balance(archive, provider, now, apart)
     one = {t.workload.name: t.workload for t in trials}
@@ -159,7 +156,7 @@ def apply_budget(archive: Archive, provider: Provider, trials: Sequence[Trial], 
 
 
 def budget_cuts(archive: Archive, declared: Declarations, planned: Mapping[str, Sequence[Trial]], now: datetime) -> dict[str, Cut]:
-    """The cut of each provider that declares a budget, of trials that are planned but not asked for yet, by provider."""
+    """By provider with a budget, the cut of its planned trials."""
     return {
         name: apply_budget(archive, declared.providers[name], trials, now)
         for name, trials in planned.items()
@@ -170,9 +167,9 @@ def budget_cuts(archive: Archive, declared: Declarations, planned: Mapping[str, 
 def budget_blocks(
     archive: Archive, declared: Declarations, provider: Provider, workloads: tuple[str, ...] | None, now: datetime
 ) -> str | None:
-    """Why a rerun of these workloads (None: of everything that runs monthly) would measure nothing now; None if it would measure.
+    """Why the budget permits no trial of a rerun of these workloads (None: all monthly ones); None if it permits any.
 
-    A rerun that is not even started leaves the same finding as one that is cut, once a month.
+    A rerun without any trial opens the same finding as one that is cut, once a month.
     """
     if provider.budget is None:
         return None
@@ -183,20 +180,20 @@ def budget_blocks(
         return None
     if not _of_month(_open_findings(archive, provider), done.balance.month):
         store_budget_finding(archive, done, now)
-    return f"{done}. To go on: {budget_remedy(provider)}"
+    return done.advice
 
 
 def store_budget_finding(archive: Archive, done: Cut, now: datetime) -> Finding | None:
-    """Store what the cut means: a finding opens, or goes on, if something was left out, and it is returned.
+    """Open or continue, and return, the finding of a cut with skipped trials.
 
-    What stood of an earlier month, or was left out of this one and is planned now, resolves.
+    Findings of earlier months resolve, and this month's if all its trials are planned now.
     """
     standing = _open_findings(archive, done.provider)
     this_month = _of_month(standing, done.balance.month)
     planned = {trial.series_key for trial in done.kept}
-    resolved = [(old, f"the month is over; {done.balance}") for old in standing if old not in this_month]
+    resolved = [(old, f"resolved: the month ended; {done.balance}") for old in standing if old not in this_month]
     if not done.left_out:
-        why = f"the skipped trials are planned in campaign {done.kept[0].campaign_id}; {done.after}" if done.kept else ""
+        why = f"resolved: campaign {done.kept[0].campaign_id} plans the skipped trials; {done.after}" if done.kept else ""
         resolved += [(old, why) for old in this_month if {m.series_key for m in old.members} <= planned]
         apply(archive, Reconciliation(resolved=tuple(resolved)), by=_BY, seen_in="")
         return None
@@ -217,15 +214,11 @@ def _of_month(findings: Sequence[Finding], month: str) -> list[Finding]:
     return [f for f in findings if (f.since or "").startswith(month)]
 
 
-def _resolve(archive: Archive, finding: Finding, why: str) -> None:
-    archive.set_finding_state(finding.finding_id, "resolved", by=_BY, why=why)
-
-
 def budget_remedy(provider: Provider) -> str:
-    """What somebody can do about a budget that is reached."""
+    """What a person can do about an exhausted budget."""
     return (
-        f"raise `budget` ({provider.budget}) in the declaration of {provider.name}, ask for less (`plumbline trigger {provider.name} "
-        f"--workload … --repeats …`), or wait for the next month; `plumbline budget {provider.name}` shows what is left"
+        f"raise `budget` ({provider.budget}) in the declaration of {provider.name}, request less (`plumbline trigger {provider.name} "
+        f"--workload … --repeats …`), or wait for the next month; `plumbline budget {provider.name}` shows the balance"
     )
 
 
@@ -237,25 +230,18 @@ def _finding(done: Cut, now: datetime) -> Finding:
         own = [t for t in done.left_out if t.series_key == key]
         all_of_it = len(own) + sum(t.series_key == key for t in done.kept)
         name = f"{own[0].workload.kind} {own[0].workload.name}"
-        members.append(Member(name, f"{name}: {len(own)} of {all_of_it} trials left out", series_key=key))
-    named = ", ".join(m.name for m in members[:_MOST_NAMED]) + (
-        f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
-    )
-    title = f"budget of {done.balance.month} reached: {gone} of {total} trials left out"
-    return Finding(
-        finding_id=finding_id(provider.name, campaign, "missing_data", SUBJECT),
-        series_key="",
-        campaign_id=None,
+        members.append(Member(name, f"{name}: {len(own)} of {all_of_it} trials skipped", series_key=key))
+    title = f"budget of {done.balance.month} reached: {gone} of {total} trials skipped"
+    return provider_finding(
+        provider.name,
+        "missing_data",
+        SUBJECT,
+        began=campaign,
         since=f"{now.astimezone(timezone.utc):%Y-%m-%d}",
-        kind="missing_data",
         severity="warn",
-        headline=f"WARN  {'SIMULATED  ' if provider.simulated else ''}{provider.name} · {title} of campaign {campaign} ({done.why})",
-        explanation=f"left out: {named}; {done.balance} before that run. To go on: {budget_remedy(provider)}",
-        provider=provider.name,
-        workload_kind="",
-        workload="",
-        subject=SUBJECT,
         title=title,
+        headline=f"{title} in campaign {campaign} ({done.why})",
+        explanation=f"skipped: {shorten([m.name for m in members])}; {done.balance} before that run. To continue: {budget_remedy(provider)}",
         simulated=provider.simulated,
         members=tuple(members),
     )
@@ -269,11 +255,11 @@ def _sum(uses: Iterable[BudgetUse]) -> BudgetUse:
 
 
 def apply_budgets(archive: Archive, declared: Declarations, asked: RunParameters, wanted: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The same, with what their budgets carry of it; NotStarted if a budget carries nothing, naming each such provider."""
+    """The runs cut to their budgets; RunsNotStarted if a budget permits no trial, with each such provider."""
     planned = planned_trials(declared, asked, [start.provider for start in wanted])
     done = budget_cuts(archive, declared, planned, datetime.now(timezone.utc))
     if spent := [one for one in done.values() if not one.kept]:
-        raise RunsNotStarted("\n".join(f"{one}. To go on: {budget_remedy(one.provider)}" for one in spent))
+        raise RunsNotStarted("\n".join(one.advice for one in spent))
     return [
         replace(start, trials=len(one.kept), left_out=len(one.left_out), budget=str(one.after))
         if (one := done.get(start.provider))

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import DeclarationError, Declarations, Provider, load
-from plumbline.findings import Reconciliation
+from plumbline.findings import Reconciliation, shorten
 from plumbline.findings.installation import INSTALLATION, FailureCode, InstallationFailure, installation_finding
 from plumbline.launch.plan import declared_slots
 from plumbline.workflows.findings import apply, readable_findings
@@ -28,48 +28,48 @@ _REMEDIES = {
     "plan": "Read the task's log, repair the declaration that it names, clear the task",
     "collect": "When the result store answers, clear the task, or run `plumbline archive collect CAMPAIGN`",
     "validate": "Read the task's log, clear the task: the results are in the store",
-    "record": "When the archive's database answers, clear the task: no result is written twice",
-    "publish": "Clear the task: the review of the results waits for it",
-    "compare": "When the archive answers, clear the task: a review that is repeated changes nothing",
+    "record": "When the archive's database answers, clear the task: results are written once",
+    "publish": "Clear the task: the review waits for it",
+    "compare": "When the archive answers, clear the task: repeating a review changes nothing",
     "alert": "When the archive answers, clear the task",
     "report": "Read the task's log, then `plumbline report CAMPAIGN`",
-    "decide": "Clear the task: the same archive and prices decide alike",
+    "decide": "Clear the task: repeating it changes nothing",
     "digest": "Check the Slack connection plumbline_slack, clear the task",
-    "sweep": "`plumbline cluster doctor PROVIDER` says which part of the way to the cluster is broken",
+    "sweep": "`plumbline cluster doctor PROVIDER` shows which part of the connection to the cluster is broken",
     "silence": "Read the task's log; the next hourly run tries again",
     "tell": "Read the task's log; the next hourly run tries again",
     "verify": "`plumbline archive verify`, then docs/operate.md, 'Repair the archive'",
-    "expire": "Check that the result store answers; the next nightly run goes on",
-    "export": "Check that the place of `export.to` answers; the next nightly run goes on",
+    "expire": "Check that the result store answers; the next nightly run continues",
+    "export": "Check that `export.to` answers; the next nightly run continues",
     "prices": "When the archive answers, clear the task",
 }
 _EVERY_RUN = {"drift_review": ("compare", "alert"), "scorecard_report": ("report", "decide", "digest")}
-"""Of each run: what one left undone, the next does not do."""
+"""Checked in every run: the next run does not repeat the work."""
 _NEWEST_RUN = {"upkeep": ("sweep", "silence", "tell"), "upkeep_daily": ("verify", "expire", "export"), "provider_watch": ("watch.prices",)}
-"""Of the newest run alone: each does the whole work again."""
+"""Checked in the newest run only: each repeats the whole work."""
 _MUST_RUN = ("upkeep_daily", "drift_review")
 
 
 class AirflowView(Protocol):
-    """What Airflow knows."""
+    """Airflow's state, as its database or its API reports it."""
 
     def paused(self, dag_id: str) -> bool | None:
-        """None of a DAG that is not there."""
+        """None if the DAG does not exist."""
 
     def task_states(self, dag_id: str, task_ids: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
-        """Run id → task id (mapped: with `_` and its index) → state, of all runs that have a failed one of these tasks; empty if none has."""
+        """Run id → task id (mapped: with `_` and its index) → state, of all runs in which one of these tasks failed."""
 
     def newest_states(self, dag_id: str, task_ids: Sequence[str]) -> tuple[str, Mapping[str, str | None]] | None:
-        """The newest run by the clock whose tasks have ended, with their states; None if there is none."""
+        """The newest run whose tasks have ended, with their states; None without one."""
 
     def started(self, dag_id: str, slot: datetime) -> bool:
-        """Whether there is a run of this time of the schedule."""
+        """Whether the schedule's run of this time exists."""
 
     def unreadable_files(self) -> Mapping[str, str]:
         """DAG file → why it cannot be parsed."""
 
     def heartbeats(self) -> Mapping[str, datetime | None]:
-        """Component (`triggerer`, `dag_processor`) → its last heartbeat, None if it never had one. Raises OSError if Airflow does not say."""
+        """Component (`triggerer`, `dag_processor`) → its last heartbeat, None without one. OSError if Airflow does not answer."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,16 @@ class _FailedRun:
 def find_failures(
     archive: Archive, declared: Declarations | None, airflow: AirflowView, now: datetime
 ) -> tuple[list[InstallationFailure], Sequence[FailureCode]]:
-    """What fails now, and the codes that were looked for: without declarations only those that need none."""
-    found = [*(_dag_unreadable(file, why, now) for file, why in sorted(airflow.unreadable_files().items())), *_away(airflow, now)]
+    """The failures, and the codes that were checked: without declarations only those that need none."""
+    failures = [*(_dag_unreadable(file, why, now) for file, why in sorted(airflow.unreadable_files().items())), *_away(airflow, now)]
     if declared is None:
-        return found, WITHOUT_DECLARATIONS
-    found += map(_task_failed, _failed_runs(declared, airflow))
-    return [*found, *_missed(archive, declared, airflow, now), *_paused(declared, airflow, now)], CHECKED
+        return failures, WITHOUT_DECLARATIONS
+    failures += map(_task_failed, _failed_runs(declared, airflow))
+    return [*failures, *_missed(archive, declared, airflow, now), *_paused(declared, airflow, now)], CHECKED
 
 
 def monitored_tasks(declared: Declarations, provider: Provider) -> tuple[str, ...]:
-    """The steps of a benchmark that are ours; a red `run` is data about the provider."""
+    """A benchmark's tasks whose failure is ours; a failed `run` is data about the provider."""
     steps = ("plan", "trial.collect", "validate", "record")
     return (*(f"{lane.name}.{step}" for lane in trial_groups(declared, provider) for step in steps), "publish")
 
@@ -121,8 +121,8 @@ def _task_failed(red: _FailedRun) -> InstallationFailure:
         occurrence=red.run_id,
         since=_time_of(red.run_id),
         severity="page" if "verify" in names else "warn",
-        title=f"{_joined(names)} failed in {red.dag_id}",
-        cause=f"run {red.run_id}: {_joined(red.tasks, 5)}",
+        title=f"{shorten(names)} failed in {red.dag_id}",
+        cause=f"run {red.run_id}: {shorten(red.tasks)}",
         remedy="; ".join(f"{name}: {_REMEDIES[name]}" for name in names),
     )
 
@@ -131,12 +131,8 @@ def _step(task: str) -> str:
     return re.sub(r"_\d+$", "", task).rpartition(".")[2]
 
 
-def _joined(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def _time_of(run_id: str) -> datetime:
-    """A run that was started with an id of its own has no time in it: the day of the first look is then the best there is."""
+    """The time in a run id; the present for an id without one."""
     found = re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", run_id)
     return datetime.fromisoformat(found[0]).replace(tzinfo=timezone.utc) if found else datetime.now(timezone.utc)
 
@@ -156,7 +152,7 @@ def _dag_unreadable(file: str, why: str, now: datetime) -> InstallationFailure:
 
 
 def slots_before(declared: Declarations, provider: Provider, now: datetime) -> list[datetime]:
-    """The times of the schedule in the month of `now` that a benchmark should have started at by now, oldest first."""
+    """The slots of the month of `now` in which a benchmark should have started by now, oldest first."""
     times = {slot for workload in declared.monthly_workloads(provider) for slot in declared_slots(provider, workload)}
     first = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     slots = sorted(first + timedelta(hours=int(slot[:2]), minutes=int(slot[3:5])) for slot in times)
@@ -179,7 +175,7 @@ def _missed(archive: Archive, declared: Declarations, airflow: AirflowView, now:
             occurrence=missed[0].isoformat(),
             since=missed[0],
             severity="warn",
-            title=f"{provider.dag_id} did not run at {_joined([f'{slot:%Y-%m-%d %H:%M}' for slot in missed])} UTC",
+            title=f"{provider.dag_id} did not run at {shorten([f'{slot:%Y-%m-%d %H:%M}' for slot in missed])} UTC",
             cause=cause,
             remedy=f"{unpause}`plumbline doctor`; measure now with `plumbline trigger {provider.name} --reason …`, "
             "or set `enabled: false` in its declaration",
@@ -187,7 +183,7 @@ def _missed(archive: Archive, declared: Declarations, airflow: AirflowView, now:
 
 
 def _watched_since(archive: Archive, provider: Provider, now: datetime) -> datetime:
-    """When the provider was first looked at here: no slot before that is expected."""
+    """When this check first saw the provider: no earlier slot is expected."""
     known = next((entry.at for entry in archive.audit(provider.dag_id) if entry.what == SCHEDULE_WATCHED), None)
     if known is None:
         archive.add_audit(who=_AUTHOR, what=SCHEDULE_WATCHED, subject=provider.dag_id, why="slots from now on are expected to start")
@@ -226,16 +222,16 @@ def _away(airflow: AirflowView, now: datetime) -> Iterable[InstallationFailure]:
             occurrence=beat.isoformat(timespec="seconds") if beat else "never",
             since=beat or now,
             severity="page",
-            title=f"Airflow's {name} is away",
-            cause=f"its last heartbeat was at {beat:%Y-%m-%d %H:%M} UTC" if beat else "it never had a heartbeat",
+            title=f"Airflow's {name} is down",
+            cause=f"last heartbeat at {beat:%Y-%m-%d %H:%M} UTC" if beat else "it never sent a heartbeat",
             remedy=f"Start it: `docker compose up -d {component.replace('_', '-')}` on a team server, `plumbline up` on one machine. "
             + _COST.get(component, ""),
         )
 
 
 _COST = {
-    "triggerer": "Until then trials on clusters are not watched; their pods go on and are taken up again.",
-    "dag_processor": "Until then no change of a DAG or a declaration is read.",
+    "triggerer": "Until then trials on clusters are not monitored; their pods continue and are adopted later.",
+    "dag_processor": "Until then changes of DAGs and declarations have no effect.",
 }
 
 
@@ -243,21 +239,21 @@ _log = logging.getLogger(__name__)
 
 
 def check_installation(airflow: AirflowView, now: datetime) -> list[str]:
-    """Look at everything that Airflow and the archive know, and reconcile the findings; ids of those that opened, changed or resolved."""
+    """Check Airflow and the archive, and reconcile the findings; ids of those that opened, changed or resolved."""
     try:
         declared = load()
-    except DeclarationError as error:  # the DAG files that need them are unreadable, which is a finding
+    except DeclarationError as error:  # the DAG files that need them are findings
         _log.error("the declarations cannot be read: benchmarks and schedules are not checked\n%s", error)
         declared = None
     with open_archive() as archive:
-        found, codes = find_failures(archive, declared, airflow, now)
-        return reconcile_failures(archive, found, codes, now)
+        failures, codes = find_failures(archive, declared, airflow, now)
+        return reconcile_failures(archive, failures, codes, now)
 
 
 def reconcile_failures(archive: Archive, failures: Iterable[InstallationFailure], codes: Collection[str], now: datetime) -> list[str]:
-    """Bring the open findings with these codes in line with what fails now; the ids of those that opened, changed or resolved.
+    """Reconcile the open findings with the failures; the ids of those that opened, changed or resolved.
 
-    Only codes that were checked belong in `codes`: what was not looked at stays as it is.
+    `codes`: those that were checked; findings with other codes stay.
     """
     open_ones = {
         str(view.detail.get("subject")): view
@@ -277,7 +273,7 @@ def reconcile_failures(archive: Archive, failures: Iterable[InstallationFailure]
         ):
             since = known.detail.get("since") or finding.since
             continued.append(replace(finding, finding_id=known.finding_id, since=since, state=known.state))
-    why = f"recovered: the check of {now:%Y-%m-%d %H:%M} UTC no longer shows it"
+    why = f"resolved: the check of {now:%Y-%m-%d %H:%M} UTC found no such failure"
     resolved = tuple((finding, why) for finding in readable_findings(open_ones.values()))
     stored = apply(archive, Reconciliation(tuple(opened), tuple(continued), resolved), by=INSTALLATION, seen_in=f"{now:%Y-%m-%d}")
     return [*stored, *(f.finding_id for f in continued), *(f.finding_id for f, _ in resolved)]

@@ -22,7 +22,7 @@ from plumbline.workflows import pending_changes
 from plumbline.workflows.findings import apply, readable_findings
 
 _CAMPAIGNS = 200
-# What a cluster's nodes and the trials on them tell in the same words; a GPU's name, the operating system and memory they do not.
+# Facts that a cluster's nodes and its trials report in the same format; a GPU's name, the operating system and memory differ.
 _OF_NODES = ("os.kernel", "host.instance_type", "host.region", "host.zone", "kubernetes.version", "kubernetes.runtime")
 _OF_NVIDIA = ("driver.version", "cuda.version")
 
@@ -52,7 +52,7 @@ def accepted_facts(archive: Archive, provider: Provider, findings: Sequence[Find
 
 
 def _measured(archive: Archive, provider: str, before: datetime) -> tuple[str, Sequence[Facts]]:
-    """The provider's last campaign that was planned before then, and the environments of its trials; none if there is none."""
+    """The provider's last campaign planned before then, and its trials' environments."""
     keys = [s.series_key for s in archive.series(provider=provider) if s.source != "imported"]
     planned = [(at, campaign, key) for key in keys for campaign, at in archive.series_campaigns(key, _CAMPAIGNS) if at < before]
     for _, campaign, _ in sorted(planned, reverse=True)[:1]:
@@ -62,7 +62,7 @@ def _measured(archive: Archive, provider: str, before: datetime) -> tuple[str, S
 
 
 def _snapshots_of(finding: FindingView, looks: Sequence[SnapshotView]) -> Sequence[Mapping[str, Any]]:
-    """The facts of the last look of each kind before it was accepted; none if nobody looked while it stood."""
+    """The facts of the last snapshot of each kind between the finding's beginning and its acceptance."""
     since = (
         datetime.fromisoformat(finding.detail["since"]).replace(tzinfo=timezone.utc) if finding.detail.get("since") else finding.opened_at
     )
@@ -72,14 +72,14 @@ def _snapshots_of(finding: FindingView, looks: Sequence[SnapshotView]) -> Sequen
 
 def _trials_of(archive: Archive, finding: FindingView) -> Sequence[Facts]:
     """The environments of the last campaign that showed it."""
-    told = Finding.of(finding.detail)
-    last = told.campaigns[-1:]
-    keys = {s.series_key for campaign in last for s in archive.series(campaign_id=campaign)} & {*told.series}
+    parsed = Finding.of(finding.detail)
+    last = parsed.campaigns[-1:]
+    keys = {s.series_key for campaign in last for s in archive.series(campaign_id=campaign)} & {*parsed.series}
     return [facts for campaign in last for key in sorted(keys) for facts in archive.sample(key, campaign).environments]
 
 
 def _shared(provider: Provider, looked: dict[str, Sequence[Any]], trials: Sequence[Facts]) -> dict[str, Sequence[Any]]:
-    """What the trials say of facts that a look shows in the same words; of everything, where no look was before."""
+    """The trials' values of facts that environment checks report in the same format; of all facts without an earlier check."""
     names = set().union(*trials) & looked.keys() if looked else set().union(*trials)
     if provider.launcher.runs_pods:
         names &= shared_facts(provider)
@@ -88,7 +88,7 @@ def _shared(provider: Provider, looked: dict[str, Sequence[Any]], trials: Sequen
 
 
 def shared_facts(provider: Provider) -> set[str]:
-    """The facts that a cluster's nodes and what runs on them tell in the same words."""
+    """The facts that a cluster's nodes and the trials on them report in the same format."""
     return {*_OF_NODES, *(_OF_NVIDIA if provider.accelerator.kind == "nvidia" else ())}
 
 
@@ -96,19 +96,14 @@ def _values(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else [value]
 
 
-# One look at a provider between two campaigns, and what it means for the findings. No Airflow in here: the DAG, the command line and
-# tests come this way.
-
-
 UNREACHABLE_AFTER = timedelta(hours=50)
-"""Two daily looks in a row that failed: an hour without a network is no news."""
+"""Two failed daily checks in a row."""
 
 
 @dataclass(frozen=True)
 class EnvironmentCheck:
-    """What one look showed. `facts`: in words, as `2×550.90.07, 1×570.86.15` where nodes differ. `changes` against what was accepted and
-    `news` since the last look: rows {fact, old, new}. `findings`: ids of those that stand or resolved now. `notes`: what could not be seen,
-    and why nothing was concluded."""
+    """One environment check. `facts`: formatted, as `2×550.90.07, 1×570.86.15` where nodes differ. `changes` from the accepted facts and `news`
+    since the last check: rows {fact, old, new}. `findings`: ids of those that are open or resolved now. `notes`: what the check could not see."""
 
     provider: str
     at: datetime
@@ -121,16 +116,15 @@ class EnvironmentCheck:
 
     @property
     def reason(self) -> str:
-        """The news in one line; empty if there is none."""
+        """The news in one line; empty without any."""
         return pending_changes.change_summary(self.news) if self.news else ""
 
 
 def check_environment(provider: str, at: datetime | None = None, *, patience_s: float = DISCOVERY_PATIENCE_S) -> EnvironmentCheck:
-    """Look at a declared provider now (`at` another time: what a simulated one shows then), keep what was seen, and open, continue and
-    resolve findings. To look again changes nothing. `patience_s`: how long a cluster's API may not answer.
+    """Check a declared provider's environment (`at`: at another time, for simulated ones), store a snapshot, and reconcile findings. Checking
+    again changes nothing. `patience_s`: how long a cluster's API may not answer.
 
-    LookupError for an unknown provider. Unreachable, BadDeclaration or Refused if its cluster cannot be looked at; after two days of that
-    a finding says so.
+    LookupError for an unknown provider. Unreachable, BadDeclaration or ApiRefused if its cluster cannot be read; after two days a finding opens.
     """
     declared = load()
     known = declared.providers.get(provider)
@@ -156,7 +150,7 @@ def compare_with_accepted(
     *,
     probed: Mapping[str, float] | None = None,
 ) -> EnvironmentCheck:
-    """Hold what was seen of a provider against what it was accepted as, and keep both the findings and the snapshot.
+    """Compare a provider's facts with the accepted ones; store the findings and the snapshot.
 
     `probed`: the figures, if it was a probe that saw it from inside.
     """
@@ -176,7 +170,7 @@ def compare_with_accepted(
         rules=declared.thresholds.drift.environment,
     )
     failing = (s for s in standing if (s.kind, s.subject) == ("missing_data", environment_check.CHECK_FAILING_SUBJECT))
-    checked_again = tuple((finding, "recovered: the environment check succeeded") for finding in failing)
+    checked_again = tuple((finding, "resolved: the environment check succeeded") for finding in failing)
     applied = replace(shown, resolved=(*shown.resolved, *checked_again))
     apply(archive, applied, by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")
     changes, concerned = environment_check.change_rows(shown.changes), _concerned(shown, standing)
@@ -187,36 +181,35 @@ def compare_with_accepted(
     )
     counts = environment_check.count_values(nodes or [seen.whole])
     if counts:
-        # Last of all: what was not finished is done again by the next look, against the same past.
+        # Last: after a crash the next check compares with the same past.
         facts = environment_check.merge_facts(nodes or [seen.whole])
         if probed is not None:
             archive.save_snapshot(SnapshotRecord(provider.name, "probe", now, facts, probed))
         else:
             figures = {f"{key}={value}": n for key, own in counts.items() if len(own) > 1 for value, n in own.items()}
             archive.save_snapshot(SnapshotRecord(provider.name, "cluster", now, facts, {"nodes": len(nodes), **figures}))
-    first = ("the first look: what changes from now on is found",) if nodes and not before.facts else ()
+    first = ("first environment check: later changes open findings",) if nodes and not before.facts else ()
     words = {key: environment_check.format_counts(own) for key, own in counts.items()}
     return EnvironmentCheck(provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*seen.notes, *first))
 
 
 def _concerned(shown: EnvironmentReconciliation, standing: Sequence[Finding]) -> list[str]:
-    """The findings that the look is about: those of what differs now, and those that it ended."""
+    """The findings of what differs now, and those that this check resolved."""
     about = {fact_name(change.key) for change in shown.changes}
     known = [s for s in standing if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]
     return sorted({f.finding_id for f in (*known, *shown.opened, *(finding for finding, _ in shown.resolved))})
 
 
 def rerun_note(provider: Provider) -> str:
-    """What a change of the provider starts, or why nothing, in words."""
+    """A phrase: what a change of the provider starts, or why nothing."""
     if not provider.enabled:
-        return "nothing is measured again by itself: the provider is disabled"
+        return "no automatic rerun: the provider is disabled"
     if not provider.watch.enabled:
-        return f"nothing is measured again by itself: watch.enabled is false; plumbline trigger {provider.name} does"
-    return f"{provider.dag_id} measures again because of it, as soon as provider_watch may start it"
+        return f"no automatic rerun: watch.enabled is false; run plumbline trigger {provider.name}"
+    return f"provider_watch starts a rerun of {provider.dag_id}"
 
 
 def _report_unreachable(archive: Archive, provider: Provider, now: datetime, why: str) -> None:
-    """Tell people if nobody could look for days: a silence that would hide every change."""
     last = archive.latest_snapshot(provider.name, "cluster")
     if last is not None and now - last.taken_at >= UNREACHABLE_AFTER:
         failing = check_failing_finding(provider.name, last.taken_at.date(), why, provider.simulated)

@@ -22,8 +22,7 @@ Kind = Literal["campaign", "provider", "trial"]
 
 @dataclass(frozen=True)
 class ComparisonSet:
-    """What came of it. `series` has, for each comparison, the series keys of the old and of the new side; `only_old` and `only_new` the
-    series that have no counterpart."""
+    """`series`: for each comparison, the series keys of the old and the new side; `only_old`, `only_new`: the series without a counterpart."""
 
     kind: Kind
     comparisons: tuple[Comparison, ...]
@@ -34,7 +33,7 @@ class ComparisonSet:
 
 @dataclass(frozen=True)
 class _Part:
-    """A series of one side, in the campaign that it is looked at in."""
+    """A series of one side, in the campaign that is compared."""
 
     series_key: str
     campaign_id: str
@@ -48,7 +47,7 @@ _Sides = tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]]
 
 @dataclass(frozen=True)
 class _Specification:
-    """What a trial was asked for. An imported one has no workload of ours."""
+    """Of a trial. An imported one has no workload."""
 
     workload: AnyWorkload | None
     spec: dict[str, Any]
@@ -57,16 +56,16 @@ class _Specification:
 def compare_named(
     archive: Archive, declared: Declarations, old: str, new: str, *, provider: str | None = None, workload: str | None = None
 ) -> ComparisonSet:
-    """One comparison for each series of `new` that has a counterpart in `old`; both are campaigns, both providers or both trials.
+    """One comparison for each series of `new` with a counterpart in `old`; both are campaigns, both providers or both trials.
 
-    Of campaigns: the same series; where a series is there in another version, engine, protocol, region or instance type, that pair is
-    refused by name. Of providers: the same workload, in their newest campaign of both, else each one's newest. `provider` and `workload`
-    narrow what is looked at. LookupError if the archive does not have them, or has nothing that both share.
+    Campaigns: the same series; a series in another version, engine, protocol, region or instance type is paired and refused by name.
+    Providers: the same workload, in the newest campaign of both, else each one's newest. `provider` and `workload` filter. LookupError if the
+    archive does not have them, or they share nothing.
     """
     kind = _kind(archive, old, new)
     if kind == "trial":
         if provider or workload:
-            raise LookupError("two trials are compared whole; --provider and --workload narrow campaigns and providers")
+            raise LookupError("--provider and --workload filter campaigns and providers; two trials have no filter")
         return _trials(archive, declared, old, new)
     sides = (_of_campaign(archive, old), _of_campaign(archive, new)) if kind == "campaign" else _of_providers(archive, old, new)
     parts = [[_Part(key, *where, Series.parse(key)) for key, where in side.items()] for side in sides]
@@ -75,14 +74,13 @@ def compare_named(
     if not pairs:
         sources = [" and ".join(sorted({p.source for p in side})) for side in parts]
         if not {p.source for p in parts[0]} & {p.source for p in parts[1]}:
-            raise LookupError(f"{old} is {sources[0]} and {new} is {sources[1]}: the two are never compared")
+            raise LookupError(f"{old} is {sources[0]} and {new} is {sources[1]}; expected the same source on both sides")
         hint = "; name two providers to compare them with each other" if kind == "campaign" else ""
         raise LookupError(f"{old} and {new} have no series in common: other workloads or other providers{hint}")
     return _compared(archive, declared, kind, pairs, only_old, only_new)
 
 
 def _kind(archive: Archive, old: str, new: str) -> Kind:
-    """What both names are."""
     known: list[dict[Kind, bool]] = [
         {
             "campaign": bool(archive.series(campaign_id=name)),
@@ -96,14 +94,12 @@ def _kind(archive: Archive, old: str, new: str) -> Kind:
             return kind
     for name, kinds in zip((old, new), known, strict=True):
         if not any(kinds.values()):
-            raise LookupError(
-                f'the archive has neither a campaign nor a provider nor a trial "{name}"; `plumbline campaigns` lists what is there'
-            )
+            raise LookupError(f'the archive has no campaign, provider or trial "{name}"; `plumbline campaigns` lists its campaigns')
     first, second = (next(kind for kind, is_one in kinds.items() if is_one) for kinds in known)
     raise LookupError(f"{old} is a {first} and {new} a {second}; expected two campaigns, two providers or two trials")
 
 
-# From the strictest to the loosest: what is left over at one level is tried at the next, so that a near match is refused by its fields.
+# From strict to loose: series without a counterpart at one level are tried at the next, so that a near match is refused by its fields.
 _Level = tuple[str, ...]
 _SAME_PROVIDER: tuple[_Level, ...] = (
     ("kind", "workload", "version", "protocol", "engine", "provider", "region", "instance_type"),
@@ -120,7 +116,7 @@ _ACROSS: tuple[_Level, ...] = (
 def _paired(
     old: Sequence[_Part], new: Sequence[_Part], levels: Sequence[_Level]
 ) -> tuple[list[tuple[_Part, _Part]], tuple[_Part, ...], tuple[_Part, ...]]:
-    """Pairs of which each is the only one of its kind on its side, and what has no counterpart."""
+    """Pairs that are unique on both sides, and the series without a counterpart."""
     pairs: list[tuple[_Part, _Part]] = []
     rest = [{part.series_key: part for part in side} for side in (old, new)]
     for level in levels:
@@ -141,7 +137,7 @@ def _of_campaign(archive: Archive, name: str) -> dict[str, tuple[str, str]]:
 
 
 def _of_providers(archive: Archive, old: str, new: str) -> _Sides:
-    """Each provider's series, in the campaign that it is looked at in: the newest one that both took part in, else its own newest."""
+    """Each provider's series with its campaign: the newest one of both providers, else its own newest."""
     series = [archive.series(provider=name) for name in (old, new)]
     source = {s.series_key: s.source for own in series for s in own}
     usable = [{s.series_key: [c.campaign_id for c in archive.campaigns(s.series_key) if c.outcomes.usable] for s in own} for own in series]
@@ -180,7 +176,7 @@ def _compared(
 
 
 def _sample(archive: Archive, part: _Part) -> tuple[_Specification, CampaignSample]:
-    """The series in its campaign, with what its trials were asked for."""
+    """The series in its campaign, with its trials' specification."""
     asked = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
     return asked, CampaignSample.of({**archive.sample(part.series_key, part.campaign_id).plain(), "spec": asked.spec})
 
@@ -188,7 +184,7 @@ def _sample(archive: Archive, part: _Part) -> tuple[_Specification, CampaignSamp
 def _document(archive: Archive, trial_id: str) -> ResultDocument | PublishedResult:
     found = archive.document(trial_id) or archive.imported(trial_id)
     if found is None:
-        raise LookupError(f'the archive holds no document of "{trial_id}"; `plumbline archive verify` says what else is missing')
+        raise LookupError(f'the archive has no document of "{trial_id}"; `plumbline archive verify` lists missing ones')
     return found
 
 

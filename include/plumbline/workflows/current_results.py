@@ -29,12 +29,12 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.results import ResultDocument
 
 CACHE_SIZE = 4096
-"""Attempts that a process keeps, some 50 kB each: hundreds of series with a dozen trials."""
+"""Documents in memory, some 50 kB each: hundreds of series with a dozen trials."""
 
 
 @dataclass(frozen=True)
 class CachedDocument:
-    """What rankings need of one document: its numbers without costs and without the verdict of the quality checks, and what ran where."""
+    """The part of a document that rankings need: numbers without costs and quality verdict, provider and workload."""
 
     numbers: TrialSample
     provider: Provider
@@ -48,7 +48,7 @@ _LOCK = Lock()
 def cached_documents(
     archive: Archive, attempts: Sequence[EffectiveAttempt]
 ) -> tuple[dict[int, CachedDocument], list[tuple[EffectiveAttempt, str]]]:
-    """By row number, what the attempts' documents say; and the attempts whose documents do not hold, with why in words."""
+    """The documents by row number; and the attempts with invalid documents, each with the reason."""
     with _LOCK:
         found = {a.trial_pk: _KEPT[a.checksum] for a in attempts if a.checksum in _KEPT}
     missing = [a for a in attempts if a.trial_pk not in found]
@@ -81,9 +81,9 @@ def current_results(
     simulated: bool = False,
     providers: Collection[str] | None = None,
 ) -> CurrentResults:
-    """What stands on the day `on`; of these workloads and these providers if named. Empty if nothing usable was ever measured of them.
+    """The current results of the day `on`, of these workloads and providers if named; empty without usable results.
 
-    Simulated results count only where nothing was measured at all (a rehearsal), or, alone, where `simulated` asks for them.
+    Simulated results count only if nothing was measured (a rehearsal), or with `simulated`, which excludes measured ones.
     """
     parts, left_out = select_series(archive, declared, simulated, providers)
     if workloads is not None:
@@ -102,7 +102,7 @@ def current_results(
             continue
         reasons = tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons)
         trials.append(with_quality_verdict(one.numbers, Quality(attempt.quality_action, reasons)))
-    # By when they were planned, not by name: what stands is what the newest one was asked.
+    # By planned time: the newest trial's declaration is the current one.
     for attempt in sorted(attempts, key=lambda a: by_key[a.series_key].planned_at):
         if (one := found.get(attempt.trial_pk)) is not None:
             places[one.provider.name] = one.provider
@@ -136,16 +136,16 @@ def decide_teams(
     purchase: Purchase = "on_demand",
     simulated: bool = False,
 ) -> tuple[TeamDecision, ...]:
-    """The decisions of every team (or one), by team and kind, as of the day `on`; see `standing` for what counts.
+    """The decisions of every team (or one), by team and kind, on the `current_results` of the day `on`.
 
-    `workload`: that one alone, of the choices that name it. `weights`: by metric, in place of the declared ones; the others are rescaled.
-    LookupError for a team or a workload that is not declared, or that fits no choice, with what there is; ValueError for impossible weights.
+    `workload`: only the choices about it. `weights`: by metric, in place of the declared ones; the others are rescaled.
+    LookupError for an undeclared team or workload, or one without a choice; ValueError for impossible weights.
     """
     asked = matching_preferences(declared, team, kind, workload)
     if weights:
         if len(asked) != 1:
             of = ", ".join(f"{name} {of} {'+'.join(p.workloads)}" for name, of, p in asked)
-            raise ValueError(f"weights are of one choice, and {len(asked)} fit ({of}); expected a team with a workload")
+            raise ValueError(f"weights need one choice, but {len(asked)} match ({of}); expected a team with a workload")
         asked = [(name, of, with_weights(preference, weights)) for name, of, preference in asked]
     wanted = {w for _, _, preference in asked for w in preference.workloads}
     now = current_results(archive, declared, on, workloads=wanted, purchase=purchase, simulated=simulated)
@@ -159,9 +159,8 @@ def decide_teams(
 def select_series(
     archive: Archive, declared: Declarations, simulated: bool, providers: Collection[str] | None = None
 ) -> tuple[list[CurrentSeries], list[ExcludedSeries]]:
-    """The series that count, one for each provider and workload, and why the others do not; of these providers if named. Which ones are
-    simulated, gone or of an older version is asked of the whole archive: an answer must not depend on which workloads or providers somebody
-    looks at."""
+    """The series that count, one for each provider and workload, and the excluded ones with reasons; of these providers if named. Which ones are
+    simulated, undeclared or of an older version depends on the whole archive, never on the filter."""
     parts = archive.newest_usable(providers=providers)
     if providers is not None and not _alone(archive, declared, parts):
         parts = archive.newest_usable()
@@ -190,12 +189,12 @@ def select_series(
     if providers is not None:
         parts = [p for p in parts if p.series.provider in providers]
         left_out = [gone for gone in left_out if gone.provider in providers]
-    # The same version with another engine, harness protocol or instance is another series: the newest one is what the provider shows now.
+    # The same version with another engine, protocol or instance is another series: the newest one counts.
     return list({series_place(part): part for part in parts}.values()), left_out
 
 
 def _alone(archive: Archive, declared: Declarations, parts: Sequence[CurrentSeries]) -> bool:
-    """Whether nothing that other providers ran can matter: all of these are declared, and ran the newest version that there is."""
+    """Whether other providers' series cannot matter: all of these are declared, and of the newest version in the archive."""
     newest: dict[str, int] = {}
     for name in archive.workload_names():
         newest[name.workload] = max(name.version, newest.get(name.workload, 0))
@@ -206,5 +205,4 @@ def _alone(archive: Archive, declared: Declarations, parts: Sequence[CurrentSeri
 
 
 def series_place(part: CurrentSeries) -> Place:
-    """The provider and the workload of a series."""
     return part.series.provider, part.series.workload

@@ -20,17 +20,17 @@ from plumbline.workflows.findings import apply, readable_findings
 DECISION_AUTHOR = "ranking"
 LOCK, PATIENCE_S = "ranking", 600.0
 _LOOKED_BACK = 20
-"""Stored decisions read at a time while the last one about the same workloads is looked for."""
+"""Stored decisions read at a time in the search for the last one about the same workloads."""
 
 
 class DecisionsLocked(RuntimeError):
-    """Somebody else ranks, and does not come to an end."""
+    """Another process holds the decision lock."""
 
 
 @dataclass(frozen=True)
 class RecordedDecision:
-    """One choice of one team. `first`: who ranks first, None if nobody is eligible; `before`: who did by the last stored decision (None:
-    nobody, or there is none). `new`: whether it was stored by this run. `findings`: ids of those that this opened, continued or ended."""
+    """One choice of one team. `first`: None if no provider is eligible; `before`: the first of the last stored decision, None without one.
+    `new`: whether this run stored it. `findings`: ids of those that this run opened, continued or resolved."""
 
     decision_id: str
     team: str
@@ -45,27 +45,26 @@ class RecordedDecision:
     @property
     def text(self) -> str:
         """In a line."""
-        first = f"{self.first or 'nobody'}{format_certainty(self.probability)}"
-        said = f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: first is {first}"
-        return said if self.new else f"{said}, as before"
+        first = f"first is {self.first}{format_certainty(self.probability)}" if self.first else "no provider is eligible"
+        return f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: {first}{'' if self.new else ', as before'}"
 
 
 def decide_now(why: str) -> list[RecordedDecision]:
-    """The same with the installation's archive and declarations, as of today."""
+    """`decide_all` with the installation's archive and declarations, as of today."""
     with open_archive() as archive:
         return decide_all(archive, load(), datetime.now(timezone.utc).date(), why)
 
 
 def decide_all(archive: Archive, declared: Declarations, on: date, why: str) -> list[RecordedDecision]:
-    """Make every team's decisions as of the day `on`, and keep those whose inputs are new since the last time. What nobody ran is left out.
+    """Make every team's decisions as of the day `on`, and store those with new inputs; choices without results are skipped.
 
-    `why` it is done, such as "campaign 2026-11 was reported". Busy if another process ranks for longer than ten minutes.
+    `why`: the occasion, such as "the report of 2026-11". DecisionsLocked if another process holds the lock for ten minutes.
     """
     if not any(team.preferences(kind) for team in declared.teams.values() for kind in ("training", "inference")):
         return []
     with archive.alone(LOCK, PATIENCE_S) as had:
         if not had:
-            raise DecisionsLocked("another process has been ranking for ten minutes; expected it to be done: run this again")
+            raise DecisionsLocked("another process has held the decision lock for 10 minutes; run the command again later")
         views = [*archive.findings("open"), *archive.findings("acknowledged")]
         standing = [f for f in readable_findings(views) if f.subject.startswith(DECISION_CHANGE_PREFIX)]
         return [
@@ -74,7 +73,7 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str) -> 
 
 
 def last_stored(archive: Archive, team: str, kind: str, workloads: Sequence[str]) -> DecisionView | None:
-    """The newest stored decision of a team about these workloads; None if there is none."""
+    """The newest stored decision of a team about these workloads."""
     after: str | None = None
     while True:
         page = archive.decisions_page(team, kind, after=after, limit=_LOOKED_BACK)
@@ -90,24 +89,24 @@ def _store_decision(archive: Archive, decided: TeamDecision, standing: Sequence[
     last = last_stored(archive, decision.team, decision.kind, workloads)
     before = RankingSnapshot.of(last.team, last.kind, last.detail) if last is not None else None
     known = last is not None and before is not None and before.inputs == (inputs["question"], inputs["trials"], inputs["costs"])
-    told = dict(last.detail) if last is not None and known else decision_detail(decided)
-    now = RankingSnapshot.of(decision.team, decision.kind, told)
-    assert now is not None  # what was just written can be read
-    # The decision before is part of its name: to come back to earlier inputs is another decision, later in the course.
+    detail = dict(last.detail) if last is not None and known else decision_detail(decided)
+    now = RankingSnapshot.of(decision.team, decision.kind, detail)
+    assert now is not None  # complete, unlike details of other versions
+    # The decision before is part of the id: a return to earlier inputs is another decision.
     after = last.decision_id if last is not None else None
     name = digest({"inputs": inputs, "team": decision.team, "kind": decision.kind, "workloads": workloads, "after": after})
     decision_id = last.decision_id if last is not None and known else name
-    course = reconcile_decision(before, now, standing, decided.standing.day, decision_id)
+    reconciliation = reconcile_decision(before, now, standing, decided.standing.day, decision_id)
     day = decided.standing.day.isoformat()
-    # Before the decision, with the same id each time: a process that dies in between does both again.
-    apply(archive, Reconciliation(course.opened), by=DECISION_AUTHOR, seen_in=day)
+    # Before the decision, with the same id each time: after a crash in between both are repeated.
+    apply(archive, Reconciliation(reconciliation.opened), by=DECISION_AUTHOR, seen_in=day)
     if not known:
         same = before is not None and (before.question, before.simulated) == (now.question, now.simulated)
-        told |= {"why": why, "after": after, "before": previous_choice(last.detail) if last is not None and same else None}
-        told["instead_of"] = before.first if before is not None and same and before.first != now.first else None
-        archive.save_decision(DecisionRecord(decision_id, decision.team, decision.kind, now.first, now.probability, told))
-    apply(archive, replace(course, opened=()), by=DECISION_AUTHOR, seen_in=day)
+        detail |= {"why": why, "after": after, "before": previous_choice(last.detail) if last is not None and same else None}
+        detail["instead_of"] = before.first if before is not None and same and before.first != now.first else None
+        archive.save_decision(DecisionRecord(decision_id, decision.team, decision.kind, now.first, now.probability, detail))
+    apply(archive, replace(reconciliation, opened=()), by=DECISION_AUTHOR, seen_in=day)
     return RecordedDecision(
         decision_id, decision.team, decision.kind, workloads, now.first, now.probability, before.first if before else None, not known,
-        tuple(finding.finding_id for finding in course.findings),
+        tuple(finding.finding_id for finding in reconciliation.findings),
     )  # fmt: skip

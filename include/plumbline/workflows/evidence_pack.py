@@ -4,7 +4,7 @@ README.md, verify.py, index.json, finding.json (of a finding), and for each atte
 document.json     the bytes that were signed
 signature.bin     the signature, 64 bytes; openssl pkeyutl -verify -rawin reads it, too
 public-key.pem    the key that the launcher issued for the attempt
-recorded.json     what the archive says of the attempt besides: verdict, failure class, what the launcher saw
+recorded.json     the archive's record of the attempt: verdict, failure class, the launcher's observations
 evidence/…        the raw files that document.json names
 """
 
@@ -34,7 +34,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class EvidencePack:
-    """What a pack holds. `problems`: evidence that is lost or was changed, and signatures that do not hold, one sentence each."""
+    """`problems`: lost or changed evidence and invalid signatures, one sentence each."""
 
     file: Path
     trials: int
@@ -46,8 +46,8 @@ class EvidencePack:
 def write_evidence_pack(archive: Archive, subject: str, file: Path) -> EvidencePack:
     """Write the pack of a finding or a campaign. The same archive and store give the same bytes.
 
-    LookupError if the archive knows neither; BadResult if a document in the archive no longer holds; FileExistsError if the file is there;
-    OSError if a result store does not answer.
+    LookupError for an unknown subject; InvalidResult for an invalid document in the archive; FileExistsError if the file exists; OSError if a
+    result store does not answer.
     """
     finding, attempts = _attempts(archive, subject)
     if file.exists():
@@ -77,8 +77,8 @@ def write_evidence_pack(archive: Archive, subject: str, file: Path) -> EvidenceP
 
 
 def _attempts(archive: Archive, subject: str) -> tuple[FindingView | None, list[TrialView]]:
-    """The attempts that the subject rests on, in a fixed order: all of a campaign, or those of a finding's series in the campaigns that showed
-    it and in those that it was compared with."""
+    """The attempts behind the subject, in a fixed order: all of a campaign, or those of a finding's series in the campaigns that show it and in
+    its baseline."""
     try:
         finding = archive.finding(subject)
     except LookupError:
@@ -93,7 +93,7 @@ def _attempts(archive: Archive, subject: str) -> tuple[FindingView | None, list[
     if not found:  # a finding about a provider, such as a silence or a failed launch
         found = [view for campaign in campaigns for view in archive.trials(campaign_id=campaign, provider=finding.provider)]
     if not found:
-        raise LookupError(f'finding "{subject}" rests on no recorded trial: there is no evidence to export')
+        raise LookupError(f'finding "{subject}" has no recorded trial and so no evidence to export')
     return finding, _ordered(archive, found)
 
 
@@ -142,7 +142,7 @@ def _trial(archive: Archive, view: TrialView, pack: zipfile.ZipFile, content: di
 def _evidence(
     archive: Archive, view: TrialView, document: ResultDocument, folder: str, pack: zipfile.ZipFile, content: dict[str, bytes]
 ) -> Iterator[tuple[str, str]]:
-    """Add the evidence files; yields those that are not added, and why."""
+    """Add the evidence files; yields those that are not available, and why."""
     expired: Mapping[str, Any] = archive.expired_files(view.trial_id, view.attempt)
     for item in document.evidence:
         if item.uri in expired:

@@ -11,12 +11,12 @@ from plumbline.findings import Reconciliation
 from plumbline.results.finding import Finding
 
 UNREADABLE_ERRORS = (LookupError, TypeError, ValueError, AttributeError)
-"""What reading a stored finding of another shape raises; an archive that does not answer raises otherwise."""
+"""Raised by reading a stored finding of another shape; an archive that does not answer raises others."""
 _log = logging.getLogger(__name__)
 
 
 def finding_record(finding: Finding) -> FindingRecord:
-    """The row of a finding; all of it stays in `detail`."""
+    """The row of a finding; `detail` has all its fields."""
     return FindingRecord(
         finding_id=finding.finding_id,
         series_key=finding.series_key,
@@ -34,9 +34,9 @@ def finding_record(finding: Finding) -> FindingRecord:
 
 
 def apply(archive: Archive, reconciliation: Reconciliation, *, by: str, seen_in: str) -> tuple[str, ...]:
-    """Store what a reconciliation says; the ids of the findings that are new. `seen_in`: the campaign, or the day of the check (ISO 8601).
+    """Store a reconciliation; the ids of the new findings. `seen_in`: the campaign, or the day of the check (ISO 8601).
 
-    An opened finding that is stored already keeps its state, so a run that died is repeated safely.
+    An opened finding that is stored already keeps its state, so a crashed run is repeated safely.
     """
     opened = archive.save_findings([finding_record(finding) for finding in (*reconciliation.opened, *reconciliation.unchanged)])
     for finding in reconciliation.continued:
@@ -47,12 +47,12 @@ def apply(archive: Archive, reconciliation: Reconciliation, *, by: str, seen_in:
 
 
 def readable_findings(views: Iterable[FindingView]) -> list[Finding]:
-    """The findings, each in its present state. One of another shape, such as a newer version's, is logged and left out: `alert` makes it a
-    finding about this installation, and no other one depends on it."""
-    found = []
+    """The findings in their present state. One of another shape, such as a newer version's, is logged and omitted: `alert` opens a finding about
+    the installation for it."""
+    findings = []
     for view in views:
         try:
-            found.append(Finding.of(view.detail).with_state(view.state))
+            findings.append(Finding.of(view.detail).with_state(view.state))
         except UNREADABLE_ERRORS as error:
             _log.error("finding %s of %s cannot be read: %s: %s", view.finding_id, view.provider, type(error).__name__, error)
-    return found
+    return findings

@@ -13,9 +13,8 @@ from plumbline.launch.plan import KINDS, PlanError, RunRequest, declared_slots, 
 
 DECISION_DAG = "baseline_decision"
 ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"
-"""Answers to the question of that DAG."""
 MONTHLY_REASON = "monthly rerun"
-UNSPECIFIED_CHANGE = "told in Airflow that the provider changed"
+UNSPECIFIED_CHANGE = "provider change reported in Airflow"
 REASON_LIMIT = 500
 """Characters of a reason, as in the form."""
 SLOT_TOLERANCE = timedelta(hours=2)
@@ -23,11 +22,11 @@ Placement = Literal["any", "fresh_node"]
 
 
 class SlotMissed(Exception):
-    """The slot's time has gone by: what is measured now would be filed under a time of day at which it was not measured."""
+    """The slot's time has passed: a trial would be recorded under a time of day at which it did not run."""
 
 
 class DagRunFields(Protocol):
-    """The part of Airflow's DAG run that matters here."""
+    """The fields of Airflow's DAG run that planning needs."""
 
     dag_id: str
     run_id: str
@@ -38,10 +37,10 @@ class DagRunFields(Protocol):
 @dataclass(frozen=True)
 class RunParameters:
     """`slot`: only this slot's repeats (a monthly run). None: all declared slots one after the other, each repeat under its slot's name,
-    so that an on-demand campaign has the same blocks as the baseline that it is compared with.
+    so that an on-demand campaign has the same blocks as its baseline.
 
-    `workloads` None: everything that the monthly rerun runs. `placement` fresh_node: on nodes that the series was not measured on lately,
-    which tells a bad node from a changed provider.
+    `workloads` None: all of the monthly rerun. `placement` fresh_node: on nodes that the series did not use recently, which separates a bad
+    node from a changed provider.
     """
 
     campaign_id: str
@@ -62,13 +61,12 @@ def run_parameters(
     changes: Sequence[Mapping[str, Any]] = (),
     on_change: tuple[str, ...] | None = None,
 ) -> RunParameters:
-    """What this run asks for.
+    """The parameters of a DAG run.
 
     A scheduled run is one slot of the campaign of its month (`2026-11`). Any other run is a campaign of its own, named in the form or by
-    its time (`od-20261120-234200`): two on-demand runs never share a natural key. One that the provider's own change started has that
-    change as its reason, by the events that started it (`changes`), and measures the workloads `on_change`. Raises SlotMissed for a scheduled run that starts more
-    than SLOT_TOLERANCE after its slot, PlanError for a manual run without a reason and for a backfill, which would file today's
-    measurement under a past month.
+    its time (`od-20261120-234200`): two on-demand runs never share a natural key. A run started by events has their `changes` as its reason
+    and measures the workloads `on_change`. SlotMissed for a scheduled run that starts more than SLOT_TOLERANCE after its slot, PlanError for a
+    manual run without a reason and for a backfill, which would record today's measurement under a past month.
     """
     moment = run.run_after.astimezone(timezone.utc)
     kind = str(getattr(run.run_type, "value", run.run_type))
@@ -76,11 +74,11 @@ def run_parameters(
     if kind == "scheduled":
         if now - moment > SLOT_TOLERANCE:
             raise SlotMissed(
-                f"the slot {moment:%Y-%m-%d %H:%M} UTC is over; trigger the DAG by hand to measure now, under its own campaign"
+                f"the slot {moment:%Y-%m-%d %H:%M} UTC has passed; trigger the DAG by hand to measure now, in a campaign of its own"
             )
         return RunParameters(f"{moment:%Y-%m}", MONTHLY_REASON, slot=f"{moment:%H:%M}", origin=origin)
     if kind == "backfill":
-        raise PlanError("a backfill cannot measure the past; trigger the DAG by hand and say why")
+        raise PlanError("a backfill cannot measure the past; trigger the DAG by hand with a reason")
     if kind == "asset_triggered":
         return RunParameters(on_demand_campaign_id(moment), change_reason(changes), workloads=on_change, origin=origin)
     reason = (params.get("reason") or "").strip()
@@ -98,26 +96,25 @@ def run_parameters(
 
 
 def on_demand_campaign_id(now: datetime) -> str:
-    """The id of an on-demand campaign that begins now."""
     return f"{now.astimezone(timezone.utc):od-%Y%m%d-%H%M%S}"
 
 
 def change_reason(changes: Sequence[Mapping[str, Any]]) -> str:
-    """One line about what changed, the newest last; each change is told once. A person may tell Airflow of a change without saying which."""
-    told = dict.fromkeys(str(change.get("reason") or UNSPECIFIED_CHANGE) for change in changes or ({},))
-    return "; ".join(told)[:REASON_LIMIT]
+    """The distinct reasons in one line, the newest last; an event from Airflow's API may have none."""
+    reasons = dict.fromkeys(str(change.get("reason") or UNSPECIFIED_CHANGE) for change in changes or ({},))
+    return "; ".join(reasons)[:REASON_LIMIT]
 
 
 def trials_of(asked: RunParameters, declared: Declarations, provider: Provider, kind: str, planned_at: datetime) -> list[Trial]:
-    """The trials of one kind on one provider that answer `asked`; empty if nothing of this kind was asked for, or if a simulated
-    provider is silent then. Raises PlanError."""
+    """The trials of one kind on one provider; empty if the request has none of this kind, or a simulated provider is silent then. PlanError for
+    an unknown workload."""
     if asked.kinds is not None and kind not in asked.kinds:
         return []
     fitting = {w.name: w for w in declared.workloads_for(provider, kind)}
     unknown = set(asked.workloads or ()) - {w.name for w in declared.workloads_for(provider)}
     if unknown:
         raise PlanError(
-            f"{', '.join(sorted(unknown))}: no such workload runs on {provider.name}; "
+            f"{', '.join(sorted(unknown))}: unknown workload on {provider.name}; "
             f"expected some of {', '.join(w.name for w in declared.workloads_for(provider)) or '(none)'}"
         )
     wanted = (
@@ -143,39 +140,36 @@ def trials_of(asked: RunParameters, declared: Declarations, provider: Provider, 
     return plan(declared, request, planned_at)
 
 
-POOL_DESCRIPTION = "trials that must not measure each other, or exceed a quota; made by Plumbline"
+POOL_DESCRIPTION = "Trials that must not disturb each other or exceed a quota. Created by Plumbline."
 
 
 def planned_trials(declared: Declarations, asked: RunParameters, providers: Sequence[str] | None = None) -> dict[str, list[Trial]]:
-    """The trials that a campaign will run, by provider; PlanError if that is none, or if something asked for does not exist.
-
-    Nothing starts: call it first, so that a bad request is told before Airflow is.
-    """
+    """The trials of a campaign by provider, before anything starts; PlanError if there are none, or a name is unknown."""
     known = {p.name: p for p in declared.enabled_providers()}
     unknown = sorted(set(providers or ()) - set(known))
     if unknown:
         raise PlanError(f"no enabled provider is called {', '.join(unknown)}; expected some of {', '.join(known) or '(none enabled)'}")
     now = datetime.now(timezone.utc)
-    every = {w for w in asked.workloads or () if w not in declared.workloads}
-    if every:
-        raise PlanError(f"no workload is called {', '.join(sorted(every))}; declared: {', '.join(sorted(declared.workloads))}")
-    found = {}
+    undeclared = {w for w in asked.workloads or () if w not in declared.workloads}
+    if undeclared:
+        raise PlanError(f"no workload is called {', '.join(sorted(undeclared))}; declared: {', '.join(sorted(declared.workloads))}")
+    planned = {}
     for name in sorted(set(providers)) if providers else known:
         fitting = {w.name for w in declared.workloads_for(known[name])}
         wanted = tuple(w for w in asked.workloads if w in fitting) if asked.workloads is not None else None
         mine = replace(asked, workloads=wanted)
         trials = [t for kind in KINDS for t in trials_of(mine, declared, known[name], kind, now)]
         if trials:
-            found[name] = trials
-    if asked.placement == "fresh_node" and (fixed := [n for n in found if not known[n].launcher.runs_pods]):
-        raise PlanError(f"{', '.join(fixed)} has no other node to run on; expected providers on clusters for the placement fresh_node")
-    if not found:
-        raise PlanError("nothing to run: no enabled provider fits what was asked for; `plumbline check` shows what would run where")
-    return found
+            planned[name] = trials
+    if asked.placement == "fresh_node" and (fixed := [n for n in planned if not known[n].launcher.runs_pods]):
+        raise PlanError(f"placement fresh_node needs providers on clusters; {', '.join(fixed)} has one place only")
+    if not planned:
+        raise PlanError("nothing to run: no enabled provider fits the request; `plumbline check` shows what runs where")
+    return planned
 
 
 def dag_conf(asked: RunParameters, trials: Sequence[Trial]) -> dict[str, Any]:
-    """What the form of a provider's benchmark DAG takes, for these trials of one provider."""
+    """The values of the form of a provider's benchmark DAG, for these trials."""
     conf = {
         "campaign": asked.campaign_id,
         "reason": asked.reason,
@@ -195,13 +189,13 @@ def pool_slots(providers: Iterable[Provider]) -> dict[str, int]:
 
 
 class RunsNotStarted(Exception):
-    """Nothing was started; the message says why, one line a provider, and what to do."""
+    """Nothing was started; the message has the reason and the remedy, one line a provider."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of a provider's benchmark DAG: `conf` is what its form takes. `trials`: how many it will plan, `left_out` how many more the
-    budget does not carry; `budget`: what is left of that after them, in words, None without one. `pool`: where its trials wait, with `slots`."""
+    """A run of a provider's benchmark DAG; `conf`: the values of its form. `trials`: how many it plans; `left_out`: how many the budget skips;
+    `budget`: the balance after them, None without a budget. `pool`: where its trials wait, with `slots`."""
 
     provider: str
     dag_id: str
@@ -214,14 +208,12 @@ class PlannedRun:
 
 
 def plan_runs(declared: Declarations, asked: RunParameters, providers: Sequence[str]) -> list[PlannedRun]:
-    """What answers `asked` on the providers, one campaign; PlanError if something does not exist or fit, or without a reason."""
+    """The runs of one campaign on the providers; PlanError if something does not exist or fit, or without a reason."""
     if not asked.reason.strip():
-        raise PlanError('no reason was given; expected a few words that stay with every result, such as "driver upgrade on 12 November"')
+        raise PlanError('reason is empty; expected a few words that every result keeps, such as "driver upgrade on 12 November"')
     planned = planned_trials(declared, asked, providers)
     if idle := sorted(set(providers) - set(planned)):
-        raise PlanError(
-            f"nothing of what was asked for runs on {', '.join(idle)}; expected workloads that do: `plumbline check` shows them"
-        )
+        raise PlanError(f"no requested workload runs on {', '.join(idle)}; `plumbline check` shows which ones do")
     slots = pool_slots(declared.enabled_providers())
     wanted = ((declared.providers[name], trials) for name, trials in planned.items())
     return [PlannedRun(p.name, p.dag_id, dag_conf(asked, trials), len(trials), pool=p.pool, slots=slots[p.pool]) for p, trials in wanted]
@@ -236,11 +228,10 @@ class TrialGroup:
     gang: bool = False
 
     def takes(self, workload: AnyWorkload) -> bool:
-        """Whether trials of the workload run in this lane."""
         return workload.kind == self.kind and (workload.nodes > 1) == self.gang
 
     def of(self, trials: list[Trial]) -> list[Trial]:
-        """Those of the trials that run in this lane, in their order: a task's map index counts them."""
+        """Those of the trials that run in this lane, in order: map indices count them."""
         return [trial for trial in trials if self.takes(trial.workload)]
 
 
@@ -250,6 +241,6 @@ TRIAL_GROUPS = {lane.name: lane for lane in (TRAINING, INFERENCE, GANG)}
 
 
 def trial_groups(declared: Declarations, provider: Provider) -> tuple[TrialGroup, ...]:
-    """The provider's lanes; the one for gangs only where a declared workload needs several nodes of it."""
+    """The provider's lanes; gangs only if a declared workload needs several nodes."""
     gangs = any(GANG.takes(workload) for workload in declared.workloads_for(provider))
     return (TRAINING, INFERENCE, GANG) if gangs else (TRAINING, INFERENCE)

@@ -23,15 +23,15 @@ from plumbline.workflows.check_provider import shared_facts
 from plumbline.workflows.findings import apply, readable_findings
 
 _EARLY = timedelta(hours=12)
-"""A daily run must not miss its day because the last probe ended some minutes later than this one begins."""
+"""So that a daily run does not skip its day because the last probe ended some minutes later."""
 _REMEMBERED = 50
-"""Probes, the last ones, that a figure can be held against."""
+"""The last probes that a figure is compared with."""
 
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """What one probe showed. `put_off`: why none was made; everything else is empty then. `figures`: each metric with the usual one, `changes`
-    of facts against what was accepted, `news` that a benchmark waits for, rows {fact, old, new}; ids of `findings`; `notes` of what is missing."""
+    """One probe. `put_off`: why it was skipped; the rest is empty then. `figures`: each metric with the usual value; `changes` from the accepted
+    facts and pending `news`: rows {fact, old, new}; ids of `findings`; `notes`: what is missing."""
 
     provider: str
     at: datetime
@@ -44,13 +44,12 @@ class ProbeReport:
 
     @property
     def reason(self) -> str:
-        """The news in one line; empty if there is none."""
+        """The news in one line; empty without any."""
         return pending_changes.change_summary(self.news) if self.news else ""
 
 
 def skip_reason(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> str | None:
-    """Why the provider needs no probe now; None if it is due: none was made for `watch.probe`, or the
-    last one was slow for once or did not count."""
+    """Why no probe is due; None if one is: none within `watch.probe`, or the last one was slow once or did not count."""
     every = provider.watch.probe
     if every is None:
         return f"{provider.name} declares no watch.probe"
@@ -66,8 +65,7 @@ def skip_reason(archive: Archive, declared: Declarations, provider: Provider, no
 
 
 def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float = PROBE_LIMIT_S) -> ProbeReport:
-    """Probe a declared provider now (`at` another time: what a simulated one shows then), keep what was seen, and open, continue and resolve
-    findings. `limit_s`: of the measuring.
+    """Probe a declared provider (`at`: at another time, for simulated ones), store a snapshot, and reconcile findings. `limit_s`: of measuring.
 
     LookupError for an unknown provider. A TrialFailure, Refused or OSError if it cannot be probed.
     """
@@ -87,9 +85,9 @@ def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float 
 
 
 def compare_with_history(archive: Archive, declared: Declarations, provider: Provider, document: ProbeDocument) -> ProbeReport:
-    """Hold a probe's facts and figures against what was there before, and keep both the findings and the snapshot."""
+    """Compare a probe's facts and figures with the history; store the findings and the snapshot."""
     at, figures = document.taken_at, document.figures
-    # A machine that others keep busy measures its neighbours; there is no trial here to be called degraded.
+    # On a busy machine the figures measure the neighbours.
     disturbed = document.foreign_cpu is not None and document.foreign_cpu >= declared.thresholds.validity.foreign_cpu_degraded
     if disturbed:
         figures = {}
@@ -105,41 +103,41 @@ def compare_with_history(archive: Archive, declared: Declarations, provider: Pro
         settled={f.finding_id for f in findings} - {f.finding_id for f in standing},
     )
     news, concerned = _keep(archive, provider, now, at)
-    # Last of all, with the snapshot: what was not finished is told again by the next probe, against the same past.
-    looked = check_provider.compare_with_accepted(
+    # Last, with the snapshot: after a crash the next probe compares with the same past.
+    checked = check_provider.compare_with_accepted(
         archive, declared, provider, ProviderFacts((_facts(archive, provider, document),), {}), at, probed=figures
     )
-    left_out = tuple(f"{name} was left out: {why}" for name, why in document.left_out.items())
+    skipped = tuple(f"{name} skipped: {why}" for name, why in document.left_out.items())
     if disturbed:
-        left_out += (f"others used {document.foreign_cpu:.0%} of the cores: the figures do not count, the next look probes again",)
-    again = ("slower than usual, for once: the next look probes again",) if now.again else ()
+        skipped += (f"other processes used {document.foreign_cpu:.0%} of the cores: figures ignored, the next check probes again",)
+    again = ("slower than usual once: the next check probes again",) if now.again else ()
     return ProbeReport(
         provider.name,
         at,
         figures=now.judged,
-        changes=looked.changes,
-        news=(*news, *looked.news),
-        findings=tuple(dict.fromkeys((*concerned, *looked.findings))),
-        notes=(*left_out, *again, *looked.notes),
+        changes=checked.changes,
+        news=(*news, *checked.news),
+        findings=tuple(dict.fromkeys((*concerned, *checked.findings))),
+        notes=(*skipped, *again, *checked.notes),
     )
 
 
 def _keep(archive: Archive, provider: Provider, now: ProbeReconciliation, at: datetime) -> tuple[list[pending_changes.Change], list[str]]:
-    """Store what the figures mean; what of it waits for a benchmark, and the findings that it is about."""
+    """Store the reconciliation; the pending changes, and the ids of the findings."""
     concerned = [finding.finding_id for finding in now.findings]
-    # The usual figure, not this one: a change that no benchmark began after is then taken back, and starts none.
+    # The usual figure, not this one: a change that no benchmark measured is then reverted and starts none.
     names = {m.name for finding, _ in now.resolved for m in finding.members}
     back = {j.metric: format_quantity(j.usual, METRICS[j.metric].unit) for j in now.judged if j.metric in names}
     news: list[pending_changes.Change] = []
     if provider.watch.enabled and (now.opened or now.resolved):
-        # The change first: an open finding is not reported again, but a change that was noted twice is one.
+        # The change first: recording it twice is harmless, and an open finding does not record it again.
         news = pending_changes.record_changes(archive, provider.name, now.changes, back, concerned)
     apply(archive, now, by=pending_changes.AUTHOR, seen_in=f"{at:%Y-%m-%d}")
     return news, concerned
 
 
 def _history(archive: Archive, provider: Provider, findings: list[FindingView]) -> list[ProbeResult]:
-    """The provider's probes, oldest first; of the last time that somebody accepted slower ones, those that began it and later."""
+    """The provider's probes, oldest first; after an accepted slowdown, from its beginning on."""
     since = max(
         (str(f.detail["since"]) for f in findings if (f.kind, f.state, f.detail["subject"]) == ("performance", "accepted", PROBE_SUBJECT)),
         default="",
@@ -149,23 +147,23 @@ def _history(archive: Archive, provider: Provider, findings: list[FindingView]) 
 
 
 def _limits(declared: Declarations) -> dict[str, float]:
-    """The thresholds that are declared for metrics, whatever is measured."""
+    """The declared warn threshold by metric."""
     return {name: limits.warn for name, limits in declared.thresholds.drift.metrics.items()}
 
 
 def _facts(archive: Archive, provider: Provider, document: ProbeDocument) -> dict[str, Scalar]:
-    """The machine's own facts. On a cluster without those that its API tells of the nodes in other words: they would differ for ever."""
+    """The machine's facts. On a cluster without those that its API reports in another format: they would always differ."""
     facts = machine_facts(document.environment.facts)
     if not provider.launcher.runs_pods:
         return facts
-    nodes = {name for look in archive.snapshots(provider.name, "cluster") for name in look.facts}
+    nodes = {name for snapshot in archive.snapshots(provider.name, "cluster") for name in snapshot.facts}
     return {name: value for name, value in facts.items() if name not in nodes - shared_facts(provider)}
 
 
 def _over_budget(archive: Archive, provider: Provider, now: datetime, limit_s: float) -> str | None:
-    """Why the provider's budget does not carry a probe; None if it does, or there is none."""
+    """Why the provider's budget does not permit a probe; None if it does, or there is none."""
     if provider.budget is None:
         return None
     left = budget_balance(archive, provider, now)
     why = left.with_used(use_now(archive, provider, limit_s, now)).exceeded
-    return None if why is None else f"{provider.name} is not probed: its budget of {left.month} does not carry it ({why})"
+    return None if why is None else f"probe skipped: it would exceed the budget of {provider.name} for {left.month} ({why})"

@@ -23,9 +23,8 @@ PRICE_AUTHOR = "price_watch"
 
 @dataclass(frozen=True)
 class PriceCheckResult:
-    """What one look at a provider's prices showed. `unit`: what they are for, `GPU-hour` or `core-hour`. `checks`: one for each price that was read. `changes`: rows {fact, old, new} in USD per
-    hour of a GPU or core, of what is news. `findings`: ids of those that stand or resolved now, `opened` of those that are new. `notes`: sources that
-    failed, one sentence each."""
+    """`unit`: `GPU-hour` or `core-hour`. `checks`: one for each price. `changes`: new ones, rows {fact, old, new} in USD per unit. `findings`: ids of
+    those that are open or resolved now, `opened` of the new ones. `notes`: one sentence for each source that failed."""
 
     provider: str
     at: datetime
@@ -39,15 +38,14 @@ class PriceCheckResult:
 
     @property
     def reason(self) -> str:
-        """The news in one line; empty if there is none."""
+        """The changes in one line; empty without any."""
         return "; ".join(f"{c['fact']} {c['old']} → {c['new']} USD" for c in self.changes)
 
 
 def read_provider_prices(provider: str, at: datetime | None = None) -> PriceCheckResult:
-    """Ask every source of a declared provider, as of `at` (now), and keep what that means. To look again at the same time changes nothing.
+    """Read every source of a declared provider, as of `at` (now), and reconcile findings. Reading again at the same time changes nothing.
 
-    A source that fails is named in `notes`, and after three days in a finding; what the others say counts all the same.
-    LookupError for an unknown provider.
+    A source that fails is named in `notes`, and after three days in a finding; the others count. LookupError for an unknown provider.
     """
     declared = load()
     known = declared.providers.get(provider)
@@ -58,39 +56,38 @@ def read_provider_prices(provider: str, at: datetime | None = None) -> PriceChec
 
 
 def read_and_store_prices(archive: Archive, declared: Declarations, provider: Provider, at: datetime) -> PriceCheckResult:
-    """The same with an archive and declarations at hand."""
-    told = read_prices(provider, declared, at)
-    new = archive.record_readings([_record(reading) for reading in told.readings])
-    kinds = sorted({(r.purchase, r.term) for r in told.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
+    """`read_provider_prices` with an open archive and declarations."""
+    report = read_prices(provider, declared, at)
+    new = archive.record_readings([_record(reading) for reading in report.readings])
+    kinds = sorted({(r.purchase, r.term) for r in report.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
     checks = [checked_price(archive, provider, purchase, term, at) for purchase, term in kinds]
-    silences = _silent_sources(archive, provider, at, told)
-    seen = _keep(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, told.failures)))
-    # What was accepted by rule, and a declared price whose day has come: decisions follow either. Without one nothing is new.
-    decide_all(archive, declared, at.date(), f"the prices of {provider.name} were looked at")
+    silences = _silent_sources(archive, provider, at, report)
+    seen = _keep(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, report.failures)))
+    # A price accepted by rule or a declared price that takes effect today moves decisions; else nothing is stored.
+    decide_all(archive, declared, at.date(), f"price check of {provider.name}")
     return seen
 
 
-def _silent_sources(archive: Archive, provider: Provider, at: datetime, told: PriceReport) -> list[str]:
-    """Open a finding about each source that failed and told nothing for days, and end those about sources that tell prices again or are
-    declared no more; their ids."""
+def _silent_sources(archive: Archive, provider: Provider, at: datetime, report: PriceReport) -> list[str]:
+    """Open a finding for each source without a price for days; resolve those of sources that report again or are not declared; their ids."""
     silent = []
-    for failure in told.failures:
+    for failure in report.failures:
         stored = archive.price_readings(provider.name, source=failure.source, latest=1)
         last = stored[-1].observed_at if stored else None
         if last is None or at - last >= CONFIRMATION_PERIOD:
             day = last.date() if last is not None else None
             silent.append(silent_price_source_finding(provider.name, failure.source, day, at.date(), str(failure), provider.simulated))
-    failed = {failure.source for failure in told.failures}
-    speaking = {reading.source for reading in told.readings}
+    failed = {failure.source for failure in report.failures}
+    speaking = {reading.source for reading in report.readings}
     recovered = []
     for finding in readable_findings(archive.findings_of(provider.name, "missing_data", unsettled=True)):
         source = price_source_of(finding.subject)
         if source is not None and source not in failed:
-            why = "reports prices again" if source in speaking else "is not declared any more"
+            why = "reports prices again" if source in speaking else "is not declared"
             recovered.append((finding, f"resolved: the source {why}"))
-    found = Reconciliation(tuple(silent), resolved=tuple(recovered))
-    apply(archive, found, by=PRICE_AUTHOR, seen_in=at.isoformat())
-    return [finding.finding_id for finding in found.findings]
+    reconciliation = Reconciliation(tuple(silent), resolved=tuple(recovered))
+    apply(archive, reconciliation, by=PRICE_AUTHOR, seen_in=at.isoformat())
+    return [finding.finding_id for finding in reconciliation.findings]
 
 
 def _keep(
@@ -123,7 +120,7 @@ def _keep(
 
 
 def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
-    """The check as a change for the event; None if it is no news, or held."""
+    """The check as a change for the event; None if it is not new, or held."""
     if checked.meaning != "changed" or price_subject(CHANGED_SUBJECT, checked.reading.purchase, checked.reading.term) not in fresh:
         return None
     fact = f"price.{format_price_name(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
@@ -131,10 +128,10 @@ def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
 
 
 def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict], at: datetime) -> None:
-    """Accept what needs nobody: the first price there is, and a spot price that is confirmed."""
+    """Accept the first price, and confirmed spot prices."""
     for checked in checks:
         reading = checked.reading
-        why = {"first": "the first price that was read", "changed": "a confirmed spot price moves by itself"}.get(checked.meaning)
+        why = {"first": "first price read", "changed": "confirmed spot prices are accepted automatically"}.get(checked.meaning)
         if why is None or (checked.meaning == "changed" and reading.purchase != "spot"):
             continue
         accept_price(archive, provider, reading.purchase, reading.term, by=PRICE_AUTHOR, why=why, by_rule=checked, at=at)

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RetryOutcome:
-    """What became of a document of the quarantine. `attempt`: as which it counts now; None if it is still not believed, for `reason`."""
+    """`attempt`: the attempt that the document is recorded as; None if it stays in quarantine, for `reason`."""
 
     quarantine_id: str
     attempt: int | None
@@ -32,9 +32,9 @@ class RetryOutcome:
 
 
 def override_verdict(archive: Archive, trial_id: str, attempt: int, action: Action, by: str, why: str) -> int:
-    """Give a recorded attempt another verdict: its document is recorded again as a new attempt, which stands in its place.
+    """Give a recorded attempt another verdict: its document is recorded as a new attempt that replaces it; the new number.
 
-    The new attempt's number. LookupError without such an attempt; ValueError without who and why, for the verdict that it has, or if it was corrected already.
+    LookupError without such an attempt; ValueError for an empty author or reason, for its present verdict, or if it was corrected already.
     """
     _require_author(by, why)
     document = archive.document(trial_id, attempt)
@@ -42,21 +42,20 @@ def override_verdict(archive: Archive, trial_id: str, attempt: int, action: Acti
         raise LookupError(_unknown_attempt(archive, trial_id, attempt))
     held = next(t for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if _is(t, trial_id, attempt))
     if held.corrected:
-        raise ValueError(f"{trial_id}#{attempt} was corrected already; expected the attempt that stands in its place")
+        raise ValueError(f"{trial_id}#{attempt} was corrected already; expected the attempt that replaced it")
     if held.quality_action == action:
         raise ValueError(f"{trial_id}#{attempt} has the verdict {action} already; expected another one")
     return record_as_correction(archive, document, attempt, held.uri, action, (Reason(code=BY_HAND, detail=why),), by, why)
 
 
 def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOutcome:
-    """Look again at a document of the quarantine: what holds now, and passes the quality checks, is recorded in the place of what stands
-    in the archive for its attempt, and released.
+    """Check a quarantined document again: if it is valid now and passes the quality checks, it replaces its attempt and is released.
 
     LookupError for an unknown id; FileNotFoundError if the store no longer has it.
     """
     held = archive.quarantined_one(quarantine_id)
     if held.state == "released":
-        return RetryOutcome(quarantine_id, None, "it was released before")
+        return RetryOutcome(quarantine_id, None, "already released")
     try:
         store = ResultStore(evidence_files.check_address(held.uri).rpartition(f"/{QUARANTINE_FOLDER}/")[0])
     except InvalidResult as error:
@@ -65,12 +64,12 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
     path = held.uri.removeprefix(f"{store.url}/")
     try:
         document = signing.verify_collected(_verified_document(store, folder, path), archive.signing_keys(held.campaign_id, held.trial_id))
-    except ValueError as error:  # a BadResult, or a signature that does not hold
+    except ValueError as error:  # an invalid document or signature
         return RetryOutcome(quarantine_id, None, str(error))
     action, reasons = _checked(document)
     if action == "reject":
         return RetryOutcome(quarantine_id, None, "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons))
-    why = f"in quarantine: {held.reason}; it holds now"
+    why = f"quarantined: {held.reason}; valid now"
     if any(_is(t, held.trial_id, held.attempt) for t in archive.trials(held.campaign_id, document.trial.series_key)):
         attempt = record_as_correction(archive, document, held.attempt, store.uri(folder), action, reasons, by, why)
     else:
@@ -81,7 +80,7 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
 
 
 def retry_all_quarantined(archive: Archive, by: str) -> list[RetryOutcome]:
-    """Look again at everything that is kept; one that the archive refuses or the store has lost keeps nothing else from its second look."""
+    """Check every quarantined document again; one that the archive refuses or the store has lost blocks no other."""
     done = []
     for held in archive.quarantined():
         try:
@@ -95,7 +94,7 @@ def _verified_document(store: ResultStore, folder: str, path: str) -> ResultDocu
     document = store.document_at(path)
     wrong = stores.evidence_violations(document) or damaged_files(store, document)
     if document.trial != store.trial(folder):
-        wrong.append(f"{store.uri(path)} is not of what {folder}/trial.json asks for")
+        wrong.append(f"{store.uri(path)} is of another trial than {folder}/trial.json")
     if wrong:
         raise InvalidResult("; ".join(wrong))
     record = store.launch(folder)
@@ -120,7 +119,7 @@ def record_as_correction(
     by: str,
     why: str,
 ) -> int:
-    """Store the document as the trial's next attempt, with its evidence, and record that as the correction."""
+    """Store the document with its evidence as the trial's next attempt, and record it as the correction."""
     home, before = stores.home(), _readable(evidence_of)
     last = max(
         t.attempt for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if t.trial_id == document.trial.trial_id
@@ -132,7 +131,7 @@ def record_as_correction(
     new = ResultDocument.sealed(trial=asked, **fields)
     if before is not None:
         for item in new.evidence:
-            with suppress(FileNotFoundError):  # what is lost already must not keep anybody from rejecting the numbers; verify names it
+            with suppress(FileNotFoundError):  # lost evidence must not block the correction; verify names it
                 stores.copy_evidence(item, before, "", home, home.folder(asked))
         if gone := evidence_files.read_expired(before, ""):
             evidence_files.record_expired(home, home.folder(asked), gone.files, gone.expired_at, gone.rule)
@@ -145,7 +144,7 @@ def record_as_correction(
 
 
 def _readable(folder: str) -> ResultStore | None:
-    """The attempt's folder as a store; None if it lies outside of the declared ones, as that of an imported campaign may."""
+    """The attempt's folder as a store; None outside of the declared stores, as for an imported campaign."""
     try:
         return ResultStore(evidence_files.check_address(folder))
     except InvalidResult as error:
@@ -160,10 +159,10 @@ def _record(archive: Archive, document: ResultDocument, uri: str, action: Action
 
 def _unknown_attempt(archive: Archive, trial_id: str, attempt: int) -> str:
     if archive.imported(trial_id) is not None:
-        return f"{trial_id} is imported: its publisher's verdict stands"
+        return f"{trial_id} is imported; its publisher's verdict cannot be changed"
     last = archive.document(trial_id)
     if last is None:
-        return f'the archive has no trial "{trial_id}"; the reports and pages of its campaign name its trials'
+        return f'the archive has no trial "{trial_id}"; reports and campaign pages name the trials'
     held = archive.trials(last.trial.campaign_id, last.trial.series_key)
     return f"{trial_id} has no attempt {attempt}; expected one of {', '.join(str(t.attempt) for t in held if t.trial_id == trial_id)}"
 
@@ -175,7 +174,7 @@ def _is(view: TrialView, trial_id: str, attempt: int) -> bool:
 def _require_author(by: str, why: str) -> None:
     for name, value in (("by", by), ("why", why)):
         if not value.strip():
-            raise ValueError(f"{name} is empty; expected who judges the measurement and why")
+            raise ValueError(f"{name} is empty; expected the author and the reason of the verdict")
 
 
 RecordOutcome = Literal["inserted", "unchanged", "kept", "corrected", "quarantined"]
@@ -184,11 +183,10 @@ _FILES = ("trial.json", "result.json", "collected.json", "launch.log")
 
 
 def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Action, reasons: Sequence[Reason]) -> RecordOutcome:
-    """Record an attempt's collected document with the verdict of the quality checks.
+    """Record an attempt's collected document with its quality verdict.
 
-    "quarantined": nothing was recorded, because the document does not hold or contradicts the archive. A rejected document is recorded and
-    listed in quarantine too, and so is one that `collect` did not believe and recorded as failed in its place.
-    "corrected": the archive held the trial as missing, and the document replaces that row.
+    "quarantined": nothing was recorded, because the document is invalid or contradicts the archive. Rejected documents are recorded and listed
+    in quarantine, as are those that `collect` replaced with a failure. "corrected": the document replaces the trial's row of status missing.
     """
     for file in _FILES:
         held = quarantine.read_note(store, folder, file)
@@ -197,11 +195,13 @@ def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Ac
     try:
         document = _verified(archive, store, folder)
         extra = launch_metrics(document.launch) if document.launch else ()
-        said: RecordOutcome = archive.record(document, action=action, quality_reasons=reasons, uri=store.uri(folder), extra_metrics=extra)
-        missing = _missing_before(archive, document) if said == "kept" or document.trial.attempt > 1 else None
+        outcome: RecordOutcome = archive.record(
+            document, action=action, quality_reasons=reasons, uri=store.uri(folder), extra_metrics=extra
+        )
+        missing = _missing_before(archive, document) if outcome == "kept" or document.trial.attempt > 1 else None
         if missing == document.trial.attempt:
             record_as_correction(archive, document, missing, store.uri(folder), action, reasons, _AUTHOR, _LATE_RESULT)
-            said = "corrected"
+            outcome = "corrected"
         elif missing is not None:
             archive.correct(
                 document,
@@ -213,18 +213,18 @@ def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Ac
                 uri=store.uri(folder),
                 extra_metrics=extra,
             )
-            said = "corrected"
+            outcome = "corrected"
     except (InvalidResult, Refused) as error:
         list_quarantined(archive, store, folder, quarantine.put(store, folder, "collected.json", str(error)))
         return "quarantined"
     if action == "reject":
         why = "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons) or "rejected by the quality checks"
         list_quarantined(archive, store, folder, quarantine.put(store, folder, "collected.json", why))
-    return said
+    return outcome
 
 
 def _verified(archive: Archive, store: ResultStore, folder: str) -> ResultDocument:
-    """The collected document. The store may be a bucket that others write to, so its signature is checked again; BadResult if it fails."""
+    """The collected document, its signature checked again: others may write to a bucket. InvalidResult if it fails."""
     document = store.collected(folder)
     if store.folder(document.trial) != folder:
         raise InvalidResult(
@@ -237,7 +237,7 @@ def _verified(archive: Archive, store: ResultStore, folder: str) -> ResultDocume
 
 
 def _missing_before(archive: Archive, document: ResultDocument) -> int | None:
-    """The attempt of the trial, this one or an earlier one, that the archive holds as missing; None if it holds none so."""
+    """The trial's attempt, this or an earlier one, with status missing; None without one."""
     trial = document.trial
     held = archive.trials(trial.campaign_id, trial.series_key) if document.validity.status != "missing" else ()
     attempts = [t for t in held if t.trial_id == trial.trial_id and t.attempt <= trial.attempt]
@@ -245,7 +245,7 @@ def _missing_before(archive: Archive, document: ResultDocument) -> int | None:
 
 
 def list_quarantined(archive: Archive, store: ResultStore, folder: str, note: QuarantineNote) -> None:
-    """List in the archive what the store keeps in quarantine."""
+    """List in the archive a file of the store's quarantine."""
     campaign_id, trial_id, attempt = folder.split("/")
     archive.quarantine(
         QuarantineRecord(

@@ -25,7 +25,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class RehearsedCampaign:
-    """One campaign of one provider: how many trials ended how, and the headlines of the findings that its series stand in."""
+    """One campaign of one provider: trials by status, and the headlines of its open findings."""
 
     campaign_id: str
     provider: str
@@ -35,26 +35,23 @@ class RehearsedCampaign:
 
 
 def months_of(text: str, now: datetime) -> tuple[datetime, ...]:
-    """The first days of the months of `2026-01..2026-10`, or of the one month of `2026-10`; PlanError if they are none, or not over.
-
-    A trial is planned at its month's slot, and a result from the future would be rejected.
-    """
+    """The first days of the months of `2026-01..2026-10`, or of one month `2026-10`; PlanError for another format or months to come."""
     ends = [_MONTH.fullmatch(end) for end in text.split("..")]
     if len(ends) > 2 or None in ends:
-        raise PlanError(f'"{text}" names no months; expected such as 2026-01..2026-10, or 2026-10')
+        raise PlanError(f'"{text}" is not a month or a range of months; expected 2026-10 or 2026-01..2026-10')
     numbers = [int(match[1]) * 12 + int(match[2]) - 1 for match in ends if match is not None]
     begin, end = numbers[0], numbers[-1]
     if end < begin:
-        raise PlanError(f'"{text}" ends before it begins; expected such as 2026-01..2026-10')
+        raise PlanError(f'"{text}" ends before it begins; expected 2026-01..2026-10')
     found = tuple(datetime(number // 12, number % 12 + 1, 1, tzinfo=timezone.utc) for number in range(begin, end + 1))
     # The slots of a month are on its first day.
     if found[-1].date() >= now.astimezone(timezone.utc).date():
-        raise PlanError(f"{found[-1]:%Y-%m} has not begun yet; expected months whose first day is over, at the latest {now:%Y-%m}")
+        raise PlanError(f"{found[-1]:%Y-%m} has not begun yet; expected months whose first day has passed, up to {now:%Y-%m}")
     return found
 
 
 def simulated(declared: Declarations, names: Sequence[str]) -> Declarations:
-    """The declarations with these simulated providers, enabled, and no others; every simulated one if none is named.
+    """The declarations with only these simulated providers, enabled; all simulated ones if none is named.
 
     PlanError for a provider that is unknown or not simulated.
     """
@@ -72,7 +69,7 @@ def simulated(declared: Declarations, names: Sequence[str]) -> Declarations:
 
 
 def trials_in(declared: Declarations, provider: Provider, month: datetime, asked: RunParameters) -> list[Trial]:
-    """The trials of one provider in one month, each planned at its slot on the month's first day; those of a silent time are missing."""
+    """The trials of one provider in one month, each at its slot on the first day, without those of a silent time."""
     slots = sorted({slot for w in declared.workloads_for(provider) for slot in declared_slots(provider, w)})
     found = []
     for slot in slots:
@@ -93,15 +90,15 @@ def rehearse_months(
 ) -> list[RehearsedCampaign]:
     """Launch, collect, check, record and review the campaigns of these months on all providers of `declared`; see `simulated`.
 
-    `on_campaign` hears of each when it is reviewed. A trial that has a result already is not launched again. `alerting`: tell people of the
-    findings after each campaign, as the drift review does. PlanError if no workload fits.
+    `on_campaign` is called after each review. Trials with a result are not launched again. `alerting`: send alerts after each campaign, as the
+    drift review does. PlanError if no workload fits.
     """
     places = declared.enabled_providers()
     fits = {place.name: {w.name for w in declared.workloads_for(place)} for place in places}
     unknown = sorted(set(workloads or ()) - set().union(*fits.values()))
     if unknown:
         expected = ", ".join(sorted(set().union(*fits.values()))) or "(none)"
-        raise PlanError(f"{', '.join(unknown)}: no such workload runs on {', '.join(fits)}; expected some of {expected}")
+        raise PlanError(f"{', '.join(unknown)}: unknown workload on {', '.join(fits)}; expected some of {expected}")
     campaigns = [f"{month:%Y-%m}" for month in months]
     statuses: dict[tuple[str, str], Counter[str]] = {(c, place.name): Counter() for c in campaigns for place in places}
     checked: dict[tuple[str, str], list[benchmark.Row]] = {key: [] for key in statuses}
@@ -123,13 +120,13 @@ def rehearse_months(
     if not any(checked.values()):
         on_demand = sorted({w.name for place in places for w in declared.workloads_for(place)} - set(workloads or ()))
         raise PlanError(
-            f"nothing to rehearse on {', '.join(p.name for p in places)} from {campaigns[0]} to {campaigns[-1]}: no workload that is planned "
-            "monthly fits, or all is silent"
+            f"nothing to rehearse on {', '.join(p.name for p in places)} from {campaigns[0]} to {campaigns[-1]}: no monthly "
+            "workload fits, or all is silent"
             + (f"; expected some of those on demand: --workload {', '.join(on_demand)}" if on_demand else "")
         )
     done = []
     for campaign_id in campaigns:
-        # Month by month: a review must not know the future.
+        # Month by month: a review must not see the future.
         with open_archive() as archive:
             for row in (row for place in places for row in checked[campaign_id, place.name]):
                 benchmark.record_trial_in(archive, row)
@@ -143,7 +140,7 @@ def rehearse_months(
 
 
 def _launched(trial: Trial, spec: dict[str, str]) -> None:
-    """Run it unless it has run, again where the failure is worth another try, as Airflow's retry policy does."""
+    """Run it unless it has run; retry as Airflow's retry policy does."""
     store = stores.home()
     if store.attempts(trial.campaign_id, trial.trial_id):
         return
@@ -163,6 +160,6 @@ def _reviewed(campaign_id: str, provider: str) -> tuple[str, ...]:
     try:
         review_campaign(campaign_id, provider)
     except LookupError:
-        return ()  # silent from the beginning: nobody knows yet what is missing
+        return ()  # silent from the beginning
     with open_archive() as archive:
         return tuple(finding.headline for finding in archive.findings_of(provider, unsettled=True))

@@ -18,9 +18,9 @@ from plumbline.workflows.review import compare_with_baselines, series_by_provide
 
 
 def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = ()) -> Path:
-    """Write the campaign's report (the newest campaign's if none is named); returns the HTML file. LookupError if there is none.
+    """Write the campaign's report (default: the newest campaign); the HTML file. LookupError without a campaign.
 
-    `forms`: in which every table is written as well, into `tables/` beside the report.
+    `forms`: formats of the tables that go into `tables/` beside the report.
     """
     with open_archive() as archive:
         return html_report.write_report(
@@ -29,7 +29,7 @@ def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = 
 
 
 def newest_campaign(archive: Archive) -> str:
-    """The campaign that was planned last; LookupError in an archive that has none but imported ones."""
+    """The campaign that was planned last; LookupError without one that ran here."""
     found = archive.newest_campaign()
     if found is None:
         raise LookupError("the archive has no campaign yet; `plumbline run` measures one")
@@ -37,14 +37,14 @@ def newest_campaign(archive: Archive) -> str:
 
 
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
-    """Everything that a report or a scorecard of the campaign says. LookupError if the archive has nothing of it."""
+    """The data of a campaign's report and scorecards. LookupError if the archive has none."""
     declared = load()
-    # A correction is the same run in other words: both would be launched, paid for and scored twice.
+    # A correction is the same run: it must not count twice.
     trials = [t for t in archive.trials(campaign_id) if not t.corrected]
     if not trials:
         raise LookupError(f'the archive has no trial of campaign "{campaign_id}"')
     if all(t.source == "imported" for t in trials):
-        raise LookupError(f'"{campaign_id}" holds imported results only, which are never scored; `plumbline compare` compares them')
+        raise LookupError(f'"{campaign_id}" has imported results only, which are not scored; `plumbline compare` compares them')
     documents = [d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None]
     workloads = {d.trial.series_key: d.trial.workload for d in documents}
     drift: list[SeriesDrift] = []
@@ -61,7 +61,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         campaign_id=campaign_id,
         reason=documents[0].trial.reason,
         documents=tuple(documents),
-        # As they were when they were measured, if a provider is gone from the declarations by now.
+        # Providers that are not declared any more: as they were when measured.
         providers=all_with_effective_prices(
             (declared.providers.get(d.trial.provider.name, d.trial.provider) for d in documents),
             archive.prices(sorted({d.trial.provider.name for d in documents})),
@@ -82,10 +82,10 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
 
 
 def _compared_with_itself(archive: Archive, series_key: str, campaign_id: str) -> str | None:
-    """Why there is nothing to hold the campaign against: the series' baseline begins with it."""
+    """The note for a campaign with which the series' baseline begins."""
     current = [b for b in archive.baseline_history(series_key) if b.superseded_at is None]
     if not current or current[0].campaign_id != campaign_id:
         return None
     if current[0].rule == "bootstrap":
-        return "this campaign became the series' first baseline"
-    return f"this campaign was accepted as the baseline by {current[0].accepted_by}"
+        return "this campaign is the series' first baseline"
+    return f"{current[0].accepted_by} accepted this campaign as the baseline"

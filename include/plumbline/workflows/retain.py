@@ -26,12 +26,12 @@ _BATCH = 50
 
 
 class BrokenArchive(RuntimeError):
-    """The archive does not hold; the message names what is broken and what to do."""
+    """The archive is damaged; the message names the problems and the remedy."""
 
 
 @dataclass(frozen=True)
 class ExpiredEvidence:
-    """What went by one run: `attempts` whose `files`, of `bytes` together, are deleted; also those that an earlier run had no time for."""
+    """Deleted by one run: `files` of `attempts`, `bytes` in total, including those that an earlier run left."""
 
     attempts: int
     files: int
@@ -39,9 +39,9 @@ class ExpiredEvidence:
 
 
 def verify_archive(today: date) -> int:
-    """Check the whole archive, and of the raw evidence the share of this day; how many days a round over all of it takes.
+    """Check the whole archive and the day's share of the raw evidence; the number of days until all evidence is checked.
 
-    Raises BrokenArchive, after each problem went to the log.
+    BrokenArchive after logging each problem.
     """
     days: int = math.ceil(load().upkeep.evidence.read_every / _DAY)
     with open_archive() as archive:
@@ -51,27 +51,27 @@ def verify_archive(today: date) -> int:
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more in the log" if len(problems) > 5 else "")
         raise BrokenArchive(
-            f'{len(problems)} broken: {shown}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
+            f'{len(problems)} problems: {shown}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
         )
     return days
 
 
 def retention_rule() -> tuple[float, str] | None:
-    """For how many seconds evidence is kept, and the same in words; None if for ever."""
+    """Seconds for which evidence is kept, and the rule's text; None if for ever."""
     keep = load().upkeep.evidence.keep
     return None if keep is None else (keep, f"evidence.keep: {keep / _DAY:g}d")
 
 
 def expired_evidence(archive: Archive) -> DueEvidence | None:
-    """What would go now, what stays and why; None if evidence is kept for ever. Changes nothing."""
+    """The evidence that is due, and what stays and why; None if evidence is kept for ever."""
     declared = retention_rule()
     return None if declared is None else archive.aged_evidence(declared[0], installation_paths().results_url)
 
 
 def expire_evidence(archive: Archive, tell: Callable[[str], None] = _log.info) -> ExpiredEvidence:
-    """Let go what is due: said in the archive first, then in the store, then deleted, then said to be. Cut short, the next run goes on.
+    """Delete due evidence: recorded in the archive, then in the store, then deleted, then confirmed, so that the next run can continue.
 
-    `tell` hears of each attempt. OSError if the store does not answer.
+    `tell` receives a line for each attempt. OSError if the store does not answer.
     """
     declared, home = retention_rule(), stores.home()
     if declared is not None:
@@ -84,7 +84,7 @@ def expire_evidence(archive: Archive, tell: Callable[[str], None] = _log.info) -
             evidence_files.record_expired(home, folder, one.files, since, why)
             for file in one.files:
                 home.remove(f"{folder}/{file}")
-            tell(f"{one.trial_id}#{one.attempt}: {len(one.files)} files, {one.bytes:,} B gone ({why})")
+            tell(f"{one.trial_id}#{one.attempt}: {len(one.files)} files, {one.bytes:,} B deleted ({why})")
         archive.evidence_removed([one for one, _, _ in batch])
     gone = [one for one, _, _ in pending]
     return ExpiredEvidence(len(gone), sum(len(one.files) for one in gone), sum(one.bytes for one in gone))
@@ -92,7 +92,7 @@ def expire_evidence(archive: Archive, tell: Callable[[str], None] = _log.info) -
 
 @dataclass(frozen=True)
 class DeletedFiles:
-    """What went of one part: `removed` files, folders or rows; `bytes` of files."""
+    """`removed`: files, folders or rows of the part; `bytes` of files."""
 
     part: str
     removed: int
@@ -100,9 +100,9 @@ class DeletedFiles:
 
 
 def delete_old_data(archive: Archive, logs: Path, now: float | None = None) -> list[DeletedFiles]:
-    """Delete what is kept no longer; what went, part by part. `logs`: Airflow's folder of log files. `now`: seconds since the epoch.
+    """Delete data past its retention, part by part. `logs`: Airflow's folder of log files. `now`: seconds since the epoch.
 
-    A part that is kept for ever is not looked at. OSError if the store does not answer.
+    OSError if the store does not answer.
     """
     keep, now = load().upkeep.keep, time.time() if now is None else now
     parts: dict[str, tuple[float | None, Callable[[float], DeletedFiles]]] = {
@@ -128,7 +128,7 @@ def delete_old_files(folder: Path, before: float) -> DeletedFiles:
             removed, size = removed + 1, size + stat.st_size
             emptied.add(file.parent)
     for path in emptied:
-        # Not a DAG's own folder: a task may be about to make its run's folder there.
+        # Not a DAG's own folder: a task may be creating its run's folder there.
         while path != folder and not path.name.startswith("dag_id=") and _remove_if_empty(path):
             path = path.parent
     return DeletedFiles("logs", removed, size)
@@ -171,7 +171,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _stat(path: Path) -> os.stat_result | None:
     try:
         return path.lstat()
-    except FileNotFoundError:  # whoever wrote it has deleted it since
+    except FileNotFoundError:  # deleted since
         return None
 
 
@@ -188,7 +188,7 @@ FOR_EVER = "for ever"
 
 @dataclass(frozen=True)
 class StoragePart:
-    """One part: where it is, its files and bytes (None where the database does not say), and how long it is kept, in words."""
+    """`bytes`: None if the database does not report them; `keep`: how long the part is kept, as text."""
 
     part: str
     where: str
@@ -199,14 +199,12 @@ class StoragePart:
 
 @dataclass(frozen=True)
 class StorageSizes:
-    """All parts, and the archive table by table."""
-
     parts: tuple[StoragePart, ...]
     tables: tuple[TableSize, ...]
 
 
 def storage_sizes(archive: Archive) -> StorageSizes:
-    """Measure everything. DeclarationError if upkeep.yaml cannot be read; OSError if the store does not answer."""
+    """DeclarationError if upkeep.yaml cannot be read; OSError if the store does not answer."""
     upkeep, here = load().upkeep, installation_paths()
     keep = upkeep.keep
     tables = tuple(archive.table_sizes())

@@ -26,11 +26,11 @@ from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.findings import apply, readable_findings
 
 HISTORY_LENGTH = 48
-"""Campaigns of a series that a review looks back on: four years of monthly ones."""
+"""Campaigns of a series that a review reads: four years of monthly ones."""
 
 
 def add_history(archive: Archive, comparison: Comparison) -> Comparison:
-    """What a long series says of the rows in doubt, and of creep past baselines that were accepted one after the other."""
+    """Apply a long series' history to rows in doubt, and to creep across successive baselines."""
     key, candidate = comparison.series_key, comparison.candidate_campaign
     campaigns = [c for c, _ in archive.series_campaigns(key, HISTORY_LENGTH)]
     if len(campaigns) < LONG_SERIES or candidate not in campaigns:
@@ -52,7 +52,7 @@ def add_history(archive: Archive, comparison: Comparison) -> Comparison:
 
 
 def _oldest_baseline(archive: Archive, series_key: str) -> str | None:
-    """The oldest baseline since somebody last accepted a change of performance that no single baseline had shown, a creep."""
+    """The oldest baseline since the last accepted creep, a change of performance that no single baseline shows."""
     accepted = archive.baseline_history(series_key)
     crept = [
         f.updated_at
@@ -64,7 +64,7 @@ def _oldest_baseline(archive: Archive, series_key: str) -> str | None:
 
 
 def series_by_provider(workloads: Mapping[str, AnyWorkload]) -> dict[str, dict[str, AnyWorkload]]:
-    """The series of each provider: what is corrected for together."""
+    """The series of each provider, which share one multiple-testing correction."""
     found: dict[str, dict[str, AnyWorkload]] = {}
     for series_key, workload in workloads.items():
         found.setdefault(Series.parse(series_key).provider, {})[series_key] = workload
@@ -74,8 +74,7 @@ def series_by_provider(workloads: Mapping[str, AnyWorkload]) -> dict[str, dict[s
 def compare_with_baselines(
     archive: Archive, declared: Declarations, campaign_id: str, provider: str, workloads: Mapping[str, AnyWorkload]
 ) -> list[Comparison]:
-    """One comparison for each series of the provider, corrected together and held against its past, by the thresholds that its trials were
-    planned with."""
+    """One comparison for each series of the provider, corrected together, by the thresholds of the trials' plan."""
     drifted = _drifted(archive, provider)
     pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ())) for key, w in workloads.items()]
     return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift)]
@@ -89,7 +88,7 @@ def _pair(
     workload: AnyWorkload,
     drifted: Sequence[str],
 ) -> SeriesPair:
-    # One that is part of the baseline is held against what was accepted before it, as its review held it.
+    # A campaign of the baseline is compared with what was accepted before it, as in its review.
     accepted = list(takewhile(lambda c: c != campaign_id, archive.baseline(series_key)))
     baseline = [CampaignSample.of(archive.sample(series_key, c).plain()) for c in accepted]
     candidate = CampaignSample.of(archive.sample(series_key, campaign_id).plain())
@@ -110,8 +109,7 @@ def _pair(
 
 
 def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:
-    """Campaigns between the baseline and the one in question, oldest first, in which the series stood in no performance finding."""
-
+    """Campaigns between the baseline and this one, oldest first, in which the series had no performance finding."""
     known = dict(archive.series_campaigns(series_key, HISTORY_LENGTH))
     if campaign_id not in known:
         return []
@@ -120,7 +118,7 @@ def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequen
 
 
 def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
-    """Series → campaigns in which it stood in a performance finding, whatever became of that."""
+    """Series → campaigns in which it had a performance finding, whatever its state."""
     found: dict[str, list[str]] = {}
     for finding in readable_findings(archive.findings_of(provider, "performance")):
         for series_key in finding.series:
@@ -129,9 +127,9 @@ def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
 
 
 def workloads_of(archive: Archive, campaign_id: str, provider: str | None = None) -> dict[str, AnyWorkload]:
-    """Each series of the campaign with the workload as it was planned, so that nothing is judged by criteria younger than itself.
+    """Each series of the campaign with the workload as planned, so that no criteria are newer than the trial; without imported series.
 
-    Imported series are left out: nobody here planned them. LookupError if the archive has no other of it.
+    LookupError if the archive has no other series of the campaign.
     """
     found: dict[str, AnyWorkload] = {}
     trials = archive.trials(campaign_id, provider=provider)
@@ -142,13 +140,13 @@ def workloads_of(archive: Archive, campaign_id: str, provider: str | None = None
             found[trial.series_key] = document.trial.workload
     if not found:
         if trials:
-            raise LookupError(f'"{campaign_id}" holds imported results only, which are never reviewed; `plumbline compare` compares them')
+            raise LookupError(f'"{campaign_id}" has imported results only, which are not reviewed; `plumbline compare` compares them')
         raise LookupError(f'the archive has no trial of campaign "{campaign_id}"{f" on {provider}" if provider else ""}')
     return found
 
 
 _MONTHS = 24
-"""Campaigns of a series among which its newest monthly one is looked for."""
+"""Campaigns of a series that are searched for its newest monthly one."""
 
 
 def missing_data_findings(
@@ -160,12 +158,12 @@ def missing_data_findings(
     *,
     unmeasured: bool = False,
 ) -> tuple[Finding, ...]:
-    """What stopped reporting, as findings that stand or are to be opened; nothing for a campaign on demand or one that still runs.
+    """Findings about series that stopped reporting; none for a campaign on demand or one that still runs.
 
-    `unmeasured`: what never took part in a monthly campaign as well, which the review of a campaign is no occasion for."""
+    `unmeasured`: also providers that never took part in a monthly campaign."""
     if not missing_data.is_monthly(campaign_id) or not missing_data.is_complete(campaign_id, now or datetime.now(timezone.utc)):
         return ()
-    # One that is simulated is rehearsed without being enabled; who asks for it by name means it.
+    # Simulated providers are rehearsed without being enabled.
     enabled = {p.name for p in declared.enabled_providers()}
     providers = [p for name, p in declared.providers.items() if name == provider and (name in enabled or p.simulated)]
     if provider is None:
@@ -176,7 +174,7 @@ def missing_data_findings(
         key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if missing_data.is_monthly(c) and c <= campaign_id), default=None)
         for key in expected
     }
-    # A series that reported and is left out now is missed; one that never did is a warning of `plumbline check` alone.
+    # An excluded series that reported before is missing; one that never did is a warning of `plumbline check`.
     expected = {key: p for key, p in expected.items() if key not in left_out or last[key] is not None}
     last = {key: last[key] for key in expected}
     simulated = frozenset(key for key, p in expected.items() if p.simulated)
@@ -185,7 +183,7 @@ def missing_data_findings(
         keys = [key for key, p in expected.items() if p.name == name]
         if any(last[key] is not None for key in keys):
             continue
-        # All of it is new, such as after a new version of every workload: what the provider measured before stands for it.
+        # All series are new, as after a new version of every workload: earlier series of the provider count.
         before = [c for s in archive.series(provider=name) for c in archive.series_campaigns(s.series_key, _MONTHS)]
         newest = max((c for c, _ in before if missing_data.is_monthly(c) and c <= campaign_id), default=None)
         if newest is not None:
@@ -196,7 +194,7 @@ def missing_data_findings(
 
 
 def store_missing_data(archive: Archive, found: tuple[Finding, ...], campaign_id: str) -> None:
-    """Open what is new and let go on what stands."""
+    """Open new findings, continue known ones."""
     opened, continued = [], []
     for finding in found:
         known = {f.finding_id: f for f in archive.findings_of(finding.provider, "missing_data")}.get(finding.finding_id)
@@ -208,7 +206,7 @@ def store_missing_data(archive: Archive, found: tuple[Finding, ...], campaign_id
 
 
 def check_missing_data(now: datetime | None = None) -> list[str]:
-    """The same for the month of `now` (the present if left out), whether or not anything reported: ids of what is missing."""
+    """`missing_data_findings` of the month of `now` (default: the present), stored; their ids."""
     now = now or datetime.now(timezone.utc)
     campaign_id = f"{now:%Y-%m}"
     with open_archive() as archive:
@@ -222,7 +220,7 @@ REVIEWER = "drift"
 
 @dataclass(frozen=True)
 class ReviewResult:
-    """One series of the campaign, with the findings, new or continued, that it stands in after the review."""
+    """One series of the campaign, with its new and continued findings."""
 
     series_key: str
     comparison: Comparison
@@ -230,17 +228,17 @@ class ReviewResult:
 
     @property
     def quiet(self) -> bool:
-        """Whether the campaign could be held against the baseline and nothing in it differs, nor may differ, by what matters."""
+        """Whether the campaign was compared and shows no change and no doubt that matters."""
         doubted = any(row.verdict == "suspected" and row.family == "lead" for row in self.comparison.rows)
         changed = any(f.kind in ("performance", "environment") for f in self.findings)
         return bool(self.comparison.baseline_campaigns) and not (self.comparison.problems or doubted or changed)
 
 
 def review_campaign(campaign_id: str, provider: str | None = None) -> list[ReviewResult]:
-    """Compare every series of the campaign (of one provider if named), and store what that means for the findings: new ones open, known
-    ones go on, those that are over resolve themselves, and what stopped reporting is missed. To review again changes nothing.
+    """Compare every series of the campaign (of one provider if named) with its baseline, and reconcile the findings, also about missing series.
+    Reviewing again changes nothing.
 
-    LookupError if the archive has nothing of it, nor of anything that it should have had.
+    LookupError if the archive has no series of the campaign and none is missing.
     """
     declared = load()
     with open_archive() as archive:
@@ -258,7 +256,7 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
 
 
 def review_summary(reviewed: ReviewResult) -> dict[str, Any]:
-    """One series of a review in a few plain words: verdict, findings, what is to be asked of a person, what more repeats would settle."""
+    """One series of a review as plain data: verdict, findings, questions for a person, rows that need more repeats."""
     comparison = reviewed.comparison
     return {
         "series_key": reviewed.series_key,
@@ -272,7 +270,7 @@ def review_summary(reviewed: ReviewResult) -> dict[str, Any]:
 
 
 def _question(finding: Finding, campaign_id: str) -> dict[str, Any]:
-    """What to ask about, and the campaigns whose reviews have asked about it before."""
+    """The question, and the campaigns whose reviews asked it before."""
     before = [c for c in finding.campaigns if c != campaign_id]
     return {"finding_id": finding.finding_id, "campaign_id": campaign_id, "asked_in": before}
 
@@ -285,9 +283,9 @@ def _provider(
     comparisons = compare_with_baselines(archive, declared, campaign_id, provider, workloads)
     standing = readable_findings(archive.findings_of(provider, unsettled=True))
     newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}
-    went = reconcile([f for c in comparisons for f in findings_of(c)], standing, comparisons, newest)
-    apply(archive, went, by=REVIEWER, seen_in=campaign_id)
-    now = (*went.opened, *went.continued)
+    reconciliation = reconcile([f for c in comparisons for f in findings_of(c)], standing, comparisons, newest)
+    apply(archive, reconciliation, by=REVIEWER, seen_in=campaign_id)
+    now = (*reconciliation.opened, *reconciliation.continued)
     reviewed = [ReviewResult(c.series_key, c, tuple(f for f in now if c.series_key in f.standing)) for c in comparisons]
     for one in reviewed:
         if one.quiet:

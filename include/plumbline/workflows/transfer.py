@@ -20,16 +20,16 @@ from plumbline.results import Reason, ResultDocument, ResultStore
 
 _log = logging.getLogger(__name__)
 _QUIET = timedelta(days=1)
-"""The slots of a campaign lie within a day: one that nothing was recorded into for longer is finished, or failed to be."""
+"""A campaign's slots are within a day: without a new record for longer it is finished."""
 _OVERLAP = timedelta(minutes=10)
-"""What was written just before an export began may have been committed after it had looked."""
+"""Records written just before an export may have been committed after it read them."""
 
 
 def export_campaigns(now: datetime) -> list[str] | None:
-    """Export every finished campaign that changed since its last export to `export.to`/<campaign>; their names. None if nothing is declared.
+    """Export every finished campaign that changed since its last export to `export.to`/<campaign>; their names. None without a declared location.
 
-    Each is a bundle that `plumbline archive import` takes. OSError if the place does not answer, ValueError if its connection does not
-    suit; what was exported by then stays, and the next run goes on.
+    Each is a bundle for `plumbline archive import`. OSError if the location does not answer, ValueError if its connection does not fit it; the
+    next run continues.
     """
     declared = load().upkeep.export
     if declared is None:
@@ -47,7 +47,7 @@ def export_campaigns(now: datetime) -> list[str] | None:
 
 
 def _last_export(target: ResultStore, campaign_id: str) -> Manifest | None:
-    """What the last export of the campaign says of itself; None if there is none that was finished."""
+    """The manifest of the campaign's last finished export."""
     from pydantic import ValidationError
 
     try:
@@ -57,7 +57,7 @@ def _last_export(target: ResultStore, campaign_id: str) -> Manifest | None:
 
 
 def _write(archive: Archive, campaign: CampaignChange, target: ResultStore, held: Manifest | None) -> int:
-    """Write what is not there yet, the manifest last; how many files."""
+    """Write new files, the manifest last; their number."""
     known = _files(held) if held else {}
     with tempfile.TemporaryDirectory(prefix="plumbline-export-") as scratch:
         folder = Path(scratch) / "bundle"
@@ -73,12 +73,12 @@ def _files(manifest: Manifest) -> dict[str, str]:
 
 
 def import_bundle(archive: Archive, folder: Path, campaigns: Sequence[str] | None, by: str) -> list[ImportedCampaign]:
-    """Take in a bundle; what the quality checks reject here is rejected, whatever the bundle says. Raises like Archive.import_."""
+    """Import a bundle with the quality verdicts of this installation. Raises like Archive.import_."""
     return archive.import_(folder, campaigns, by=by, judge=quality_verdicts)
 
 
 def quality_verdicts(documents: Sequence[ResultDocument]) -> Mapping[str, tuple[Action, Sequence[Reason]]]:
-    """The verdict on each document, by `trial_id#attempt`. No pages are kept: the campaign is not this installation's own."""
+    """The verdict on each document, by `trial_id#attempt`, without Data Docs."""
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as pages:
         report = check(documents, [document.trial for document in documents], Path(pages), "import")
     return {name: (verdict.action, verdict.reasons) for name, verdict in report.verdicts.items()}

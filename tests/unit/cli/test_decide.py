@@ -111,7 +111,9 @@ def test_a_price_that_is_accepted_re_ranks_all_decisions_at_once(plumbline, said
     assert result.exit_code == 0, result.stderr
     assert f"team platform, training gpt-test: first is {FAST}" in result.stdout and f"was {CHEAP}" in result.stdout
     (finding,), _ = said("findings")
-    assert finding["kind"] == "price" and f"first choice is now {FAST}" in finding["headline"] and f"instead of {CHEAP}" in finding["headline"]
+    assert (
+        finding["kind"] == "price" and f"first choice is now {FAST}" in finding["headline"] and f"instead of {CHEAP}" in finding["headline"]
+    )
     shown = plumbline("findings", "show", finding["finding_id"]).stdout
     assert "plumbline decide --team platform --kind training --workload gpt-test" in shown and "the team goes along" in shown
     assert plumbline("decide", "--keep").stdout.count("unchanged: ") == 2

@@ -48,26 +48,29 @@ def test_a_token_that_ran_out_is_renewed(airflow: FakeAirflow, client: AirflowCl
 
 
 def test_wrong_credentials_are_told_at_once(airflow: FakeAirflow) -> None:
-    with AirflowClient(airflow.address, "admin", "wrong") as client, pytest.raises(AirflowError, match="as admin: 401 Invalid credentials"):
+    with AirflowClient(airflow.address, "admin", "wrong") as client, pytest.raises(AirflowError, match="as admin: 401") as refused:
         client.dags()
-    assert airflow.logins == 1
+    assert (refused.value.status, airflow.logins) == (401, 1)
 
 
 def test_a_refused_run_names_the_field(airflow: FakeAirflow, client: AirflowClient) -> None:
-    airflow.answers["POST", "/api/v2/dags/d/dagRuns"] = (422, {"detail": [{"loc": ["body", "conf", "repeats"], "msg": "0 is below 1"}]})
-    with pytest.raises(AirflowError, match=r"POST /api/v2/dags/d/dagRuns: 422 body\.conf\.repeats: 0 is below 1"):
+    path = "/api/v2/dags/d/dagRuns"
+    airflow.answers["POST", path] = (422, {"detail": [{"loc": ["body", "conf", "repeats"], "msg": "0 is below 1"}]})
+    with pytest.raises(AirflowError, match=r"body\.conf\.repeats: ") as refused:
         client.trigger("d", {"repeats": 0})
+    assert refused.value.status == 422 and path in str(refused.value)
 
 
 def test_an_answer_that_is_no_json_is_quoted(airflow: FakeAirflow, client: AirflowClient) -> None:
     airflow.answers["GET", "/api/v2/dags/d/dagRuns/r"] = (200, "<html>a proxy</html>")
-    with pytest.raises(AirflowError, match="not JSON: <html>a proxy"):
+    with pytest.raises(AirflowError, match="<html>a proxy"):
         client.run("d", "r")
 
 
 def test_no_server_is_no_answer() -> None:
-    with AirflowClient("http://127.0.0.1:9", "admin", "x") as client, pytest.raises(AirflowError, match="no answer"):
+    with AirflowClient("http://127.0.0.1:9", "admin", "x") as client, pytest.raises(AirflowError, match="no answer") as failed:
         client.dags()
+    assert failed.value.status is None
 
 
 @pytest.mark.fault("the API server restarts during a campaign", ends="asked again", keeps="the campaign; no run is started twice")
@@ -92,8 +95,9 @@ def test_a_run_whose_answer_was_lost_is_not_started_twice(airflow: FakeAirflow, 
 
 def test_a_pool_that_may_have_been_made_is_not_asked_for_again(airflow: FakeAirflow, client: AirflowClient) -> None:
     airflow.answers["POST", "/api/v2/pools"] = (500, {"detail": "database is locked"})
-    with pytest.raises(AirflowError, match="500 database is locked"):
+    with pytest.raises(AirflowError) as refused:
         client.put_pool("p", 1, "")
+    assert refused.value.status == 500
     assert [method for method, path, _, _ in airflow.seen if path == "/api/v2/pools"] == ["POST"]
 
 

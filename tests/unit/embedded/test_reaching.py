@@ -48,18 +48,19 @@ def test_a_named_server_comes_first(home: Path, airflow: FakeAirflow, monkeypatc
 
 
 def test_no_airflow_says_how_to_start_one(home: Path) -> None:
-    with pytest.raises(AirflowError, match=r"no Airflow was ever started in .*start one with `plumbline up`"):
+    with pytest.raises(AirflowError, match=r"`plumbline up`"):
         client.connect()
     write_settings(home, 1, reparse=True)
-    with pytest.raises(AirflowError, match=r"(?s)no Airflow can be used at http://127.0.0.1:1: .*no answer.*`plumbline up`"):
+    with pytest.raises(AirflowError, match=r"(?s)http://127.0.0.1:1.*no answer.*`plumbline up`"):
         client.connect()
 
 
 def test_a_login_that_is_refused_or_missing_is_said(airflow: FakeAirflow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(client.ADDRESS, airflow.address)
     monkeypatch.setenv(client.USER, "me")
-    with pytest.raises(AirflowError, match="PLUMBLINE_AIRFLOW_URL is set but PLUMBLINE_AIRFLOW_PASSWORD is not"):
+    with pytest.raises(AirflowError, match=f"{client.PASSWORD} is not"):
         client.connect()
     monkeypatch.setenv(client.PASSWORD, "wrong")
-    with pytest.raises(AirflowError, match="401 Invalid credentials"):
+    with pytest.raises(AirflowError) as refused:
         client.connect()
+    assert refused.value.status == 401

@@ -12,7 +12,7 @@ from plumbline.embedded import team_server
 def test_without_the_first_users_password_it_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_ADMIN_USER", "admin")
     monkeypatch.delenv("PLUMBLINE_ADMIN_PASSWORD", raising=False)
-    with pytest.raises(team_server.StepFailed, match="PLUMBLINE_ADMIN_PASSWORD not set; `make server-env`"):
+    with pytest.raises(team_server.StepFailed, match=r"PLUMBLINE_ADMIN_PASSWORD .*`make server-env`"):
         team_server._first_user()
 
 
@@ -21,7 +21,7 @@ def test_the_first_step_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{tmp_path / 'missing' / 'airflow.db'}")
     assert team_server.main() == team_server.FAILED
     said = capfd.readouterr()
-    assert "`airflow db migrate` ended with status" in said.err
+    assert "`airflow db migrate`" in said.err
     assert "the archive" not in said.out
 
 

@@ -59,9 +59,9 @@ def test_one_campaign_over_several_providers_each_by_its_own_form() -> None:
 @pytest.mark.parametrize(
     ("asked", "providers", "message"),
     [
-        (RunParameters("od-1", " "), BOTH, "no reason was given"),
-        (ASKED, ["nowhere"], "no enabled provider is called nowhere; expected some of local-1core, local-2core"),
-        (RunParameters("od-1", "why", workloads=("huge",)), BOTH, "no workload is called huge"),
+        (RunParameters("od-1", " "), BOTH, "reason"),
+        (ASKED, ["nowhere"], r"nowhere; .*local-1core, local-2core"),
+        (RunParameters("od-1", "why", workloads=("huge",)), BOTH, "huge"),
     ],
 )
 def test_what_cannot_be_measured_is_said_before_anything_starts(asked: RunParameters, providers: list[str], message: str) -> None:
@@ -73,7 +73,7 @@ def test_a_provider_that_can_run_nothing_of_it_is_named_while_others_could() -> 
     known = declared()
     training = {"gpt-tiny-cpu": known.workloads["gpt-tiny-cpu"].model_copy(update={"providers": ("local-1core",)})}
     world = Declarations(known.providers, {**known.workloads, **training}, known.teams, known.thresholds)
-    with pytest.raises(PlanError, match="nothing of what was asked for runs on local-2core"):
+    with pytest.raises(PlanError, match=r" local-2core;"):
         plan_runs(world, ASKED, BOTH)
 
 
@@ -90,9 +90,9 @@ def test_what_the_budget_leaves_out_is_counted_and_a_spent_one_starts_nothing(tm
         world = limited(2 * one)
         first, second = apply_budgets(archive, world, ASKED, plan_runs(world, ASKED, BOTH))
         assert (first.trials, first.left_out, second.trials, second.left_out, second.budget) == (2, 1, 3, 0, None)
-        assert str(first.budget).startswith("0 of 0.000412 USD left of ")
+        assert first.budget is not None and "0.000412 USD" in first.budget
         spent = limited(one / 2)
-        with pytest.raises(RunsNotStarted, match=r"^local-1core: 3 of 3 trials go past the budget .*To go on: raise `budget`"):
+        with pytest.raises(RunsNotStarted, match=r"^local-1core: .*`budget`"):
             apply_budgets(archive, spent, ASKED, plan_runs(spent, ASKED, BOTH))
 
 
@@ -111,11 +111,11 @@ def test_every_run_is_started_with_its_form(airflow: FakeAirflow, client: Airflo
 @pytest.mark.parametrize(
     ("dags", "message"),
     [
-        ([dag("benchmark_local_1core")], "benchmark_local_2core is not in that Airflow"),
-        ([dag("benchmark_local_1core"), dag("benchmark_local_2core", stale=True)], "benchmark_local_2core is not in that Airflow"),
+        ([dag("benchmark_local_1core")], "benchmark_local_2core is not"),
+        ([dag("benchmark_local_1core"), dag("benchmark_local_2core", stale=True)], "benchmark_local_2core is not"),
         (
             [dag("benchmark_local_1core"), dag("benchmark_local_2core", paused=True)],
-            r"benchmark_local_2core is paused, .*`plumbline airflow dags unpause benchmark_local_2core`",
+            r"`plumbline airflow dags unpause benchmark_local_2core`",
         ),
     ],
 )
@@ -137,14 +137,14 @@ def test_a_missing_pool_is_made_before_the_run_or_refuses_it(airflow: FakeAirflo
     airflow.pools.clear()
     airflow.runs.clear()
     airflow.answers["POST", "/api/v2/pools"] = (403, {"detail": "Forbidden"})
-    with pytest.raises(RunsNotStarted, match=r"no pool plumbline_this-machine .*Forbidden.*run --rm init"):
+    with pytest.raises(RunsNotStarted, match=r"plumbline_this-machine.*Forbidden.*--rm init"):
         start_runs(client, plan_runs(declared(), ASKED, BOTH))
     assert airflow.runs == {}
 
 
 def test_what_was_started_before_airflow_failed_is_said(airflow: FakeAirflow, client: AirflowClient) -> None:
     airflow.answers["POST", "/api/v2/dags/benchmark_local_2core/dagRuns"] = (403, {"detail": "Forbidden"})
-    with pytest.raises(AirflowError, match=r"(?s)Forbidden.*started before: benchmark_local_1core manual__"):
+    with pytest.raises(AirflowError, match=r"(?s)Forbidden.*benchmark_local_1core manual__"):
         start_runs(client, plan_runs(declared(), ASKED, BOTH))
 
 

@@ -37,7 +37,7 @@ def changes(airflow: FakeAirflow) -> list[tuple[str, Any]]:
 
 
 def test_a_dag_that_is_gone_is_named_and_nothing_is_unpaused(airflow: FakeAirflow, client: AirflowClient, tmp_path: Path) -> None:
-    with pytest.raises(AirflowError, match="edited is no longer in Airflow"):
+    with pytest.raises(AirflowError, match=r"^edited "):
         unpause(tmp_path, client, ["a", "edited"])
     assert changes(airflow) == []
 

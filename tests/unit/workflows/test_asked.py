@@ -42,7 +42,7 @@ def test_the_slot_is_told_in_utc_whatever_zone_the_run_speaks() -> None:
 
 def test_a_missed_slot_is_never_measured_under_its_name() -> None:
     run_parameters(Run("scheduled"), {}, SLOT + SLOT_TOLERANCE)
-    with pytest.raises(SlotMissed, match=r"2026-11-01 02:00 UTC is over"):
+    with pytest.raises(SlotMissed, match=f"{SLOT:%Y-%m-%d %H:%M}"):
         run_parameters(Run("scheduled"), {}, SLOT + SLOT_TOLERANCE + timedelta(seconds=1))
 
 
@@ -65,9 +65,10 @@ def test_an_on_demand_run_must_say_why(reason: str | None) -> None:
 
 
 def test_a_run_that_the_providers_change_started_has_it_as_its_reason() -> None:
-    changes = [{"reason": "driver 550 → 570"}, {"reason": "kernel 6.8 → 6.9"}, {"reason": "driver 550 → 570"}]
+    driver, kernel = "driver 550 → 570", "kernel 6.8 → 6.9"
+    changes = [{"reason": reason} for reason in (driver, kernel, driver)]
     asked = run_parameters(Run("asset_triggered"), {**FORM, "reason": None}, SLOT, changes=changes, on_change=("gpt-tiny-cpu",))
-    assert asked.reason == "driver 550 → 570; kernel 6.8 → 6.9"
+    assert asked.reason == f"{driver}; {kernel}"
     assert (asked.campaign_id, asked.slot, asked.workloads) == ("od-20261101-020000", None, ("gpt-tiny-cpu",))
     assert asked.origin is not None and asked.origin.run_id == "a-run"
 
@@ -84,7 +85,7 @@ def test_ever_so_many_changes_fit_into_a_reason() -> None:
 
 
 def test_a_backfill_is_refused() -> None:
-    with pytest.raises(PlanError, match="cannot measure the past"):
+    with pytest.raises(PlanError, match="backfill"):
         run_parameters(Run("backfill"), FORM, SLOT)
 
 
@@ -108,7 +109,7 @@ def test_kinds_and_workloads_that_were_not_asked_for_plan_nothing() -> None:
 
 
 def test_an_unknown_workload_is_named() -> None:
-    with pytest.raises(PlanError, match="chat-huge: no such workload runs on local-1core; expected some of chat-tiny-cpu, gpt-tiny-cpu"):
+    with pytest.raises(PlanError, match=r"chat-huge.*local-1core.*chat-tiny-cpu, gpt-tiny-cpu"):
         planned(RunParameters("c", "why", workloads=("chat-huge",)))
 
 

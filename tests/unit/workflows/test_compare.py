@@ -47,9 +47,10 @@ def test_a_lone_near_match_is_paired_to_be_refused_and_two_are_not(archive: Arch
     new = imported(archive, "v2", instance_type="2x8-gpu")
     found = compare_named(archive, declared, "v1", "v2")
     assert found.series == ((old, new),)
-    assert found.comparisons[0].problems == ("instance_type: 1x8-gpu in v1, 2x8-gpu in v2: another instance type is another machine",)
+    (problem,) = found.comparisons[0].problems
+    assert problem.startswith("instance_type: ") and "1x8-gpu" in problem and "2x8-gpu" in problem
     imported(archive, "v2", instance_type="4x8-gpu")
-    with pytest.raises(LookupError, match="v1 and v2 have no series in common"):
+    with pytest.raises(LookupError, match="v1 and v2"):
         compare_named(archive, declared, "v1", "v2")
 
 
@@ -82,4 +83,4 @@ def test_a_provider_is_looked_at_in_a_campaign_in_which_it_has_a_number(archive:
 def test_of_one_provider_alone_there_is_nothing_to_compare_with_itself(archive: Archive, declared: Declarations) -> None:
     archive.record(document(), uri="file:///store")
     (comparison,) = compare_named(archive, declared, "lab-2core", "lab-2core").comparisons
-    assert "2025-11 is part of the baseline that it is compared with" in comparison.problems[0]
+    assert "2025-11" in comparison.problems[0] and comparison.rows == ()

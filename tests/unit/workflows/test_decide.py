@@ -86,10 +86,9 @@ def test_a_price_change_re_ranks_at_once_without_a_rerun(measured: Archive, decl
     assert winners(measured) == [("price", FAST, CHEAP, "open")]
     (finding,) = (f for f in measured.findings() if f.kind == "price")
     today = datetime.now(timezone.utc).date()
-    assert finding.headline == (
-        f"WARN  team platform, training: first is now {FAST}{format_certainty(found['training'].probability)} instead of {CHEAP}, "
-        f"since its price fell 1.00 → 0.50 USD/core-hour on {today}"
-    )
+    (reason,) = finding.detail["attributed_to"]
+    assert "fell" in reason and "1.00 → 0.50" in reason and str(today) in reason
+    assert f"{FAST}{format_certainty(found['training'].probability)}" in finding.headline
     # Again: nothing more.
     assert not any(one.new for one in ranked(measured, declared, today).values()) and len(winners(measured)) == 1
 
@@ -102,8 +101,8 @@ def test_back_to_the_former_one_resolves_it_also_where_the_inputs_were_seen_befo
         ranked(measured, declared, today)
     assert winners(measured) == [("price", FAST, CHEAP, "resolved"), ("price", FAST, CHEAP, "open")]
     resolved = next(f for f in measured.findings("resolved"))
-    (said,) = (entry for entry in measured.audit(resolved.finding_id) if entry.what == "finding_resolved")
-    assert said.who == "ranking" and said.why.startswith(f"back: first is {CHEAP}") and f"{FAST}'s price rose 0.50 → 1.00" in said.why
+    (entry,) = (entry for entry in measured.audit(resolved.finding_id) if entry.what == "finding_resolved")
+    assert entry.who == "ranking" and f"again {CHEAP}" in entry.why and FAST in entry.why and "0.50 → 1.00" in entry.why
 
 
 def test_a_new_campaign_is_a_change_of_performance(measured: Archive, declared: Declarations) -> None:
@@ -111,7 +110,8 @@ def test_a_new_campaign_is_a_change_of_performance(measured: Archive, declared: 
     measure(measured, declared, {CHEAP: spread(0.2)}, campaign="2025-12")
     assert ranked(measured, declared)["training"].first == FAST
     assert winners(measured) == [("performance", FAST, CHEAP, "open")]
-    assert measured.findings()[0].headline.endswith(f"since campaign 2025-12 of {CHEAP}")
+    (reason,) = measured.findings()[0].detail["attributed_to"]
+    assert CHEAP in reason and "2025-12" in reason
 
 
 def test_other_weights_are_another_question(measured: Archive, declared: Declarations) -> None:
@@ -139,16 +139,14 @@ def test_the_watch_and_the_answer_to_its_finding_rank_too(measured: Archive, tmp
             lines.write(f"{at.date()},local,here,host-2core,none,2,on-demand,0.5\n")
         seen = read_and_store_prices(measured, declared, declared.providers[FAST], at)
     assert len(measured.decisions()) == 2 and winners(measured) == []
-    assert measured.decisions()[0].detail["why"] == f"the prices of {FAST} were looked at"
+    assert FAST in measured.decisions()[0].detail["why"]
     (price,) = (f for f in measured.findings() if f.finding_id in seen.opened)
     apply_answer(measured, declared, price.finding_id, "accept", "ada", "a new contract")
     assert winners(measured) == [("price", FAST, CHEAP, "open")]
     newest = last_stored(measured, "platform", "training", ("gpt-test",))
     assert newest is not None and newest.winner == FAST
-    assert (
-        newest.detail["why"] == f"ada accepted 1 USD/h as the on_demand price of {FAST}"
-        and newest.detail["instead_of"] == newest.detail["before"]["first"] == CHEAP
-    )
+    assert newest.detail["instead_of"] == newest.detail["before"]["first"] == CHEAP
+    assert all(part in newest.detail["why"] for part in ("ada", "1 USD/h", "on_demand", FAST))
 
 
 def test_a_declared_price_whose_day_has_come_is_a_price_change(measured: Archive, declared: Declarations) -> None:
@@ -158,7 +156,8 @@ def test_a_declared_price_whose_day_has_come_is_a_price_change(measured: Archive
     declared.providers[FAST] = declared.providers[FAST].model_copy(update={"prices": (old, new)})
     assert not ranked(measured, declared, date(2025, 12, 31))["training"].new
     assert ranked(measured, declared, date(2026, 1, 1))["training"].first == FAST
-    assert measured.findings()[0].headline.endswith("since its price fell 1.00 → 0.50 USD/core-hour on 2026-01-01")
+    (reason,) = measured.findings()[0].detail["attributed_to"]
+    assert "1.00 → 0.50" in reason and "2026-01-01" in reason
 
 
 def test_a_team_goes_along_or_stays(measured: Archive, declared: Declarations) -> None:

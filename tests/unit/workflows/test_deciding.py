@@ -40,12 +40,13 @@ def finding(archive: Archive) -> Finding:
 
 
 def test_accept_moves_the_baseline_to_the_newest_campaign_that_showed_it(archive: Archive, finding: Finding) -> None:
-    done = apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "the new driver stays")
+    why = "the new driver stays"
+    done = apply_answer(archive, declared(), finding.finding_id, "accept", "ada", why)
     assert done.baselines == {finding.series_key: "2026-03"} and done.rerun is None
     assert archive.baseline(finding.series_key) == ["2026-03"]
     assert archive.finding(finding.finding_id).state == "accepted"
     assert apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "again") == done
-    assert [(e.who, e.why) for e in archive.audit(finding.series_key)][-1] == ("ada", "the new driver stays")
+    assert [(e.who, e.why) for e in archive.audit(finding.series_key)][-1] == ("ada", why)
     with pytest.raises(WrongState, match="is accepted"):
         apply_answer(archive, declared(), finding.finding_id, "keep", "bob", "no")
 
@@ -53,17 +54,18 @@ def test_accept_moves_the_baseline_to_the_newest_campaign_that_showed_it(archive
 def test_an_old_answer_given_again_does_not_take_a_later_baseline_back(archive: Archive, finding: Finding) -> None:
     done = apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "the new driver stays")
     archive.accept_baseline(finding.series_key, "2026-02", by="bob", why="2026-03 was measured on the wrong node")
-    assert apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "the task ran twice") == done
+    assert apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "again") == done
     assert archive.baseline(finding.series_key) == ["2026-02"]
 
 
 def test_keep_leaves_the_baseline_and_is_not_asked_again(archive: Archive, finding: Finding) -> None:
     assert undecided_findings([finding]) == [finding]
-    apply_answer(archive, declared(), finding.finding_id, "keep", "ada", "a ticket is open")
+    why = "a ticket is open"
+    apply_answer(archive, declared(), finding.finding_id, "keep", "ada", why)
     assert archive.baseline(finding.series_key) == ["2026-01"]
     kept = archive.finding(finding.finding_id)
     assert kept.state == "acknowledged" and undecided_findings([finding.with_state(kept.state)]) == []
-    assert [(e.who, e.what, e.why) for e in archive.audit(finding.finding_id)][-1] == ("ada", "baseline_kept", "a ticket is open")
+    assert [(e.who, e.what, e.why) for e in archive.audit(finding.finding_id)][-1] == ("ada", "baseline_kept", why)
 
 
 def test_a_question_that_nobody_answered_keeps_and_leaves_the_finding_open(archive: Archive, finding: Finding) -> None:
@@ -97,7 +99,7 @@ def test_rerun_names_the_benchmark_and_a_fresh_node_only_where_there_are_several
     there = apply_answer(archive, both, on(cluster.name).finding_id, "rerun", "ada", "was it the node?").rerun
     assert there is not None and there.conf["placement"] == "fresh_node"
     assert json.dumps(there.conf) and "confirm finding" in there.conf["reason"]
-    with pytest.raises(ValueError, match="gone is not an enabled provider"):
+    with pytest.raises(ValueError, match=r"^gone "):
         apply_answer(archive, both, on("gone").finding_id, "rerun", "ada", "x")
 
 

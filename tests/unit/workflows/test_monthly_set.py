@@ -96,7 +96,7 @@ def test_an_amd_provider_requests_amd_gpus() -> None:
     _, provider = amd()
     wrong = json.loads(provider.model_dump_json())
     wrong["launcher"]["gpu_resource"] = "nvidia.com/gpu"
-    with pytest.raises(ValidationError, match=r"gpu_resource is nvidia.com/gpu, but accelerator.kind is amd; expected amd.com/gpu"):
+    with pytest.raises(ValidationError, match=r"gpu_resource .*nvidia.com/gpu.* amd.com/gpu"):
         Provider.model_validate_json(json.dumps(wrong))
 
 
@@ -111,7 +111,7 @@ def test_a_workload_that_a_small_scratch_disk_leaves_out_is_named_with_both_numb
     needed = scratch_needed(workload)
     assert workload.name == "pretrain-8b-8gpu" and needed is not None
     assert f"needs {needed.total / GIB:.0f} GiB" in why and "declares 100 GiB" in why
-    assert f"{provider.name} does not measure pretrain-8b-8gpu monthly: {why}" in measurement_gaps(here)
+    assert [w for w in measurement_gaps(here) if provider.name in w and workload.name in w and why in w]
     assert not [w for w in measurement_gaps(replace(here, providers={large.name: large})) if "does not measure" in w]
 
 
@@ -127,7 +127,8 @@ def test_slots_or_a_change_start_the_set_with_no_further_declaration() -> None:
     schedule = schedule_of(here, provider)
     assert isinstance(schedule, AssetOrTimeSchedule)
     assert schedule.asset_condition.objects == (provider_changed(provider.name),)
-    assert {each.expression for each in schedule.timetable.timetables} == {"0 2 1 * *", "0 10 1 * *", "0 18 1 * *"}  # type: ignore[attr-defined]
+    crons = {each.expression for each in schedule.timetable.timetables}  # type: ignore[attr-defined]
+    assert crons == {f"0 {hour} 1 * *" for hour in (2, 10, 18)}
     now = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
     changed = RunParameters("od-20261122-120000", "driver 550 → 570")
     assert {t.workload.name for kind in ("training", "inference") for t in trials_of(changed, here, provider, kind, now)} == STANDARD

@@ -51,9 +51,9 @@ def test_a_lane_that_the_budget_carries_nothing_of_is_skipped_and_the_change_wai
     a_change_waits()
     file = config / "providers" / f"{NAME}.yaml"
     file.write_text(f"{file.read_text()}budget: {{usd_per_month: 0.0001}}\n")
-    with pytest.raises(AirflowSkipException, match=r"go past the budget of .*To go on: raise `budget`"):
+    with pytest.raises(AirflowSkipException, match=f"{NAME}: .*`budget`"):
         planned()
-    with pytest.raises(AirflowSkipException, match="nothing of training_gang is asked of local-1core"):
+    with pytest.raises(AirflowSkipException, match=f"training_gang.*{NAME}"):
         planned("training_gang")
     assert not measured()
 

@@ -27,6 +27,7 @@ from plumbline.workflows.probe import ProbeReport
 
 START = datetime(2026, 11, 1, 6, tzinfo=timezone.utc)
 LAB = provider(watch={"probe": "7d"})
+TIMED_OUT = "the limit of 120 s was over"
 USUAL = {"os.kernel": "6.1.0", "driver.version": "570.1", "limits.nofile": 1024}
 
 
@@ -60,10 +61,14 @@ def probed(
         seconds=20.0,
         environment=Environment.of({**USUAL, **(facts or {})}),
         metrics=() if matmul is None else (metric_row("matmul_tflops", matmul * 1e12, 30, phase="environment"),),
-        left_out={"matmul": "the limit of 120 s was over"} if matmul is None else {},
+        left_out={"matmul": TIMED_OUT} if matmul is None else {},
         foreign_cpu=foreign_cpu,
     )
     return probe.compare_with_history(archive, known, where, seen)
+
+
+def news(found: ProbeReport) -> list[tuple[str, str, str]]:
+    return [(change["fact"], change["old"], change["new"]) for change in found.news]
 
 
 def standing(archive: Archive) -> list[Finding]:
@@ -79,11 +84,11 @@ def test_slower_twice_is_a_finding_and_a_benchmark_waits_for_it(archive: Archive
         assert probed(archive, known, week, matmul).findings == ()
     once = probed(archive, known, 3, 700)
     assert standing(archive) == [] and pending_changes.pending_event(archive, LAB.name) is None
-    assert once.figures[0].slow == 1 and "the next look probes again" in once.notes[0]
+    assert once.figures[0].slow == 1 and "probes again" in once.notes[0]
     twice = probed(archive, known, 3.2, 702)
     (found,) = standing(archive)
     assert twice.findings == (found.finding_id,) and found.since == "2026-11-22"
-    assert "benchmark_lab_2core measures again" in found.explanation
+    assert LAB.dag_id in found.explanation
     event = pending_changes.pending_event(archive, LAB.name)
     assert event is not None and event["findings"] == [found.finding_id]
     assert event["diff"] == [{"fact": "matmul_tflops", "old": "800 TFLOP/s", "new": "702 TFLOP/s"}]
@@ -102,7 +107,7 @@ def test_as_usual_again_it_resolves_and_what_was_measured_is_measured_again(arch
             who=pending_changes.AUTHOR, what=pending_changes.CHANGE_MEASURED, subject=LAB.name, why="it changed", detail=detail
         )
     back = probed(archive, known, 3, 799)
-    assert back.reason == "matmul_tflops 700 TFLOP/s → 800 TFLOP/s"
+    assert news(back) == [("matmul_tflops", "700 TFLOP/s", "800 TFLOP/s")]
     assert [f.state for f in archive.findings_of(LAB.name)] == ["resolved"]
     assert (pending_changes.pending_event(archive, LAB.name) is not None) == measured, "what no benchmark began after is taken back"
 
@@ -112,7 +117,8 @@ def test_its_chart_shows_the_probes(archive: Archive, known: Declarations) -> No
         probed(archive, known, week, matmul)
     (found,) = standing(archive)
     history = finding_history(archive, found)
-    assert history is not None and (history.title, history.change, history.begin) == ("lab-2core · probes · matmul", "−12 %", "2026-11-29")
+    assert history is not None and (history.change, history.begin) == ("−12 %", "2026-11-29")
+    assert LAB.name in history.title and "matmul" in history.title
     assert [p.middle for p in history.points] == [800, 802, 799, 700, 701] and (history.level, history.unit) == (800, "TFLOP/s")
     assert finding_history(archive, replace(found, since="2026-10-01")) is None, "a chart without a before shows no change"
 
@@ -126,7 +132,7 @@ def test_accepted_it_is_what_later_probes_are_held_against(archive: Archive, kno
     for week in (4, 5):
         probed(archive, known, week, 600)
     (again,) = standing(archive)
-    assert again.finding_id != found.finding_id and "700 TFLOP/s → 600 TFLOP/s" in again.title
+    assert again.finding_id != found.finding_id and again.effect == pytest.approx(600 / 700 - 1, abs=1e-3)
 
 
 def test_a_driver_seen_from_inside_is_the_finding_that_a_look_would_open(archive: Archive, known: Declarations) -> None:
@@ -135,7 +141,7 @@ def test_a_driver_seen_from_inside_is_the_finding_that_a_look_would_open(archive
     (found,) = standing(archive)
     assert (found.kind, found.subject, found.campaign_id) == ("environment", "environment", None)
     assert [m.name for m in found.members] == ["driver.version"], "limits are of the process that looked"
-    assert changed.reason == "driver.version 570.1 → 575.2" and pending_changes.pending_event(archive, LAB.name)
+    assert news(changed) == [("driver.version", "570.1", "575.2")] and pending_changes.pending_event(archive, LAB.name)
     # What a look sees of it then is known, and what it does not see it does not take back.
     looked = check_provider.compare_with_accepted(
         archive, known, LAB, ProviderFacts(({"driver.version": "575.2"},), {}), START + timedelta(days=8)
@@ -154,7 +160,7 @@ def test_a_driver_seen_from_inside_is_the_finding_that_a_look_would_open(archive
 def test_a_look_knows_what_a_campaign_measured_before_any_probe(archive: Archive, known: Declarations) -> None:
     asked = trial(campaign="2026-10", planned_at=START - timedelta(days=5), where=LAB)
     archive.record(document(asked, environment=Environment.of({**FACTS, "driver.version": "560.0"})), uri="file:///nowhere")
-    assert probed(archive, known, 0, 800).reason == "driver.version 560.0 → 570.1"
+    assert news(probed(archive, known, 0, 800)) == [("driver.version", "560.0", "570.1")]
 
 
 def test_a_cluster_says_some_facts_of_its_nodes_in_other_words(archive: Archive, known: Declarations) -> None:
@@ -171,7 +177,7 @@ def test_what_neighbours_slow_down_does_not_count(archive: Archive, known: Decla
     probed(archive, known, 0, 800)
     for week in (1, 2, 3):
         seen = probed(archive, known, week, 500, foreign_cpu=0.3)
-    assert seen.figures == () and "others used 30% of the cores" in seen.notes[0] and standing(archive) == []
+    assert seen.figures == () and "30%" in seen.notes[0] and standing(archive) == []
     assert due(archive, known, 3.5), "it is made again soon"
     assert probed(archive, known, 4, 800, foreign_cpu=0.1).figures[0].usual == 800e12
 
@@ -180,7 +186,8 @@ def test_what_was_left_out_is_said_and_nothing_is_concluded(archive: Archive, kn
     for week, matmul in enumerate((800, 700, 700)):
         probed(archive, known, week, matmul)
     blind = probed(archive, known, 3, None)
-    assert blind.notes == ("matmul was left out: the limit of 120 s was over",) and len(standing(archive)) == 1
+    (note,) = blind.notes
+    assert note.startswith("matmul") and TIMED_OUT in note and len(standing(archive)) == 1
 
 
 def test_it_is_due_when_its_time_has_passed_or_the_last_one_was_slow_for_once(archive: Archive, known: Declarations) -> None:
@@ -212,24 +219,26 @@ def test_a_simulated_provider_is_probed_day_by_day(config: Path, archive: Archiv
     told = [probe.probe_provider("sim", START + timedelta(days=day)).findings for day in (0, 3, 6, 9, 12, 15)]
     assert [len(found) for found in told] == [0, 0, 0, 0, 1, 0]
     (found,) = archive.findings_of("sim", unsettled=True)
-    assert found.headline.startswith("WARN  SIMULATED  sim · slower in probes: matmul") and "since 2026-11-10" in found.headline
+    detail = Finding.of(found.detail)
+    assert (detail.simulated, detail.subject, detail.metric, detail.since) == (True, "probe", "matmul_tflops", "2026-11-10")
 
 
 def test_the_daily_task_probes_what_is_due_and_ends_well_without(config: Path, archive: Archive) -> None:
     first, second = (upkeep.probe.function("sim") for _ in range(2))
     assert first == {"news": [], "findings": []} and len(archive.snapshots("sim", "probe")) == 1
     assert "was probed on" in second["put_off"] and len(archive.snapshots("sim", "probe")) == 1
-    assert upkeep.probe.function("local-2core") == {"put_off": "local-2core declares no watch.probe"}
+    undeclared = upkeep.probe.function("local-2core")
+    assert set(undeclared) == {"put_off"} and "watch.probe" in undeclared["put_off"]
 
 
 def test_a_budget_that_does_not_carry_it_puts_it_off(config: Path, archive: Archive) -> None:
     file = config / "providers" / "sim.yaml"
     file.write_text(file.read_text() + "budget: {gpu_hours_per_month: 0.01}\n")
     seen = probe.probe_provider("sim", START)
-    assert seen.put_off is not None and "its budget of 2026-11 does not carry it" in seen.put_off
+    assert seen.put_off is not None and "budget" in seen.put_off and "2026-11" in seen.put_off
     assert archive.latest_snapshot("sim", "probe") is None
 
 
 def test_an_unknown_provider_is_named(config: Path) -> None:
-    with pytest.raises(LookupError, match='no provider is called "nobody"; declared: '):
+    with pytest.raises(LookupError, match='"nobody"'):
         probe.probe_provider("nobody")

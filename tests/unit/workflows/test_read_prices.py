@@ -14,6 +14,8 @@ from plumbline.analysis.prices.book import quote, with_effective_prices
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Price, Provider, load
 from plumbline.declarations.providers import CsvSource
+from plumbline.findings.price import HELD_SUBJECT, price_subject
+from plumbline.results.finding import Finding
 from plumbline.workflows.accept_price import accept_price, accepted_price
 from plumbline.workflows.baseline_decision import apply_answer
 from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_prices, read_provider_prices
@@ -73,7 +75,7 @@ def test_the_first_price_is_accepted_and_a_change_that_was_seen_twice_opens_one_
     assert place.look(2.99).findings == ()
     found = place.look(2.99)
     assert found.changes == ({"fact": "price.on_demand", "old": "2.39", "new": "2.99"},)
-    assert found.reason == "price.on_demand 2.39 → 2.99 USD" and len(found.opened) == 1
+    assert "2.39 → 2.99" in found.reason and len(found.opened) == 1
     again = place.look(2.99)
     assert (again.changes, again.opened, again.findings) == ((), (), found.findings), "it stands, and is no news"
     assert place.states() == [("price on-demand", "open")]
@@ -113,7 +115,7 @@ def test_a_price_of_nothing_is_held_until_a_person_gives_another_one(place: Plac
     held = place.look(0.0)
     assert place.states() == [("held price on-demand", "open")] and held.changes == () and held.checks[0].meaning == "held"
     (stored,) = place.archive.findings()
-    with pytest.raises(ValueError, match=r"the on-demand price of coreweave-h100 cannot be 0; expected one above 0"):
+    with pytest.raises(ValueError, match="coreweave-h100 is 0"):
         apply_answer(place.archive, place.declared, stored.finding_id, "accept", "ada", "free?")
     assert place.accepted() == pytest.approx(2.39) and place.states()[0][1] == "open"
     accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="asked them", usd_per_gpu_hour=1.99)
@@ -143,7 +145,7 @@ def test_a_reservation_is_held_against_what_an_hour_costs_on_demand(place: Place
     place.look(2.39)
     assert place.look(2.39, "reserved-1y").checks[-1].meaning == "held"
     assert place.look(2.0, "reserved-1y").checks[-1].meaning == "first"
-    assert place.states() == [("held price reserved 1y", "resolved")]
+    assert place.states() == [(price_subject(HELD_SUBJECT, "reserved", "1y"), "resolved")]
 
 
 def test_a_declared_price_is_what_readings_are_held_against_and_a_newer_one_takes_over(place: Place) -> None:
@@ -211,7 +213,7 @@ def test_a_source_that_is_down_is_named_and_leaves_the_others_and_the_findings_a
     gone = CsvSource(kind="csv", file=str(tmp_path / "nowhere.csv"))
     place.provider = place.provider.model_copy(update={"price_sources": (gone, *place.provider.price_sources)})
     found = place.look(2.99)
-    assert len(found.notes) == 1 and "nowhere.csv cannot be read" in found.notes[0]
+    assert len(found.notes) == 1 and "nowhere.csv" in found.notes[0]
     assert len(found.checks) == 1 and place.states() == [("price on-demand", "open")]
     place.provider = place.provider.model_copy(update={"price_sources": (gone,)})
     silent = place.look(2.99)
@@ -232,8 +234,8 @@ def test_a_source_that_tells_nothing_for_days_is_a_finding_until_it_speaks_again
     assert look_without() == [], "a day or two is no news"
     assert look_without() == look_without() == [("price source csv", "open")]
     (stored,) = place.archive.findings()
-    assert stored.headline == "WARN  coreweave-h100 · csv tells no price since 2026-11-01" and stored.kind == "missing_data"
-    assert "cannot be read" in stored.detail["explanation"]
+    assert (stored.kind, stored.detail["since"]) == ("missing_data", "2026-11-01") and "cannot be read" in stored.detail["explanation"]
+    assert "2026-11-01" in stored.headline
     place.file.write_text(told)
     place.look(2.39)
     assert place.states() == [("price source csv", "resolved")]
@@ -244,7 +246,7 @@ def test_a_source_that_never_told_a_price_is_one_finding_from_the_first_look_on(
         place.day += 1
         read_and_store_prices(place.archive, place.declared, place.provider, FIRST + timedelta(days=place.day))
     (stored,) = place.archive.findings()
-    assert stored.headline == "WARN  coreweave-h100 · csv tells no price and never did" and stored.detail["since"] == "2026-11-02"
+    assert (stored.detail["subject"], stored.detail["since"]) == ("price source csv", "2026-11-02") and "2026" not in stored.headline
 
 
 def test_the_silence_of_a_source_that_is_declared_no_more_is_over(place: Place) -> None:
@@ -265,15 +267,16 @@ def test_a_simulated_price_change_is_noticed_on_the_second_day_that_it_holds(arc
     assert [seen.opened for seen in (*before, after[0])] == [(), (), ()]
     assert len(after[1].opened) == 1 and after[1].changes == ({"fact": "price.on_demand", "old": "6.155", "new": "4.875"},)
     finding = archive.finding(after[1].opened[0])
-    assert finding.headline.startswith(
-        "WARN  SIMULATED  simulated-h100 · on-demand price 6.155 → 4.875 USD per GPU-hour (−21 %), since 2026-07-01"
+    parsed = Finding.of(finding.detail)
+    assert (parsed.simulated, parsed.severity, parsed.since) == (True, "warn", "2026-07-01") and parsed.effect == pytest.approx(
+        -0.208, abs=1e-3
     )
     made = apply_answer(archive, world, finding.finding_id, "accept", "ada", "a new contract")
     assert made.price == pytest.approx(39.0)
 
 
 def test_what_is_not_declared_or_was_never_read_is_named(place: Place) -> None:
-    with pytest.raises(LookupError, match='no provider is called "nobody"; declared: example-aks-h100'):
+    with pytest.raises(LookupError, match=r'"nobody".*example-aks-h100'):
         read_provider_prices("nobody")
-    with pytest.raises(LookupError, match="no reading of the spot price of coreweave-h100"):
+    with pytest.raises(LookupError, match=r"spot .*coreweave-h100"):
         accept_price(place.archive, place.provider, "spot", None, by="ada", why="yes")

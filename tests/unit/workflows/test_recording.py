@@ -123,7 +123,7 @@ def test_a_document_that_holds_at_last_is_recorded_in_the_place_of_its_failed_at
     with open_archive() as archive:
         again = retry_quarantined(archive, held.quarantine_id, "ada")
         assert again.attempt is None
-        assert "is newer than 1" in again.reason
+        assert "schema_version" in again.reason
         store.put(held.uri.removeprefix(f"{store.url}/"), good)  # as an upgrade would read it
         (done,) = retry_all_quarantined(archive, "ada")
         assert done.attempt == 2
@@ -135,7 +135,7 @@ def test_a_document_that_holds_at_last_is_recorded_in_the_place_of_its_failed_at
         assert archive.quarantined() == []
         assert archive.quarantined(everything=True)[0].state == "released"
         assert [e.what for e in archive.audit(f"{trial.trial_id}#1")] == ["measurement_corrected"]
-        assert retry_quarantined(archive, held.quarantine_id, "ada").reason == "it was released before"
+        assert retry_quarantined(archive, held.quarantine_id, "ada").reason == "already released"
     assert damaged_files(store, store.collected(f"2026-11/{trial.trial_id}/attempt-2")) == []
 
 
@@ -166,8 +166,8 @@ def test_a_document_that_the_archive_refuses_is_quarantined_and_recorded_once_it
     store.put_document(measured(trial))
     assert through(specs) == [["quarantined"]]
     (held,) = archive_of_simulated.quarantined()
-    assert "a measured trial cannot join the series" in held.reason
-    with pytest.raises(Refused, match="cannot join the series"):
+    assert "measured" in held.reason and trial.series_key in held.reason
+    with pytest.raises(Refused, match="series"):
         retry_quarantined(archive_of_simulated, held.quarantine_id, "ada")
 
 
@@ -191,19 +191,20 @@ def test_a_collected_document_that_was_spoilt_later_does_not_end_the_checks_of_t
     with open_archive() as archive:
         (held,) = archive.quarantined()
         assert held.trial_id == trials[0].trial_id
-        assert "not a JSON object" in held.reason
+        assert "JSON" in held.reason and "collected.json" in held.uri
 
 
 def test_a_verdict_by_hand_is_a_new_row_that_names_the_old_one() -> None:
     store, _, (trial,) = planned(1)
     folder = store.put_collected(measured(trial))
+    why = "the neighbour's job ran too"
     with open_archive() as archive:
         assert record_attempt(archive, store, folder, "accept", ()) == "inserted"
-        assert override_verdict(archive, trial.trial_id, 1, "reject", "ada", "the neighbour's job ran too") == 2
+        assert override_verdict(archive, trial.trial_id, 1, "reject", "ada", why) == 2
         first, second = archive.trials()
         assert (first.quality_action, first.corrected, first.usable) == ("accept", True, False)
         assert (second.quality_action, second.usable) == ("reject", False)
-        assert second.quality_reasons == (Reason(code="verdict_by_hand", detail="the neighbour's job ran too"),)
+        assert second.quality_reasons == (Reason(code="verdict_by_hand", detail=why),)
         assert archive.sample(trial.series_key, "2026-11").observations == ()
         assert archive.metric_history(trial.series_key, "step_time", "median") == []
         with pytest.raises(ValueError, match="was corrected already"):

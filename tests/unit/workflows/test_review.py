@@ -38,7 +38,7 @@ def test_the_first_campaign_becomes_the_baseline_and_drifts_from_nothing() -> No
     with open_archive() as archive:
         assert archive.baseline(one.series_key) == ["2026-01"]
         (series,) = report.campaign_data(archive, "2026-01").drift
-    assert series.note == "this campaign became the series' first baseline"
+    assert series.baseline == () and "first baseline" in series.note
 
 
 def test_a_campaign_like_its_baseline_has_no_finding() -> None:
@@ -73,11 +73,11 @@ def test_alerts_tell_every_open_finding() -> None:
 
 
 def test_nothing_to_review_or_report_is_said() -> None:
-    with pytest.raises(LookupError, match=r'no trial of campaign "2026-09" on lab-2core'):
+    with pytest.raises(LookupError, match=r'"2026-09".* lab-2core'):
         review.review_campaign("2026-09", "lab-2core")
     with pytest.raises(LookupError, match="no campaign yet"):
         report.write_report()
-    with pytest.raises(LookupError, match=r'no trial of campaign "2026-09"'):
+    with pytest.raises(LookupError, match='"2026-09"'):
         report.write_report("2026-09")
 
 
@@ -121,7 +121,7 @@ def test_a_report_says_what_the_review_said_also_of_a_drift_that_goes_on() -> No
     (series,) = data.drift
     assert series.verdicts == Counter(str(row.verdict) for row in one.comparison.rows if row.verdict is not None)
     assert [(f.finding_id, f.campaign_id) for f in data.findings] == [(stored.finding_id, "2026-02")]
-    assert accepted.note == "this campaign was accepted as the baseline by ada"
+    assert accepted.note.startswith("ada accepted ")
 
 
 def test_quiet_campaigns_join_the_first_baseline_and_drifted_ones_do_not() -> None:

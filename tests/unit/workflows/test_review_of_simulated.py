@@ -34,7 +34,7 @@ def test_a_step_of_five_per_cent_in_training_is_one_finding_that_goes_on(drifted
     assert (found.kind, found.campaign_id, found.state) == ("performance", "2024-05", "open")
     assert found.metric == "step_time" and found.effect == pytest.approx(0.05, abs=0.012)
     assert found.detail["seen_in"] == ["2024-06"]
-    assert found.detail["attributed_to"] == [] and "nothing recorded explains it" in found.detail["explanation"]
+    assert found.detail["attributed_to"] == [] and "explained by" not in found.detail["explanation"]
 
 
 def test_a_step_of_ten_per_cent_pages_and_names_the_probe_that_moved_with_it(drifted: Drifted) -> None:
@@ -48,7 +48,7 @@ def test_a_step_of_ten_per_cent_pages_and_names_the_probe_that_moved_with_it(dri
 def test_what_moves_in_both_series_is_one_finding_of_both(drifted: Drifted) -> None:
     (found,) = drifted({"kind": "step", "since": "2024-05", "worse": "25%"}, n=6)
     assert {key.split("/")[0] for key in found.detail["series"]} == {"training", "inference"}
-    assert found.headline.endswith("and 1 more series") and any(m["name"] == "step_time" for m in found.detail["members"])
+    assert "1 more series" in found.headline and any(m["name"] == "step_time" for m in found.detail["members"])
 
 
 def test_a_ramp_is_one_finding(drifted: Drifted) -> None:
@@ -63,13 +63,13 @@ def test_a_spike_is_a_finding_that_resolves_itself_and_says_so(drifted: Drifted)
     assert (found.kind, found.campaign_id, found.state) == ("performance", "2024-05", "resolved")
     with open_archive() as archive:
         last = archive.audit(found.finding_id)[-1]
-    assert (last.who, last.what) == ("drift", "finding_resolved") and "in campaign 2024-06 the series is back" in last.why
+    assert (last.who, last.what) == ("drift", "finding_resolved") and "2024-06" in last.why
 
 
 def test_a_driver_change_without_effect_is_an_environment_finding_alone(drifted: Drifted) -> None:
     (found,) = drifted({"kind": "driver_change", "since": "2024-05", "facts": DRIVER})
     assert (found.kind, found.campaign_id, found.state) == ("environment", "2024-05", "open")
-    assert "driver 550.90.07 → 570.86.15" in found.headline and found.detail["attributed_to"] == ["driver.version"]
+    assert "550.90.07 → 570.86.15" in found.headline and found.detail["attributed_to"] == ["driver.version"]
     assert len(found.detail["series"]) == 2
 
 
@@ -78,7 +78,7 @@ def test_a_driver_change_with_effect_is_two_findings_of_which_one_explains_the_o
     found = {f.kind: f for f in drifted(event)}
     assert set(found) == {"environment", "performance"}
     assert found["performance"].detail["attributed_to"][0] == "driver.version"
-    assert "explained by: driver 550.90.07 → 570.86.15" in found["performance"].detail["explanation"]
+    assert "explained by: driver" in found["performance"].detail["explanation"]
     assert "matmul" in found["performance"].detail["explanation"]
 
 
@@ -92,7 +92,8 @@ def test_a_provider_that_falls_silent_is_missed_once_and_is_back_when_it_reports
 
 def test_one_workload_that_falls_silent_is_missed_though_its_provider_reports(drifted: Drifted) -> None:
     (found,) = drifted({"kind": "silence", "since": "2024-05", "workloads": ["chat-tiny-cpu"]}, n=6)
-    assert (found.kind, found.severity) == ("missing_data", "warn") and "inference chat-tiny-cpu stopped reporting" in found.headline
+    assert (found.kind, found.severity) == ("missing_data", "warn") and "chat-tiny-cpu" in found.headline
+    assert [key.split("/")[1] for key in found.detail["series"]] == ["chat-tiny-cpu@1"]
 
 
 def test_a_year_of_quiet_campaigns_raises_nothing(drifted: Drifted) -> None:

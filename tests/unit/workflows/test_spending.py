@@ -109,7 +109,7 @@ def test_other_providers_and_the_run_itself_do_not_count(archive: Archive) -> No
 
 
 def test_a_budget_that_is_not_declared_has_no_balance(archive: Archive) -> None:
-    with pytest.raises(ValueError, match=r"lab-2core declares no budget; expected one such as \{usd_per_month: 5000\}"):
+    with pytest.raises(ValueError, match=r"lab-2core .*usd_per_month"):
         budget_balance(archive, PLACE.of_trial(), NOW)
 
 

@@ -42,7 +42,7 @@ def test_plan_stores_every_specification_and_hands_over_ids_only() -> None:
 
 
 def test_more_trials_than_airflow_maps_are_refused_before_anything_is_stored() -> None:
-    with pytest.raises(PlanError, match=r"2 trials of training on local-1core .* at most 1 tasks \(core.max_map_length\)"):
+    with pytest.raises(PlanError, match=r"local-1core.*core\.max_map_length"):
         benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED, most=1)
     assert not list((installation_paths().home / "results").rglob("planned.json"))
     assert len(benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED, most=2)) == 2
@@ -81,7 +81,7 @@ def test_a_campaign_never_holds_two_specifications_of_one_trial(tmp_path: Path, 
     file = config / "workloads" / "training" / "gpt-tiny-cpu.yaml"
     file.write_text(file.read_text().replace("precision: fp32", "precision: bf16"))
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
-    with pytest.raises(PlanError, match=r"campaign 2026-11 already holds .* name another campaign"):
+    with pytest.raises(PlanError, match=r"2026-11 .*gpt-tiny-cpu"):
         benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
     assert len(benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunParameters("2026-12", "a test"))) == 2
 

@@ -71,7 +71,7 @@ def test_a_driver_that_changes_is_told_measured_explained_and_alerted(
     assert pending_changes.decide_rerun(archive, provider(), NOW, active=0, paused=False).event is None
     change_driver(config, NOW)
     looked = check_provider.check_environment(PROVIDER)
-    assert "driver.version 550.90.07 → 570.86.15" in looked.reason
+    assert {"fact": "driver.version", "old": "550.90.07", "new": "570.86.15"} in looked.news
     event = pending_changes.decide_rerun(archive, provider(), NOW, active=0, paused=False).event
     assert event is not None and event["findings"] == list(looked.findings)
     pending_changes.record_event(archive, PROVIDER, event)

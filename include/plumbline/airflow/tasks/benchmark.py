@@ -1,4 +1,4 @@
-"""Tasks of the benchmark DAGs and of the rerun on demand. A failed trial fails only its `run` task; a failed step fails the DAG run."""
+"""Tasks of the benchmark DAGs and of the rerun. A failed trial fails only its `run` task; a failed step fails the DAG run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TITLE = "{{ task.op_kwargs['spec']['title'] }}"
 def plan(
     provider: str, lane: str, *, dag_run: Any = None, params: Any = None, ti: Any = None, triggering_asset_events: Any = None
 ) -> list[Row]:
-    """Plan the trials of one lane; skipped if this run asks for none, or if the budget carries none."""
+    """Plan the trials of one lane. Skipped if the run has none of this lane or the budget permits none."""
     changes = [event.extra for event in (triggering_asset_events or {}).get(provider_changed(provider), ())]
     watch = load().providers[provider].watch
     try:
@@ -39,14 +39,14 @@ def plan(
     except workflows.budget.BudgetReached as reached:
         raise AirflowSkipException(str(reached)) from None
     if not rows:
-        raise AirflowSkipException(f"nothing of {lane} is asked of {provider} in this run")
-    if watch.enabled:  # only now: a change that nobody measures, because the budget does not carry it, goes on waiting
+        raise AirflowSkipException(f"this run has no {lane} trials on {provider}")
+    if watch.enabled:  # only now: a change that the budget does not permit to measure stays pending
         workflows.pending_changes.record_run(provider, asked, changes)
     return rows
 
 
 def trial(provider: Provider, lane: TrialGroup, spec: Any) -> None:
-    """One trial: run it in the provider's pool, with the provider's limits, again if its failure is worth it; then collect it."""
+    """Run one trial in the provider's pool, with its limits and retries; then collect it."""
     _launched(provider, lane, spec) >> collect.override(**collect_settings(provider))(spec=spec)
 
 
@@ -55,27 +55,27 @@ def _launched(provider: Provider, lane: TrialGroup, spec: Any) -> Any:
     operator = launcher_for(provider).operator
     if operator is None:
         return run.override(**settings)(spec=spec)
-    # A cluster's client takes seconds to import: only where a cluster is declared.
+    # Only for clusters: their client takes seconds to import.
     make = resolve_name(operator)(gang=lane.gang)
     return make(task_id="run", provider=provider, spec=spec, map_index_template="{{ task.spec['title'] }}", **settings)
 
 
 @task(map_index_template=_TITLE)
 def run(spec: Row) -> Row:
-    """Run one trial; its failure raises after everything is stored."""
+    """Run one trial. A failure raises after everything is stored."""
     with workflows.benchmark.stopped_by_sigterm():
         return workflows.benchmark.run_trial(spec)
 
 
 @task(map_index_template=_TITLE, trigger_rule=TriggerRule.ALL_DONE)
 def collect(spec: Row) -> Row:
-    """A document for every attempt, also of a trial that failed. What its task left on a cluster is ended first."""
+    """Collect a document for every attempt, also of failed ones. Leftovers on a cluster are deleted first."""
     return workflows.benchmark.collect_trial(spec, settle=True)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
 def validate(provider: str, lane: str, specs: list[Row]) -> list[Row]:
-    """Verdicts on one lane's results as one table: only there can anyone see that one is missing."""
+    """Check one lane's results as one table, so that missing ones show."""
     return workflows.benchmark.validate_group(provider, lane, specs)
 
 
@@ -87,21 +87,21 @@ def record(checked: Row) -> Row:
 
 @task(outlets=[RESULTS], trigger_rule=TriggerRule.ALL_DONE)
 def publish(provider: str, recorded: list[list[Row]], *, outlet_events: Any = None) -> None:
-    """Tell the DAGs that wait for results what is there, also when one kind failed; skipped if nothing was recorded."""
+    """Publish the results to waiting DAGs, also if one lane failed. Skipped if nothing was recorded."""
     campaigns = {row["campaign_id"] for rows in recorded for row in rows or ()}
     if not campaigns:
-        raise AirflowSkipException(f"nothing of {provider} was recorded in this run")
+        raise AirflowSkipException(f"this run recorded no result of {provider}")
     outlet_events[RESULTS].extra = {"campaign_id": campaigns.pop(), "provider": provider}
 
 
 def conclude() -> EmptyOperator:
-    """The last task, whose state is the DAG run's: failed if one of our own steps failed, whatever was published."""
+    """The last task, whose state is the DAG run's: failed if one of our own steps failed."""
     return EmptyOperator(task_id="conclude", trigger_rule=TriggerRule.NONE_FAILED)
 
 
 @task
 def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
-    """The runs of the providers' benchmarks that answer the form; fails with what is wrong before any of them starts."""
+    """Plan the runs of the chosen providers. Fails before any of them starts if the form does not fit."""
     asked = RunParameters(
         campaign_id=params["campaign"] or on_demand_campaign_id(dag_run.run_after),
         reason=params["reason"],
@@ -110,14 +110,14 @@ def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
         repeats=params["repeats"],
     )
     return [
-        # The same id when the task that starts it is tried again: what was started is not started twice.
+        # The same id in each try, so that no run starts twice.
         {"trigger_dag_id": start.dag_id, "conf": start.conf, "trigger_run_id": f"rerun_{dag_run.run_id}"}
         for start in plan_runs(load(), asked, params["providers"])
     ]
 
 
 def start(chosen: Any) -> Any:
-    """Start the benchmarks, each by itself: a paused one, whose run would wait unseen, is red, and the others go on."""
+    """Start each benchmark. A paused one fails, as its run would wait; the others start."""
     return TriggerDagRunOperator.partial(
         task_id="start",
         fail_when_dag_is_paused=True,

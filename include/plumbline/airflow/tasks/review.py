@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 @task
 def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[Row]:
-    """What to review: each campaign and provider that an event speaks of, once; by hand, what the form says."""
+    """List what to review: each campaign and provider of the events, or of the form in a run by hand."""
     events = [event.extra for event in (triggering_asset_events or {}).get(RESULTS, ())]
     asked = [{"campaign_id": params["campaign"], "provider": params["provider"]}] if params["campaign"] else []
     wanted = {(e["campaign_id"], e["provider"]): {"campaign_id": e["campaign_id"], "provider": e["provider"]} for e in events or asked}
@@ -33,19 +33,19 @@ def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[
 
 @task(map_index_template="{{ task.op_kwargs['what']['campaign_id'] }} {{ task.op_kwargs['what']['provider'] or 'all providers' }}")
 def compare(what: Row) -> list[Row]:
-    """Hold every series against its baseline and keep what drifted."""
+    """Compare every series with its baseline and store the findings."""
     return [workflows.review.review_summary(one) for one in workflows.review.review_campaign(what["campaign_id"], what["provider"])]
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
 def alert() -> Row:
-    """Tell people what is open: into the log always, into Slack where a connection exists."""
+    """Send open findings to the log, and to Slack if a connection exists."""
     return dict(workflows.alert.send_alerts())
 
 
 @task
 def report(*, dag_run: Any = None, params: Any = None) -> str:
-    """Write the report and its tables, which its page hands out; a scheduled run is about the campaign of its month, if there was one."""
+    """Write the report and its tables. A scheduled run reports the campaign of its month, if there is one."""
     month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}"
     try:
         return str(workflows.report.write_report(month if _scheduled(dag_run) else params["campaign"], ("csv", "parquet")))
@@ -55,7 +55,7 @@ def report(*, dag_run: Any = None, params: Any = None) -> str:
 
 @task
 def decide(*, dag_run: Any = None, params: Any = None) -> list[str]:
-    """Make every team's decisions again from the archive; people hear of a first choice that changed."""
+    """Make every team's decisions from the archive; report changed first choices."""
     why = "the monthly report" if _scheduled(dag_run) else f"the report of {params['campaign'] or 'the newest campaign'}"
     ranked = workflows.decide.decide_now(why)
     if any(one.findings for one in ranked):
@@ -65,9 +65,9 @@ def decide(*, dag_run: Any = None, params: Any = None) -> list[str]:
 
 @task(retries=6, retry_delay=timedelta(minutes=10), retry_exponential_backoff=True, max_retry_delay=timedelta(hours=6))
 def digest(*, dag_run: Any = None) -> str:
-    """Tell what is open at the end of the month, ranked by money. Only a scheduled run does: a report by hand tells nobody anything."""
+    """Send the month's open findings, ranked by cost. Only in scheduled runs."""
     if not _scheduled(dag_run):
-        raise AirflowSkipException("by hand: `plumbline alerts digest` shows it; the scheduled run of the month sends it")
+        raise AirflowSkipException("only the scheduled run sends the digest; `plumbline alerts digest` shows it")
     return workflows.alert.send_digest(workflows.alert.previous_month(dag_run.run_after))
 
 
@@ -76,23 +76,22 @@ def _scheduled(dag_run: Any) -> bool:
 
 
 _RETRIES = 5
-"""A campaign's command stops Airflow once its report is there, whatever else begins: what was cut off goes on when Airflow starts again, and
-its first tries may come before there is an API server."""
+"""`plumbline run` stops Airflow after its report: tasks that it cut off continue at the next start, whose first tries may precede the API server."""
 _ANSWERS: dict[str, workflows.baseline_decision.Answer] = {ACCEPT: "accept", KEEP: "keep", RERUN: "rerun"}
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
 def questions(reviewed: list[list[Row]], *, ti: Any = None) -> list[Row]:
-    """The runs of the decision's DAG that ask about what was found. One question a finding and campaign, and none while an earlier one waits."""
-    found = {f["finding_id"]: f for rows in reviewed for row in rows for f in row["questions"]}
+    """The questions to ask: one for each finding and campaign, and none while an earlier one waits."""
+    asked = {f["finding_id"]: f for rows in reviewed for row in rows for f in row["questions"]}
     waiting = {
         finding: ti.get_dr_count(dag_id=DECISION_DAG, run_ids=[_run_id(finding, c) for c in f["asked_in"]], states=["queued", "running"])
-        for finding, f in found.items()
+        for finding, f in asked.items()
         if f["asked_in"]
     }
     return [
         {"conf": {"finding": finding}, "trigger_run_id": _run_id(finding, f["campaign_id"])}
-        for finding, f in sorted(found.items())
+        for finding, f in sorted(asked.items())
         if not waiting.get(finding)
     ]
 
@@ -102,35 +101,35 @@ def _run_id(finding: str, campaign: str) -> str:
 
 
 def ask(wanted: Any) -> Any:
-    """Start the decision's DAG for each question and wait for none: it is a person's time, not a campaign's."""
+    """Start `baseline_decision` for each question, without waiting."""
     return TriggerDagRunOperator.partial(task_id="ask", trigger_dag_id=DECISION_DAG, skip_when_already_exists=True).expand_kwargs(wanted)
 
 
 @task(retries=_RETRIES)
 def tell(*, params: Any = None) -> Row:
-    """What the person is to decide about; skipped if it is settled already."""
+    """Build the question. Skipped if the finding is settled."""
     from plumbline.archive import open_archive
 
     with open_archive() as archive:
         view = archive.finding(params["finding"])
     if view.state != "open":
-        raise AirflowSkipException(f"finding {view.finding_id} is {view.state}: nothing is left to ask")
+        raise AirflowSkipException(f"finding {view.finding_id} is {view.state}; no question")
     declared = load()
     answer_by = datetime.now(timezone.utc) + timedelta(seconds=declared.thresholds.drift.answer_within)
     return asdict(workflows.baseline_decision.build_question(Finding.of(view.detail).with_state(view.state), declared, answer_by))
 
 
 class QuestionOperator(HITLOperator):  # type: ignore[misc]  # airflow's types are not followed
-    """The form: one of three answers, and why. Whoever may act on the DAG may answer; the name comes from the login."""
+    """The form: one of three answers, and a reason. Every user who may act on the DAG may answer; the login gives the name."""
 
     def execute(self, context: Any) -> Any:
-        """Wait as long as is declared now: a DAG file reads no declarations that only its runs need."""
+        """Read the time limit from the declarations at run time."""
         self.response_timeout = timedelta(seconds=load().thresholds.drift.answer_within)
         return super().execute(context)
 
 
 def question() -> QuestionOperator:
-    """The question, as `tell` put it."""
+    """The question of `tell`."""
     return QuestionOperator(
         task_id="question",
         retries=_RETRIES,
@@ -139,16 +138,16 @@ def question() -> QuestionOperator:
         options=list(_ANSWERS),
         defaults=KEEP,
         params={
-            "why": Param("", type="string", maxLength=500, title="Why", description="Required; it stays with the answer in the audit log.")
+            "why": Param("", type="string", maxLength=500, title="Why", description="Required. The audit log keeps it with the answer.")
         },
-        # Without one of its own, the operator would take the time limit of the step for it.
+        # Without its own, the operator takes the step's time limit.
         response_timeout=timedelta(days=7),
     )
 
 
 @task(retries=_RETRIES)
 def answer(given: Any, *, params: Any = None) -> Row:
-    """Carry the answer out; what is to be measured again, if that was asked."""
+    """Apply the answer; returns the rerun to start, if any."""
     from plumbline.archive import open_archive
 
     user = given["responded_by_user"]
@@ -157,18 +156,18 @@ def answer(given: Any, *, params: Any = None) -> Row:
     why = "no answer in time" if user is None else (given["params_input"] or {}).get("why") or f"{chosen} (no reason given)"
     with open_archive() as archive:
         decided = workflows.baseline_decision.apply_answer(archive, load(), params["finding"], _ANSWERS[chosen], by, why)
-    workflows.alert.send_alerts()  # what stands in Slack says so at once, not after the next campaign
+    workflows.alert.send_alerts()  # so that Slack shows the answer at once
     return asdict(decided)
 
 
 @task
 def wanted(decided: Row) -> list[Row]:
-    """The benchmark to start; skipped unless a rerun was asked for."""
+    """List the benchmark to start. Skipped unless the answer is a rerun."""
     if not decided["rerun"]:
-        raise AirflowSkipException(f"the answer was {decided['answer']}: nothing to measure")
+        raise AirflowSkipException(f"the answer is {decided['answer']}; no rerun")
     return [{"trigger_dag_id": decided["rerun"]["dag_id"], "conf": decided["rerun"]["conf"]}]
 
 
 def rerun(asked: Any) -> Any:
-    """Start the provider's benchmark; its own pool and limits apply. Red if that is paused: its run would wait unseen, for ever."""
+    """Start the provider's benchmark, with its pool and limits. Fails if it is paused, as its run would wait."""
     return TriggerDagRunOperator.partial(task_id="rerun", fail_when_dag_is_paused=True).expand_kwargs(asked)

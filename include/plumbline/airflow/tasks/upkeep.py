@@ -23,40 +23,40 @@ _log = logging.getLogger(__name__)
 
 @task
 def providers() -> list[str]:
-    """The enabled providers that are watched; skipped if there is none."""
-    # Read when it runs: a broken declaration is one import error of the benchmarks, not one of every DAG file.
+    """List the enabled providers with environment checks. Skipped without any."""
+    # Read at run time: a broken declaration is an import error of the benchmarks only.
     found = [provider.name for provider in workflows.pending_changes.monitored_providers(load())]
     if not found:
-        raise AirflowSkipException("no enabled provider is watched (watch.enabled)")
+        raise AirflowSkipException("no enabled provider has watch.enabled")
     return found
 
 
 @task(map_index_template=_NAME)
 def prices(provider: str) -> Row:
-    """Ask every source of the provider's prices; one that fails is named in the log."""
+    """Read every price source of the provider. The log names sources that fail."""
     seen = workflows.read_prices.read_provider_prices(provider)
     for line in seen.notes:
-        _log.warning("no price was learnt: %s", line)
-    _log.info("%s: %d new readings of prices; %s", provider, seen.readings, seen.reason or "no change")
+        _log.warning("price source failed: %s", line)
+    _log.info("%s: %d new price readings; %s", provider, seen.readings, seen.reason or "no change")
     return {"changes": list(seen.changes), "findings": list(seen.findings), "failed": list(seen.notes)}
 
 
-# A look waits for a cluster that does not answer by itself; the next one comes with the next run.
+# No retry: the check itself waits for a cluster that does not answer.
 @task(map_index_template=_NAME, retries=0)
 def look(provider: str) -> Row:
-    """Look at the provider's hardware and software; fails if that cannot be done, and the others go on."""
-    looked = workflows.check_provider.check_environment(provider)
-    for line in looked.notes or ():
+    """Check the provider's hardware and software. Fails if it cannot be read; the other providers continue."""
+    checked = workflows.check_provider.check_environment(provider)
+    for line in checked.notes:
         _log.warning("%s: %s", provider, line)
-    _log.info("%s: %d nodes; %s", provider, looked.nodes, looked.reason or "nothing new")
-    return {"news": list(looked.news), "findings": list(looked.findings)}
+    _log.info("%s: %d nodes; %s", provider, checked.nodes, checked.reason or "nothing new")
+    return {"news": list(checked.news), "findings": list(checked.findings)}
 
 
 @task(map_index_template=_NAME, retries=0)
 def probe(provider: str) -> Row:
-    """Measure the provider's arithmetic and memory from inside, if that is declared and due and nothing else runs there.
+    """Measure the provider's arithmetic and memory, if that is declared and due and nothing else runs there.
 
-    It ends well without a probe too: a skipped task would keep `rerun` from what the look before it found.
+    Succeeds without a probe too: a skipped task would skip `rerun`.
     """
     from plumbline.archive import open_archive
 
@@ -78,7 +78,7 @@ def probe(provider: str) -> Row:
 
 @task(map_index_template=_NAME, outlets=[CHANGES])
 def rerun(provider: str, *, ti: Any = None, outlet_events: Any = None) -> Row:
-    """Start the provider's benchmark if changes wait for it and nothing holds them back; skipped otherwise, saying why."""
+    """Start the provider's benchmark if it has pending changes. Skipped with the reason otherwise."""
     from plumbline.archive import open_archive
 
     everything = load()
@@ -92,7 +92,7 @@ def rerun(provider: str, *, ti: Any = None, outlet_events: Any = None) -> Row:
             raise AirflowSkipException(due.why)
         now = datetime.now(timezone.utc)
         if (spent := workflows.budget.budget_blocks(archive, everything, declared, declared.watch.workloads, now)) is not None:
-            raise AirflowSkipException(f"{due.why}: held back, because of {spent}")
+            raise AirflowSkipException(f"{due.why}: held back: {spent}")
         workflows.pending_changes.record_event(archive, provider, due.event)
     outlet_events[CHANGES].add(provider_changed(provider), extra=due.event)
     return due.event
@@ -100,24 +100,24 @@ def rerun(provider: str, *, ti: Any = None, outlet_events: Any = None) -> Row:
 
 @task
 def held() -> list[str]:
-    """The providers whose changes still wait for a rerun; skipped if there is none."""
+    """List the providers with pending changes. Skipped without any."""
     from plumbline.archive import open_archive
 
     with open_archive() as archive:
         found = workflows.pending_changes.providers_with_pending_changes(archive, load())
     if not found:
-        raise AirflowSkipException("no change of a provider waits for a rerun")
+        raise AirflowSkipException("no provider has pending changes")
     return found
 
 
-# Files of a day's share or of a whole campaign, one request each, from a store that may be far away or away for a while.
+# Many requests to a store that may be remote or fail for a while.
 _PATIENT: dict[str, Any] = {"execution_timeout": timedelta(hours=6), "retries": 3, "retry_delay": timedelta(minutes=10)}
 
 
 @task
 def clusters() -> list[str]:
-    """The enabled providers that are clusters; skipped if there is none."""
-    # Read when it runs, not when it is parsed: a broken declaration is one import error of the benchmarks, not one of every DAG file.
+    """List the enabled providers that are clusters. Skipped without any."""
+    # Read at run time, as above.
     found = workflows.benchmark.cluster_providers()
     if not found:
         raise AirflowSkipException("no enabled provider is a cluster")
@@ -126,39 +126,39 @@ def clusters() -> list[str]:
 
 @task(map_index_template="{{ task.op_kwargs['provider'] }}")
 def sweep(provider: str) -> list[str]:
-    """Delete what outlived every deadline on one provider's cluster."""
+    """Delete expired objects on one provider's cluster."""
     return workflows.benchmark.sweep_cluster(provider)
 
 
 @task
 def silence() -> list[str]:
-    """Findings about series that left nothing in this month's campaign."""
+    """Report series without results in this month's campaign."""
     return workflows.review.check_missing_data()
 
 
 @task
 def own_failures(*, ti: Any = None) -> list[str]:
-    """Findings about this installation: what of it failed, is paused, away or unreadable; ids of those that opened, changed or resolved."""
+    """Report failures of this installation; ids of findings that opened, changed or resolved."""
     now = datetime.now(timezone.utc)
     return workflows.check_installation.check_installation(TaskView(ti, now), now)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE)
 def tell() -> dict[str, list[str]]:
-    """Tell people what is new, and what is due: reminders, what quiet hours held, what Slack did not take before."""
+    """Send new findings and due alerts: reminders, alerts from quiet hours, retries to Slack."""
     return workflows.alert.send_alerts()
 
 
 @task(**_PATIENT)
 def verify() -> str:
-    """Check the archive, and a day's share of the raw evidence; red if something is broken, and says what."""
+    """Check the archive and a day's share of the raw evidence. Fails with the problems."""
     days = workflows.retain.verify_archive(datetime.now(timezone.utc).date())
-    return f"the archive holds: rows, documents and a share of the evidence (all of it every {days} days)"
+    return f"the archive is sound: rows, documents and a share of the evidence (all within {days} days)"
 
 
 @task(**_PATIENT)
 def expire() -> dict[str, int]:
-    """Delete raw evidence that was kept as long as declared and that nothing cites; skipped if it is kept for ever."""
+    """Delete expired raw evidence that nothing cites. Skipped if evidence is kept for ever."""
     from plumbline.archive import open_archive
 
     if workflows.retain.retention_rule() is None:
@@ -169,7 +169,7 @@ def expire() -> dict[str, int]:
 
 @task(**_PATIENT)
 def tidy() -> list[dict[str, Any]]:
-    """Delete log files, pages, reports, quarantined copies and repeated snapshots that were kept as long as declared."""
+    """Delete expired log files, pages, reports, quarantined copies and repeated snapshots."""
     from airflow.configuration import conf
 
     from plumbline.archive import open_archive
@@ -182,8 +182,8 @@ def tidy() -> list[dict[str, Any]]:
 
 @task(**_PATIENT)
 def export() -> list[str]:
-    """Write finished campaigns to the declared place; skipped if there is none."""
+    """Export finished campaigns to the declared location. Skipped without one."""
     done = workflows.transfer.export_campaigns(datetime.now(timezone.utc))
     if done is None:
-        raise AirflowSkipException("nothing is exported: include/config/upkeep.yaml declares no export")
+        raise AirflowSkipException("include/config/upkeep.yaml declares no export")
     return done

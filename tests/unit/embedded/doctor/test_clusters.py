@@ -28,7 +28,7 @@ def test_what_runs_is_counted_and_what_is_past_its_end_has_a_remedy(declared: De
     (name,) = declared.providers
     sweep.store_count(name, sweep.Census({"2026-11": 2}, 0, "2026-11-02T03:00:00+00:00"))
     (line,) = pods(declared)
-    assert (line.status, line.found) == ("ok", "2 pods (2 of 2026-11), counted 2026-11-02T03:00:00+00:00")
+    assert line.status == "ok" and "2 of 2026-11" in line.found and "2026-11-02T03:00:00" in line.found
     sweep.store_count(name, sweep.Census({"2026-11": 2}, 1, "2026-11-02T03:00:00+00:00"))
     (line,) = pods(declared)
     assert line.status == "failed" and name in line.remedy
