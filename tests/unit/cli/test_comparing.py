@@ -65,7 +65,7 @@ def test_imported_and_measured_are_never_compared(campaigns, plumbline):
     plumbline("archive", "import-mlperf", EXCERPT)
     result = plumbline("compare", "mlperf-training-v4.1", "before")
     assert result.exit_code == 2
-    assert "mlperf-training-v4.1 is imported and before is measured: the two are never compared" in result.stderr
+    assert "mlperf-training-v4.1 is imported and before is measured" in result.stderr
     result = plumbline("compare", "supermicro", "lab-2core")
     assert result.exit_code == 2 and "supermicro is imported and lab-2core is measured" in result.stderr
 

@@ -129,7 +129,7 @@ def test_while_somebody_else_ranks_no_price_is_accepted_and_it_says_so(plumbline
         with archive.alone(decide.LOCK, 1) as had:
             assert had
             result = plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract")
-        assert result.exit_code == 2 and "another process has been ranking" in result.stderr and "Traceback" not in result.stderr
+        assert result.exit_code == 2 and "decision lock" in result.stderr and "Traceback" not in result.stderr
         assert archive.prices(FAST) == []
     assert plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract").exit_code == 0
 

@@ -77,7 +77,7 @@ def test_without_sources_there_is_nothing_to_check_and_what_cannot_be_accepted_i
     for words, expected in (
         (("prices", "check", "nobody"), 'no provider is called "nobody"'),
         (("prices", "accept", "local-2core", "--why", "x"), "no reading of the on-demand price of local-2core"),
-        (("prices", "accept", "local-2core", "--why", "x", "--price", "0"), "cannot be 0; expected one above 0 in USD per core-hour"),
+        (("prices", "accept", "local-2core", "--why", "x", "--price", "0"), "is 0; expected a price above 0 in USD per core-hour"),
         (("prices", "accept", "local-2core", "--why", "x", "--term", "1y"), "only reservations have one"),
     ):
         result = plumbline(*words)

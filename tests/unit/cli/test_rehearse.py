@@ -31,7 +31,7 @@ def test_the_future_is_refused(plumbline: Callable[..., Result]) -> None:
 def test_a_workload_that_nobody_knows_and_a_home_that_is_a_file_are_named(plumbline: Callable[..., Result], tmp_path: Path) -> None:
     month = ("rehearse", "--provider", "simulated-2core", "--campaigns", "2026-02")
     result = plumbline(*month, "--workload", "nope")
-    assert result.exit_code == 2 and "nope: no such workload runs on simulated-2core; expected some of" in result.stderr
+    assert result.exit_code == 2 and "nope: unknown workload on simulated-2core; expected some of" in result.stderr
     (tmp_path / "file").touch()
     result = plumbline(*month, "--home", str(tmp_path / "file"))
     assert result.exit_code == 2 and "is a file; expected a folder" in result.stderr

@@ -67,13 +67,13 @@ def test_a_trial_that_the_budget_does_not_carry_is_not_started(tmp_path, plumbli
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
     result = plumbline("trial", "gpt-tiny-cpu", "--provider", "local-1core")
     assert result.exit_code == 2
-    assert "local-1core: 1 of 1 trials go past the budget of" in result.stderr and "nothing was started" in result.stderr
+    assert "local-1core: 1 of 1 trials exceed the budget of" in result.stderr and "nothing was started" in result.stderr
     assert not (home / "results").exists()
     recorded = result_documents.document(result_documents.trial(where=provider("local-1core")))
     with open_archive() as archive:
         archive.record(recorded, uri="file:///nowhere")
     again = plumbline("replay", recorded.trial.trial_id)
-    assert again.exit_code == 2 and "go past the budget of" in again.stderr, "a replay holds the provider too"
+    assert again.exit_code == 2 and "exceed the budget of" in again.stderr, "a replay holds the provider too"
 
 
 def test_curves_are_shown_by_their_places():

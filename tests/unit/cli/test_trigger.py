@@ -70,7 +70,7 @@ def test_what_is_left_of_the_budget_is_said(config: Path, airflow: FakeAirflow, 
     ("words", "message"),
     [
         (("trigger", "nowhere", "--reason", "why"), "no enabled provider is called nowhere"),
-        ((*ASK, "--reason", "  "), "no reason was given"),
+        ((*ASK, "--reason", "  "), "reason is empty"),
         ((*ASK, "--reason", "why", "--kind", "inference"), "nothing to run"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_spent_budget_starts_nothing_and_says_how_to_go_on(config: Path, airfl
     limit(config, 0.0001)
     done = plumbline(*ASK, "--reason", "why")
     assert (done.exit_code, airflow.seen) == (2, [])
-    assert "local-1core: 2 of 2 trials go past the budget of" in done.stderr
+    assert "local-1core: 2 of 2 trials exceed the budget of" in done.stderr
     assert "raise `budget` (0.0001 USD a month)" in done.stderr
 
 
@@ -155,5 +155,5 @@ def test_a_campaign_on_this_machine_meets_the_budget_before_airflow_is_started(c
     limit(config, 0.0001)
     done = plumbline("run", "--provider", "local-1core", "--workload", "gpt-tiny-cpu")
     assert done.exit_code == 2
-    assert "go past the budget of" in done.stderr
+    assert "exceed the budget of" in done.stderr
     assert "nothing was started" in done.stderr
