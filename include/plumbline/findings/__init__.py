@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,17 +35,19 @@ def provider_finding(
     kind: FindingKind,
     subject: str,
     *,
-    began: str,
     since: str,
+    began: str = "",
+    name: str | None = None,
     severity: Severity,
     title: str,
     headline: str,
     simulated: bool = False,
     **fields: Any,
 ) -> Finding:
-    """A finding about a provider as a whole, which no campaign measured. `began` makes its id; `headline` is without severity and provider."""
+    """A finding about a provider as a whole, which no campaign measured. `name`: its id, by default made from `began`; `headline`: without severity
+    and provider."""
     return Finding(
-        finding_id=finding_id(provider, began, kind, subject),
+        finding_id=finding_id(provider, began, kind, subject) if name is None else name,
         series_key="",
         campaign_id=None,
         kind=kind,
@@ -60,6 +62,14 @@ def provider_finding(
         since=since,
         **fields,
     )
+
+
+def unsettled_id(provider: str, since: str, kind: FindingKind, subject: str, settled: Collection[str]) -> str:
+    """The id by day of beginning; another one if a finding with that id is settled."""
+    name, more = finding_id(provider, since, kind, subject), 2
+    while name in settled:
+        name, more = finding_id(provider, f"{since} {more}", kind, subject), more + 1
+    return name
 
 
 def shorten(names: Sequence[str]) -> str:

@@ -15,8 +15,8 @@ from datetime import date
 
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_nodes, fact_name, format_values
 from plumbline.declarations.thresholds import EnvironmentRules
-from plumbline.findings import Reconciliation, provider_finding
-from plumbline.results.finding import Finding, Member, finding_id, summarize_facts
+from plumbline.findings import Reconciliation, provider_finding, unsettled_id
+from plumbline.results.finding import Finding, Member, summarize_facts
 from plumbline.results.sample import Facts, Scalar
 
 ENVIRONMENT_SUBJECT = "environment"
@@ -57,7 +57,7 @@ def reconcile_environment(
     same = [s for s in standing if (s.provider, s.kind, s.subject) == (provider, "environment", ENVIRONMENT_SUBJECT)]
     known = {fact_name(m.name) for s in same for m in s.members}
     fresh = [change for change in changes if fact_name(change.key) not in known]
-    name = _name(provider, day, settled)
+    name = unsettled_id(provider, day.isoformat(), "environment", ENVIRONMENT_SUBJECT, settled)
     seen = {fact_name(key) for key in accepted.facts if any(node.get(key) is not None for node in nodes)}
     now = {fact_name(change.key): change for change in changes}
     continued, resolved = [], []
@@ -129,14 +129,6 @@ def check_failing_finding(provider: str, last: date, why: str, simulated: bool =
     )
 
 
-def _name(provider: str, day: date, settled: Collection[str]) -> str:
-    """The id by day; another one if the finding of the day is settled."""
-    name, more = finding_id(provider, day.isoformat(), "environment", ENVIRONMENT_SUBJECT), 2
-    while name in settled:
-        name, more = finding_id(provider, f"{day.isoformat()} {more}", "environment", ENVIRONMENT_SUBJECT), more + 1
-    return name
-
-
 def _member(member: Member, change: EnvironmentChange | None) -> Member:
     """The member with the current values; another number of nodes alone does not change it."""
     if change is None or _values(member.text) == _values(_as_member(change).text):
@@ -154,22 +146,17 @@ def _as_member(change: EnvironmentChange) -> Member:
 
 def _finding(name: str, provider: str, fresh: Sequence[EnvironmentChange], day: date, explanation: str, simulated: bool) -> Finding:
     members = tuple(map(_as_member, fresh))
-    mark = "SIMULATED  " if simulated else ""
-    return Finding(
-        finding_id=name,
-        series_key="",
-        campaign_id=None,
-        kind="environment",
+    return provider_finding(
+        provider,
+        "environment",
+        ENVIRONMENT_SUBJECT,
+        name=name,
+        since=day.isoformat(),
         severity="warn",
-        headline=f"WARN  {mark}{provider} · environment changed: {summarize_facts(members)}, since {day.isoformat()}",
-        explanation=explanation,
-        provider=provider,
-        workload_kind="",
-        workload="",
-        subject=ENVIRONMENT_SUBJECT,
         title=f"environment changed: {fresh[0].text}",
+        headline=f"environment changed: {summarize_facts(members)}, since {day.isoformat()}",
+        explanation=explanation,
         simulated=simulated,
         members=members,
         attributed_to=tuple(change.key for change in fresh),
-        since=day.isoformat(),
     )

@@ -12,10 +12,10 @@ from datetime import date
 from statistics import median
 
 from plumbline.analysis.drift.comparison import format_probe_name, format_relative_change
-from plumbline.findings import Reconciliation
+from plumbline.findings import Reconciliation, provider_finding, unsettled_id
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity
-from plumbline.results.finding import Finding, Member, finding_id
+from plumbline.results.finding import Finding, Member
 
 PROBE_SUBJECT = "probe"
 DEFAULT_LIMIT = 0.05
@@ -129,7 +129,7 @@ def reconcile_probes(
     if not slow:
         return ProbeReconciliation(judged=now)
     since = min(j.since for j in slow if j.since is not None).isoformat()
-    name = _name(provider, since, settled)
+    name = unsettled_id(provider, since, "performance", PROBE_SUBJECT, settled)
     unit = {j.metric: METRICS[j.metric].unit for j in slow}
     changes = tuple(
         {"fact": j.metric, "old": format_quantity(j.usual, unit[j.metric]), "new": format_quantity(j.value, unit[j.metric])} for j in slow
@@ -157,14 +157,6 @@ def _member(judged: ProbeVerdict) -> Member:
     return Member(judged.metric, judged.text, judged.effect, verdict="regressed")
 
 
-def _name(provider: str, since: str, settled: Collection[str]) -> str:
-    """The id by day of beginning; another one if that finding is settled."""
-    name, more = finding_id(provider, since, "performance", PROBE_SUBJECT), 2
-    while name in settled:
-        name, more = finding_id(provider, f"{since} {more}", "performance", PROBE_SUBJECT), more + 1
-    return name
-
-
 def _finding(
     name: str, provider: str, members: tuple[Member, ...], slow: Sequence[ProbeVerdict], since: str, rerun: str, simulated: bool
 ) -> Finding:
@@ -172,22 +164,18 @@ def _finding(
     more = f" and {len(members) - 1} more" if len(members) > 1 else ""
     title = f"slower in probes: {members[0].text}{more}"
     times = f"{lead.slow} probes in a row" if lead is not None else "not measured again"
-    return Finding(
-        finding_id=name,
-        series_key="",
-        campaign_id=None,
-        kind="performance",
+    return provider_finding(
+        provider,
+        "performance",
+        PROBE_SUBJECT,
+        name=name,
+        since=since,
         severity="warn",
-        headline=f"WARN  {'SIMULATED  ' if simulated else ''}{provider} · {title}, {times}, since {since}",
-        explanation=f"measured without a workload, compared with the median of earlier probes; {rerun}",
-        provider=provider,
-        workload_kind="",
-        workload="",
-        subject=PROBE_SUBJECT,
         title=title,
+        headline=f"{title}, {times}, since {since}",
+        explanation=f"measured without a workload, compared with the median of earlier probes; {rerun}",
         simulated=simulated,
         effect=members[0].effect,
         metric=members[0].name,
         members=members,
-        since=since,
     )

@@ -20,6 +20,7 @@ from plumbline.results.finding import Finding
 from plumbline.results.sample import Facts
 from plumbline.workflows import pending_changes
 from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.plan import declared_provider
 
 _CAMPAIGNS = 200
 # Facts that a cluster's nodes and its trials report in the same format; a GPU's name, the operating system and memory differ.
@@ -127,9 +128,7 @@ def check_environment(provider: str, at: datetime | None = None, *, patience_s: 
     LookupError for an unknown provider. Unreachable, BadDeclaration or ApiRefused if its cluster cannot be read; after two days a finding opens.
     """
     declared = load()
-    known = declared.providers.get(provider)
-    if known is None:
-        raise LookupError(f'no provider is called "{provider}"; declared: {", ".join(sorted(declared.providers))}')
+    known = declared_provider(declared, provider)
     now = at or datetime.now(timezone.utc)
     try:
         seen = launcher_for(known).discover(known, now, patience_s=patience_s)

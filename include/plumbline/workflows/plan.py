@@ -140,6 +140,14 @@ def trials_of(asked: RunParameters, declared: Declarations, provider: Provider, 
     return plan(declared, request, planned_at)
 
 
+def declared_provider(declared: Declarations, name: str) -> Provider:
+    """LookupError for an unknown name."""
+    try:
+        return declared.providers[name]
+    except KeyError:
+        raise LookupError(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}') from None
+
+
 POOL_DESCRIPTION = "Trials that must not disturb each other or exceed a quota. Created by Plumbline."
 
 

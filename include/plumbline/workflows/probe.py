@@ -21,6 +21,7 @@ from plumbline.workflows import check_provider, pending_changes
 from plumbline.workflows.budget import budget_balance, use_now
 from plumbline.workflows.check_provider import shared_facts
 from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.plan import declared_provider
 
 _EARLY = timedelta(hours=12)
 """So that a daily run does not skip its day because the last probe ended some minutes later."""
@@ -70,9 +71,7 @@ def probe_provider(provider: str, at: datetime | None = None, *, limit_s: float 
     LookupError for an unknown provider. A TrialFailure, Refused or OSError if it cannot be probed.
     """
     declared = load()
-    known = declared.providers.get(provider)
-    if known is None:
-        raise LookupError(f'no provider is called "{provider}"; declared: {", ".join(sorted(declared.providers))}')
+    known = declared_provider(declared, provider)
     now = at or datetime.now(timezone.utc)
     with open_archive() as archive:
         if (spent := _over_budget(archive, known, now, limit_s)) is not None:

@@ -17,6 +17,7 @@ from plumbline.results.price_reading import Reading
 from plumbline.workflows.accept_price import accept_price, checked_price
 from plumbline.workflows.decide import decide_all
 from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.plan import declared_provider
 
 PRICE_AUTHOR = "price_watch"
 
@@ -48,9 +49,7 @@ def read_provider_prices(provider: str, at: datetime | None = None) -> PriceChec
     A source that fails is named in `notes`, and after three days in a finding; the others count. LookupError for an unknown provider.
     """
     declared = load()
-    known = declared.providers.get(provider)
-    if known is None:
-        raise LookupError(f'no provider is called "{provider}"; declared: {", ".join(sorted(declared.providers))}')
+    known = declared_provider(declared, provider)
     with open_archive() as archive:
         return read_and_store_prices(archive, declared, known, at or datetime.now(timezone.utc))
 
