@@ -166,7 +166,7 @@ def test_a_team_goes_along_or_stays(measured: Archive, declared: Declarations) -
     ranked(measured, cheaper)
     (finding,) = measured.findings()
     assert undecided_findings([Finding.of(finding.detail)]) == [], "nobody is asked about a baseline"
-    with pytest.raises(ValueError, match="who ranks first"):
+    with pytest.raises(ValueError, match="first choice"):
         apply_answer(measured, cheaper, finding.finding_id, "rerun", "ada", "sure?")
     done = apply_answer(measured, cheaper, finding.finding_id, "accept", "ada", "we move")
     assert done.choice and done.baselines == {} and measured.finding(finding.finding_id).state == "accepted"
