@@ -147,4 +147,4 @@ def test_filters_narrow_and_say_when_nothing_is_left(campaigns, plumbline, said)
     result = plumbline("compare", "before", "after", "--provider", "nobody")
     assert result.exit_code == 2 and "no series in common" in result.stderr
     old, new = (trial(campaign=c, repeat=1).trial_id for c in ("before", "after"))
-    assert "two trials are compared whole" in plumbline("compare", old, new, "--provider", "lab-2core").stderr
+    assert "two trials have no filter" in plumbline("compare", old, new, "--provider", "lab-2core").stderr
