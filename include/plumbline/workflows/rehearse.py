@@ -156,7 +156,7 @@ def _launched(trial: Trial, spec: dict[str, str]) -> None:
 
 
 def _reviewed(campaign_id: str, provider: str) -> tuple[str, ...]:
-    """The headlines of what stands of the provider after the review."""
+    """Headlines of the open findings after the review."""
     try:
         review_campaign(campaign_id, provider)
     except LookupError:
