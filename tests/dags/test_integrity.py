@@ -125,10 +125,10 @@ def test_only_trials_run_in_the_machine_pool_and_airflow_waits_longer_than_the_l
 def test_benchmarks_run_monthly_in_the_declared_slots_and_when_their_own_provider_changed(
     bundle: dict[str, Any], changed: dict[str, Any]
 ) -> None:
-    at_two, at_five_past_six, at_half_past_six = ["0 2 1 * *"], "5 6 1 * *", "30 18 1 * *"
+    at_two, morning, evening = ["0 2 1 * *"], "5 6 1 * *", "30 18 1 * *"
     assert bundle["dags"]["benchmark_local_1core"]["crons"] == at_two
     assert bundle["dags"]["benchmark_local_1core"]["assets"] == ["provider_changed_local_1core"]
-    assert changed["dags"]["benchmark_local_1core"]["crons"] == ["5 6 1 * *", "30 18 1 * *"]
+    assert changed["dags"]["benchmark_local_1core"]["crons"] == [morning, evening]
     assert changed["dags"]["benchmark_local_1core"]["assets"] == []
     assert changed["dags"]["benchmark_local_2core"]["crons"] == at_two
     assert changed["dags"]["benchmark_local_2core"]["assets"] == ["provider_changed_local_2core"]
@@ -224,8 +224,8 @@ def test_several_providers_are_asked_for_by_one_form_that_requires_a_reason(bund
     assert {"local-1core", "local-2core"} <= set(form["providers"]["schema"]["items"]["enum"])
     assert "gpt-tiny-cpu" in form["workloads"]["schema"]["items"]["enum"]
     limited = changed["dags"]
-    assert "\n- local-1core: 12.5 USD a month" in limited["rerun"]["params"]["providers"]["schema"]["description_md"]
-    assert "Budget: 12.5 USD a month" in limited["benchmark_local_1core"]["params"]["repeats"]["description"]
+    assert "local-1core: 12.5 USD" in limited["rerun"]["params"]["providers"]["schema"]["description_md"]
+    assert "12.5 USD" in limited["benchmark_local_1core"]["params"]["repeats"]["description"]
     assert "Budget" not in limited["benchmark_local_2core"]["params"]["repeats"]["description"]
 
 
