@@ -53,9 +53,9 @@ def list_prices(
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     for place in chosen:
-        told = read_prices(place, world, at)
-        rows += [_row(place, reading) for reading in told.readings]
-        failures += [str(failure) for failure in told.failures]
+        answer = read_prices(place, world, at)
+        rows += [_row(place, reading) for reading in answer.readings]
+        failures += [str(failure) for failure in answer.failures]
     silent = [place.name for place in chosen if not place.price_sources and not place.simulated]
 
     def show() -> None:
@@ -92,7 +92,7 @@ def _row(provider: Provider, reading: Reading) -> dict[str, Any]:
 
 def _show(rows: list[dict[str, Any]]) -> None:
     money = ("USD/GPU-h", "USD/h", "declared USD/h")
-    shown = table("What the price sources say", "provider", "purchase", *money, "as told", "source", "observed (UTC)", right=money)
+    shown = table("Prices reported by sources", "provider", "purchase", *money, "original", "source", "observed (UTC)", right=money)
     for row in rows:
         declared, per = row["declared_usd_per_instance_hour"], "GPU-h" if row["per"] == "gpu_hour" else "h"
         shown.add_row(
@@ -249,16 +249,16 @@ def _price(checked: PriceVerdict) -> dict[str, Any]:
 @prices.command("replay")
 def replay_prices(
     file: Annotated[Path, typer.Argument(help="CSV: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour")],
-    events: Annotated[Path | None, typer.Option(help="CSV of known changes, to count what was found, missed and invented")] = None,
+    events: Annotated[Path | None, typer.Option(help="CSV of known changes, to count reported, missed and unknown changes")] = None,
     provider: Annotated[
         str | None, typer.Option(help="only this one: aws, gcp/us-central1 or azure/eastus2/Standard_ND96isr_H100_v5")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a history of prices through the check: what would have been told, held and left in peace.
+    """Run a price history through the check: changes that it would have reported, held and ignored.
 
-    Nothing is stored. Each confirmed change is accepted at once, what is held never is. With --events the exit code is 1 if a known
-    list-price change of 1 % or more is missed, or one is told that nobody knows.
+    Nothing is stored. Confirmed changes are accepted at once, held ones never. With --events the exit code is 1 if a known list-price
+    change of 1 % or more is missed, or an unknown one is reported.
     """
     with clear_errors(HistoryError):
         done = replay_readings(_only(read_history(file), provider))
@@ -269,7 +269,7 @@ def replay_prices(
         fail(f"{file} has no price of {provider}" if provider else f"{file} has no prices; expected at least one row")
 
     def show() -> None:
-        _show_replay("List prices that changed (in brackets: read once on the way)", done.of("changed", spot=False), "told")
+        _show_replay("List prices that changed (in brackets: read once on the way)", done.of("changed", spot=False), "reported")
         _show_replay("Held for confirmation, never used", [*done.of("held", spot=False), *done.of("held", spot=True)], "until")
         _summary(done, compared)
 
@@ -286,15 +286,15 @@ def _concerns(name: str, provider: str | None) -> bool:
     return provider is None or name == provider or name.startswith(f"{provider.rstrip('/')}/")
 
 
-def _show_replay(title: str, told: Sequence[ReplayAlert], second: Literal["told", "until"]) -> None:
-    """One row for all regions of an instance type whose price moved alike on one day; `second`: the day on which it was told, or read last."""
-    if not told:
+def _show_replay(title: str, alerts: Sequence[ReplayAlert], second: Literal["reported", "until"]) -> None:
+    """One row for all regions of an instance type whose price moved alike on one day; `second`: the day of the report, or of the last reading."""
+    if not alerts:
         return
     alike: dict[tuple[Any, ...], list[ReplayAlert]] = {}
-    for one in sorted(told, key=lambda t: (t.since, t.provider, t.purchase, t.term or "")):
+    for one in sorted(alerts, key=lambda t: (t.since, t.provider, t.purchase, t.term or "")):
         cloud, _, instance_type = one.provider.split("/", 2)
         move = None if one.effect is None else round(100 * one.effect)
-        day = (one.reported_at if second == "told" else one.last).date()
+        day = (one.reported_at if second == "reported" else one.last).date()
         key = (one.since.date(), day, cloud, instance_type, one.purchase, one.term, move)
         alike.setdefault(key, []).append(one)
     shown = table(
@@ -319,25 +319,25 @@ def _show_replay(title: str, told: Sequence[ReplayAlert], second: Literal["told"
 
 def _summary(done: ReplayResult, compared: ReplayEvaluation | None) -> None:
     assert done.first is not None and done.last is not None  # there are readings
-    shown = table("What the check made of it", "", "count", right=("count",))
+    shown = table("Result of the check", "", "count", right=("count",))
     shown.add_row(f"readings of {done.series} prices, {done.first.date()} to {done.last.date()}", str(done.readings))
-    shown.add_row("list prices: changes told", str(len(done.of("changed", spot=False))))
+    shown.add_row("list prices: changes reported", str(len(done.of("changed", spot=False))))
     shown.add_row("list prices: held", str(len(done.of("held", spot=False))))
     if compared is not None:
         counts = compared.counts
         shown.add_row(f"known list-price changes of {LIST_MOVE:.0%} or more", str(len(compared.answers)))
-        shown.add_row("   told as a change", str(counts["changed"]))
-        shown.add_row("   held, as they should not be believed at once", str(counts["held"]))
-        shown.add_row("   read once before the next move, named in what was told then", str(counts["on the way"]))
+        shown.add_row("   reported as a change", str(counts["changed"]))
+        shown.add_row("   held for confirmation", str(counts["held"]))
+        shown.add_row("   read once before the next move, named in its report", str(counts["on the way"]))
         shown.add_row("   missed", str(counts["missed"]))
-        shown.add_row("told as a change, known to nobody (invented)", str(len(compared.invented)))
+        shown.add_row("reported as a change, not known", str(len(compared.invented)))
     if done.raw_spot:
-        told = len(done.of("changed", spot=True)) + len(done.of("held", spot=True))
+        reported = len(done.of("changed", spot=True)) + len(done.of("held", spot=True))
         shown.add_row("spot prices: moves from one reading to the next", str(done.raw_spot))
         shown.add_row(f"   of {LIST_MOVE:.0%} or more", str(done.raw_spot_list))
         shown.add_row(f"   of {SPOT_MOVE:.0%} or more", str(done.raw_spot_large))
-        shown.add_row("   told (median of three, against what was accepted last)", str(told))
-        shown.add_row("   left in peace", f"{done.spot_cut:.0%}")
+        shown.add_row("   reported (median of three, against the accepted price)", str(reported))
+        shown.add_row("   ignored", f"{done.spot_cut:.0%}")
     out.print(shown)
 
 
