@@ -143,7 +143,7 @@ def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
     baselines = ", ".join(sorted(set(done.baselines.values())))
     held = f"{len(done.baselines)} series are held against {baselines} now" if done.baselines else "no campaign had measured it yet"
     if done.choice:
-        held = "the team goes along"
+        held = "the team switches"
     if done.price is not None:
         held = f"the instance costs {done.price:.10g} USD/h now"
     said = f"{finding_id} is accepted; {held}"
