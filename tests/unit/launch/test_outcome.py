@@ -14,7 +14,7 @@ from plumbline.results import Environment, ResultDocument, ResultStore, Validity
 
 def test_last_lines_of_a_tail() -> None:
     assert last_lines("one\n\n two\n") == "one | two"
-    assert last_lines("\n".join("abcdefgh")) == "d | e | f | g | h"
+    assert last_lines("\n".join("abcdefgh")) == " | ".join("defgh")
     assert last_lines("\n") == "it printed nothing"
 
 
@@ -38,7 +38,8 @@ def test_a_result_that_was_brought_home_is_the_outcome(tmp_path: Path) -> None:
             trial=trial, harness_version="1", environment=Environment.of({"cpu.model": "x"}), validity=Validity(status="valid")
         )
     )
-    assert trial_outcome(ProcessEnd(1, None, ""), store, store.folder(trial), "the result document could not be stored") == (None, None)
+    printed = "the result document could not be stored"
+    assert trial_outcome(ProcessEnd(1, None, ""), store, store.folder(trial), printed) == (None, None)
 
 
 def test_a_printed_result_is_not_among_the_last_lines() -> None:

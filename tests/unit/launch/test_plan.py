@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from datetime import datetime
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.fakes.trials import PLANNED_AT, cluster_provider, declared
+from tests.golden import Golden
 
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, TrainingWorkload, criteria_hash, series_key, spec_hash
 from plumbline.declarations.workloads import Primary
@@ -123,31 +123,32 @@ def test_a_named_workload_runs_where_it_fits() -> None:
     wide = changed(SHIPPED.workloads["gpt-tiny-cpu"], needs={"accelerator": "cpu", "count": 2})
     only = world(workloads=[wide])
     assert {t[2] for t in brief(only, workloads=["gpt-tiny-cpu"])} == {"local-2core"}
-    with pytest.raises(PlanError, match="needs 2 cpu, the provider has 1 cpu"):
+    with pytest.raises(PlanError, match='"gpt-tiny-cpu" .*"local-1core"'):
         plan(only, ask(providers=["local-1core", "local-2core"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
 
 
-@pytest.mark.parametrize(
-    ("request_", "said"),
-    [
-        ({"providers": ["mars"]}, r'no provider is called "mars"; declared: .*local-1core'),
-        ({"workloads": ["gpt-huge"]}, r'no workload is called "gpt-huge"; declared: chat-tiny-cpu, gpt-tiny-cpu'),
-        ({"providers": ["example-eks-p5"]}, r'"example-eks-p5" is disabled; .* local-1core, local-2core'),
-        ({"kinds": ["tuning"]}, r'unknown kind "tuning"; expected training or inference'),
-        ({"workloads": ["chat-tiny-cpu"], "kinds": ["training"]}, r"nothing to run: .* chat-tiny-cpu give no training trial"),
-        ({"slots": ["now"]}, r'"now" is no slot; expected a time of day in UTC such as 02:00'),
-        ({"slots": ["24:00"]}, r'"24:00" is no slot'),
-        ({"repeats": 0}, r"0 repeats were asked for; expected 1 to 50"),
-        ({"repeats": 51}, r"51 repeats"),
-        ({"providers": []}, r"an empty list of providers"),
-        ({"campaign_id": "2026/11"}, r'"2026/11" is no campaign id'),
-        ({"reason": "  "}, r"no reason"),
-    ],
-)
-def test_what_cannot_be_run_is_said_in_a_sentence(request_: dict[str, Any], said: str) -> None:
+def refusal(declarations: Declarations, **values: Any) -> str:
     with pytest.raises(PlanError) as raised:
-        plan(SHIPPED, ask(**request_), PLANNED_AT)
-    assert re.search(said, str(raised.value)), raised.value
+        plan(declarations, ask(**values), PLANNED_AT)
+    return str(raised.value)
+
+
+def test_a_request_that_cannot_be_run_names_the_value_and_what_was_expected(golden: Golden) -> None:
+    requests: list[dict[str, Any]] = [
+        {"providers": ["mars"]},
+        {"workloads": ["gpt-huge"]},
+        {"providers": ["example-eks-p5"]},
+        {"kinds": ["tuning"]},
+        {"workloads": ["chat-tiny-cpu"], "kinds": ["training"]},
+        {"slots": ["now"]},
+        {"slots": ["24:00"]},
+        {"repeats": 0},
+        {"repeats": 51},
+        {"providers": []},
+        {"campaign_id": "2026/11"},
+        {"reason": "  "},
+    ]
+    golden("launch.refused_requests", "\n".join(refusal(SHIPPED, **request) for request in requests))
 
 
 def test_a_hosted_model_is_planned_for_workloads_whose_server_is_external() -> None:
@@ -159,7 +160,7 @@ def test_a_hosted_model_is_planned_for_workloads_whose_server_is_external() -> N
     assert {t.workload.name for t in planned} == {"chat-outside"}
     assert "/external/" in planned[0].series_key
     assert type(launcher_for(hosted)).__name__ == "EndpointClientLauncher"
-    with pytest.raises(PlanError, match=r"server\.backend python is started for each trial, and an endpoint has a server already"):
+    with pytest.raises(PlanError, match=r'"hosted".*server\.backend'):
         plan(world([hosted], [chat]), ask(providers=["hosted"], workloads=["chat-tiny-cpu"]), PLANNED_AT)
 
 
@@ -167,35 +168,35 @@ def test_a_cluster_is_planned_for_and_left_to_airflow(tmp_path: Path) -> None:
     cluster = cluster_provider()
     planned = plan(world([cluster]), ask(), PLANNED_AT)
     assert {t.provider.name for t in planned} == {"cluster-a"}
-    with pytest.raises(PlanError, match="trigger the DAG benchmark_cluster_a"):
+    with pytest.raises(PlanError, match=cluster.dag_id):
         launcher_for(cluster).launch(planned[0], ResultStore(tmp_path.as_uri()))
 
 
 def test_several_nodes_and_images_are_a_clusters_matter() -> None:
     gpt = SHIPPED.workloads["gpt-tiny-cpu"]
     gang = changed(gpt, parallelism={"nodes": 2})
-    with pytest.raises(PlanError, match="it needs 2 nodes, which a local provider does not have"):
+    with pytest.raises(PlanError, match="2 nodes"):
         plan(world(workloads=[gang]), ask(providers=["local-1core"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
     assert plan(world([cluster_provider()], [gang]), ask(), PLANNED_AT)
     only_inference = cluster_provider(images={"inference": "localhost/plumbline/cpu:test"})
-    with pytest.raises(PlanError, match=r"declares no image for training \(launcher.images.training\)"):
+    with pytest.raises(PlanError, match=r"launcher\.images\.training"):
         plan(world([only_inference], [gpt]), ask(providers=["cluster-a"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
 
 
-def test_a_workload_that_fits_no_provider() -> None:
+def test_a_workload_that_fits_no_provider(golden: Golden) -> None:
     gpt = SHIPPED.workloads["gpt-tiny-cpu"]
     assert isinstance(gpt, TrainingWorkload)
     gpus = changed(gpt, needs={"accelerator": "nvidia", "count": 8})
-    with pytest.raises(PlanError, match=r"fits none of the enabled providers.*needs 8 nvidia, the provider has 1 cpu"):
-        plan(world(workloads=[gpus]), ask(workloads=["gpt-tiny-cpu"]), PLANNED_AT)
     elsewhere = changed(gpt, providers=["local-2core"])
-    with pytest.raises(PlanError, match="allows only local-2core"):
-        plan(world(workloads=[elsewhere]), ask(providers=["local-1core"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
+    misfits = [
+        refusal(world(workloads=[gpus]), workloads=["gpt-tiny-cpu"]),
+        refusal(world(workloads=[elsewhere]), providers=["local-1core"], workloads=["gpt-tiny-cpu"]),
+    ]
+    golden("launch.misfits", "\n".join(misfits))
 
 
 def test_no_provider_at_all() -> None:
-    with pytest.raises(PlanError, match="no provider is enabled; declared: example-eks-p5"):
-        plan(world([SHIPPED.providers["example-eks-p5"]]), ask(), PLANNED_AT)
+    assert "example-eks-p5" in refusal(world([SHIPPED.providers["example-eks-p5"]]))
 
 
 def test_a_time_without_a_zone() -> None:
@@ -213,8 +214,7 @@ def test_a_seed_that_draws_no_arrival() -> None:
         try:
             schedule_of(silent)
         except ValueError:
-            with pytest.raises(PlanError, match='workload "chat-tiny-cpu" has no arrival schedule'):
-                plan(world(workloads=[silent]), ask(), PLANNED_AT)
+            assert '"chat-tiny-cpu"' in refusal(world(workloads=[silent]))
             return
     pytest.fail("one seed in three draws nothing in a second at 1/s; none of fifty did")
 

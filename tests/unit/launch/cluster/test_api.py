@@ -50,7 +50,7 @@ def test_rows_go_in_and_come_out_as_they_are(kube: FakeKubernetes, api: ClusterA
 def test_what_exists_is_adopted_only_if_it_is_ours(kube: FakeKubernetes, api: ClusterApi) -> None:
     first = api.create(pod())
     assert api.create(pod())["metadata"]["uid"] == first["metadata"]["uid"]
-    with pytest.raises(ApiRefused, match=r"Pod pl-a-0 exists in plumbline and is not of this launch") as refusal:
+    with pytest.raises(ApiRefused, match="Pod pl-a-0") as refusal:
         api.create(pod(launch="pl-b"))
     assert refusal.value.status == 409
 
@@ -79,7 +79,7 @@ def test_retry_after_is_honoured_and_does_not_outlast_patience(kube: FakeKuberne
     kube.answer_next(429, match="GET *", retry_after=1)
     assert api.pods(SELECTOR) == []
     kube.answer_next(429, match="GET *", retry_after=3600)
-    with pytest.raises(Unreachable, match=r"connection k8s_a gave no usable answer to GET .*/pods for 2 s: HTTP 429"):
+    with pytest.raises(Unreachable, match=r"k8s_a .*/pods .* HTTP 429"):
         ClusterApi("k8s_a", NS, patience_s=2.0, timeout_s=30.0).pods(SELECTOR)
 
 
@@ -120,8 +120,9 @@ def test_a_refusal_comes_with_the_apis_own_words(kube: FakeKubernetes, api: Clus
     with pytest.raises(ApiRefused, match="exceeded quota") as refusal:
         api.create(pod())
     assert refusal.value.status == 403
-    with pytest.raises(ApiRefused, match='namespaces "nowhere" not found'):
+    with pytest.raises(ApiRefused, match='namespaces "nowhere"') as missing:
         ClusterApi("k8s_a", "nowhere").create(pod())
+    assert missing.value.status == 404
     with pytest.raises(ApiRefused) as invalid:
         api.create({**pod("pl-b-0"), "spec": {"containers": []}})
     assert invalid.value.status == 422
@@ -167,15 +168,15 @@ def test_what_does_not_go_is_named(kube: FakeKubernetes, api: ClusterApi) -> Non
     api.create(pod())
     kube.wait_for(lambda: kube.runs[NS, "pl-a-0"].stuck, "the pod is stuck")
     (left,) = api.remove(None, SELECTOR, wait_s=0.0)
-    assert left.startswith("Pod pl-a-0 (deletion asked for at ")
+    assert left.startswith("Pod pl-a-0 ") and kube.pods()["pl-a-0"]["metadata"]["deletionTimestamp"] in left
 
 
 def test_a_connection_that_gives_no_access_says_what_to_do(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadDeclaration, match=r"k8s_nobody.*isn't defined.*plumbline cluster kubeconfig"):
+    with pytest.raises(BadDeclaration, match=r"k8s_nobody.*`plumbline cluster kubeconfig PROVIDER`"):
         ClusterApi("k8s_nobody", NS).pods(SELECTOR)
     broken = {"kube_config": "users: [{name: a, user: {token: 'very-secret'}", "namespace": NS}
     monkeypatch.setenv("AIRFLOW_CONN_K8S_BROKEN", json.dumps({"conn_type": "kubernetes", "extra": broken}))
-    with pytest.raises(BadDeclaration, match="not valid YAML or JSON") as failure:
+    with pytest.raises(BadDeclaration, match="k8s_broken") as failure:
         ClusterApi("k8s_broken", NS).pods(SELECTOR)
     assert "very-secret" not in str(failure.value) and failure.value.__cause__ is None
     both = {"kube_config": json.dumps(kube.kubeconfig()), "in_cluster": True}

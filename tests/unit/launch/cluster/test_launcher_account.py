@@ -75,16 +75,14 @@ def test_as_an_airflow_connection(kube: FakeKubernetes, tmp_path: Path) -> None:
 
 def test_a_namespace_that_was_not_prepared(kube: FakeKubernetes, tmp_path: Path) -> None:
     for lifetime_s in (DAY_S, None):
-        with pytest.raises(
-            AccessError, match=r"no service account plumbline-launcher in the namespace default .*; apply k8s/provider first"
-        ):
+        with pytest.raises(AccessError, match=f"{SERVICE_ACCOUNT} .*default.*k8s/provider"):
             grant_access(admin(kube, tmp_path), "default", lifetime_s=lifetime_s)
     assert kube.leftovers("default") == []
 
 
 def test_credentials_that_are_no_administrators(kube: FakeKubernetes, tmp_path: Path) -> None:
     kube.answer_next(403, match="POST */token")
-    with pytest.raises(AccessError, match="may not create serviceaccounts/token in plumbline"):
+    with pytest.raises(AccessError, match="serviceaccounts/token in plumbline"):
         grant_access(admin(kube, tmp_path), "plumbline", lifetime_s=DAY_S)
 
 
@@ -93,13 +91,13 @@ def test_a_cluster_that_is_away(kube: FakeKubernetes, tmp_path: Path) -> None:
     client = admin(kube, tmp_path)
     client.configuration.retries = False
     kube.down()
-    with pytest.raises(AccessError, match="does not answer"):
+    with pytest.raises(AccessError, match=kube.url):
         grant_access(client, "plumbline", lifetime_s=DAY_S)
 
 
 def test_no_kubeconfig_and_no_such_context(kube: FakeKubernetes, tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match=r"expected a kubeconfig .* with a current context"):
+    with pytest.raises(AccessError, match="KUBECONFIG"):
         admin_client(tmp_path / "nothing.yaml")
     admin(kube, tmp_path)
-    with pytest.raises(AccessError, match="with the context nowhere"):
+    with pytest.raises(AccessError, match="context nowhere"):
         admin_client(tmp_path / "admin.yaml", "nowhere")

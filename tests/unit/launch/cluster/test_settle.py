@@ -51,7 +51,7 @@ def test_a_cluster_that_is_away_is_recorded_with_what_may_still_run(world: World
     attempt.started(LaunchObservation(expected=1))
     world.kube.answer_next(403, times=1000)
     assert benchmark.collect_trial(world.spec, settle=True)["failure_class"] == "bad_declaration"
-    assert "may still be on the cluster" in str(world.record().failure_detail)
+    assert "HTTP 403" in str(world.record().failure_detail) and world.kube.leftovers() != []
 
 
 def test_what_is_recorded_already_is_not_asked_of_the_cluster(world: World) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.fake_kubernetes import Script
 from tests.fakes.trials import cluster_provider
+from tests.golden import Golden
 from tests.unit.launch.cluster.operate.test_attempt import World, kube, world
 
 from plumbline.launch.cluster.operate import adopt_or_announce, close_attempt
@@ -23,15 +24,21 @@ SECRET = {"results_secret": "plumbline-results", "results_connection": "e2e_stor
 def test_the_place_of_the_key_and_the_doctors_line_are_named(detail: str) -> None:
     provider = cluster_provider(**SECRET)
     pod, here = explain_refusal(detail, provider, here=False), explain_refusal(detail, provider, here=True)
-    assert "Secret plumbline-results in namespace plumbline" in pod and "`store from a pod`" in pod
-    assert "Airflow connection e2e_store" in here and "`plumbline cluster doctor cluster-a`, line `store from here`" in here
+    assert SECRET["results_secret"] in pod and "`store from a pod`" in pod
+    assert SECRET["results_connection"] in here and "`store from here`" in here
     bare = cluster_provider()
-    assert "service account plumbline-trial" in explain_refusal(detail, bare, here=False)
-    assert "environment's credentials" in explain_refusal(detail, bare, here=True)
+    assert "launcher.results_secret" in explain_refusal(detail, bare, here=False)
+    assert "launcher.results_connection" in explain_refusal(detail, bare, here=True)
+
+
+def test_a_refused_key_is_explained(golden: Golden) -> None:
+    providers = (cluster_provider(**SECRET), cluster_provider())
+    golden("launch.refused_key", "\n".join(explain_refusal("Access Denied", each, here=here) for each in providers for here in (True, False)))
 
 
 def test_any_other_failure_keeps_its_words() -> None:
-    assert explain_refusal("no route to host", cluster_provider(), here=True) == "no route to host"
+    detail = "no route to host"
+    assert explain_refusal(detail, cluster_provider(), here=True) == detail
 
 
 @pytest.mark.fault("the pods' Secret is missing", ends="bad_declaration", keeps="the Secret's name and the doctor's line")
@@ -52,7 +59,7 @@ def test_a_key_that_is_refused_here_names_the_connection(world: World, monkeypat
         raise PermissionError("s3://b refuses access: Forbidden")
 
     monkeypatch.setattr(type(world.away), "put_trial", _only_away(refused, type(world.away).put_trial))
-    with pytest.raises(BadDeclaration, match=r"environment's credentials.*store from here"):
+    with pytest.raises(BadDeclaration, match=r"launcher\.results_connection.*`store from here`"):
         adopt_or_announce(world.spec)
 
 

@@ -23,8 +23,9 @@ def test_lines_are_told_whole_however_they_arrive() -> None:
     for piece in (b"on", b"e\ntw", b"o\nthree \xc3", b"\xa9"):
         printed.feed(piece)
     printed.close()
-    assert told == ["one", "two", "three é"]
-    assert file.getvalue().decode() == printed.tail == "one\ntwo\nthree é"
+    lines = ["one", "two", "three é"]
+    assert told == lines
+    assert file.getvalue().decode() == printed.tail == "\n".join(lines)
 
 
 def test_the_tail_is_short_and_of_whole_lines_for_people() -> None:

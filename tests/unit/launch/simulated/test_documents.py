@@ -79,7 +79,7 @@ def test_every_workload_of_the_house_passes_the_quality_checks_as_it_is(tmp_path
 
 def test_a_document_of_a_simulated_provider_must_say_that_it_is_simulated() -> None:
     fields = {name: getattr(simulate(asked(place())), name) for name in ("trial", "harness_version", "environment", "validity", "metrics")}
-    with pytest.raises(ValidationError, match="is simulated and the document does not say so"):
+    with pytest.raises(ValidationError, match=place().name):
         ResultDocument.sealed(**fields)
     assert ResultDocument.sealed(**fields, simulated=True).simulated
 
@@ -142,14 +142,14 @@ def test_a_fresh_node_is_none_of_those_to_be_avoided() -> None:
 
 
 def test_an_unknown_accelerator_needs_declared_levels() -> None:
-    with pytest.raises(UnknownHardware, match=r"nothing is known of the accelerator XPU-9.*matmul_tflops"):
+    with pytest.raises(UnknownHardware, match=r"XPU-9.*launcher\.levels.*matmul_tflops"):
         simulate(asked(place(gpu="XPU-9")))
     known = place(gpu="XPU-9", levels={"matmul_tflops": "400TFLOP/s", "memory_bandwidth": "2TB/s"}, noise=QUIET)
     assert simulate(asked(known)).value("matmul_tflops", phase="environment") == pytest.approx(400e12)
 
 
 def test_a_measured_provider_is_not_simulated() -> None:
-    with pytest.raises(ValueError, match="which is local, not simulated"):
+    with pytest.raises(ValueError, match=f"{trial().provider.name}.*simulated"):
         simulate(trial())
 
 

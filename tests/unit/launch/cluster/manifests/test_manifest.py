@@ -166,11 +166,11 @@ def test_each_kind_runs_in_its_own_image() -> None:
 
 
 def test_what_cannot_run_in_a_pod_is_refused_by_name() -> None:
-    with pytest.raises(BadDeclaration, match=r"local-1core: launcher\.kind is local; expected kubernetes"):
+    with pytest.raises(BadDeclaration, match=r"local-1core: launcher\.kind .*expected kubernetes"):
         made(a_trial())
     trial = a_trial("inference", cluster_provider())
     only = cluster_provider(images={"training": "localhost/t:1"})
-    with pytest.raises(BadDeclaration, match=r"cluster-a: launcher\.images\.inference is not declared"):
+    with pytest.raises(BadDeclaration, match=r"cluster-a: launcher\.images\.inference"):
         made(trial.model_copy(update={"provider": only}))
 
 
@@ -196,5 +196,5 @@ def test_a_pod_that_takes_anothers_place_has_a_name_of_its_own_and_is_told() -> 
 
 def test_without_a_volume_nothing_is_built() -> None:
     trial = a_trial(provider=cluster_provider(volume_claim="checkpoints"), declare=DELETED)
-    with pytest.raises(BadDeclaration, match=r"cluster-a: launcher\.volume_claim is not declared.*PersistentVolumeClaim"):
+    with pytest.raises(BadDeclaration, match=r"cluster-a: launcher\.volume_claim .*PersistentVolumeClaim"):
         made(trial.model_copy(update={"provider": cluster_provider()}))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from tests.data.cluster_scenes import NAMES, scene
+from tests.golden import Golden
 
-from plumbline.launch.cluster.observe import LaunchObservation, StopCause, StopReason
+from plumbline.launch.cluster.observe import LaunchObservation, StopCause, StopReason, describe_pod
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.results import FailureClass, Reason, Validity
 
@@ -20,28 +21,31 @@ def failed(failure: FailureClass, detail: str = "the document says so") -> Valid
     return Validity(status="failed", failure_class=failure, reasons=(Reason(code=failure, detail=detail),))
 
 
-FROM_PODS: dict[str, tuple[FailureClass, str]] = {
-    "exit-3": ("harness_error", "its result document is not in the store"),
-    "oom-killed": ("out_of_memory", "pod oom-killed on node-1 went over its memory limit (64Mi) and was killed (OOMKilled, exit code 137)"),
-    "crashed": ("harness_error", "died of SIGSEGV (exit code 139)"),
-    "err-image-pull": ("image_error", 'cannot start: ImagePullBackOff: Back-off pulling image "localhost/harness/nothing:1"'),
-    "invalid-image-name": ("image_error", "cannot start: InvalidImageName"),
-    "missing-secret": ("bad_declaration", 'cannot start: CreateContainerConfigError: secret "results" not found'),
-    "no-such-command": ("image_error", "does the image hold the harness?"),
-    "evicted-api": ("interrupted", "was deleted at 03:21:25 UTC, not by Plumbline"),
-    "evicted-ephemeral-storage": ("bad_declaration", "raise launcher.resources.ephemeral_storage or shared_memory"),
-    "evicted-memory": ("interrupted", "ended as Evicted: The node was low on resource: memory."),
-    "deleted": ("interrupted", "was deleted at 03:21:25 UTC, not by Plumbline"),
-    "deadline-exceeded": ("timeout", "ended as DeadlineExceeded: Pod was active on the node longer than the specified deadline"),
-    "out-of-cpu": ("insufficient_capacity", "OutOfcpu"),
-    "unexpected-admission": ("insufficient_capacity", "look at its device plugin"),
-    "preempted": ("interrupted", "a pod of higher priority took its place"),
-    "tainted": ("interrupted", "NoExecute taint"),
-    "tainted-old": ("interrupted", "was deleted by the cluster: TaintManagerEviction: Marking for deletion Pod plumbline/tainted-old"),
-    "node-shutdown": ("interrupted", "spot instances"),
-    "node-lost": ("interrupted", "its node is no more"),
-    "kueue-preempted": ("interrupted", "Kueue took its quota back"),
-    "gang-oom": ("out_of_memory", "pod pl-gang-1 on node-1 went over its memory limit (512Gi)"),
+CLEARED: tuple[StopReason, str] = ("killed", "the task was cleared")
+SILENT: tuple[StopReason, str] = ("unreachable", "no answer for 900 s")
+
+FROM_PODS: dict[str, FailureClass] = {
+    "exit-3": "harness_error",
+    "oom-killed": "out_of_memory",
+    "crashed": "harness_error",
+    "err-image-pull": "image_error",
+    "invalid-image-name": "image_error",
+    "missing-secret": "bad_declaration",
+    "no-such-command": "image_error",
+    "evicted-api": "interrupted",
+    "evicted-ephemeral-storage": "bad_declaration",
+    "evicted-memory": "interrupted",
+    "deleted": "interrupted",
+    "deadline-exceeded": "timeout",
+    "out-of-cpu": "insufficient_capacity",
+    "unexpected-admission": "insufficient_capacity",
+    "preempted": "interrupted",
+    "tainted": "interrupted",
+    "tainted-old": "interrupted",
+    "node-shutdown": "interrupted",
+    "node-lost": "interrupted",
+    "kueue-preempted": "interrupted",
+    "gang-oom": "out_of_memory",
 }
 WITHOUT_FAILURE = {"success", "pulled", "kueue-admitted", "gang", "unschedulable-gpus", "unschedulable-selector", "kueue-gated"}
 
@@ -52,10 +56,12 @@ def test_every_scene_is_judged() -> None:
 
 @pytest.mark.parametrize("name", sorted(FROM_PODS))
 def test_what_befell_the_pods(name: str) -> None:
-    expected, sentence = FROM_PODS[name]
-    found, detail = classify_launch(scene(name), None)
-    assert (found, sentence in (detail or "")) == (expected, True), detail
+    failure_class, detail = classify_launch(scene(name), None)
+    assert failure_class == FROM_PODS[name], detail
 
+
+def test_a_failure_names_the_pod_what_kubernetes_said_and_what_to_look_at(golden: Golden) -> None:
+    golden("launch.failed_pods", "\n".join(f"{name}: {classify_launch(scene(name), None)[1]}" for name in sorted(FROM_PODS)))
 
 @pytest.mark.parametrize("name", ["success", "pulled", "kueue-admitted", "gang"])
 def test_a_measured_trial_has_no_class(name: str) -> None:
@@ -64,15 +70,13 @@ def test_a_measured_trial_has_no_class(name: str) -> None:
 
 def test_a_pod_that_is_done_without_its_document_is_an_error_of_the_harness() -> None:
     found, detail = classify_launch(scene("success"), None)
-    assert found == "harness_error"
-    assert (
-        detail
-        == "pod success ended with exit code 0, but its result document is not in the store: is launcher.results_url the one that the pods write to?"
-    )
+    assert found == "harness_error" and detail is not None
+    assert "pod success" in detail and "launcher.results_url" in detail
 
 
 def test_a_failed_document_names_the_class() -> None:
-    assert classify_launch(scene("exit-3"), failed("wrong_hardware", "4 GPUs, not 8")) == ("wrong_hardware", "4 GPUs, not 8")
+    detail = "4 GPUs, not 8"
+    assert classify_launch(scene("exit-3"), failed("wrong_hardware", detail)) == ("wrong_hardware", detail)
     assert classify_launch(scene("success"), failed("server_error"))[0] == "server_error"
 
 
@@ -84,7 +88,8 @@ def test_the_cluster_knows_better_than_the_document_why_the_harness_was_stopped(
 
 def test_a_document_that_contradicts_its_exit_code_is_not_believed() -> None:
     found, detail = classify_launch(scene("exit-3"), VALID)
-    assert (found, "but its document says valid" in (detail or "")) == ("harness_error", True)
+    assert found == "harness_error"
+    assert (detail or "").endswith(VALID.status)
 
 
 @pytest.mark.parametrize("name", ["evicted-memory", "deleted", "oom-killed"])
@@ -99,25 +104,34 @@ def test_what_befell_a_pod_after_its_document_was_written_changes_nothing(name: 
 
 # What we stopped it for.
 
-STOPS: list[tuple[str, StopReason, str, FailureClass, str]] = [
-    ("unschedulable-gpus", "schedule_timeout", "no node in time", "insufficient_capacity", "no node had room"),
-    ("unschedulable-selector", "schedule_timeout", "no node in time", "insufficient_capacity", "launcher.node_selector"),
-    ("kueue-gated", "schedule_timeout", "no node in time", "quota_exceeded", "scheduling gate kueue.x-k8s.io/admission"),
-    ("success", "schedule_timeout", "1 of 2 pods were there; nobody created the others", "launch_timeout", "nobody created"),
-    ("success", "schedule_timeout", 'Error creating: pods "x" is forbidden: exceeded quota: q', "quota_exceeded", "ResourceQuota"),
-    ("err-image-pull", "image_error", "pod x cannot start: ErrImagePull", "image_error", "ErrImagePull"),
-    ("missing-secret", "config_error", 'secret "results" not found', "bad_declaration", "results"),
-    ("deleted", "killed", "the task was cleared", "interrupted", "cleared"),
-    ("success", "deadline", "still running", "timeout", "still running"),
-    ("unschedulable-gpus", "unreachable", "no answer for 900 s", "unreachable", "no answer for 900 s"),
+STOPS: list[tuple[str, StopReason, str, FailureClass]] = [
+    ("unschedulable-gpus", "schedule_timeout", "no node in time", "insufficient_capacity"),
+    ("unschedulable-selector", "schedule_timeout", "no node in time", "insufficient_capacity"),
+    ("kueue-gated", "schedule_timeout", "no node in time", "quota_exceeded"),
+    ("success", "schedule_timeout", "1 of 2 pods exist", "launch_timeout"),
+    ("success", "schedule_timeout", 'Error creating: pods "x" is forbidden: exceeded quota: q', "quota_exceeded"),
+    ("err-image-pull", "image_error", "pod x cannot start: ErrImagePull", "image_error"),
+    ("missing-secret", "config_error", 'secret "results" not found', "bad_declaration"),
+    ("deleted", *CLEARED, "interrupted"),
+    ("success", "deadline", "still running", "timeout"),
+    ("unschedulable-gpus", *SILENT, "unreachable"),
 ]
 
 
-@pytest.mark.parametrize(("name", "reason", "detail", "expected", "sentence"), STOPS)
-def test_what_it_was_stopped_for(name: str, reason: StopReason, detail: str, expected: FailureClass, sentence: str) -> None:
+def stopped(name: str, reason: StopReason, detail: str) -> tuple[FailureClass | None, str | None]:
     seen = scene(name, (reason, detail))
-    found, said = classify_launch(replace(seen, pods=running(seen)) if name == "success" else seen, None)
-    assert (found, sentence in (said or "")) == (expected, True), said
+    return classify_launch(replace(seen, pods=running(seen)) if name == "success" else seen, None)
+
+
+@pytest.mark.parametrize(("name", "reason", "detail", "expected"), STOPS)
+def test_what_it_was_stopped_for(name: str, reason: StopReason, detail: str, expected: FailureClass) -> None:
+    failure_class, text = stopped(name, reason, detail)
+    assert failure_class == expected
+    assert text is not None and text.startswith(detail)
+
+
+def test_a_stop_says_what_to_look_at(golden: Golden) -> None:
+    golden("launch.stopped", "\n".join(f"{name}: {stopped(name, reason, detail)[1]}" for name, reason, detail, _ in STOPS))
 
 
 def running(seen: LaunchObservation) -> tuple[dict[str, Any], ...]:
@@ -129,11 +143,10 @@ def running(seen: LaunchObservation) -> tuple[dict[str, Any], ...]:
 
 
 def test_a_slow_pull_is_named() -> None:
-    seen = scene("err-image-pull", ("startup_timeout", "pod x did not start"))
-    found, detail = classify_launch(seen, None)
-    assert (found, "still pulled the image" in (detail or "")) == ("launch_timeout", True)
-    found, detail = classify_launch(scene("missing-secret", ("startup_timeout", "pod x did not start")), None)
-    assert (found, detail) == ("launch_timeout", "pod x did not start")
+    late: tuple[StopReason, str] = ("startup_timeout", "pod x did not start")
+    found, detail = classify_launch(scene("err-image-pull", late), None)
+    assert (found, "launcher.startup_timeout" in (detail or "")) == ("launch_timeout", True)
+    assert classify_launch(scene("missing-secret", late), None) == ("launch_timeout", late[1])
 
 
 @pytest.mark.parametrize(
@@ -157,26 +170,24 @@ def test_what_the_cluster_refused(status: int, detail: str, expected: FailureCla
 
 
 def test_rights_do_not_come_back_but_tokens_do() -> None:
-    assert (
-        classify_launch(LaunchObservation(expected=1, stop=StopCause("unreachable", "Forbidden for 900 s", 403)), None)[0]
-        == "bad_declaration"
-    )
-    found, detail = classify_launch(LaunchObservation(expected=1, stop=StopCause("unreachable", "Unauthorized for 900 s", 401)), None)
-    assert (found, "renew the token" in (detail or "")) == ("unreachable", True)
+    forbidden, unauthorized = (LaunchObservation(expected=1, stop=StopCause(*SILENT, status)) for status in (403, 401))
+    assert classify_launch(forbidden, None)[0] == "bad_declaration"
+    found, detail = classify_launch(unauthorized, None)
+    assert (found, "launcher.connection" in (detail or "")) == ("unreachable", True)
 
 
 def test_a_document_outweighs_an_outage() -> None:
-    assert classify_launch(scene("success", ("unreachable", "no answer for 900 s")), VALID) == (None, None)
+    assert classify_launch(scene("success", SILENT), VALID) == (None, None)
 
 
 def test_what_we_killed_was_not_deleted_by_a_stranger() -> None:
-    assert classify_launch(scene("deleted", ("killed", "the task was cleared")), None) == ("interrupted", "the task was cleared")
-    assert classify_launch(scene("deleted", ("unreachable", "no answer")), None)[0] == "interrupted"
-    assert classify_launch(scene("oom-killed", ("killed", "the task was cleared")), None)[0] == "out_of_memory"
+    assert classify_launch(scene("deleted", CLEARED), None) == ("interrupted", CLEARED[1])
+    assert classify_launch(scene("deleted", SILENT), None)[0] == "interrupted"
+    assert classify_launch(scene("oom-killed", CLEARED), None)[0] == "out_of_memory"
 
 
 def test_what_a_pod_did_by_itself_outweighs_an_outage_but_not_our_own_deadline() -> None:
-    assert classify_launch(scene("oom-killed", ("unreachable", "no answer")), None)[0] == "out_of_memory"
+    assert classify_launch(scene("oom-killed", SILENT), None)[0] == "out_of_memory"
     assert classify_launch(scene("exit-3", ("deadline", "too late")), failed("interrupted"))[0] == "timeout"
 
 
@@ -191,10 +202,8 @@ def test_a_pod_that_vanished_while_it_ran() -> None:
     seen = scene("success")
     (pod,) = running(seen)
     found, detail = classify_launch(replace(seen, pods=(pod,), gone=frozenset({"success"})), None)
-    assert (found, detail) == (
-        "interrupted",
-        "pod success on node-1 is gone, and the last that was seen of it is that it runs on node-1: somebody deleted it, or its node is no more",
-    )
+    assert found == "interrupted"
+    assert "pod success" in (detail or "") and describe_pod(pod) in (detail or "")
 
 
 def test_a_pod_that_was_tidied_away_after_it_ended_failed_by_itself() -> None:
@@ -206,8 +215,9 @@ def test_a_pod_that_was_tidied_away_after_it_ended_failed_by_itself() -> None:
 
 def test_a_launch_that_was_ended_with_its_pods_still_running() -> None:
     seen = scene("success")
-    found, detail = classify_launch(replace(seen, pods=running(seen)), None)
-    assert (found, "pod success runs on node-1" in (detail or "")) == ("interrupted", True)
+    (pod,) = running(seen)
+    found, detail = classify_launch(replace(seen, pods=(pod,)), None)
+    assert (found, f"pod success {describe_pod(pod)}" in (detail or "")) == ("interrupted", True)
 
 
 @pytest.mark.parametrize(
@@ -247,9 +257,9 @@ def test_a_kill_with_an_event_of_the_kernel_is_memory() -> None:
 
 
 def test_a_node_that_cannot_give_its_gpus() -> None:
-    seen = ended(128, "nvidia-container-cli: initialization error: nvml error: driver not loaded", "StartError")
-    found, detail = classify_launch(seen, None)
-    assert (found, "driver or container toolkit" in (detail or "")) == ("wrong_hardware", True)
+    message = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+    found, detail = classify_launch(ended(128, message, "StartError"), None)
+    assert (found, message in (detail or "")) == ("wrong_hardware", True)
 
 
 def test_memory_that_is_too_little_to_start() -> None:
@@ -261,8 +271,7 @@ def test_memory_that_is_too_little_to_start() -> None:
 
 
 def test_the_first_pod_that_failed_decides() -> None:
-    found, detail = classify_launch(scene("gang-oom"), failed("harness_error", "a rank was lost"))
-    assert (found, (detail or "").endswith("(the first of 2 pods that failed)")) == ("out_of_memory", True)
+    assert classify_launch(scene("gang-oom"), failed("harness_error", "a rank was lost"))[0] == "out_of_memory"
     seen = scene("gang-oom")
     first, second = copy.deepcopy(seen.pods)
     second["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = "2026-11-21T02:21:30Z"
