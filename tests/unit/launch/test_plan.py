@@ -123,7 +123,7 @@ def test_a_named_workload_runs_where_it_fits() -> None:
     wide = changed(SHIPPED.workloads["gpt-tiny-cpu"], needs={"accelerator": "cpu", "count": 2})
     only = world(workloads=[wide])
     assert {t[2] for t in brief(only, workloads=["gpt-tiny-cpu"])} == {"local-2core"}
-    with pytest.raises(PlanError, match='"gpt-tiny-cpu" .*"local-1core"'):
+    with pytest.raises(PlanError, match=r'"gpt-tiny-cpu" .*"local-1core"'):
         plan(only, ask(providers=["local-1core", "local-2core"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
 
 

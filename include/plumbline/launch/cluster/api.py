@@ -10,6 +10,11 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from http.client import responses
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,11 +33,14 @@ _COLLECTIONS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "Service": "/api/v1/namespaces/{namespace}/services",
     "Secret": "/api/v1/namespaces/{namespace}/secrets",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "Event": "/api/v1/namespaces/{namespace}/events",
+    "ResourceQuota": "/api/v1/namespaces/{namespace}/resourcequotas",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
     "TrainJob": "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs",
 }
-"""Where each kind that a launch creates, itself or by a controller, lives."""
+"""The path of each kind's objects."""
 _WHOLE = "application/json, */*"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Media types: objects as they are, or their metadata alone."""
@@ -44,6 +52,53 @@ class ApiRefused(Exception):
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"HTTP {status}: {detail}")
         self.status, self.detail = status, detail
+
+
+class NoAnswer(Exception):
+    """No response came back. `kind`: the class of the network's error, such as ReadTimeoutError."""
+
+    def __init__(self, detail: str, kind: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class ApiAnswer:
+    """One response of the API, also a refusal. `seconds`: from request to response."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @cached_property
+    def row(self) -> Row:
+        """The body if it is a JSON object, else empty: proxies in between answer with pages of their own."""
+        try:
+            body = json.loads(self.body)
+        except ValueError:
+            return {}
+        return body if isinstance(body, dict) else {}
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+    @property
+    def date(self) -> datetime | None:
+        """The server's clock, in whole seconds."""
+        date = self.headers.get("Date")
+        return parsedate_to_datetime(date) if date else None
+
+    @property
+    def detail(self) -> str:
+        """The API's own message about a refusal."""
+        message = self.row.get("message") or ("" if self.row else self.text[:300].strip())
+        return str(message or responses.get(self.status, f"HTTP {self.status}"))
 
 
 class _RetryLater(Exception):
@@ -59,25 +114,56 @@ class ClusterApi:
 
     Lost connections, slow answers, 429 and 5xx are tried again for `patience_s` seconds, then every method raises Unreachable.
     401 makes it read the connection once more: tokens are rotated. Any other refusal raises Refused.
-    BadDeclaration if there is no such connection, or if it holds no usable kubeconfig.
+    BadDeclaration if there is no such connection, or if it holds no usable kubeconfig. `client`: a client of the kubernetes library in
+    place of the connection's.
     """
 
-    def __init__(self, connection_id: str, namespace: str, *, patience_s: float = API_PATIENCE_S, timeout_s: float = _TIMEOUT_S) -> None:
-        self._connection_id, self._namespace = connection_id, namespace
+    def __init__(
+        self, connection_id: str, namespace: str, *, patience_s: float = API_PATIENCE_S, timeout_s: float = _TIMEOUT_S, client: Any = None
+    ) -> None:
+        self._connection_id, self.namespace = connection_id, namespace
         self._patience_s, self._timeout_s = patience_s, timeout_s
-        self._client: Any = None
+        self._client = client
 
     def open(self) -> None:
         """Read the connection, if it was not read yet."""
         if self._client is None:
             self._client = open_client(self._connection_id)
 
+    @property
+    def configuration(self) -> Any:
+        """The kubernetes library's configuration: host and credentials."""
+        self.open()
+        return self._client.configuration
+
+    def ask(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None, accept: str = _WHOLE
+    ) -> ApiAnswer:
+        """One request, never repeated; a refusal is an answer too. NoAnswer if no response came back."""
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        self.open()
+        headers = {"Accept": accept, "Content-Type": "application/json"}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        url = f"{self._client.configuration.host}{path}{'?' + urlencode(query) if query else ''}"
+        timeout = (min(5.0, self._timeout_s), self._timeout_s)
+        began = time.monotonic()
+        try:
+            response = self._client.request(method, url, headers=headers, body=body, _preload_content=False, _request_timeout=timeout)
+            status, data, sent = response.status, response.data, response.headers
+        except ApiException as error:
+            status, data, sent = int(error.status or 0), error.body or b"", error.headers or {}
+        except (HTTPError, OSError) as error:
+            raise NoAnswer(f"{type(error).__name__}: {error}", type(error).__name__) from error
+        return ApiAnswer(status, data.encode() if isinstance(data, str) else bytes(data), sent, time.monotonic() - began)
+
     def create(self, row: Row) -> Row:
         """Create an object and return it as the API keeps it; one that exists already and carries our launch's label is adopted."""
         kind, name = row["kind"], row["metadata"]["name"]
         while True:
             try:
-                made: Row = self._json("POST", self._path(kind), body=row)
+                made: Row = self._json("POST", self.path(kind), body=row)
                 return made
             except ApiRefused as refusal:
                 if refusal.status != 409:
@@ -87,13 +173,13 @@ class ClusterApi:
                     continue
                 if found["metadata"].get("labels", {}).get(LAUNCH) != row["metadata"]["labels"][LAUNCH]:
                     raise ApiRefused(
-                        409, f"{kind} {name} exists in {self._namespace} and is not of this launch; delete or rename it"
+                        409, f"{kind} {name} exists in {self.namespace} and is not of this launch; delete or rename it"
                     ) from None
                 return found
 
     def create_secret(self, row: Row) -> None:
         """Create a Secret; one of that name is replaced, since what it holds is not this one's."""
-        path = self._path("Secret")
+        path = self.path("Secret")
         try:
             self._asked("POST", path, body=row)
         except ApiRefused as refusal:
@@ -104,7 +190,7 @@ class ClusterApi:
 
     def get(self, kind: str, name: str) -> Row | None:
         """One object; None if there is none."""
-        return self._found("GET", f"{self._path(kind)}/{name}")
+        return self._found("GET", f"{self.path(kind)}/{name}")
 
     def pods(self, selector: str) -> list[Row]:
         """Pods by label selector."""
@@ -112,12 +198,11 @@ class ClusterApi:
 
     def listed(self, kind: str, selector: str) -> list[Row]:
         """Objects of a kind by label selector; of Secrets their metadata alone, so that no value is ever read back."""
-        return self._items(self._path(kind), accept=_METADATA if kind == "Secret" else _WHOLE, labelSelector=selector)
+        return self._items(self.path(kind), accept=_METADATA if kind == "Secret" else _WHOLE, labelSelector=selector)
 
     def events(self, names: Iterable[str]) -> list[Row]:
         """Core events about objects of these names, oldest first as far as the API says."""
-        path = f"/api/v1/namespaces/{self._namespace}/events"
-        return [item for name in names for item in self._items(path, fieldSelector=f"involvedObject.name={name}")]
+        return [item for name in names for item in self._items(self.path("Event"), fieldSelector=f"involvedObject.name={name}")]
 
     def node(self, name: str) -> Row | None:
         """A node; None if it is gone."""
@@ -136,7 +221,7 @@ class ClusterApi:
         # The API's limitBytes keeps the beginning of a log; a crash is told at its end.
         query = {"container": container, "tailLines": str(most_bytes // 64)}
         try:
-            return self._asked("GET", f"{self._path('Pod')}/{pod}/log", query=query)[-most_bytes:]
+            return self._asked("GET", f"{self.path('Pod')}/{pod}/log", query=query)[-most_bytes:]
         except ApiRefused as refusal:
             if refusal.status in (400, 404):  # 400: its container never started
                 return b""
@@ -149,13 +234,13 @@ class ClusterApi:
         options: Row = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
-        self._found("DELETE", f"{self._path(kind)}/{name}", body=options)
+        self._found("DELETE", f"{self.path(kind)}/{name}", body=options)
 
     def delete_exactly(self, kind: str, name: str, uid: str) -> bool:
         """Delete an object, with everything that it owns, only if it is still the one of this uid; False if it is gone or another one."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
-            return self._found("DELETE", f"{self._path(kind)}/{name}", body=options) is not None
+            return self._found("DELETE", f"{self.path(kind)}/{name}", body=options) is not None
         except ApiRefused as refusal:
             if refusal.status == 409:
                 return False
@@ -181,8 +266,9 @@ class ClusterApi:
                 return [_describe_remaining(item) for item in left]
             time.sleep(_POLL_S)
 
-    def _path(self, kind: str) -> str:
-        return _COLLECTIONS[kind].format(namespace=self._namespace)
+    def path(self, kind: str) -> str:
+        """The path of a kind's objects in the namespace."""
+        return _COLLECTIONS[kind].format(namespace=self.namespace)
 
     def _items(self, path: str, accept: str = _WHOLE, **query: str) -> list[Row]:
         items: list[Row] = json.loads(self._asked("GET", path, query=query, accept=accept)).get("items") or []
@@ -214,63 +300,39 @@ class ClusterApi:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(_RetryLater), wait=wait, stop=tenacity.stop_before_delay(self._patience_s), reraise=True
         )
-        target = f"{path}?{urlencode(query)}" if query else path
         try:
-            return retrying(self._answer, method, target, body, accept)
+            return retrying(self._answer, method, path, query, body, accept)
         except _RetryLater as error:
             raise Unreachable(
                 f"the cluster of connection {self._connection_id} gave no usable answer to {method} {path} for {self._patience_s:g} s: "
-                f"{error}; `plumbline cluster doctor` tells which part of the way is broken"
+                f"{error}; `plumbline cluster doctor` finds the cause"
             ) from error
 
-    def _answer(self, method: str, target: str, body: Row | None, accept: str) -> bytes:
-        """One answer, with fresh credentials if the old ones are not accepted any more."""
+    def _answer(self, method: str, path: str, query: Mapping[str, str] | None, body: Row | None, accept: str) -> bytes:
+        """One good answer, with fresh credentials if the old ones are no longer accepted."""
+        answer = self._ask_now(method, path, query, body, accept)
+        if answer.status == 401:
+            _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
+            self._client = None
+            answer = self._ask_now(method, path, query, body, accept)
+        if not answer.ok:
+            raise _refusal(answer)
+        return answer.body
+
+    def _ask_now(self, method: str, path: str, query: Mapping[str, str] | None, body: Row | None, accept: str) -> ApiAnswer:
         try:
-            return self._request(method, target, body, accept)
-        except ApiRefused as refusal:
-            if refusal.status != 401:
-                raise
-        _log.info("The cluster of connection %s did not accept its credentials; reading the connection again.", self._connection_id)
-        self._client = None
-        return self._request(method, target, body, accept)
-
-    def _request(self, method: str, target: str, body: Row | None, accept: str) -> bytes:
-        from kubernetes.client.exceptions import ApiException
-        from urllib3.exceptions import HTTPError
-
-        self.open()
-        headers = {"Accept": accept, "Content-Type": "application/json"}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"])
-        timeout = (min(5.0, self._timeout_s), self._timeout_s)
-        url = f"{self._client.configuration.host}{target}"
-        try:
-            response = self._client.request(method, url, headers=headers, body=body, _preload_content=False, _request_timeout=timeout)
-            return bytes(response.data)
-        except ApiException as error:
-            raise _classify_error(error) from None
-        except (HTTPError, OSError) as error:
-            raise _RetryLater(f"{type(error).__name__}: {error}") from error
+            return self.ask(method, path, query=query, body=body, accept=accept)
+        except NoAnswer as error:
+            raise _RetryLater(str(error)) from error
 
 
-def _classify_error(error: Any) -> ApiRefused | _RetryLater:
-    """What an HTTP error means: another try, or no."""
-    said = _status_row(error.body)
-    status = int(error.status or 0)
+def _refusal(answer: ApiAnswer) -> ApiRefused | _RetryLater:
+    """What a bad status means: another try, or no."""
     # A quota that two requests change at once makes the second one a conflict: the same request will do. One that names a uid will not.
-    contended = status == 409 and said.get("reason") == "Conflict" and "precondition" not in said["message"].lower()
-    if status == 0 or status in _TRANSIENT or contended:
-        return _RetryLater(f"HTTP {status}: {said['message'] or error.reason}", _seconds((error.headers or {}).get("Retry-After")))
-    return ApiRefused(status, said["message"] or str(error.reason))
-
-
-def _status_row(body: bytes | str | None) -> Row:
-    """The Status object of a refusal; proxies in between answer with pages of their own."""
-    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
-    try:
-        said = json.loads(text)
-    except ValueError:
-        return {"message": text[:300].strip()}
-    return {"message": "", **said} if isinstance(said, dict) else {"message": text[:300]}
+    contended = answer.status == 409 and answer.row.get("reason") == "Conflict" and "precondition" not in answer.detail.lower()
+    if answer.status == 0 or answer.status in _TRANSIENT or contended:
+        return _RetryLater(f"HTTP {answer.status}: {answer.detail}", _seconds(answer.headers.get("Retry-After")))
+    return ApiRefused(answer.status, answer.detail)
 
 
 def _seconds(retry_after: str | None) -> float:

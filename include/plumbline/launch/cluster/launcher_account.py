@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.names import Row
 
 SERVICE_ACCOUNT = "plumbline-launcher"
@@ -17,12 +18,11 @@ TOKEN_SECRET = f"{SERVICE_ACCOUNT}-token"
 """Name of the Secret that holds a token without an end; deleting it revokes the token."""
 MIN_LIFETIME_S = 600.0
 """Clusters refuse to make tokens that live less."""
-_TIMEOUT_S = 20.0
 _TOKEN_WAIT_S = 15.0
 
 
 class AccessError(ValueError):
-    """No access could be made; the message says what stands in the way and what to do."""
+    """Access could not be granted; the message names the obstacle and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class GrantedAccess:
 
 
 def admin_client(kubeconfig: Path | None = None, context: str | None = None) -> Any:
-    """A client with the administrator's own credentials: a kubeconfig (default: KUBECONFIG, ~/.kube/config) and one of its contexts."""
+    """A client with the administrator's credentials. `kubeconfig`: default KUBECONFIG or ~/.kube/config. Raises AccessError."""
     from kubernetes.config import ConfigException, new_client_from_config
 
     try:
         return new_client_from_config(config_file=str(kubeconfig) if kubeconfig else None, context=context, persist_config=False)
     except (ConfigException, OSError) as error:
         raise AccessError(
-            f"no administrator's access: {error}; expected a kubeconfig (KUBECONFIG or --admin-kubeconfig) with "
+            f"the administrator's kubeconfig cannot be used: {error}; expected one (KUBECONFIG or --admin-kubeconfig) with "
             f"{f'the context {context}' if context else 'a current context'}; `kubectl config get-contexts` lists them"
         ) from error
 
@@ -56,76 +56,64 @@ def admin_client(kubeconfig: Path | None = None, context: str | None = None) -> 
 def grant_access(client: Any, namespace: str, *, lifetime_s: float | None, server: str | None = None) -> GrantedAccess:
     """A kubeconfig for the launcher's account in `namespace`, in force at once.
 
-    `lifetime_s`: how long its token is to live; None for one without an end (a Secret, LONG_LIVED). `server`: the API's address as
-    Airflow reaches it, if it differs from the administrator's. Raises AccessError.
+    `client`: of `admin_client`. `lifetime_s`: of its token; None for one without an end, kept in the Secret TOKEN_SECRET. `server`: the
+    API's address as Airflow reaches it, if it differs from the administrator's. Raises AccessError.
     """
-    from kubernetes.client.exceptions import ApiException
-    from urllib3.exceptions import HTTPError
-
+    api = ClusterApi("", namespace, client=client)
     try:
-        token, expires = _read_long_lived(client, namespace) if lifetime_s is None else _request_token(client, namespace, lifetime_s)
-    except ApiException as error:
-        raise AccessError(_refusal(error, namespace, "secrets" if lifetime_s is None else "serviceaccounts/token")) from error
-    except HTTPError as error:
-        raise AccessError(
-            f"{client.configuration.host} does not answer: {error}; is it the right context, is the network in between open?"
-        ) from error
+        token, expires = _read_long_lived(api) if lifetime_s is None else _request_token(api, lifetime_s)
+    except NoAnswer as error:
+        raise AccessError(f"{client.configuration.host} does not answer: {error}; check the context and the network in between") from error
     granted_s = (expires - datetime.now(timezone.utc)).total_seconds() if expires else None
     shortened = lifetime_s is not None and granted_s is not None and granted_s < 0.9 * lifetime_s
     return GrantedAccess(_kubeconfig(client.configuration, namespace, token, server), namespace, expires, shortened)
 
 
-def _request_token(client: Any, namespace: str, lifetime_s: float) -> tuple[str, datetime]:
-    from kubernetes.client import CoreV1Api
+def _request_token(api: ClusterApi, lifetime_s: float) -> tuple[str, datetime]:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": int(lifetime_s)}}
+    answer = api.ask("POST", f"{_account_path(api)}/token", body=body)
+    status = _checked(api, answer, "serviceaccounts/token")["status"]
+    return status["token"], datetime.fromisoformat(status["expirationTimestamp"].replace("Z", "+00:00"))
 
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": int(lifetime_s)}}
-    said = CoreV1Api(client).create_namespaced_service_account_token(SERVICE_ACCOUNT, namespace, asked, _request_timeout=_TIMEOUT_S)
-    return said.status.token, said.status.expiration_timestamp
 
-
-def _read_long_lived(client: Any, namespace: str) -> tuple[str, None]:
-    """The token of a Secret: the same on clusters before 1.24, which made such Secrets by themselves, and after."""
-    from kubernetes.client import CoreV1Api
-    from kubernetes.client.exceptions import ApiException
-
-    core = CoreV1Api(client)
-    core.read_namespaced_service_account(SERVICE_ACCOUNT, namespace, _request_timeout=_TIMEOUT_S)  # a Secret of no account stays empty
+def _read_long_lived(api: ClusterApi) -> tuple[str, None]:
+    """The token of a Secret: clusters before 1.24 make such Secrets by themselves, newer ones on request."""
+    _checked(api, api.ask("GET", _account_path(api)), "secrets")  # a Secret of no account stays empty
     metadata = {"name": TOKEN_SECRET, "annotations": {"kubernetes.io/service-account.name": SERVICE_ACCOUNT}}
     secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": metadata}
-    try:
-        core.create_namespaced_secret(namespace, secret, _request_timeout=_TIMEOUT_S)
-    except ApiException as error:
-        if error.status != 409:
-            raise
+    created = api.ask("POST", api.path("Secret"), body=secret)
+    if created.status != 409:
+        _checked(api, created, "secrets")
     until = time.monotonic() + _TOKEN_WAIT_S
     while time.monotonic() < until:
-        found = core.read_namespaced_secret(TOKEN_SECRET, namespace, _request_timeout=_TIMEOUT_S).data or {}
-        if found.get("token"):
-            return base64.b64decode(found["token"]).decode(), None
+        row = _checked(api, api.ask("GET", f"{api.path('Secret')}/{TOKEN_SECRET}"), "secrets")
+        if token := (row.get("data") or {}).get("token"):
+            return base64.b64decode(token).decode(), None
         time.sleep(0.2)
     raise AccessError(
-        f"the cluster put no token into the Secret {TOKEN_SECRET} of {namespace} within {timedelta(seconds=_TOKEN_WAIT_S)}; "
-        "its token controller may be off: ask for a token with --lifetime instead"
+        f"the Secret {TOKEN_SECRET} of {api.namespace} has no token after {timedelta(seconds=_TOKEN_WAIT_S)}; "
+        "the cluster's token controller may be off: request a token with --lifetime instead"
     )
 
 
-def _refusal(error: Any, namespace: str, needed: str) -> str:
-    said = _api_message(error)
-    if error.status == 404:
-        return (
-            f"the cluster has no service account {SERVICE_ACCOUNT} in the namespace {namespace} ({said}); "
+def _account_path(api: ClusterApi) -> str:
+    return f"{api.path('ServiceAccount')}/{SERVICE_ACCOUNT}"
+
+
+def _checked(api: ClusterApi, answer: ApiAnswer, needed: str) -> Row:
+    """The object of a good answer. `needed`: what the administrator must be allowed to create."""
+    if answer.ok:
+        return answer.row
+    if answer.status == 404:
+        raise AccessError(
+            f"service account {SERVICE_ACCOUNT} does not exist in the namespace {api.namespace} ({answer.detail}); "
             "apply k8s/provider first: kubectl apply -k k8s/provider/overlays/<provider>"
         )
-    if error.status in (401, 403):
-        return f"these credentials may not create {needed} in {namespace} ({said}); use an administrator's kubeconfig or --context"
-    return f"the cluster refused (HTTP {error.status}): {said}"
-
-
-def _api_message(error: Any) -> str:
-    try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return str(error.reason)
+    if answer.status in (401, 403):
+        raise AccessError(
+            f"these credentials may not create {needed} in {api.namespace} ({answer.detail}); use an administrator's kubeconfig or --context"
+        )
+    raise AccessError(f"the cluster refused the request: HTTP {answer.status}: {answer.detail}")
 
 
 def _kubeconfig(configuration: Any, namespace: str, token: str, server: str | None) -> Row:

@@ -33,7 +33,9 @@ def test_the_place_of_the_key_and_the_doctors_line_are_named(detail: str) -> Non
 
 def test_a_refused_key_is_explained(golden: Golden) -> None:
     providers = (cluster_provider(**SECRET), cluster_provider())
-    golden("launch.refused_key", "\n".join(explain_refusal("Access Denied", each, here=here) for each in providers for here in (True, False)))
+    golden(
+        "launch.refused_key", "\n".join(explain_refusal("Access Denied", each, here=here) for each in providers for here in (True, False))
+    )
 
 
 def test_any_other_failure_keeps_its_words() -> None:

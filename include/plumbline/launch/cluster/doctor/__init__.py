@@ -10,14 +10,15 @@ from typing import Any
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
 from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.doctor import access, probe_pod
-from plumbline.launch.cluster.doctor.access import ApiAnswer, DoctorClient, NoAnswer
 from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
 from plumbline.launch.cluster.observe import Row, node_inventory
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results.store import StoreFault, check_access
 
+_TIMEOUT_S = 15.0
 MAX_CLOCK_DIFFERENCE_S = 2.0
 """More than this, and the parts of a timeline that the cluster tells do not fit those that are measured here."""
 
@@ -31,7 +32,8 @@ def examine_cluster(
     `gpu`: one of them takes a trial's accelerators. Nothing is left behind.
     """
     try:
-        cluster = DoctorClient(launcher.connection, launcher.namespace)
+        cluster = ClusterApi(launcher.connection, launcher.namespace, timeout_s=_TIMEOUT_S)
+        cluster.open()
     except BadDeclaration as error:
         yield failed("connection", str(error), f"add the Airflow connection {launcher.connection}: docs/clusters.md")
         yield _store_from_here(provider, launcher)
@@ -39,12 +41,12 @@ def examine_cluster(
     try:
         yield from _with_the_api(cluster, provider, launcher, trials, patience, gpu)
     except NoAnswer as error:
-        yield failed("reachable", str(error), error.remedy)
+        yield failed("reachable", f"{cluster.configuration.host}: {error}", access.remedy_for(error.kind))
     yield _store_from_here(provider, launcher)
 
 
 def _with_the_api(
-    cluster: DoctorClient,
+    cluster: ClusterApi,
     provider: Provider,
     launcher: KubernetesLauncher,
     trials: Sequence[Trial],
@@ -59,9 +61,11 @@ def _with_the_api(
         "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body=_review("Rules", {"namespace": cluster.namespace})
     )
     if review.status == 401:
-        yield access.credentials_rejected(review.status, review.said)
+        yield access.credentials_rejected(review.status, review.detail)
         return
-    yield access.credential_lifetime(cluster.configuration, datetime.now(timezone.utc), renewed=cluster.renews_credentials)
+    yield access.credential_lifetime(
+        cluster.configuration, datetime.now(timezone.utc), renewed=access.renews_credentials(launcher.connection)
+    )
     yield from _permissions(cluster, launcher, review)
     if launcher.queue is not None:
         yield _queue(cluster, launcher.queue)
@@ -107,10 +111,10 @@ def _clock(answer: ApiAnswer, now: datetime) -> DoctorCheck:
     return ok("clock", f"the cluster's and this machine's agree within {abs(off) + uncertain:.1f} s")
 
 
-def _permissions(cluster: DoctorClient, launcher: KubernetesLauncher, review: ApiAnswer) -> Iterator[DoctorCheck]:
+def _permissions(cluster: ClusterApi, launcher: KubernetesLauncher, review: ApiAnswer) -> Iterator[DoctorCheck]:
     needed = access.required_permissions(launcher)
     status: Row = review.row.get("status") or {}
-    if review.status < 300 and not status.get("incomplete"):
+    if review.ok and not status.get("incomplete"):
         yield from access.compare_permissions(access.granted_permissions(status.get("resourceRules") or []), needed, cluster.namespace)
         return
     # Authorizers outside of the cluster (a webhook) cannot list what they allow, but they answer about each verb.
@@ -119,7 +123,7 @@ def _permissions(cluster: DoctorClient, launcher: KubernetesLauncher, review: Ap
     yield unknown("least privilege", "the cluster cannot list all that these credentials may do")
 
 
-def _may(cluster: DoctorClient, wanted: access.Permission) -> bool:
+def _may(cluster: ClusterApi, wanted: access.Permission) -> bool:
     resource, _, sub = wanted.resource.partition("/")
     asked = {"group": wanted.group, "resource": resource, "subresource": sub, "verb": wanted.verb}
     inside = {} if resource == "nodes" else {"namespace": cluster.namespace}
@@ -132,54 +136,54 @@ def _review(what: str, spec: dict[str, Any]) -> Row:
     return {"apiVersion": "authorization.k8s.io/v1", "kind": f"SelfSubject{what}Review", "spec": spec}
 
 
-def _queue(cluster: DoctorClient, name: str) -> DoctorCheck:
+def _queue(cluster: ClusterApi, name: str) -> DoctorCheck:
     answer = cluster.ask("GET", f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{cluster.namespace}/localqueues/{name}")
     if answer.status == 404:
         return failed(
             "queue",
-            f"no LocalQueue {name} in {cluster.namespace}: {answer.said}",
+            f"no LocalQueue {name} in {cluster.namespace}: {answer.detail}",
             "apply k8s/provider/components/kueue, or correct launcher.queue",
         )
-    if answer.status >= 300:
-        return unknown("queue", f"may not be looked at: {answer.said}")
+    if not answer.ok:
+        return unknown("queue", f"may not be looked at: {answer.detail}")
     active = next((c for c in answer.row.get("status", {}).get("conditions") or [] if c["type"] == "Active"), None)
     if active is not None and active["status"] != "True":
         return failed("queue", f"LocalQueue {name} is not active: {active.get('message') or active.get('reason')}", "mend its ClusterQueue")
     return ok("queue", f"LocalQueue {name} admits to {answer.row['spec'].get('clusterQueue')}")
 
 
-def _room(cluster: DoctorClient, launcher: KubernetesLauncher, largest: Row, most: Sequence[Row]) -> Generator[DoctorCheck, None, bool]:
+def _room(cluster: ClusterApi, launcher: KubernetesLauncher, largest: Row, most: Sequence[Row]) -> Generator[DoctorCheck, None, bool]:
     """Lines about nodes and quota; returns whether a pod could get a node."""
     found = cluster.ask("GET", "/api/v1/nodes")
-    running = cluster.ask("GET", cluster.inside("pods"))
+    running = cluster.ask("GET", cluster.path("Pod"))
     usable = False
-    if found.status >= 300 or running.status >= 300:
-        yield unknown("nodes", f"may not be looked at: {(found if found.status >= 300 else running).said}")
+    if not found.ok or not running.ok:
+        yield unknown("nodes", f"may not be looked at: {(found if not found.ok else running).detail}")
     else:
         lines = node_inventory.check_nodes(found.row["items"], largest, running.row["items"], launcher.gpu_resource)
         usable = all(line.status == "ok" for line in lines)
         yield from lines
-    quotas = cluster.ask("GET", cluster.inside("resourcequotas"))
-    if quotas.status >= 300:
-        yield unknown("quota", f"may not be looked at: {quotas.said}")
+    quotas = cluster.ask("GET", cluster.path("ResourceQuota"))
+    if not quotas.ok:
+        yield unknown("quota", f"may not be looked at: {quotas.detail}")
     else:
         yield node_inventory.check_quota(quotas.row["items"], most)
     return usable
 
 
-def _admission(cluster: DoctorClient, pod: Row) -> Generator[DoctorCheck, None, bool]:
+def _admission(cluster: ClusterApi, pod: Row) -> Generator[DoctorCheck, None, bool]:
     """A dry run meets every gate of a real creation: namespace, account, classes, quota, pod security, webhooks. Returns whether it passed."""
-    answer = cluster.ask("POST", cluster.inside("pods"), query={"dryRun": "All"}, body=pod)
+    answer = cluster.ask("POST", cluster.path("Pod"), query={"dryRun": "All"}, body=pod)
     # A launch of this very trial may run: then it was admitted.
-    if answer.status < 300 or answer.status == 409:
+    if answer.ok or answer.status == 409:
         yield ok("admission", f"{cluster.namespace} admits a trial's pod (dry run)")
         return True
-    yield failed("admission", f"a trial's pod is refused (HTTP {answer.status}): {answer.said}", _admission_remedy(answer))
+    yield failed("admission", f"a trial's pod is refused (HTTP {answer.status}): {answer.detail}", _admission_remedy(answer))
     return False
 
 
 def _admission_remedy(answer: ApiAnswer) -> str:
-    said = answer.said
+    said = answer.detail
     if answer.status == 404 and "namespaces" in said:
         return "make the namespace: kubectl apply -k k8s/provider/overlays/<provider>, or correct launcher.namespace"
     for sign, remedy in (

@@ -13,7 +13,7 @@ from typing import Any
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.environment import accelerator_mismatch
 from plumbline.launch.cluster import names, observe, store_credentials
-from plumbline.launch.cluster.doctor.access import DoctorClient, NoAnswer
+from plumbline.launch.cluster.api import ClusterApi, NoAnswer
 from plumbline.launch.cluster.observe import Row
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 from plumbline.results import Scalar
@@ -103,16 +103,16 @@ def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, pati
 
 
 def run_doctor_pod(
-    cluster: DoctorClient, pod: Row, what: str, patience: DoctorPatience, provider: Provider, gpus: int = 0
+    cluster: ClusterApi, pod: Row, what: str, patience: DoctorPatience, provider: Provider, gpus: int = 0
 ) -> Iterator[DoctorCheck]:
     """Create the pod, tell what becomes of it, delete it, wait until it is gone. `what`: the kind of trial whose image it is.
 
     `gpus`: accelerators that it takes.
     """
     name = pod["metadata"]["name"]
-    made = cluster.ask("POST", cluster.inside("pods"), body=pod)
-    if made.status >= 300:
-        yield failed(f"pod ({what})", f"not admitted: {made.said}", "see the lines above; the namespace's policies refuse a trial's pod")
+    made = cluster.ask("POST", cluster.path("Pod"), body=pod)
+    if not made.ok:
+        yield failed(f"pod ({what})", f"not admitted: {made.detail}", "see the lines above; the namespace's policies refuse a trial's pod")
         return
     began = time.time()
     try:
@@ -124,7 +124,7 @@ def run_doctor_pod(
 
 
 def _follow(
-    cluster: DoctorClient, name: str, what: str, began: float, patience: DoctorPatience, provider: Provider, gpus: int
+    cluster: ClusterApi, name: str, what: str, began: float, patience: DoctorPatience, provider: Provider, gpus: int
 ) -> Iterator[DoctorCheck]:
     image, troubled = f"image ({what})", None
     while True:
@@ -157,11 +157,11 @@ def _follow(
     yield from _told(cluster, pod, what, began, provider, gpus)
 
 
-def _told(cluster: DoctorClient, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
+def _told(cluster: ClusterApi, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
     """What the harness in the pod said."""
     state = _terminated(pod)
     node = pod["spec"].get("nodeName")
-    text = cluster.ask("GET", f"{cluster.inside('pods')}/{pod['metadata']['name']}/log", query={"container": observe.CONTAINER}).text
+    text = cluster.ask("GET", f"{cluster.path('Pod')}/{pod['metadata']['name']}/log", query={"container": observe.CONTAINER}).text
     said = _last_object(text)
     if said is None:
         tail = " / ".join(text.strip().splitlines()[-3:]) or state.get("message") or pod["status"].get("message") or "no log"
@@ -215,25 +215,25 @@ def _start_failure_check(image: str, reason: str, message: str, pod: Row) -> Doc
     )
 
 
-def _pull_failure(cluster: DoctorClient, name: str) -> str:
+def _pull_failure(cluster: ClusterApi, name: str) -> str:
     """Why the image did not come, by the newest event that says so: a pull that is put off for a while does not repeat it."""
-    answer = cluster.ask("GET", cluster.inside("events"), query={"fieldSelector": f"involvedObject.name={name}"})
-    events = answer.row.get("items") or [] if answer.status < 300 else []
+    answer = cluster.ask("GET", cluster.path("Event"), query={"fieldSelector": f"involvedObject.name={name}"})
+    events = answer.row.get("items") or [] if answer.ok else []
     said = [str(e.get("message")) for e in events if e.get("reason") == "Failed" and "ailed to pull image" in str(e.get("message"))]
     return said[-1] if said else ""
 
 
-def _read_pod(cluster: DoctorClient, name: str) -> Row | None:
-    answer = cluster.ask("GET", f"{cluster.inside('pods')}/{name}")
+def _read_pod(cluster: ClusterApi, name: str) -> Row | None:
+    answer = cluster.ask("GET", f"{cluster.path('Pod')}/{name}")
     if answer.status == 404:
         return None
-    if answer.status >= 300:
-        raise NoAnswer(f"pod {name} cannot be looked at: {answer.said}", "see the lines about permissions")
+    if not answer.ok:
+        raise NoAnswer(f"pod {name}: HTTP {answer.status}: {answer.detail}", "Refused")
     return answer.row
 
 
-def _delete(cluster: DoctorClient, name: str, patience: DoctorPatience) -> bool:
-    path = f"{cluster.inside('pods')}/{name}"
+def _delete(cluster: ClusterApi, name: str, patience: DoctorPatience) -> bool:
+    path = f"{cluster.path('Pod')}/{name}"
     cluster.ask("DELETE", path, body={"kind": "DeleteOptions", "apiVersion": "v1"})
     until = time.monotonic() + patience.gone_s
     while time.monotonic() < until:

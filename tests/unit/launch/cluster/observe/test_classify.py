@@ -63,6 +63,7 @@ def test_what_befell_the_pods(name: str) -> None:
 def test_a_failure_names_the_pod_what_kubernetes_said_and_what_to_look_at(golden: Golden) -> None:
     golden("launch.failed_pods", "\n".join(f"{name}: {classify_launch(scene(name), None)[1]}" for name in sorted(FROM_PODS)))
 
+
 @pytest.mark.parametrize("name", ["success", "pulled", "kueue-admitted", "gang"])
 def test_a_measured_trial_has_no_class(name: str) -> None:
     assert classify_launch(scene(name), VALID) == (None, None)
