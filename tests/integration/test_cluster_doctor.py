@@ -125,12 +125,12 @@ def test_no_pod_means_none(kube: FakeKubernetes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "failing", "told_of"),
     [
-        (Script().scheduled().image_pull_fails(), "image (training)", "load localhost/plumbline/cpu:test onto every node"),
-        (Script().scheduled().invalid_image_name(), "image (training)", "is localhost/plumbline/cpu:test right"),
+        (Script().scheduled().image_pull_fails(), "image (training)", "load localhost/plumbline/cpu:test "),
+        (Script().scheduled().invalid_image_name(), "image (training)", "check localhost/plumbline/cpu:test "),
         (Script().scheduled().waiting("CreateContainerConfigError", 'secret "x" not found'), "secrets", "results_secret"),
         (Script().started().log("no such module").failed(1), "image (training)", "k8s/images"),
         (Script().unschedulable(), "pod (training)", "nodes, taints and queue"),
-        (Script().scheduled().pulling(), "image (training)", "is the registry slow"),
+        (Script().scheduled().pulling(), "image (training)", "registry"),
         (said("s3://x", fault="s3://x/y could not be written: Access Denied"), STORE_FROM_A_POD, "results_secret"),
         (said("file:///tmp", clock=3600), "node clock", "chrony"),
         (said("file:///tmp", torch="2.6.0", torch_fault="PyTorch 2.6.0 is not supported"), "image (training)", "such a PyTorch"),

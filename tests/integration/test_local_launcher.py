@@ -192,7 +192,7 @@ def test_shared_memory_is_not_counted_twice(home: Path, store: ResultStore, prog
     [
         ("print('reading'); raise KeyError('no such tensor')", "harness_error", "no such tensor"),
         ("print('trial.json: phases[0] is wrong'); sys.exit(2)", "bad_declaration", "phases[0] is wrong"),
-        ("sys.exit(0)", "harness_error", "left no result document"),
+        ("sys.exit(0)", "harness_error", "exit status 0"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "interrupted", "SIGKILL"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "harness_error", "SIGSEGV"),
         (
@@ -201,7 +201,7 @@ def test_shared_memory_is_not_counted_twice(home: Path, store: ResultStore, prog
             "server_error",
             "no port",
         ),
-        (DOCUMENT + "document(Validity(status='valid')); sys.exit(3)", "harness_error", "its document says valid"),
+        (DOCUMENT + "document(Validity(status='valid')); sys.exit(3)", "harness_error", "exit status 3"),
     ],
 )
 def test_a_trial_that_fails(home: Path, store: ResultStore, program: Any, body: str, failure_class: str, said: str) -> None:

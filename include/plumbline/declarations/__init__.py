@@ -1,4 +1,4 @@
-"""What people declare: YAML files to frozen models; and what the harness is asked to run, a trial."""
+"""Declarations: YAML files as frozen models, and the trial's specification."""
 
 from plumbline.declarations.alerts import Alerts, QuietHours, Route
 from plumbline.declarations.compatibility import incompatibility

@@ -17,9 +17,7 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.workloads import Slot
 from plumbline.metrics.units import Duration
 
-Pattern = Annotated[
-    str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$"), Field(description="a name; * stands for any characters, ? for one")
-]
+Pattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*?-]{1,63}$"), Field(description="a name; * matches any characters, ? one")]
 SlackChannel = Annotated[
     str, StringConstraints(pattern=r"^[CG][A-Z0-9]{6,}$"), Field(description="a channel's id such as C0123456789, not its name")
 ]
@@ -29,12 +27,12 @@ _WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun
 
 
 class QuietHours(Declared):
-    """When nobody is to hear of what can wait. What is of severity `page` never waits."""
+    """When notifications wait, except those of severity `page`."""
 
     start: Slot = Field(description='a time of day there, such as "20:00"')
     end: Slot = Field(description='a time of day there, such as "07:00"; of the next day if it is earlier than start')
     timezone: str = Field(description="a name of the IANA time zone database such as Europe/Berlin")
-    days: tuple[Weekday, ...] = Field((), description="days that are quiet altogether, such as [sat, sun]")
+    days: tuple[Weekday, ...] = Field((), description="days that are quiet all day, such as [sat, sun]")
 
     @field_validator("timezone")
     @classmethod
@@ -54,7 +52,7 @@ class QuietHours(Declared):
         return self
 
     def quiet(self, now: datetime) -> bool:
-        """Whether the instant (with a zone) lies in the quiet hours, by the clock of their time zone."""
+        """Whether an instant (with a zone) is in the quiet hours of their time zone."""
         there = now.astimezone(ZoneInfo(self.timezone))
         start, end = time.fromisoformat(self.start), time.fromisoformat(self.end)
         clock = there.time().replace(tzinfo=None)
@@ -86,10 +84,10 @@ ChannelName = Annotated[
 
 
 class Condition(Declared):
-    """What a rule is about; what is left out is any."""
+    """Findings that a rule covers; an omitted field covers all."""
 
     provider: Pattern | None = None
-    workload: Pattern | None = Field(None, description="matches if any workload of the finding does; prices and machines have none")
+    workload: Pattern | None = Field(None, description="matches if any workload of the finding matches; prices and machines have none")
     kind: tuple[Literal["performance", "environment", "price", "reliability", "missing_data", "self"], ...] = ()
     severity: tuple[Literal["info", "warn", "page"], ...] = ()
 
@@ -100,7 +98,7 @@ class Condition(Declared):
         return self
 
     def holds(self, provider: str, workloads: tuple[str, ...], kind: str, severity: str) -> bool:
-        """Whether a finding of this provider, these workloads, kind and severity is meant."""
+        """Whether it covers a finding of this provider, these workloads, kind and severity."""
         return (
             (self.provider is None or fnmatchcase(provider, self.provider))
             and (self.workload is None or any(fnmatchcase(name, self.workload) for name in workloads))
@@ -110,10 +108,10 @@ class Condition(Declared):
 
 
 class Route(Declared):
-    """One rule: the first one whose condition holds says where a finding goes."""
+    """One rule. The first rule with a matching condition routes a finding."""
 
-    when: Condition | None = Field(None, description="every finding if left out")
-    channels: tuple[ChannelName, ...] = Field((), max_length=8, description="the connection's own channel if left out")
+    when: Condition | None = Field(None, description="every finding if omitted")
+    channels: tuple[ChannelName, ...] = Field((), max_length=8, description="the connection's own channel if omitted")
     owner: SlackOwner | None = Field(
         None, description="who is mentioned: the id of a person (U0123456789) or of a user group (S0123456789)"
     )
@@ -129,10 +127,10 @@ class Route(Declared):
 
 
 class RentedVolume(Declared):
-    """How much of a provider is rented a month: what a finding costs is told by it."""
+    """Monthly use of a provider, which prices its findings."""
 
     provider: Pattern
-    workload: Name | None = Field(None, description="what it is rented for; left out: everything that no other entry names")
+    workload: Name | None = Field(None, description="its workload; all that no other entry names if omitted")
     time_per_month: Duration = Field(
         description="instance time in a month at the accepted pace, such as 730h for one instance all month long"
     )
@@ -140,16 +138,16 @@ class RentedVolume(Declared):
 
 
 class Alerts(Declared):
-    """The whole file. Without it everything goes to the connection's channel."""
+    """The file `alerts.yaml`. Without it all findings go to the connection's channel."""
 
     airflow_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s<>|]+$")] | None = Field(
-        None, description="where people open Airflow, such as https://airflow.example.com; Airflow's own api.base_url if left out"
+        None, description="Airflow's address for people, such as https://airflow.example.com; api.base_url of Airflow if omitted"
     )
     remind_every: Duration = Field(
-        7 * 86400.0, ge=3600, description="how often people are reminded of a finding that nobody has dealt with, at least 1h"
+        7 * 86400.0, ge=3600, description="interval of reminders of an open finding that is not acknowledged, at least 1h"
     )
     reopen_within: Duration = Field(
-        60 * 86400.0, description="how long after it was resolved a finding that comes back goes on in its old thread"
+        60 * 86400.0, description="how long after its resolution a finding that recurs continues in its old thread"
     )
     channels: dict[Name, DeclaredChannel] = Field({}, description="channels by the name that routes give them")
     digest: tuple[ChannelName, ...] = Field(
@@ -162,14 +160,14 @@ class Alerts(Declared):
     def _each_rule_is_reached(self) -> Alerts:
         for i, route in enumerate(self.routes[:-1]):
             if route.when is None:
-                raise ValueError(f"routes[{i}] has no `when` and takes every finding before the rules after it; expected it last")
+                raise ValueError(f"routes[{i}] has no `when` and covers every finding before later rules; expected it last")
         for i, volume in enumerate(self.volumes):
             same = [
                 v for v in self.volumes[:i] if (v.provider, v.workload, v.purchase) == (volume.provider, volume.workload, volume.purchase)
             ]
             if same:
                 what = f"{volume.provider}{f', {volume.workload}' if volume.workload else ''}, {volume.purchase}"
-                raise ValueError(f"volumes[{i}] names {what} a second time; expected one entry of it")
+                raise ValueError(f"volumes[{i}] repeats {what}; expected one entry")
         return self
 
     def resolve(self, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -178,7 +176,7 @@ class Alerts(Declared):
         return tuple(dict.fromkeys(declared.get(name, name) for name in names))
 
     def unknown_names(self, providers: Collection[str], workloads: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Names and patterns that nothing declared fits, each as the field's path and a sentence: what they were meant for would go elsewhere.
+        """Names and patterns without a declared match, each as the field's path and a message.
 
         A volume's pattern may fit nothing: a finding that lacks its volume says so itself.
         """

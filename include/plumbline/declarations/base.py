@@ -1,4 +1,4 @@
-"""What every declaration is: frozen, strict, and closed to keys that it does not know."""
+"""Base of all declarations: frozen, strict, without unknown keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Name = Annotated[
     StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"),
     Field(description="lower-case letters, digits and dashes, at most 63"),
 ]
-"""A name that is also a file name, a Kubernetes label value and, with `_` for `-`, a DAG id."""
+"""Also valid as a file name, a Kubernetes label value and, with `_` for `-`, a DAG id."""
 
 
 class Declared(BaseModel):

@@ -13,14 +13,14 @@ from plumbline.declarations.workloads.training import LanguageModel, Lora, Synth
 
 GIB = 2.0**30
 _FP32 = 4
-_MARGIN = 1.1  # file formats, optimizer steps and random states beside the tensors; the node's file system
+_MARGIN = 1.1  # for file formats, random states and the file system
 _ACCELERATOR_CACHES = 16 * GIB  # 8 GiB that the disk probe writes, compiled kernels and engines, logs
 _CPU_CACHES = 4 * GIB
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Bytes on the disk of one node, by what they are."""
+    """Bytes on the disk of one node."""
 
     checkpoints: float
     data: float
@@ -34,18 +34,18 @@ class Scratch:
 
 
 def scratch_needed(workload: TrainingWorkload | InferenceWorkload) -> Scratch | None:
-    """What a trial of the workload needs; None if its model's size is not declared (a hub model's)."""
+    """Of one trial; None if its model's size is not declared (a hub model)."""
     caches = _CPU_CACHES if workload.needs.accelerator == "cpu" else _ACCELERATOR_CACHES
     if isinstance(workload, InferenceWorkload):
         return Scratch(0.0, 0.0, _served_bytes(workload), caches)
     if workload.pod_deletions:
-        return Scratch(0.0, 0.0, 0.0, caches)  # all else outlives the pod: it is on the provider's volume_claim
+        return Scratch(0.0, 0.0, 0.0, caches)  # all other files are on the provider's volume_claim
     model = workload.model
     if isinstance(model, HubModel):
         return None
     count = _parameters(model)
     trained = _adapter_parameters(model, workload.task) if isinstance(workload.task, Lora) and isinstance(model, LlamaShape) else count
-    # Weights are kept in fp32 in every precision, and so are AdamW's two moments; SGD has none.
+    # Weights are fp32 in every precision, as are AdamW's two moments; SGD has none.
     state = _FP32 * (count + trained * (2 if workload.optimizer.name == "adamw" else 0))
     part = min(1.0, workload.parallelism.processes / workload.parallelism.span)
     stored = isinstance(workload.task, Lora) or (isinstance(workload.task, LanguageModel) and workload.task.initial == "stored")
@@ -61,7 +61,7 @@ def scratch_needed(workload: TrainingWorkload | InferenceWorkload) -> Scratch | 
 def _parameters(model: TransformerShape | LlamaShape | BertShape | VitShape) -> float:
     if isinstance(model, TransformerShape | LlamaShape):
         return model.parameters
-    # Their embeddings and heads beside the products; norms and biases are within the margin.
+    # Embeddings and heads in addition to the products; norms and biases are within the margin.
     embedded = model.vocabulary + model.context if isinstance(model, BertShape) else model.tokens + model.classes
     return model.matmul_parameters + embedded * model.width
 
@@ -82,25 +82,25 @@ def _data_bytes(
 
 
 def _served_bytes(workload: InferenceWorkload) -> float:
-    """The model's files: an engine's checkpoint or export; 0 for engines that draw the weights in memory."""
+    """Of an engine's checkpoint or export; 0 for engines that generate the weights in memory."""
     return engine(workload.server.backend).disk_bytes_per_parameter * workload.model.parameters
 
 
 def scratch_shortage(workload: TrainingWorkload | InferenceWorkload, declared: float | None) -> str | None:
-    """Why a declared `ephemeral_storage` (bytes) is too little for the workload, with both numbers; None if it is enough or computed."""
+    """Why a declared `ephemeral_storage` (bytes) is too little, or None."""
     needed = scratch_needed(workload)
     if declared is None or needed is None or needed.total <= declared:
         return None
     parts = {"checkpoints": needed.checkpoints, "data": needed.data, "weights": needed.weights, "caches and probes": needed.caches}
     shown = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts.items() if size)
     return (
-        f"it needs {needed.total / GIB:.0f} GiB of scratch disk on each node ({shown}), and the provider declares {declared / GIB:.4g} GiB "
-        "(launcher.resources.ephemeral_storage); expected more, or the field left out"
+        f"it needs {needed.total / GIB:.0f} GiB of scratch disk on each node ({shown}), but launcher.resources.ephemeral_storage is "
+        f"{declared / GIB:.4g} GiB; expected more, or the field omitted"
     )
 
 
 def incompatibility(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
-    """Why the provider cannot or may not run the workload; None if it can."""
+    """Why the provider cannot or may not run the workload, or None."""
     return (
         _unsuitable(workload, provider)
         or _missing_engine(workload, provider)
@@ -110,34 +110,31 @@ def incompatibility(workload: TrainingWorkload | InferenceWorkload, provider: Pr
 
 
 def _unsuitable(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
-    """Why the workload is not meant for such a provider."""
     if workload.providers is not None and provider.name not in workload.providers:
-        return f"its declaration allows only {', '.join(sorted(workload.providers))}"
+        return f"its `providers` allows only {', '.join(sorted(workload.providers))}"
     needs, has = workload.needs, provider.accelerator
     wanted = ("nvidia", "amd") if needs.accelerator == "gpu" else (needs.accelerator,)
     if has.kind not in wanted or needs.count > has.count:
-        return f"it needs {needs.count} {needs.accelerator}, the provider has {has.count} {has.kind}"
+        return f"it needs {needs.count} {needs.accelerator}, but the provider has {has.count} {has.kind}"
     if needs.whole_node and needs.count != has.count:
-        return f"it takes whole nodes of {needs.count} {needs.accelerator}, the provider has {has.count}"
+        return f"it needs whole nodes of {needs.count} {needs.accelerator}, but the provider has {has.count}"
     if isinstance(workload, InferenceWorkload) and (idle := workload.unfilled_by(has.count)) is not None:
         return idle
     return provider.launcher.unsuitable(workload)
 
 
 def _missing_engine(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
-    """NVIDIA publishes Triton's GPU backends for CUDA; its Python backend computes with whatever PyTorch the image has."""
+    """Triton's GPU backends need CUDA, except its Python backend, which uses the image's PyTorch."""
     if not isinstance(workload, InferenceWorkload) or provider.accelerator.kind != "amd" or provider.simulated:
         return None
     backend = workload.server.backend
     if engine(backend).amd:
         return None
-    return (
-        f"its server.backend {backend} runs in NVIDIA's images of Triton, which compute with CUDA and not with ROCm; backend: python fits"
-    )
+    return f"its server.backend {backend} needs NVIDIA's Triton images, which have no ROCm; expected backend: python"
 
 
 def reason_to_skip(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
-    """Why a workload that is meant for such a provider cannot run there: no engine for it, or too little scratch disk. None if it can or is not meant for it."""
+    """Why an otherwise suitable workload cannot run: no engine, or too little scratch disk. Else None."""
     if _unsuitable(workload, provider) is not None:
         return None
     why = _missing_engine(workload, provider)

@@ -55,7 +55,7 @@ class FailureRate(_Ranged):
 
 
 class PriceFactor(_Ranged):
-    """What the instance may cost, as multiples of the price that holds."""
+    """The instance's price, as multiples of the effective price."""
 
     low: Multiple
     expected: Multiple
@@ -63,7 +63,7 @@ class PriceFactor(_Ranged):
 
 
 class PriceRange(_Ranged):
-    """What the instance may cost in one way of paying for it; it goes before `price`."""
+    """The instance's price for one kind of purchase; precedes `price`."""
 
     purchase: Purchase
     low: HourlyPrice
@@ -72,7 +72,7 @@ class PriceRange(_Ranged):
 
 
 class DataRange(_Ranged):
-    """An amount of data a month: sent out, or kept all month long."""
+    """Data in a month: sent out, or stored all month."""
 
     low: ByteSize
     expected: ByteSize
@@ -80,7 +80,7 @@ class DataRange(_Ranged):
 
 
 class MonthlyVolume(Declared):
-    """How much is served or trained in a month: exactly one of these."""
+    """Monthly volume: exactly one of these."""
 
     requests: int | None = Field(None, ge=1)
     output_tokens: int | None = Field(None, ge=1)
@@ -94,12 +94,12 @@ class MonthlyVolume(Declared):
 
     @property
     def said(self) -> tuple[str, int]:
-        """What is counted, and how many a month."""
+        """The counted field and its monthly number."""
         return next((name, value) for name, value in self if value is not None)
 
 
 class TrainingRun(Declared):
-    """What one finished training run does: exactly one of these."""
+    """The size of one training run: exactly one of these."""
 
     trained_tokens: int | None = Field(None, ge=1)
     trained_samples: int | None = Field(None, ge=1)
@@ -112,26 +112,26 @@ class TrainingRun(Declared):
 
 
 class Assumption(Declared):
-    """One entry: figures for the providers and workloads that it names. Of each figure the first entry that fits and says it counts."""
+    """Figures for the providers and workloads that it names. The first matching entry with a figure counts."""
 
     provider: Pattern = "*"
-    workload: Name | None = Field(None, description="every workload if left out")
+    workload: Name | None = Field(None, description="every workload if omitted")
     utilisation: Utilisation | None = None
     price: PriceFactor | None = None
     price_per_hour: tuple[PriceRange, ...] = ()
     failure_rate: FailureRate | None = None
     egress: DataRange | None = Field(None, description="data that leaves the provider in a month")
-    storage: DataRange | None = Field(None, description="data that is kept there all month long")
+    storage: DataRange | None = Field(None, description="data stored there all month")
     volume: MonthlyVolume | None = None
-    always_on: int | None = Field(None, ge=1, description="instances that are paid all month long however little is asked of them")
-    engineering: MonthlyAmount | None = Field(None, description="what the people who run it cost in a month")
+    always_on: int | None = Field(None, ge=1, description="instances paid all month, whatever their load")
+    engineering: MonthlyAmount | None = Field(None, description="monthly cost of the people who run it")
     run: TrainingRun | None = None
     source: str = SOURCE_FIELD
 
     @model_validator(mode="after")
     def _something(self) -> Assumption:
         if not any(getattr(self, name) for name in _FIGURES) and self.engineering is None:
-            raise ValueError(f"says nothing; expected at least one of {', '.join(_FIGURES)}, engineering")
+            raise ValueError(f"has no figure; expected at least one of {', '.join(_FIGURES)}, engineering")
         purchases = [each.purchase for each in self.price_per_hour]
         if len(set(purchases)) != len(purchases):
             raise ValueError(f"price_per_hour names {', '.join(purchases)}; expected each purchase once")
@@ -142,19 +142,19 @@ _FIGURES = ("utilisation", "price", "price_per_hour", "failure_rate", "egress", 
 
 
 class SpotRate(Declared):
-    """How often a spot instance is taken away while it runs. Of several entries that fit, the first counts."""
+    """How often a running spot instance is reclaimed. The first matching entry counts."""
 
     provider: Pattern
     interruptions: Rate = Field(description="for each instance that runs, such as 0.05/h")
-    since: date = Field(description="of what day the figure is")
+    since: date = Field(description="the day of the figure")
     source: str = SOURCE_FIELD
 
 
 class HostedModel(Declared):
-    """What a model of the same kind costs where somebody else hosts it, by tokens or by requests."""
+    """The price of a similar hosted model, by tokens or by requests."""
 
     name: Name
-    workloads: tuple[Name, ...] = Field(min_length=1, description="workloads whose model it could serve instead")
+    workloads: tuple[Name, ...] = Field(min_length=1, description="workloads that it could serve instead")
     input: TokenPrice | None = None
     output: TokenPrice | None = None
     request: RequestPrice | None = None
@@ -176,14 +176,14 @@ Figure = TypeVar("Figure")
 
 @dataclass(frozen=True)
 class SourcedFigure(Generic[Figure]):
-    """A declared figure and who says so."""
+    """A declared figure with its source."""
 
     value: Figure
     source: str
 
 
 class Economics(Declared):
-    """The whole file. Without it every cost is at the measured rate and the price that holds, and says what it leaves out."""
+    """The file `economics.yaml`. Without it costs are at the measured rate and the effective price, and list what they exclude."""
 
     assumptions: tuple[Assumption, ...] = Field((), max_length=500)
     spot: tuple[SpotRate, ...] = Field((), max_length=500)
@@ -194,11 +194,11 @@ class Economics(Declared):
         names = [each.name for each in self.hosted]
         for i, name in enumerate(names):
             if name in names[:i]:
-                raise ValueError(f'hosted[{i}].name "{name}" stands a second time; expected a name of its own')
+                raise ValueError(f'hosted[{i}].name "{name}" is a duplicate; expected another name')
         return self
 
     def said(self, field: str, provider: str, workload: str) -> SourcedFigure[Any] | None:
-        """A figure of `Assumption` for a provider and a workload: of the first entry that fits and says it; None if none does."""
+        """A figure of the first `Assumption` for the provider and the workload that has it, or None."""
         for entry in self.assumptions:
             if fnmatchcase(provider, entry.provider) and entry.workload in (None, workload):
                 value = getattr(entry, field)
@@ -207,7 +207,7 @@ class Economics(Declared):
         return None
 
     def price_per_hour(self, provider: str, workload: str, purchase: Purchase) -> SourcedFigure[PriceRange] | None:
-        """The declared range of an instance's price in one way of paying."""
+        """The declared range of an instance's price for one kind of purchase."""
         for entry in self.assumptions:
             if fnmatchcase(provider, entry.provider) and entry.workload in (None, workload):
                 for found in entry.price_per_hour:
@@ -216,7 +216,7 @@ class Economics(Declared):
         return None
 
     def interruptions(self, provider: str) -> SpotRate | None:
-        """How often the provider takes a spot instance away; None if nobody says."""
+        """How often the provider reclaims a spot instance, or None."""
         return next((each for each in self.spot if fnmatchcase(provider, each.provider)), None)
 
     def hosted_for(self, workload: str) -> tuple[HostedModel, ...]:
@@ -224,7 +224,7 @@ class Economics(Declared):
         return tuple(each for each in self.hosted if workload in each.workloads)
 
     def unknown_names(self, providers: Collection[str], workloads: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Names that nothing declared has, each as the field's path and a sentence. A pattern may fit nothing yet; a plain name may not."""
+        """Undeclared names, each as the field's path and a message. Only a pattern may match nothing."""
         for i, entry in enumerate(self.assumptions):
             yield from _unknown_name(("assumptions", i, "provider"), entry.provider, "provider", providers)
             if entry.workload is not None:
@@ -245,24 +245,22 @@ def _unknown_name(
 
 
 def _exactly_one(model: Declared, example: str) -> None:
-    told = [name for name, value in model if value is not None]
-    if len(told) != 1:
+    given = [name for name, value in model if value is not None]
+    if len(given) != 1:
         raise ValueError(
-            f"names {' and '.join(told) or 'nothing'}; expected exactly one of {', '.join(type(model).model_fields)}, such as {example}"
+            f"names {' and '.join(given) or 'nothing'}; expected exactly one of {', '.join(type(model).model_fields)}, such as {example}"
         )
 
 
-# A plan: what something would cost, as a person writes it down, option by option and line by line. Read by `plumbline cost plan`.
-#
-# A quantity and a price say their units (`500 instance-hours`, `98.32 USD/instance-hour`), and only what fits is multiplied.
+# A cost plan for `plumbline cost plan`. Quantities and prices have units (`500 instance-hours`, `98.32 USD/instance-hour`), which must match.
 
 
 CostItem = Literal["gpu", "cpu", "idle", "failed_launches", "storage", "egress", "observability", "engineering", "hosted"]
-"""`gpu`: the instance while it measured (`cpu` of one without accelerators); `idle`: while it was held and did not; `failed_launches`: what
-attempts held that finished no run; `hosted`: what somebody else's service bills by the request or token."""
+"""`gpu`: the instance while it measures (`cpu` without accelerators). `idle`: the instance while it does not. `failed_launches`: of attempts
+without a finished run. `hosted`: a service billed by request or token."""
 CostBasis = Literal["list", "spot", "reserved", "invoiced", "declared"]
-"""`list`, `spot`, `reserved`: the price of an instance bought that way; `invoiced`: what a month's invoice came to for an hour; `declared`: a
-rate or an overhead that the provider's declaration, or a plan, states."""
+"""`list`, `spot`, `reserved`: the instance's price by purchase. `invoiced`: a month's invoice per hour. `declared`: a rate or an overhead of the
+provider's declaration or a plan."""
 
 _NUMBER = r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?"
 _UNIT = r"[A-Za-z][A-Za-z0-9-]*"
@@ -275,14 +273,12 @@ _PRICE_SHAPE = "a price such as 98.32 USD/instance-hour or 0.60 USD/1M tokens"
 
 
 class PlannedAmount(NamedTuple):
-    """So much of a unit."""
-
     value: float
     unit: str
 
 
 def canonical_unit(written: str) -> str:
-    """A unit as it is compared: `hours` and `h` are `hour`, `requests` are `request`."""
+    """`hours` and `h` are `hour`, `requests` are `request`."""
     return "hour" if written == "h" else written.removesuffix("s") if len(written) > 3 else written
 
 
@@ -324,39 +320,37 @@ PlannedPrice = Annotated[
 
 
 class PlanLine(Declared):
-    """One line: a quantity at a price that is written here with its source, or at the price of a declared provider's instance."""
+    """A quantity at a price with its source, or at the price of a declared provider's instance."""
 
     item: CostItem
     what: str = ""
     quantity: PlannedQuantity
     price: PlannedPrice | None = None
     basis: CostBasis = "declared"
-    source: str = Field("", description="who says so; needed with price")
-    since: date | None = Field(None, description="since when that price holds")
-    provider: Name | None = Field(None, description="whose declared price of an instance-hour counts, instead of price and source")
+    source: str = Field("", description="of the price; required with it")
+    since: date | None = Field(None, description="first day of that price")
+    provider: Name | None = Field(None, description="provider whose price of an instance-hour counts, instead of price and source")
     purchase: Purchase = "on_demand"
-    on: date | None = Field(None, description="the day whose price of the provider counts; today if left out")
+    on: date | None = Field(None, description="the day of the provider's price; today if omitted")
 
     @model_validator(mode="after")
     def _priced_once(self) -> PlanLine:
         if (self.price is None) == (self.provider is None):
-            said = "neither" if self.price is None else "both"
-            raise ValueError(
-                f"{said} of price and provider; expected a price with its source, or the name of a provider whose price counts"
-            )
+            given = "neither" if self.price is None else "both"
+            raise ValueError(f"{given} of price and provider; expected a price with its source, or the name of a provider")
         if self.price is not None and len(self.source) < 3:
-            raise ValueError("price has no source; expected who says so, such as 'offer of 2026-11-02'")
+            raise ValueError("price has no source; expected such as 'offer of 2026-11-02'")
         if self.price is not None and (self.purchase != "on_demand" or self.on is not None):
-            raise ValueError("purchase and on choose among a provider's prices, and price is given; expected one or the other")
+            raise ValueError("purchase and on select a provider's price, but price is given; expected one of both")
         if self.provider is not None and (self.source or self.since is not None or self.basis != "declared"):
-            raise ValueError("provider brings source, since and basis with its price; expected none of them here")
+            raise ValueError("provider includes source, since and basis; expected none of them here")
         return self
 
     @classmethod
     def written(cls, text: str) -> PlanLine:
         """From one line of text, `ITEM (what): QUANTITY at PRICE`, such as `gpu: 500 instance-hours at 98.32 USD/instance-hour`.
 
-        ValueError with the expected shape (pydantic's ValidationError for an item, quantity or price that is none).
+        ValueError with the expected shape (pydantic's ValidationError for an invalid item, quantity or price).
         """
         match = _LINE.fullmatch(text.strip())
         if match is None:
@@ -366,14 +360,14 @@ class PlanLine(Declared):
 
 
 class PlanOption(Declared):
-    """One way to do it; its lines are added up."""
+    """One option; its cost is the sum of its lines."""
 
     name: str = Field(min_length=1)
     lines: tuple[PlanLine, ...] = Field(min_length=1)
 
 
 class CostPlan(Declared):
-    """A plan's file: options that are held against the first one."""
+    """A plan's file: options, compared with the first one."""
 
     name: Name
     description: str = ""
@@ -384,5 +378,5 @@ class CostPlan(Declared):
         names = [option.name for option in self.options]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f'"{twice}" names two options; expected a name for each')
+            raise ValueError(f'option name "{twice}" is a duplicate; expected distinct names')
         return self

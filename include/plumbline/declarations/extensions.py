@@ -21,14 +21,14 @@ from plumbline.declarations.base import Declared
 
 
 class Extensible(NamedTuple):
-    """Annotations of a union of our own kinds, told apart by `kind`, that make it accept registered kinds too. The JSON Schema stays ours."""
+    """Annotations that make a union of our own kinds, discriminated by `kind`, accept registered kinds too. The JSON Schema does not change."""
 
     validator: WrapValidator
     serializer: WrapSerializer
 
 
 def extensible(own: Any, base: type[Declared], group: str) -> Extensible:
-    """`own`: the annotated union of our own kinds, or the only one; `base`: what every kind is a subclass of; `group`: the entry point group."""
+    """`own`: the annotated union of our own kinds, or the only one. `base`: the base class of every kind. `group`: the entry point group."""
     own_types = get_args(get_args(own)[0]) if get_args(own) else (own,)
     own_kinds = [get_args(kind.model_fields["kind"].annotation)[0] for kind in own_types]
     adapter: TypeAdapter[Any] = TypeAdapter(own)
@@ -36,14 +36,14 @@ def extensible(own: Any, base: type[Declared], group: str) -> Extensible:
     def validate(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         kind = value.get("kind") if isinstance(value, dict) else None
         model = adapter
-        if isinstance(kind, str) and kind not in own_kinds:  # a look at the entry points takes too long for each start
+        if isinstance(kind, str) and kind not in own_kinds:  # reading entry points is slow
             entries = {entry.name: entry for entry in entry_points(group=group)}
             if kind not in entries:
                 kinds = ", ".join(f"'{name}'" for name in (*own_kinds, *entries))
                 raise PydanticKnownError("union_tag_invalid", {"discriminator": "'kind'", "tag": kind, "expected_tags": kinds})
             model = TypeAdapter(entries[kind].load())
         if info.mode == "json":
-            return model.validate_json(json.dumps(value))  # the handler would take the value for Python's, whose lists are no tuples
+            return model.validate_json(json.dumps(value))  # the handler would validate Python values, whose lists are not tuples
         if isinstance(value, base) and not isinstance(value, own_types):
             return value
         return handler(value) if model is adapter else model.validate_python(value)

@@ -1,4 +1,4 @@
-"""An installation: its folders and URLs, free disk space, and how long it keeps evidence, logs and reports (`upkeep.yaml`)."""
+"""An installation: folders and URLs, free disk space, retention (`upkeep.yaml`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plumbline.declarations.base import Declared
 from plumbline.metrics.units import ByteSize, Duration
 
 TEAM_SERVER = "PLUMBLINE_TEAM_SERVER"
-"""Set to true by the compose file and the Helm values: what keeps the installation in order starts unpaused."""
+"""The compose file and the Helm values set it to true: upkeep DAGs then start unpaused."""
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -34,7 +34,7 @@ class InstallationPaths:
 
     @property
     def own_archive_url(self) -> str:
-        """The archive of an installation that shares none: the default of `archive_url`."""
+        """The default of `archive_url`."""
         return f"sqlite:///{self.home / 'archive.db'}"
 
     @property
@@ -57,7 +57,7 @@ class InstallationPaths:
 
     @property
     def generated_providers(self) -> Path:
-        """Declarations that the installation writes itself: what it found on this machine."""
+        """Declarations that the installation generates for this machine."""
         return self.home / "providers"
 
     @property
@@ -67,10 +67,7 @@ class InstallationPaths:
 
 @contextmanager
 def override_home(home: Path, config: Path | None = None) -> Iterator[None]:
-    """Everything that an installation keeps is kept below `home` for a while, in this process and in those that it starts.
-
-    With `config`, what is declared there takes the place of the installation's declarations.
-    """
+    """A temporary home, and with `config` temporary declarations, for this process and those that it starts."""
     names: dict[str, str | None] = {"PLUMBLINE_HOME": str(home), "PLUMBLINE_RESULTS_URL": None, "PLUMBLINE_ARCHIVE_URL": None}
     if config is not None:
         names["PLUMBLINE_CONFIG"] = str(config)
@@ -91,7 +88,7 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 
 def installation_paths() -> InstallationPaths:
-    """The places of this process's environment."""
+    """From this process's environment."""
     home = Path(os.environ.get("PLUMBLINE_HOME") or REPOSITORY / "var").resolve()
     return InstallationPaths(
         home=home,
@@ -105,7 +102,7 @@ AIRFLOW_URL = "PLUMBLINE_AIRFLOW_URL"
 
 
 def airflow_url() -> str | None:
-    """Base URL of Airflow: by PLUMBLINE_AIRFLOW_URL, Airflow's own setting, or the airflow.cfg of this installation; None if there is none."""
+    """Base URL of Airflow from Airflow's own setting, PLUMBLINE_AIRFLOW_URL or the installation's airflow.cfg, or None."""
     named = os.environ.get("AIRFLOW__API__BASE_URL") or os.environ.get(AIRFLOW_URL)
     if named:
         return named.rstrip("/")
@@ -121,63 +118,59 @@ STORE_URL_PATTERN = r"^((s3|gs|gcs|az|abfs|abfss)://[A-Za-z0-9]|file:///)[^?#\s\
 
 
 class EvidenceRules(Declared):
-    """What the daily upkeep does with raw evidence. Numbers, documents and what a conclusion cites are kept for ever."""
+    """Daily upkeep of raw evidence. Numbers, documents and cited evidence are kept forever."""
 
-    keep: Duration | None = Field(
-        None, ge=_DAY_S, description="how long evidence that nothing cites is kept, at least 1d; for ever if left out"
-    )
+    keep: Duration | None = Field(None, ge=_DAY_S, description="retention of uncited evidence, at least 1d; unlimited if omitted")
     read_every: Duration = Field(
         30 * _DAY_S,
         ge=_DAY_S,
         le=366 * _DAY_S,
-        description="how often each file is read whole and held against its SHA-256, an equal share a day: 1d to 366d",
+        description="interval in which each file is verified against its SHA-256, an equal share a day: 1d to 366d",
     )
-    most_files: int = Field(1000, ge=1, le=100_000, description="files of one attempt; a result that lists more is quarantined")
+    most_files: int = Field(1000, ge=1, le=100_000, description="limit of files of one attempt; a result with more is quarantined")
     most_bytes: ByteSize = Field(
-        8 * 2.0**30, description="size of all files of one attempt together, such as 8GiB; a result that lists more is quarantined"
+        8 * 2.0**30, description="limit of the total size of one attempt's files, such as 8GiB; a result with more is quarantined"
     )
     stores: tuple[Annotated[str, Field(pattern=STORE_URL_PATTERN)], ...] = Field(
         (),
-        description="further result stores that the archive's evidence may be read from, such as s3://theirs/results of imported campaigns",
+        description="further result stores with evidence of the archive, such as s3://theirs/results of imported campaigns",
     )
 
 
 class RetentionRules(Declared):
-    """For how long what can be made again, or says the same again, is kept. `null` keeps it for ever."""
+    """Retention of reproducible or redundant data. `null` keeps it forever."""
 
-    logs: Duration | None = Field(90 * _DAY_S, ge=_DAY_S, description="Airflow's log files: of tasks, of DAG files, of components")
+    logs: Duration | None = Field(90 * _DAY_S, ge=_DAY_S, description="Airflow's log files of tasks, DAG files and components")
     data_docs: Duration | None = Field(
-        180 * _DAY_S, ge=_DAY_S, description="pages of a campaign's quality checks; clearing `validate` writes them again"
+        180 * _DAY_S, ge=_DAY_S, description="pages of a campaign's quality checks; clearing `validate` regenerates them"
     )
-    reports: Duration | None = Field(
-        400 * _DAY_S, ge=_DAY_S, description="a campaign's report; `plumbline report CAMPAIGN` writes it again"
-    )
+    reports: Duration | None = Field(400 * _DAY_S, ge=_DAY_S, description="a campaign's report; `plumbline report CAMPAIGN` regenerates it")
     quarantine: Duration | None = Field(
-        400 * _DAY_S, ge=_DAY_S, description="copies of documents in quarantine; the attempt's own file stays where it is"
+        400 * _DAY_S, ge=_DAY_S, description="copies of documents in quarantine; the attempt's own file remains"
     )
     snapshots: Duration | None = Field(
         90 * _DAY_S,
         ge=_DAY_S,
-        description="environment checks that found what the checks before and after them found; changes stay for ever",
+        description="environment checks that equal those before and after them; changes are kept forever",
     )
 
 
 class ExportTarget(Declared):
-    """A place for copies of finished campaigns, such as another cloud's bucket."""
+    """A target for copies of finished campaigns."""
 
     to: str = Field(
         pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+",
-        description="where each campaign gets a folder, such as s3://bucket/exports or file:///mnt/exports",
+        description="parent of each campaign's folder, such as s3://bucket/exports or file:///mnt/exports",
     )
     connection: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9_.-]{1,200}$",
-        description="Airflow connection with its credentials; the environment's if left out",
+        description="Airflow connection with its credentials; the environment's if omitted",
     )
 
 
 class Upkeep(Declared):
-    """The whole file. Without it evidence is kept for ever, nothing is exported, and the rest is kept as `KeepRules` says."""
+    """The file `upkeep.yaml`. By default evidence is kept forever and nothing is exported."""
 
     evidence: EvidenceRules = EvidenceRules()
     keep: RetentionRules = RetentionRules()
@@ -190,23 +183,23 @@ _GIB = 2.0**30
 
 
 def full_disk_message(error: BaseException | None) -> str | None:
-    """What a person reads of an error that a full disk or an exhausted quota caused, anywhere in its chain; None for any other."""
+    """A message for an error whose chain has a full disk or an exhausted quota; None for any other."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             where = f" ({error.filename})" if error.filename else ""
-            return f"the disk is full, or a quota is used up{where}: {os.strerror(error.errno)}; free space and try again"
+            return f"disk full or quota exhausted{where}: {os.strerror(error.errno)}; free space and try again"
         if _SQLITE in str(error) or type(error).__name__ == _POSTGRESQL:
-            return "the disk of the archive's database is full; free space and try again. What was recorded before is whole"
+            return "the disk of the archive's database is full; free space and try again. Earlier records are intact"
         error = error.__cause__ or error.__context__
     return None
 
 
 def insufficient_space(folder: Path, needed: float) -> str | None:
-    """Why `needed` bytes do not fit on the disk of a folder, which need not exist yet; None if they do."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(there).free
+    """Why `needed` bytes do not fit on the disk of a folder, which may not exist yet, or None."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
     if free >= needed:
         return None
-    return f"the disk of {folder} has {free / _GIB:.2f} GiB free and the trial needs {needed / _GIB:.2f} GiB; free space and run it again"
+    return f"the disk of {folder} has {free / _GIB:.2f} GiB free, but the trial needs {needed / _GIB:.2f} GiB; free space and retry"

@@ -1,4 +1,4 @@
-"""Read a folder of YAML files into checked declarations, or report every problem with its file and line."""
+"""Read a folder of YAML files into validated declarations, or report every problem with its file and line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FOLDERS: tuple[tuple[str, type[BaseModel]], ...] = (
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong: where, and what was expected instead."""
+    """One error in a file. `message` includes what was expected."""
 
     file: str
     line: int
@@ -57,7 +57,7 @@ class Problem:
 
 
 class DeclarationError(ValueError):
-    """Raised with every problem at once; nothing has started."""
+    """Every problem of all files at once."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = sorted(problems)
@@ -66,7 +66,7 @@ class DeclarationError(ValueError):
 
 @dataclass(frozen=True)
 class Declarations:
-    """Everything that is declared, checked, by name."""
+    """All validated declarations, by name."""
 
     providers: dict[str, Provider]
     workloads: dict[str, AnyWorkload]
@@ -78,47 +78,44 @@ class Declarations:
     economics: Economics = dataclasses.field(default_factory=Economics)
     references: References = dataclasses.field(default_factory=References)
     from_defaults: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Fields of `launcher` that `defaults.yaml` gave, by provider."""
+    """Fields of `launcher` from `defaults.yaml`, by provider."""
 
     def enabled_providers(self) -> tuple[Provider, ...]:
-        """Providers that take part, in the order of their names."""
+        """By name."""
         return tuple(p for _, p in sorted(self.providers.items()) if p.enabled)
 
     def workloads_for(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
-        """Workloads that the provider can and may run, in the order of their names."""
+        """Workloads that the provider can and may run, by name."""
         return tuple(
             w for _, w in sorted(self.workloads.items()) if (kind is None or w.kind == kind) and incompatibility(w, provider) is None
         )
 
     def monthly_workloads(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
-        """What the provider's monthly rerun measures, in the order of their names: what it names itself, else all that is not on demand only."""
+        """Workloads of the provider's monthly rerun, by name: its own `workloads`, else all fitting ones that are not on demand only."""
         named = provider.workloads
         return tuple(w for w in self.workloads_for(provider, kind) if (not w.on_demand_only if named is None else w.name in named))
 
     def left_out(self, provider: Provider) -> tuple[tuple[AnyWorkload, str], ...]:
-        """What the provider's monthly rerun would measure if it had the engine or the scratch disk for it, and why it does not; in the order
-        of their names. Workloads that the provider names itself must fit."""
+        """Workloads, by name, that the provider's monthly rerun skips for want of an engine or scratch disk, and why. A provider's own `workloads`
+        must fit."""
         if provider.workloads is not None:
             return ()
-        found = []
+        skipped = []
         for _, workload in sorted(self.workloads.items()):
             if not workload.on_demand_only and (why := reason_to_skip(workload, provider)) is not None:
-                found.append((workload, why))
-        return tuple(found)
+                skipped.append((workload, why))
+        return tuple(skipped)
 
 
 def load(config: Path | None = None) -> Declarations:
-    """Read every declaration below `config`; default: the installation's, with what it found on this machine itself.
-
-    Raises DeclarationError with all problems of all files.
-    """
+    """Read every declaration below `config`; default: the installation's, with its generated providers. Raises DeclarationError."""
     root = config or installation_paths().config
     problems: list[Problem] = []
     found: dict[str, dict[str, Any]] = {"providers": {}, "workloads": {}, "teams": {}, "contracts": {}}
     origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]] = {}
     if not root.is_dir():
         raise DeclarationError(
-            [Problem(display_path(root), 1, "", "is not a folder; expected providers/, workloads/, teams/ and thresholds.yaml in it")]
+            [Problem(display_path(root), 1, "", "is not a folder; expected one with providers/, workloads/, teams/ and thresholds.yaml")]
         )
     defaults, wrong = _optional_file(root / "defaults.yaml", LauncherDefaults)
     broken = bool(wrong)
@@ -129,7 +126,7 @@ def load(config: Path | None = None) -> Declarations:
         for path in sorted((root / folder).glob("*.y*ml")):
             added: list[str] = []
             declared, lines, wrong = _read_file(path, model, root / "traces", defaults, added)
-            # What a broken file of defaults would have given is missing everywhere; its own problem says so once.
+            # An invalid defaults.yaml is reported once, not also by the images that each provider then lacks.
             problems += [problem for problem in wrong if not (broken and problem.field == "launcher.images")]
             if declared is None:
                 continue
@@ -142,7 +139,7 @@ def load(config: Path | None = None) -> Declarations:
                         display_path(path),
                         lines.get(("name",), 1),
                         "name",
-                        f'"{name}" is already declared in {where}; expected a name of its own',
+                        f'"{name}" is already declared in {where}; expected another name',
                     )
                 )
                 continue
@@ -188,8 +185,7 @@ def load(config: Path | None = None) -> Declarations:
 
 
 def _generated_providers(folder: Path, found: dict[str, dict[str, Any]]) -> dict[str, Provider]:
-    """The providers that the installation declared itself, unless they are declared or name workloads that other declarations had.
-    DeclarationError for a file that somebody broke."""
+    """Generated providers whose workloads exist and whose name is not declared. DeclarationError for an invalid file."""
     fitting = {}
     for path in sorted(folder.glob("*.yaml")):
         provider = load_file(path, Provider)
@@ -199,7 +195,7 @@ def _generated_providers(folder: Path, found: dict[str, dict[str, Any]]) -> dict
 
 
 def load_upkeep() -> Upkeep:
-    """The installation's `upkeep.yaml` alone, so that an error in another declaration keeps no result from being collected."""
+    """The installation's `upkeep.yaml` alone, so that errors in other declarations do not block the collection of results."""
     upkeep, problems = _optional_file(installation_paths().config / "upkeep.yaml", Upkeep)
     if problems:
         raise DeclarationError(problems)
@@ -207,7 +203,7 @@ def load_upkeep() -> Upkeep:
 
 
 def _optional_file(path: Path, model: type[Model]) -> tuple[Model, list[Problem]]:
-    """A file that may be left out and names nothing that other files declare."""
+    """An optional file without references to other files."""
     if not path.exists():
         return model(), []
     declared, _, wrong = _read_file(path, model, path.parent / "traces")
@@ -238,12 +234,11 @@ def load_file(path: Path, model: type[Model]) -> Model:
 
 
 def enabled_providers() -> tuple[Provider, ...]:
-    """The providers that take part; what a DAG file loops over."""
     return load().enabled_providers()
 
 
 def display_path(path: Path) -> str:
-    """A path as a person would type it: relative to the repository or the working folder where it lies below one of them."""
+    """Relative to the working folder or the repository if it is below one of them."""
     for base in (Path.cwd(), REPOSITORY):
         if path.is_relative_to(base):
             return str(path.relative_to(base))
@@ -253,7 +248,7 @@ def display_path(path: Path) -> str:
 def _read_file(
     path: Path, model: type[Model], traces: Path, defaults: LauncherDefaults | None = None, added: list[str] | None = None
 ) -> tuple[Model | None, dict[FieldPath, int], list[Problem]]:
-    """The file's declaration, the lines of its fields and what is wrong; fields of a provider that `defaults` gave go into `added`."""
+    """The file's declaration, the lines of its fields and its problems; adds a provider's fields from `defaults` to `added`."""
     try:
         data, lines = read_yaml(path)
     except UnreadableYaml as error:
@@ -281,9 +276,9 @@ def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPa
     for item in items:
         loc = item["loc"]
         if item["type"] == "missing" and (loc[:-1], loc[-1]) in misspelt:
-            continue  # the unknown key beside it says so already
+            continue  # reported as an unknown key
         if item["type"] == "too_short" and any(other["loc"][: len(loc)] == loc and other is not item for other in items):
-            continue  # the list is only short of the entries that are wrong themselves
+            continue  # too short only without its invalid entries
         field = locate(data, loc)
         if item["type"] == "value_error":
             field, sentence = locate_in_message(item["msg"].removeprefix("Value error, "), field, data)
@@ -305,14 +300,14 @@ def _sentence(kind: str, message: str, value: object, field: FieldPath, schema: 
         near = get_close_matches(str(field[-1]), known.removeprefix("keys ").split(", "), n=1)
         return f"unknown key; {f'did you mean {near[0]}? ' if near else ''}expected {known}"
     written = json.dumps(value) if not isinstance(value, (dict, list)) else f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    why = f" ({message[0].lower()}{message[1:]})" if kind != "string_pattern_mismatch" else ""  # a pattern says less than the shape
+    why = f" ({message[0].lower()}{message[1:]})" if kind != "string_pattern_mismatch" else ""  # the shape is clearer than the pattern
     return f"{written} is not valid{why}; expected {expected_shape(schema, loc)}"
 
 
 def _unknown_references(
     found: dict[str, dict[str, Any]], origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]], unread: set[tuple[str, str]]
 ) -> Iterator[Problem]:
-    """References to what nobody declares; a name whose file could not be read is that file's problem alone."""
+    """References to undeclared names, except of files that could not be read."""
 
     def missing(group: str, owner: str, field: FieldPath, wanted: str, kind: str, known: dict[str, Any]) -> Problem:
         path, lines = origin[group, owner]
@@ -342,7 +337,7 @@ def _unknown_references(
                     display_path(path),
                     lines.get(field, 1),
                     format_path(field),
-                    f'"{workload_name}" does not run there: {why}; expected one that does',
+                    f'"{workload_name}" does not fit the provider: {why}; expected one that fits',
                 )
     for name, place in found["providers"].items():
         for i, source in enumerate(place.price_sources):
@@ -378,11 +373,11 @@ class Placeholder:
     expected: str
 
     def __str__(self) -> str:
-        return f"{self.provider}: {self.field} is an example's; expected {self.expected}"
+        return f"{self.provider}: {self.field} is a placeholder; expected {self.expected}"
 
 
 def find_placeholders(declared: Declarations) -> tuple[Placeholder, ...]:
-    """Of every provider, by its name; also what it takes from the defaults."""
+    """Of every provider by name, including its fields from defaults.yaml."""
     return tuple(
         Placeholder(provider.name, provider.enabled, field, expected)
         for provider in sorted(declared.providers.values(), key=lambda each: each.name)
@@ -404,4 +399,4 @@ def _placeholder_sources(value: Any, field: str = "") -> Iterator[tuple[str, str
         for number, inner in enumerate(value):
             yield from _placeholder_sources(inner, f"{field}[{number}]")
     elif isinstance(value, str) and field.rpartition(".")[2] == "source" and _EXAMPLE_SOURCE.search(value):
-        yield field, "the figure that you pay, and its source"
+        yield field, "your price and its source"

@@ -14,14 +14,14 @@ from plumbline.declarations.workloads.training import TrainingPrecision
 from plumbline.metrics import Metric, metric
 
 ReferencePrecision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]
-Source = Annotated[str, Field(min_length=8, description="who says so and where: a publication, a round, a data sheet")]
+Source = Annotated[str, Field(min_length=8, description="the source: a publication, a round, a data sheet")]
 
 ATTENTION_METRICS = ("model_flops", "model_flops_utilization", "model_flops_utilization_of_published_peak")
-"""What is counted by either of two conventions. Each has a twin whose name ends in `_full_attention`."""
+"""Metrics with two conventions. Each has a twin whose name ends in `_full_attention`."""
 
 
 class Peak(Declared):
-    """The rate of matrix products that a data sheet gives for one device: dense, without sparsity."""
+    """A data sheet's rate of dense matrix products of one device."""
 
     precision: TrainingPrecision
     rate: str = Field(description="such as 989.4 TFLOP/s")
@@ -38,7 +38,7 @@ class Peak(Declared):
 
 
 class AcceleratorSheet(Declared):
-    """One accelerator as its manufacturer's data sheet describes it. `products`: the names that drivers and node labels give it."""
+    """One accelerator by its manufacturer's data sheet. `products`: its names in drivers and node labels."""
 
     name: str = Field(min_length=2, max_length=40)
     manufacturer: str = Field(min_length=2)
@@ -46,7 +46,7 @@ class AcceleratorSheet(Declared):
     peaks: tuple[Peak, ...] = Field(min_length=1)
     memory_bandwidth: str = Field(description="of one device, such as 3.35 TB/s")
     source: Source
-    on: date = Field(description="the day of the source, or on which it was read")
+    on: date = Field(description="the day of the source, or of its retrieval")
 
     @model_validator(mode="after")
     def _readable(self) -> AcceleratorSheet:
@@ -61,16 +61,16 @@ class AcceleratorSheet(Declared):
         return parse_metric_value("bytes/s", self.memory_bandwidth)
 
     def flops(self, precision: str) -> float | None:
-        """The published rate at a precision, in FLOP/s; None if the sheet gives none."""
+        """The published rate at a precision, in FLOP/s, or None."""
         return next((p.flops for p in self.peaks if p.precision == precision), None)
 
     def matches_product(self, product: str | None) -> bool:
-        """Whether a device that reports itself under this name is of this kind."""
+        """Whether a device that reports this name is of this kind."""
         return product is not None and _normalized_product(product) in map(_normalized_product, self.products)
 
 
 class WorkloadShape(Declared):
-    """What was run. `sequence`: tokens of a trained sequence; `batch`: samples of one step. `load`: how requests came, in the publisher's words."""
+    """What was run. `sequence`: tokens of a trained sequence. `batch`: samples of one step. `load`: the arrivals in the publisher's words."""
 
     model: str = Field(min_length=2)
     parameters: int = Field(ge=1_000, description="weights, embeddings and head included")
@@ -81,7 +81,7 @@ class WorkloadShape(Declared):
 
 
 class PublishedFigure(Declared):
-    """One published figure. Without a `shape` it is of the hardware alone."""
+    """One published figure; without a `shape`, of the hardware alone."""
 
     name: Name
     accelerator: str = Field(description="the name of one of accelerators")
@@ -91,9 +91,9 @@ class PublishedFigure(Declared):
     metric: str
     value: str = Field(description="with its unit, such as 10682 tokens/s")
     attention: Literal["causal", "full"] | None = Field(
-        None, description="of a training's FLOPs: whether the publisher counts attention as if nothing were masked, as NVIDIA does"
+        None, description="of a training's FLOPs: full if the publisher counts unmasked attention, as NVIDIA does"
     )
-    by: str = Field(min_length=2, description="who publishes it")
+    by: str = Field(min_length=2, description="the publisher")
     source: Source
     on: date
     note: str = ""
@@ -106,7 +106,7 @@ class PublishedFigure(Declared):
             raise ValueError(f"metric {error.args[0]}") from None
         _check_amount("value", self.value, known)
         if known.direction == "informative":
-            raise ValueError(f"metric {known.name} has no better side; expected one of which more or less is better")
+            raise ValueError(f"metric {known.name} has no better direction; expected one that has")
         if (self.attention is not None) != (self.metric in ATTENTION_METRICS):
             if self.attention is None:
                 raise ValueError(f"attention is missing with metric {self.metric}; expected causal or full")
@@ -121,7 +121,7 @@ class PublishedFigure(Declared):
 
     @property
     def compared_with(self) -> str:
-        """The metric that counts as the publisher does."""
+        """The metric with the publisher's convention."""
         return f"{self.metric}_full_attention" if self.attention == "full" else self.metric
 
     @property
@@ -154,7 +154,7 @@ class References(Declared):
         return self
 
     def sheet_of(self, product: str | None) -> AcceleratorSheet | None:
-        """The data sheet of the device that reports itself under this name; None of one that is not in the book."""
+        """The data sheet of a device by the name that it reports, or None."""
         return next((a for a in self.accelerators if a.matches_product(product)), None)
 
 

@@ -1,4 +1,4 @@
-"""`thresholds.yaml`: limits of validity, and from which difference on drift matters."""
+"""`thresholds.yaml`: limits of validity and of drift."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plumbline.metrics.units import Duration, Percent, Share
 
 
 class ValidityLimits(Declared):
-    """From where on a trial is `degraded` or `invalid`. Judged before any score; the reasons stay with the trial."""
+    """Limits from which on a trial is `degraded` or `invalid`, before any score."""
 
     step_time_cv_degraded: Percent = Field(description="coefficient of variation of steady step times")
     step_time_cv_invalid: Percent
@@ -24,11 +24,11 @@ class ValidityLimits(Declared):
     foreign_cpu_invalid: Percent
     dispatch_delay_degraded: Duration = Field(description="p99 of request_dispatch_delay")
     dispatch_delay_invalid: Duration
-    achieved_rate_degraded: Share = Field(description="requests dispatched over requests scheduled, below which the client was the limit")
-    achieved_rate_invalid: Share
-    steady_steps_degraded: Share = Field(
-        0.5, description="steps found steady over steps.measure, below which the steady state came too late"
+    achieved_rate_degraded: Share = Field(
+        description="requests dispatched over requests scheduled; less means that the client was the limit"
     )
+    achieved_rate_invalid: Share
+    steady_steps_degraded: Share = Field(0.5, description="steady steps over steps.measure; less means that the steady state came too late")
     steady_steps_invalid: Share = 0.1
     client_cpu_degraded: Share = Field(0.9, description="CPU time over wall time of the load client's busiest process")
 
@@ -50,24 +50,24 @@ class ValidityLimits(Declared):
 
 
 Facts = tuple[Annotated[str, Field(pattern=r"^[a-z0-9_.*-]+$", examples=["gpu.*.product"])], ...]
-"""Names of facts of an environment; `*` stands for any characters."""
+"""Names of environment facts; `*` matches any characters."""
 
 
 class EnvironmentRules(Declared):
-    """Which changes of the environment are a finding by themselves, where that shall differ from what the project takes for granted."""
+    """Which environment changes are findings, where that differs from the project's defaults."""
 
-    matters: Facts = Field((), description="a change of these is a finding, also if performance did not move")
+    matters: Facts = Field((), description="a change of these is a finding, even without a change of performance")
     ignored: Facts = Field((), description="a change of these is only listed")
 
     @model_validator(mode="after")
     def _apart(self) -> EnvironmentRules:
         both = sorted({*self.matters} & {*self.ignored})
         if both:
-            raise ValueError(f"{', '.join(both)} both matters and is ignored; expected it in one of the two")
+            raise ValueError(f"{', '.join(both)} is in matters and ignored; expected it in one of them")
         return self
 
     def says(self, fact: str) -> bool | None:
-        """Whether a change of the fact matters, by the first pattern that fits it; None if nothing was declared of it."""
+        """Whether a change of the fact matters, by the first matching pattern; None without one."""
         for patterns, answer in ((self.matters, True), (self.ignored, False)):
             if any(fnmatchcase(fact, pattern) for pattern in patterns):
                 return answer
@@ -78,15 +78,15 @@ class DriftRules(Declared):
     """How a campaign is compared with its baseline."""
 
     confidence: Share = Field(
-        description="of intervals, such as 95%; what it leaves is the level of the exact test of one metric by its repeats"
+        description="of intervals, such as 95%; 1 minus it is the level of the exact test of one metric by its repeats"
     )
     false_discovery_rate: Share = Field(description="Benjamini–Hochberg level over one campaign's metrics")
-    bootstrap_trials: int = Field(ge=1, description="valid trials of a series that a campaign needs to become its first baseline")
+    bootstrap_trials: int = Field(ge=1, description="valid trials of a series that a campaign needs for its first baseline")
     bootstrap_campaigns: int = Field(
-        3, ge=1, le=12, description="complete campaigns of a series, its first ones, that make its first baseline unless they drifted"
+        3, ge=1, le=12, description="number of first complete campaigns of a series that make its first baseline unless they drifted"
     )
     answer_within: Duration = Field(
-        7 * 86400.0, ge=1, description="how long a question about a finding waits for a person; then the old baseline is kept"
+        7 * 86400.0, ge=1, description="how long a question about a finding waits for an answer; then the old baseline is kept"
     )
     metrics: LimitsByMetric = Field(default_factory=dict)
     environment: EnvironmentRules = EnvironmentRules()
@@ -100,13 +100,13 @@ class DriftRules(Declared):
 
 
 class Thresholds(Declared):
-    """The whole file."""
+    """The file `thresholds.yaml`."""
 
     validity: ValidityLimits
     drift: DriftRules
 
     def drift_limits(self, workload: Workload | None, name: str) -> DriftLimits | None:
-        """The thresholds of one metric: the workload's own, else this file's, else the catalogue's; None if it never alarms alone.
+        """The thresholds of one metric from the workload, else this file, else the catalogue; None if it never alarms alone.
 
         `workload` is None of an imported result, which has no declaration of ours.
         """

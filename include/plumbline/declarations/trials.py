@@ -17,14 +17,14 @@ from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
 
 HARNESS_PROTOCOL = {"training": 3, "inference": 3}
-"""How the harness measures each kind. Raised when a change makes new numbers incomparable with old ones: it starts new series."""
+"""Version of the measurement by kind. A change that makes new numbers incomparable with old ones raises it, which starts new series."""
 
 AnyWorkload = Annotated[TrainingWorkload | InferenceWorkload, Field(discriminator="kind")]
 _UNSAFE_IN_ID = re.compile(r"[^a-z0-9.-]+")
 
 
 class Origin(Declared):
-    """The Airflow run that asked for the trial; absent for a trial from the command line."""
+    """The Airflow run that requested the trial; absent for one from the command line."""
 
     dag_id: str
     run_id: str
@@ -49,12 +49,12 @@ class Trial(Declared):
     spec_hash: str
     criteria_hash: str
     schedule_hash: str | None = Field(None, description="of the arrival schedule of an inference trial")
-    placement: Literal["any", "fresh_node"] = Field(
-        "any", description="fresh_node: on none of avoid_nodes, its image pulled anew if it was not there"
+    placement: Literal["any", "fresh_node"] = Field("any", description="fresh_node: on none of avoid_nodes, so that its image is pulled")
+    avoid_nodes: tuple[str, ...] = Field((), description="nodes of earlier trials of the series; used with fresh_node")
+    selfcheck: bool = Field(
+        False, description="the harness checks itself before it measures; set for a plan's first trial on each provider"
     )
-    avoid_nodes: tuple[str, ...] = Field((), description="nodes that earlier trials of the series ran on; used with fresh_node")
-    selfcheck: bool = Field(False, description="the harness checks itself before it measures: of a plan's first trial on each provider")
-    replay_of: str | None = Field(None, description="trial id that this one repeats from its record")
+    replay_of: str | None = Field(None, description="id of the recorded trial that this one repeats")
     origin: Origin | None = None
 
     @model_validator(mode="after")
@@ -78,7 +78,7 @@ def digest(data: Any) -> str:
 
 
 def without_defaults(trial: Trial) -> dict[str, Any]:
-    """As JSON values without what is at its default, for a harness that may be older than the plan and refuses keys that it does not know.
+    """As JSON values without defaults, for an older harness, which refuses unknown keys.
 
     A task's kind stays, default or not: without it nobody can tell which task the rest is of.
     """
@@ -90,13 +90,13 @@ def without_defaults(trial: Trial) -> dict[str, Any]:
 
 _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
 _OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
-# A trial within the limit measures the same under any limit; a longer one must not start a new series.
+# The limit does not change what a trial measures, so it must not start a new series.
 _LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
 _NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS}
 
 
 def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
-    """Hash of what is measured: the workload without its criteria, its repeats and its prose.
+    """Hash of what is measured: the workload without criteria, repeats and descriptions.
 
     Fields at their default are left out, so that a field added later changes no recorded hash. A changed default does, rightly.
     """
@@ -104,25 +104,25 @@ def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
 
 
 def specification(workload: TrainingWorkload | InferenceWorkload) -> dict[str, Any]:
-    """What is measured, every default written out: to be compared field by field. Its hash is not `spec_hash`, which leaves defaults out."""
+    """What is measured, with all defaults, for a comparison by field. `spec_hash` omits defaults."""
     return workload.model_dump(mode="json", exclude=_NOT_MEASURED)
 
 
 def requested_specification(trial: Trial) -> dict[str, Any]:
-    """What was asked of the provider: the specification, and of an endpoint whether its answers are as long as it was asked for."""
+    """The specification as requested of the provider; of an endpoint also whether its outputs have the requested length."""
     spec = specification(trial.workload)
     trial.provider.launcher.extend_specification(spec)
     return spec
 
 
 def criteria_hash(workload: TrainingWorkload | InferenceWorkload, validity: ValidityLimits) -> str:
-    """Hash of what a result is judged by, fixed before the trial runs; fields at their default are left out."""
+    """Hash of the criteria of a result, fixed before the trial runs, without defaults."""
     criteria = workload.model_dump(mode="json", include=_CRITERIA_FIELDS, exclude_defaults=True)
     return digest({"criteria": criteria, "validity": validity.model_dump(mode="json", exclude_defaults=True)})
 
 
 def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str:
-    """Key of the series that a trial belongs to. Driver and image are not in it: an upgrade shows as drift inside the series."""
+    """Key of a trial's series, without driver and image: an upgrade shows as drift within the series."""
     if isinstance(workload, TrainingWorkload):
         engine = "torch"
     else:
@@ -140,7 +140,7 @@ def series_key(workload: TrainingWorkload | InferenceWorkload, provider: Provide
 
 
 def trial_id(campaign_id: str, provider: Provider, workload: TrainingWorkload | InferenceWorkload, slot: str, repeat: int) -> str:
-    """Id that says what it is and is safe in file names and labels: campaign, provider, kind, workload, slot, repeat."""
+    """From campaign, provider, kind, workload, slot and repeat; safe in file names and labels."""
     text = f"{campaign_id}.{provider.name}.{workload.kind}.{workload.name}.{slot.replace(':', '')}.r{repeat}".lower()
     return _UNSAFE_IN_ID.sub("-", text)
 
@@ -152,7 +152,7 @@ REQUIRED_EQUAL = {
     "protocol": "the harness measures differently",
     "engine": "a different engine is a different product",
 }
-"""Parts of a series key that must be the same wherever numbers are put side by side, with the reason."""
+"""Parts of a series key that comparable numbers must share, with the reason."""
 SOURCES_NEVER_MIX = "the two never mix"
 """Why measured, simulated and imported numbers are kept apart."""
 
@@ -185,7 +185,7 @@ def flatten(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def specification_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Each field that two specifications do not share, with both values; "absent" where one does not have it. Ordered by field."""
+    """Each different field of two specifications with both values, "absent" for a missing one; ordered by field."""
     before, after = dict(flatten(old)), dict(flatten(new))
     for field in sorted(before.keys() | after.keys()):
         values = [told.get(field, "absent") for told in (before, after)]
@@ -194,6 +194,6 @@ def specification_differences(old: Mapping[str, Any], new: Mapping[str, Any]) ->
 
 
 def difference_reason(field: str) -> str:
-    """Why numbers that differ in this field of their specification are not comparable: by the longest name that the field begins with."""
+    """Why numbers that differ in this field are not comparable, by the longest matching prefix of the field."""
     fits = (name for name in _REASONS if field == name or field.startswith((f"{name}.", f"{name}[")))
     return _REASONS.get(max(fits, key=len, default=""), "the trials were asked for something else")

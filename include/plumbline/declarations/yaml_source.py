@@ -1,4 +1,4 @@
-"""YAML as plain data with line numbers, and the expected shape of a field in words, for error messages."""
+"""YAML as plain data with line numbers, and the expected shape of a field for error messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_FIELDS = 20_000
 
 
 class UnreadableYaml(ValueError):
-    """The file is not YAML that a declaration may use; `line` is where."""
+    """YAML that no declaration may use. `line`: where."""
 
     def __init__(self, line: int, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -43,10 +43,7 @@ for _tag, _pattern, _first in (
 
 
 def read_yaml(path: Path) -> tuple[Any, dict[FieldPath, int]]:
-    """The data of a YAML file and the line (from 1) of each path in it.
-
-    Raises Unreadable for what YAML itself, an encoding, a repeated key or a self-referring alias makes unusable.
-    """
+    """The data of a YAML file and the line (from 1) of each path in it. Raises UnreadableYaml."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -81,9 +78,9 @@ def _to_data(node: yaml.Node, path: FieldPath, lines: dict[FieldPath, int], open
                 raise UnreadableYaml(at, "has a key that is not plain text; expected `key: value` lines", format_path(path))
             key = str(key_node.value)
             if key == "<<":
-                raise UnreadableYaml(at, "merge keys (<<) are not read; expected the keys themselves", format_path(path))
+                raise UnreadableYaml(at, "merge keys (<<) are not supported; expected the keys themselves", format_path(path))
             if key in data:
-                raise UnreadableYaml(at, f'the key "{key}" stands twice; expected it once', format_path((*path, key)))
+                raise UnreadableYaml(at, f'key "{key}" occurs twice; expected one', format_path((*path, key)))
             lines[(*path, key)] = at
             data[key] = _to_data(value_node, (*path, key), lines, (*open_, id(node)))
         return data
@@ -110,7 +107,7 @@ _QUOTED = re.compile(r'"([^"]+)"')
 
 
 def locate(data: Any, loc: tuple[int | str, ...]) -> tuple[str | int, ...]:
-    """A validation error's location as a path in the data: a union's tag in it names no key and is left out."""
+    """A validation error's location as a path in the data, without unions' tags."""
     path: list[str | int] = []
     for i, part in enumerate(loc):
         last = i == len(loc) - 1
@@ -130,10 +127,10 @@ def locate(data: Any, loc: tuple[int | str, ...]) -> tuple[str | int, ...]:
 def locate_in_message(message: str, field: tuple[str | int, ...], data: Any) -> tuple[tuple[str | int, ...], str]:
     """The field below `field` that a check's own message begins with or quotes first, and the message without that beginning.
 
-    A check of several fields together is reported for their parent; its sentence says which one is meant.
+    Pydantic reports a check of several fields for their parent.
     """
     while not _has_path(data, field):
-        field = field[:-1]  # a check of a whole union member is reported for its tag, which names no key
+        field = field[:-1]  # Pydantic reports a check of a union member for its tag, which is not a key
     inner = data
     for part in field:
         inner = inner[part]
@@ -171,7 +168,7 @@ def _same_text(value: Any, text: str) -> bool:
 
 
 def expected_shape(schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
-    """The shape that the schema wants at `loc`, such as `an integer, at least 1` or `keys name, version, …`."""
+    """The schema's shape at `loc`, such as `an integer, at least 1` or `keys name, version, …`."""
     node = _resolve(schema, schema)
     for part in loc:
         node = _descend(schema, node, part)

@@ -1,4 +1,4 @@
-"""What a launcher is: how trials reach one provider, and what it reports about that provider."""
+"""The launcher interface: how trials reach a provider, and its facts and probe without a trial."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from plumbline.results.document import ProbeDocument
 
 OnProgress = Callable[[ProgressLine], None]
 DISCOVERY_PATIENCE_S = 60.0
-"""How long a cluster's API may not answer a daily check."""
-# Of a process or of the place that it was given, not of the machine; a trial has others.
+"""Seconds that a daily check waits for a cluster's API."""
+# Facts of a process and its limits, not of the machine; a trial has others.
 _PROCESS_FACTS = ("limits.", "container.", "setting.", "torch.threads", "cpu.usable", "numa.usable")
 
 
 class PlanError(ValueError):
-    """The request cannot be run. The message names what was requested and what there is."""
+    """A request that cannot be run. The message names what was requested and what exists."""
 
 
 @dataclass(frozen=True)
 class ProviderFacts:
     """A provider's facts without a trial.
 
-    `nodes`: the flat, sorted facts of each node that a trial could run on (of one machine, one); None or absent: unknown. Empty if there
-    is none now. `whole`: facts of the cluster as a whole. `notes`: what could not be observed and what to do about it, one line each.
+    `nodes`: the flat, sorted facts of each node that a trial could use now; an unknown fact is None or absent. `whole`: facts of the whole
+    cluster. `notes`: what could not be observed, and the remedy, one line each.
     """
 
     nodes: tuple[Mapping[str, Scalar], ...]
@@ -39,7 +39,7 @@ class ProviderFacts:
 
 @dataclass(frozen=True)
 class ProbeSkipped:
-    """No probe was made now, and why."""
+    """The reason why no probe ran now."""
 
     why: str
 
@@ -52,28 +52,28 @@ class Launcher(ABC):
 
     @abstractmethod
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
-        """Run one trial to its end and return what was seen of it from outside.
+        """Run one trial to its end; the record of what was observed from outside.
 
-        Never raises for a trial that failed: its class is in the record. The first file stored is trial.json, the last is launch.json. An
-        attempt in the store is never overwritten: the trial then runs as the next attempt. OSError if the store cannot be written; a trial
-        that was running is ended all the same. PlanError where only Airflow's operator can run it.
+        A failed trial raises nothing: its class is in the record. The first file stored is trial.json, the last is launch.json. An attempt
+        in the store is never overwritten: the trial then runs as the next attempt. OSError if the store cannot be written, after a running
+        trial was ended. PlanError where only Airflow's operator can run it.
         """
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
-        """The provider's facts now, without starting or computing anything there. `at`: the time for which a simulated provider is asked.
+        """The provider's facts, without starting anything there. `at`: the time, for a simulated provider.
 
         Unreachable, BadDeclaration and ApiRefused as a launch on the cluster raises them.
         """
         return ProviderFacts((), {}, (f"{provider.name} cannot be observed without a trial",))
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
-        """Measure the provider's arithmetic and memory without a trial. `limit_s`: what does not fit into it is left out.
+        """Measure the provider's arithmetic and memory without a trial; skip what `limit_s` leaves no time for.
 
-        A TrialFailure as a launch there raises it, ApiRefused if its cluster refuses; OSError if its result store does not answer.
+        TrialFailure as of a launch; ApiRefused if its cluster refuses; OSError if its result store does not answer.
         """
         return ProbeSkipped(f"{provider.name} has no hardware probe")
 
 
 def machine_facts(seen: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """The machine's own known facts among those that a process sees."""
+    """The machine's own facts among those that a process sees."""
     return {k: v for k, v in seen.items() if v is not None and not k.startswith(_PROCESS_FACTS) and k != "gpu.unknown_because"}

@@ -12,7 +12,7 @@ Options = dict[str, Any]
 
 
 def store_options(url: str, connection_id: str) -> Options:
-    """Options of the client of `url`. Raises ValueError naming the connection if it is not there or does not suit the URL."""
+    """Options of the client of `url`. ValueError naming the connection if it is not defined or does not fit the URL."""
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -20,21 +20,21 @@ def store_options(url: str, connection_id: str) -> Options:
         connection = Connection.get(connection_id)
     except AirflowNotFoundException as error:
         raise ValueError(
-            f"Airflow connection {connection_id}, declared for {url}, is not defined; create it, or declare another"
+            f"Airflow connection {connection_id} for {url} is not defined; create it, or correct launcher.results_connection"
         ) from error
     reader = _READERS.get(url.partition("://")[0])
     if reader is None:
-        raise ValueError(f"connection {connection_id} was declared for {url}, which takes no credentials; leave results_connection out")
+        raise ValueError(f"Airflow connection {connection_id}: {url} takes no credentials; remove launcher.results_connection")
     try:
-        found = {name: value for name, value in reader(connection, connection.extra_dejson).items() if value}
+        options = {name: value for name, value in reader(connection, connection.extra_dejson).items() if value}
     except ValueError as error:
-        raise ValueError(f"connection {connection_id} does not open {url}: {error}") from error
-    if not found:
+        raise ValueError(f"Airflow connection {connection_id} does not open {url}: {error}") from error
+    if not options:
         raise ValueError(
-            f"connection {connection_id} has no credentials for {url}; expected login and password, or the extras of an "
+            f"Airflow connection {connection_id} has no credentials for {url}; expected login and password, or the extras of an "
             "aws, google_cloud_platform or wasb connection"
         )
-    return found
+    return options
 
 
 def _aws(connection: Any, extra: Mapping[str, Any]) -> Options:
@@ -54,13 +54,10 @@ def _google(connection: Any, extra: Mapping[str, Any]) -> Options:
         try:
             key = json.loads(key)
         except ValueError as error:
-            raise ValueError(
-                f"its extra keyfile_dict is not JSON ({error}); expected the service account's key file as it was downloaded"
-            ) from error
+            raise ValueError(f"its extra keyfile_dict is not JSON ({error}); expected the service account's key file") from error
     if not key and path and not Path(path).is_file():
-        raise ValueError(
-            f"its extra key_path names {path}, and there is no such file here"
-        )  # gcsfs would send the path to Google as a token
+        # gcsfs would send the path to Google as a token.
+        raise ValueError(f"its extra key_path names {path}, which does not exist here; expected the service account's key file")
     return {"token": key or path}
 
 
@@ -80,18 +77,18 @@ def _azure(connection: Any, extra: Mapping[str, Any]) -> Options:
     key = extra.get("shared_access_key") or extra.get("account_key") or (None if extra.get("sas_token") else connection.password)
     if key:
         if not connection.login:
-            raise ValueError("it has a key and no login; expected the storage account's name there")
+            raise ValueError("it has a key but no login; expected the storage account's name as login")
         return {"connection_string": f"BlobEndpoint={host};AccountName={connection.login};AccountKey={key}"}
     endpoint, _, token = str(extra.get("sas_token") or "").rpartition("?")
     if not token:
         return {}
     if not (endpoint or host):
-        raise ValueError("it has a sas_token and no login; expected the storage account's name there, or its URL before the token")
+        raise ValueError("it has a sas_token but no login; expected the storage account's name as login, or its URL before the token")
     return {"connection_string": f"BlobEndpoint={endpoint.rstrip('/') or host};SharedAccessSignature={token}"}
 
 
 def _account_url(named: str | None) -> str:
-    """The account's URL from its name, host or URL; empty if none is given."""
+    """From the account's name, host or URL; empty without one."""
     if not named or "://" in named:
         return (named or "").rstrip("/")
     return f"https://{named}" if "." in named else f"https://{named}.blob.core.windows.net"

@@ -1,4 +1,4 @@
-"""One check of a doctor: its status, what was found, and the remedy."""
+"""One check of a doctor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Status = Literal["ok", "failed", "unknown"]
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """`status` unknown: it could not be looked at, or there is nothing to look at; it fails nothing. `remedy` comes with a failure."""
+    """`status` unknown: it could not be checked, or does not apply; that fails nothing. A failure has a `remedy`."""
 
     check: str
     status: Status
@@ -19,15 +19,12 @@ class DoctorCheck:
 
 
 def ok(check: str, found: str) -> DoctorCheck:
-    """All is well."""
     return DoctorCheck(check, "ok", found)
 
 
 def failed(check: str, found: str, remedy: str) -> DoctorCheck:
-    """A trial would fail, or fail one day; the remedy is for whoever reads it."""
     return DoctorCheck(check, "failed", found, remedy)
 
 
 def unknown(check: str, found: str) -> DoctorCheck:
-    """Nothing can be said, and why."""
     return DoctorCheck(check, "unknown", found)

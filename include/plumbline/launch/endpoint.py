@@ -17,7 +17,7 @@ _CLIENT_MEMORY = 4 * 2.0**30
 
 
 class EndpointClientLauncher(Launcher):
-    """Runs the client of a hosted model; see ThisMachine for the arguments.
+    """Runs the client of a hosted model; see ProcessRunner for the arguments.
 
     The key goes from the Airflow connection into the environment of the client's process: no argument, file or record ever holds it.
     """
@@ -26,14 +26,13 @@ class EndpointClientLauncher(Launcher):
         self._machine = ProcessRunner(command, grace_s, patience_s)
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
-        """See Launcher.launch. OSError if the store cannot be written; a trial that was running is ended all the same."""
         return self._machine.launch(trial, store, _allocation(trial.provider.launcher_as(Declared)), on_progress)
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
-        return ProviderFacts((), {}, (f"{provider.name} is hosted behind an URL: only a trial shows its environment",))
+        return ProviderFacts((), {}, (f"{provider.name} is a hosted endpoint: only a trial can observe its environment",))
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
-        return ProbeSkipped(f"{provider.name} is hosted behind an URL: there is no machine to probe")
+        return ProbeSkipped(f"{provider.name} is a hosted endpoint without a machine to probe")
 
 
 def _allocation(declared: Declared) -> Allocation | StartRefused:
@@ -43,23 +42,23 @@ def _allocation(declared: Declared) -> Allocation | StartRefused:
             secrets[launcher_protocol.ENDPOINT_KEY_VARIABLE] = _api_key(declared.connection)
         except ValueError as error:
             return StartRefused("endpoint", "bad_declaration", f"launcher.connection: {error}")
-    # Nothing else is measured on this machine meanwhile, so the client may have all of it.
+    # Nothing else is measured on this machine meanwhile, so the client may use all of it.
     return Allocation("endpoint", declared.machine, None, _CLIENT_MEMORY, declared.timeout, secrets)
 
 
 def _api_key(connection_id: str) -> str:
-    """The connection's password; ValueError if there is none that fits into a header."""
+    """The connection's password; ValueError unless it fits into a header."""
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     try:
         key = Connection.get(connection_id).password
     except AirflowNotFoundException as error:
-        raise ValueError(f"the Airflow connection {connection_id} is not defined; expected one whose password is the API key") from error
+        raise ValueError(f"Airflow connection {connection_id} is not defined; expected one whose password is the API key") from error
     if not key:
-        raise ValueError(f"the Airflow connection {connection_id} has no password; expected the API key there")
+        raise ValueError(f"Airflow connection {connection_id} has no password; expected the API key there")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ValueError(
-            f"the password of the Airflow connection {connection_id} is no API key: it has characters that no HTTP header may hold"
+            f"the password of Airflow connection {connection_id} has characters that an HTTP header cannot hold; expected the API key"
         )
     return str(key)

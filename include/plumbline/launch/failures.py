@@ -11,7 +11,7 @@ from plumbline.results import FAILED_AS_DECLARED, FailureClass, InvalidResult, L
 
 
 class TrialFailure(Exception):
-    """A trial failed. It is recorded all the same: a failed launch is data about its provider."""
+    """A trial failed. Its failure is recorded too: it is data about the provider."""
 
     failure_class: FailureClass
 
@@ -66,30 +66,25 @@ class BadDeclaration(TrialFailure):
 
 EXCEPTIONS: dict[FailureClass, type[TrialFailure]] = {kind.failure_class: kind for kind in TrialFailure.__subclasses__()}
 
-_RETRY_REASONS: dict[FailureClass, tuple[bool, str]] = {
-    "interrupted": (True, "somebody else took the place away (preemption, eviction, a killed process): the next one may last"),
-    "insufficient_capacity": (True, "capacity comes and goes within minutes"),
-    "launch_timeout": (True, "a slow node, pull or queue: the next try often meets a faster one"),
-    "unreachable": (True, "networks and API servers recover"),
-    "quota_exceeded": (True, "others who share the quota give it back; if nobody does, a person must raise it"),
-    "image_error": (False, "the same reference gives the same image"),
-    "out_of_memory": (False, "the same workload needs the same memory, and the provider's memory is what is measured"),
-    "wrong_hardware": (False, "the declaration or the provider must change first"),
-    "harness_error": (False, "a bug: the same input meets it again"),
-    "server_error": (False, "how a server fails under its load is a result, not noise"),
-    "timeout": (False, "too slow is a result; a second try would cost the same again"),
-    "bad_declaration": (False, "the declaration must change first"),
-}
-RETRIED: frozenset[FailureClass] = frozenset(name for name, (again, _) in _RETRY_REASONS.items() if again)
-"""Classes that are worth another try. Every try is recorded as an attempt of its own."""
+RETRIED: frozenset[FailureClass] = frozenset(
+    {
+        "interrupted",  # preempted, evicted or killed: the next node may last
+        "insufficient_capacity",  # capacity comes and goes within minutes
+        "launch_timeout",  # a slow node, pull or queue: the next try often meets a faster one
+        "unreachable",  # networks and API servers recover
+        "quota_exceeded",  # others who share the quota release it
+    }
+)
+"""Classes that a retry may not meet again. Every try is recorded as an attempt of its own. The other classes are the trial's own doing, or
+need a changed declaration or provider first."""
 
 
 class DeclaredInterruption(Interrupted):
-    """The workload's own fault came more often than training may be started again: a result, and the same in the next try."""
+    """The workload's own fault exceeded its restarts: a result, and the same in a retry."""
 
 
 def is_retryable(record: LaunchRecord, validity: Validity | None) -> bool:
-    """Whether another try may end differently. `validity`: of the trial's document, None without one."""
+    """Whether a retry may end differently. `validity`: of the trial's document, None without one."""
     return record.failure_class in RETRIED and not (record.failure_class == "interrupted" and _as_declared(validity))
 
 
@@ -98,7 +93,7 @@ def _as_declared(validity: Validity | None) -> bool:
 
 
 def raise_failure(record: LaunchRecord, validity: Validity | None) -> None:
-    """Raise the exception of the record's failure class; nothing if the launch did not fail. `validity`: as of `worth_another`."""
+    """Raise the exception of the record's failure class, if it has one. `validity`: of the trial's document, None without one."""
     if record.failure_class == "interrupted" and _as_declared(validity):
         raise DeclaredInterruption(record.failure_detail or record.failure_class)
     if record.failure_class is not None:
@@ -106,21 +101,21 @@ def raise_failure(record: LaunchRecord, validity: Validity | None) -> None:
 
 
 DONE, STORE_FAILED, UNUSABLE_INPUT, FAILED = 0, 1, 2, 3
-"""Exit statuses of `python -m plumbline.harness run`; 1 also of Python itself, when it dies of an exception."""
+"""Exit statuses of `python -m plumbline.harness run`; an uncaught exception exits with 1 too."""
 
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _QUOTED_LINES = 5
 _STORE_UNREACHABLE = re.compile("the result document could not be stored|: nothing was measured|: the specification could not be read")
-"""How the harness says so; exit status 1 alone is also that of any exception."""
+"""Messages of the harness: exit status 1 alone does not show that the store was unavailable."""
 _PRINTED_RESULT = re.compile(rf"{log_transport.MARK} |[A-Za-z0-9+/=]{{200,}}$")
-"""A line of a printed result, or the end of one that a container's status cut."""
+"""A line of a printed result, or its end where a container's status truncates it."""
 
 Outcome = tuple[FailureClass | None, str | None]
 
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How it ended: `code` as in subprocess (negative: a signal); `stopped` if it was we who ended it, and why."""
+    """`code`: as in subprocess (negative: a signal). `stopped`: why the launcher ended the process, if it did."""
 
     code: int
     stopped: Literal["timeout", "memory"] | None
@@ -128,24 +123,24 @@ class ProcessEnd:
 
 
 def trial_outcome(ended: ProcessEnd, store: ResultStore, folder: str, log_tail: str) -> Outcome:
-    """Failure class and detail of the attempt in `folder`; (None, None) if it left a document that holds and did not fail."""
+    """Failure class and detail of the attempt in `folder`; (None, None) if it left a valid document that did not fail."""
     if ended.stopped is not None:
         return ("out_of_memory" if ended.stopped == "memory" else "timeout"), ended.detail
     if ended.code in (DONE, FAILED):
         return _document_outcome(ended.code, store, folder, log_tail)
-    said = last_lines(log_tail)
+    log = last_lines(log_tail)
     if ended.code == STORE_FAILED and _STORE_UNREACHABLE.search(log_tail):
-        if _has_result(store, folder):  # the harness printed it, and the launcher brought it home
+        if _has_result(store, folder):  # the harness printed it, and the launcher stored it
             return _document_outcome(None, store, folder, log_tail)
-        return "unreachable", f"the result store did not take the document: {said}"
+        return "unreachable", f"the document could not be stored: {log}"
     if ended.code == UNUSABLE_INPUT:
-        return "bad_declaration", f"the harness could not use what it was given: {said}"
+        return "bad_declaration", f"the harness rejected its input: {log}"
     if ended.code < 0:
-        name = _signal_name(-ended.code)
-        if -ended.code in _FROM_OUTSIDE:
+        name = signal_name(-ended.code) or f"signal {-ended.code}"
+        if -ended.code in EXTERNAL_SIGNALS:
             return "interrupted", f"the harness was ended by {name}, which the launcher did not send"
-        return "harness_error", f"the harness was ended by {name}: {said}"
-    return "harness_error", f"the harness ended with exit status {ended.code}: {said}"
+        return "harness_error", f"the harness died of {name}: {log}"
+    return "harness_error", f"the harness ended with exit status {ended.code}: {log}"
 
 
 def _has_result(store: ResultStore, folder: str) -> bool:
@@ -159,24 +154,25 @@ def _document_outcome(code: int | None, store: ResultStore, folder: str, log_tai
     try:
         validity = store.document(folder).validity
     except FileNotFoundError:
-        return "harness_error", f"the harness ended with exit status {code} but left no result document: {last_lines(log_tail)}"
+        return "harness_error", f"the harness ended with exit status {code} without a result document: {last_lines(log_tail)}"
     except InvalidResult as error:
-        return "harness_error", f"the harness's result document cannot be used: {error}"
+        return "harness_error", f"the result document is invalid: {error}"
     if validity.failure_class is not None:
         return validity.failure_class, "; ".join(reason.detail for reason in validity.reasons)
     if code == FAILED:
-        return "harness_error", f"the harness ended with exit status {code} (failed), but its document says {validity.status}"
+        return "harness_error", f"the harness ended with exit status {code} (failed), but its document is {validity.status}"
     return None, None
 
 
 def last_lines(log_tail: str) -> str:
-    """The last few lines of a log's tail, as one; without a result that was printed."""
+    """The last lines of a log's tail, joined, without a printed result."""
     lines = [line.strip() for line in log_tail.splitlines() if line.strip() and not _PRINTED_RESULT.match(line.strip())]
-    return " | ".join(lines[-_QUOTED_LINES:]) or "it printed nothing"
+    return " | ".join(lines[-_QUOTED_LINES:]) or "no output"
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str | None:
+    """Such as SIGKILL; None if there is no such signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
-        return f"signal {number}"
+        return None

@@ -63,7 +63,7 @@ class WorkloadEstimate:
 
 @dataclass(frozen=True)
 class MonthlyEstimate:
-    """A provider's monthly rerun. `usd` None: no price holds, and `price` says why; otherwise `price` says which one."""
+    """A provider's monthly rerun. `price`: the basis of `usd`, or why `usd` is None."""
 
     provider: str
     enabled: bool
@@ -81,9 +81,9 @@ class MonthlyEstimate:
 
 
 def estimate_month(declared: Declarations, provider: Provider, on: date) -> MonthlyEstimate:
-    """The provider's monthly rerun at the declared on-demand price that holds on a day; of a disabled one, what it would be.
+    """The provider's monthly rerun at the declared on-demand price of a day; of a disabled provider, as if it were enabled.
 
-    An instance that is sold whole is paid whole while a trial holds it; of one that is sold by the GPU, what the trial holds.
+    A whole instance is paid while a trial holds it, or only the trial's GPUs where `sold_by` is gpu.
     """
     scheduled = tuple(estimate_workload(provider, w) for w in declared.monthly_workloads(provider))
     total = BudgetUse()
@@ -97,7 +97,6 @@ def estimate_month(declared: Declarations, provider: Provider, on: date) -> Mont
 
 
 def estimate_workload(provider: Provider, workload: AnyWorkload) -> WorkloadEstimate:
-    """The workload as the provider's month would hold it."""
     return WorkloadEstimate(
         workload.name,
         workload.kind,
@@ -141,16 +140,16 @@ def _step_s(workload: TrainingWorkload, provider: Provider, allow: _Allowance) -
 def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
     backend = workload.server.backend
     server = 0.0 if backend == "external" else allow.server_s if engine(backend).starts_slowly else allow.plain_server_s
-    starts = 2 if workload.quality is not None else 1  # the reference is served too
+    starts = 2 if workload.quality is not None else 1  # one more for the reference
     return server * starts + sum(max_phase_seconds(phase) + allow.drain_s for phase in workload.phases)
 
 
 def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
-    """What is never measured: enabled providers without a monthly set, workloads that such a set leaves out for want of an engine or of scratch
-    disk, workloads that teams decide by and no provider runs, missing sweeps."""
+    """What is never measured: enabled providers without monthly workloads, workloads skipped for an engine or scratch disk, workloads of teams
+    that no provider runs, missing sweeps."""
     enabled = declared.enabled_providers()
     found = [
-        f"{p.name} is enabled and measures nothing monthly: {_why_unmeasured(declared, p)}"
+        f"{p.name} is enabled but has no monthly workload: {_why_unmeasured(declared, p)}"
         for p in enabled
         if not declared.monthly_workloads(p)
     ]
@@ -170,7 +169,7 @@ def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
 
 
 def _missing_sweeps(declared: Declarations) -> list[str]:
-    """Decisions that cannot tell: the cost of inference is that at the highest rate which keeps the SLO, and only a sweep finds it."""
+    """Costs without a sweep: inference is costed at the highest rate that meets the SLO, which only a sweep finds."""
     found = []
     for name, team in sorted(declared.teams.items()):
         for preference in team.preferences("inference"):
@@ -181,8 +180,8 @@ def _missing_sweeps(declared: Declarations) -> list[str]:
                 closed = any(isinstance(phase, LoadPhaseSpec) and phase.arrivals.closed is not None for phase in workload.phases)
                 loop = "runs a closed loop and " if closed else ""
                 found.append(
-                    f"team {name} weighs {costs} by {workload.name}, which {loop}declares no sweep: its decision cannot tell; expected a "
-                    "phase such as {name: sweep, search: {goodput: 99%, between: [1/s, 64/s]}}, or a team that weighs no cost by it"
+                    f"team {name} weighs {costs} by {workload.name}, which {loop}declares no sweep, so no decision is possible; expected a "
+                    "phase such as {name: sweep, search: {goodput: 99%, between: [1/s, 64/s]}}, or no cost among the team's weights"
                 )
     return found
 
@@ -191,7 +190,7 @@ def _why_unmeasured(declared: Declarations, provider: Provider) -> str:
     fitting = [w.name for w in declared.workloads_for(provider)]
     if not fitting:
         return "no declared workload fits"
-    return f"what fits is on demand only; name some under `workloads` in its declaration: {', '.join(fitting)}"
+    return f"all fitting workloads are on demand only; name some under `workloads` in its declaration: {', '.join(fitting)}"
 
 
 def _teams_decide(teams: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Plan a campaign: declarations and a run request become a flat list of trials, every hash fixed before anything runs."""
+"""Plan a campaign: declarations and a run request become a list of trials, every hash fixed before anything runs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,7 @@ _SLOT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is asked for; None means "all that the declarations say".
-
-    `slots` and `repeats` replace the declared ones. Without `workloads` each provider runs its monthly ones.
-    """
+    """None means all that is declared. `slots` and `repeats` replace the declared ones. Without `workloads` each provider runs its monthly ones."""
 
     campaign_id: str
     reason: str
@@ -50,10 +47,9 @@ class RunRequest:
 
 
 def plan(declarations: Declarations, request: RunRequest, planned_at: datetime) -> list[Trial]:
-    """The trials that answer the request, ordered by slot, then repeat, then provider and workload.
+    """The requested trials, ordered by slot, then repeat, then provider and workload. Pure. PlanError if the request cannot be run.
 
-    Repeats are interleaved over providers, so that a slow hour hits all of them alike. Pure: the same arguments give the same trials.
-    Raises PlanError naming what was asked and what there is.
+    Repeats are interleaved over providers, so that a slow hour affects all of them.
     """
     _check(request, planned_at)
     pairs = _pairs(declarations, request)
@@ -98,10 +94,10 @@ def declared_slots(provider: Provider, workload: AnyWorkload) -> tuple[str, ...]
 def _check(request: RunRequest, planned_at: datetime) -> None:
     if not _CAMPAIGN.fullmatch(request.campaign_id):
         raise PlanError(
-            f'"{request.campaign_id}" is no campaign id; expected lower-case letters, digits, dots and dashes, such as 2026-11 (at most 63)'
+            f'campaign id "{request.campaign_id}" is invalid; expected lower-case letters, digits, dots and dashes, such as 2026-11 (at most 63)'
         )
     if not request.reason.strip():
-        raise PlanError(f"campaign {request.campaign_id} has no reason; expected a few words that say why it runs")
+        raise PlanError(f"campaign {request.campaign_id} has no reason; expected a few words")
     if planned_at.utcoffset() is None:
         raise PlanError(f"planned_at {planned_at.isoformat()} has no time zone; expected an aware time, such as one in UTC")
     for kind in request.kinds or ():
@@ -109,16 +105,15 @@ def _check(request: RunRequest, planned_at: datetime) -> None:
             raise PlanError(f'unknown kind "{kind}"; expected {" or ".join(KINDS)}')
     for slot in request.slots or ():
         if not _SLOT.fullmatch(slot):
-            raise PlanError(f'"{slot}" is no slot; expected a time of day in UTC such as 02:00')
+            raise PlanError(f'slot "{slot}" is invalid; expected a time of day in UTC such as 02:00')
     if request.repeats is not None and not 1 <= request.repeats <= MAX_REPEATS:
-        raise PlanError(f"{request.repeats} repeats were asked for; expected 1 to {MAX_REPEATS}")
+        raise PlanError(f"repeats {request.repeats} is out of range; expected 1 to {MAX_REPEATS}")
     for field in ("providers", "workloads", "kinds", "slots"):
         if getattr(request, field) is not None and not getattr(request, field):
-            raise PlanError(f"an empty list of {field} was asked for, which would run nothing; leave it out for all of them")
+            raise PlanError(f"{field} is empty and would run nothing; omit it for all {field}")
 
 
 def _pairs(declarations: Declarations, request: RunRequest) -> list[tuple[Provider, AnyWorkload]]:
-    """Which workload runs on which provider."""
     providers = _providers(declarations, request)
     named = _workloads(declarations, request)
     kinds = tuple(request.kinds or KINDS)
@@ -136,12 +131,12 @@ def _pairs(declarations: Declarations, request: RunRequest) -> list[tuple[Provid
             if not any(workload in declarations.workloads_for(provider) for provider in providers):
                 raise PlanError(
                     f'workload "{workload.name}" fits none of the enabled providers: '
-                    + "; ".join(_misfit(provider, workload) for provider in providers)
+                    + "; ".join(f"{provider.name}: {incompatibility(workload, provider)}" for provider in providers)
                 )
     if not pairs:
         raise PlanError(
-            f"nothing to run: {_count_words('provider', providers)} and {_count_words('workload', named) if named else 'every declared workload'} "
-            f"give no {' or '.join(kinds)} trial; declared workloads: {_list(_described(w) for w in declarations.workloads.values())}"
+            f"nothing to run: no {' or '.join(kinds)} trial of {_count_words('workload', named) if named else 'any declared workload'} on "
+            f"{_count_words('provider', providers)}; declared workloads: {_list(_described(w) for w in declarations.workloads.values())}"
         )
     return pairs
 
@@ -157,13 +152,13 @@ def _providers(declarations: Declarations, request: RunRequest) -> list[Provider
         if not provider.enabled:
             raise PlanError(
                 f'provider "{provider.name}" is disabled; set `enabled: true` in its declaration, '
-                f"or choose one of {_list(p.name for p in declarations.enabled_providers())}"
+                f"or name one of {_list(p.name for p in declarations.enabled_providers())}"
             )
     return providers
 
 
 def _workloads(declarations: Declarations, request: RunRequest) -> list[AnyWorkload]:
-    """The workloads that were named; none if the request leaves the choice to the declarations."""
+    """The named workloads; none if the declarations choose."""
     return [_lookup(declarations.workloads, name, "workload") for name in sorted(set(request.workloads or ()))]
 
 
@@ -209,9 +204,9 @@ _TYPICAL_CAMPAIGN = "doctor"
 
 
 def typical_trials(declared: Declarations, provider: Provider, now: datetime) -> list[Trial]:
-    """One trial for each kind that the provider has an image for: its largest workload.
+    """The largest workload of each kind that the provider has an image for, as one trial each.
 
-    Where none fits yet (a new provider), any workload of the kind stands in and uses all accelerators of one node.
+    Where none fits, as on a new provider, any workload of the kind replaces it, on all accelerators of one node.
     """
     found = []
     for kind in KINDS:
@@ -227,7 +222,7 @@ def typical_trials(declared: Declarations, provider: Provider, now: datetime) ->
         workload = max(candidates, key=lambda w: (w.nodes, w.gpus or provider.accelerator.count))
         here = provider.model_copy(update={"enabled": True})
         world = Declarations({here.name: here}, {workload.name: workload}, {}, declared.thresholds)
-        asked = RunRequest(_TYPICAL_CAMPAIGN, "what a trial needs of the cluster", workloads=[workload.name], repeats=1)
+        asked = RunRequest(_TYPICAL_CAMPAIGN, "examines what a trial needs", workloads=[workload.name], repeats=1)
         found.append(plan(world, asked, now)[0])
     return found
 

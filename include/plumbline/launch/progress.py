@@ -11,12 +11,12 @@ from plumbline.harness.launcher_protocol import ProgressLine
 
 
 def progress_file(trial_id: str) -> Path:
-    """Where a running trial's newest progress stands."""
+    """The file with a running trial's newest progress."""
     return installation_paths().work / f"{trial_id}.progress"
 
 
 def write_progress(line: ProgressLine) -> None:
-    """Keep the line as its trial's newest. A reader sees the old line or the new one, never half of one."""
+    """Store the line as its trial's newest, atomically."""
     file = progress_file(line.trial_id)
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(f".progress.{os.getpid()}")
@@ -25,7 +25,7 @@ def write_progress(line: ProgressLine) -> None:
 
 
 def read_progress(trial_id: str) -> ProgressLine | None:
-    """The newest progress of a running trial; None if it does not run here."""
+    """None if the trial does not run here."""
     try:
         return ProgressLine(**json.loads(progress_file(trial_id).read_text()))
     except FileNotFoundError:
@@ -33,11 +33,10 @@ def read_progress(trial_id: str) -> ProgressLine | None:
 
 
 def remove_progress(trial_id: str) -> None:
-    """The trial does not run any more."""
     progress_file(trial_id).unlink(missing_ok=True)
 
 
 def remove_provider_progress(provider: str) -> None:
-    """No trial of the provider runs any more. Removes also what killed tasks left, of whatever campaign."""
+    """Remove the progress of all its trials, also what killed tasks left."""
     for file in installation_paths().work.glob(f"*.{provider.lower()}.*.progress"):
         file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where results come from and go to: the home store, a provider's own store, transfer between them, limits on evidence, signing keys."""
+"""Result stores: home, a provider's own, transfer between them, limits on evidence, signing keys."""
 
 from __future__ import annotations
 
@@ -27,11 +27,8 @@ def home() -> ResultStore:
 
 
 def store_of(provider: Provider) -> ResultStore:
-    """The store that the provider's trials write to, opened from here.
-
-    Credentials come from the Airflow connection `results_connection`, or from the environment if none is declared.
-    Raises ValueError naming the connection if it does not suit the store's URL.
-    """
+    """The store that the provider's trials write to, opened with the credentials of the Airflow connection `results_connection`, else of the
+    environment. ValueError naming the connection if it does not fit the store's URL."""
     remote = provider.launcher.remote_store
     if remote is None:
         return home()
@@ -41,27 +38,26 @@ def store_of(provider: Provider) -> ResultStore:
 
 
 def planned_trial(store: ResultStore, spec: Mapping[str, str]) -> Trial:
-    """The stored specification of a planned trial. FileNotFoundError if it was never planned."""
+    """FileNotFoundError if the trial was never planned."""
     return Trial.model_validate_json(store.get(planned_path(spec["campaign_id"], spec["trial_id"])))
 
 
 def planned_path(campaign_id: str, trial_id: str) -> str:
-    """Where the specification stands: beside the attempts, not in one. An attempt's folder is the launcher's, and holds what it was given."""
+    """Path of the specification, beside the attempts' folders, which the launcher writes."""
     return f"{campaign_id}/{trial_id}/{PLANNED_FILE}"
 
 
 def next_attempt(trial: Trial, store: ResultStore) -> Trial:
-    """The trial as an attempt that the store does not hold yet: nothing that was measured is ever overwritten."""
-    held = [int(folder.rpartition("-")[2]) for folder in store.attempts(trial.campaign_id, trial.trial_id)]
-    return trial.model_copy(update={"attempt": max([trial.attempt - 1, *held]) + 1})
+    """The trial as its next attempt: no attempt in the store is ever overwritten."""
+    numbers = [int(folder.rpartition("-")[2]) for folder in store.attempts(trial.campaign_id, trial.trial_id)]
+    return trial.model_copy(update={"attempt": max([trial.attempt - 1, *numbers]) + 1})
 
 
 def fetch_attempt(trial: Trial, away: ResultStore, kept: ResultStore) -> str | None:
-    """Copy an attempt's evidence and its document from the provider's store, the document last; nothing if there is none.
+    """Copy an attempt's evidence and then its document, if there is one, from the provider's store; why the document was not copied, or None.
 
-    Only `result.json` and the files below `evidence/` that it lists are taken, within the declared bounds: what else a pod wrote, or lists,
-    stays where it is. What cannot be believed is copied too, and `collect` judges it at home. Returns why the document itself was not copied,
-    or None. Copying again changes nothing. OSError if the store does not answer and the document is not at home already.
+    Copies only `result.json` and the files below `evidence/` that it lists, within the declared bounds; `collect` validates them at home.
+    Idempotent. OSError if the store does not answer and home has no document.
     """
     folder = kept.folder(trial)
     path = f"{folder}/result.json"
@@ -73,7 +69,7 @@ def fetch_attempt(trial: Trial, away: ResultStore, kept: ResultStore) -> str | N
         quarantine.put(kept, folder, "result.json", str(error), away)
         return str(error)
     except OSError:
-        if kept.exists(path):  # the pod's log brought it home, or an earlier call
+        if kept.exists(path):  # from the pod's log, or an earlier call
             return None
         raise
     known = kept.exists(path) and kept.head(path, len(raw) + 1) == raw
@@ -89,9 +85,9 @@ def fetch_attempt(trial: Trial, away: ResultStore, kept: ResultStore) -> str | N
 
 
 def store_from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
-    """Store the attempt's result that its harness printed because its own store was away; False if the log holds none.
+    """Store the result that the harness printed because its own store was unavailable; False if the log has none.
 
-    Of the files only those that the document lists as evidence are taken. BadBlock if the log holds a result that cannot be used.
+    Takes only files that the document lists as evidence. InvalidBlock if the printed result is invalid.
     """
     files = log_transport.decode(log)
     if files is None:
@@ -100,7 +96,7 @@ def store_from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
         document = bounded_json.parse_model(ResultDocument, files["result.json"], "the result in the log")
     except InvalidResult as error:
         raise log_transport.InvalidBlock(str(error)) from error
-    if document.trial != trial:  # a pod prints what it likes
+    if document.trial != trial:  # a pod may print anything
         raise log_transport.InvalidBlock(f"the result in the log is of trial {document.trial.trial_id}, attempt {document.trial.attempt}")
     if problems := evidence_violations(document):
         raise log_transport.InvalidBlock(problems[0])
@@ -112,10 +108,7 @@ def store_from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
 
 
 def copy_evidence(item: Evidence, source: ResultStore, source_folder: str, target: ResultStore, folder: str) -> None:
-    """Copy a file of an attempt, but little more of it than is declared: who reads the copy finds out that it is too large or another one.
-
-    FileNotFoundError if the source has none.
-    """
+    """Copy a file of an attempt, at most little more than its declared size; readers of the copy verify it. FileNotFoundError without a source."""
     with tempfile.NamedTemporaryFile(prefix="plumbline-evidence-") as file:
         source.digest(f"{source_folder}/{item.uri}" if source_folder else item.uri, item.bytes, file)
         file.flush()
@@ -126,16 +119,16 @@ def _listed_evidence(raw: bytes, where: str) -> Sequence[Evidence]:
     try:
         document = bounded_json.parse_model(ResultDocument, raw, where)
     except InvalidResult:
-        return ()  # its list of files cannot be believed either
+        return ()  # its list of files is untrusted too
     return () if evidence_violations(document) else document.evidence
 
 
 EVIDENCE_FOLDER = "evidence/"
-"""The only part of an attempt's folder that a harness fills; specification, launch record and document beside it are the launcher's."""
+"""The only part of an attempt's folder that a harness fills besides its document."""
 
 
 def evidence_violations(document: ResultDocument) -> list[str]:
-    """What of the document's list of files is not allowed, one sentence each. Declared in upkeep.yaml, `evidence`."""
+    """Violations of upkeep.yaml's `evidence` limits, one message each."""
     rules, listed = load_upkeep().evidence, document.evidence
     problems = [
         f"the document lists {item.uri} as evidence; expected only files below {EVIDENCE_FOLDER}"
@@ -154,7 +147,7 @@ def evidence_violations(document: ResultDocument) -> list[str]:
 
 
 def issue_signing_key(trial: Trial) -> KeyPair:
-    """A new key for an attempt that is not announced yet; its public half is in the archive before it is returned. OSError if that is away."""
+    """A new key for an attempt that is not announced yet, its public half stored in the archive. OSError if that is unavailable."""
     key = KeyPair.generate()
     with _open_archive() as archive:
         archive.issue_signing_key(trial.campaign_id, trial.trial_id, trial.attempt, key.public_hex)
@@ -162,7 +155,7 @@ def issue_signing_key(trial: Trial) -> KeyPair:
 
 
 def issued_signing_keys(campaign_id: str, trial_id: str) -> dict[int, str]:
-    """The public keys of a trial's attempts, by attempt. OSError if the archive is away."""
+    """Public keys by attempt. OSError if the archive is unavailable."""
     with _open_archive() as archive:
         return archive.signing_keys(campaign_id, trial_id)
 

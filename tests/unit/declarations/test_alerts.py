@@ -86,7 +86,7 @@ def test_without_the_file_there_are_no_rules(config: Path) -> None:
             '{provider: "h*", workload: gpt, time_per_month: 40h, purchase: spot}',
             "{provider: here, time_per_month: 1h}",
             "14  volumes[1]",
-            "a second time",
+            "one entry",
         ),
         ("remind_every: 3d", "remind_every: 1s", "2  remind_every", "3600"),
         ("https://airflow", "airflow", "1  airflow_url", "such as https://airflow.example.com"),
@@ -128,7 +128,7 @@ def test_quiet_hours_within_a_day() -> None:
 
 
 def test_a_week_must_have_a_day_left() -> None:
-    with pytest.raises(ValueError, match="names the whole week"):
+    with pytest.raises(ValueError, match="days"):
         QuietHours(start="20:00", end="07:00", timezone="UTC", days=("mon", "tue", "wed", "thu", "fri", "sat", "sun"))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.golden import Golden
 
 from plumbline.declarations import DeclarationError
 from plumbline.declarations.economics import CostPlan, PlanLine
@@ -47,44 +48,62 @@ def test_prices_are_read_with_their_currency_and_unit(price: str, value: tuple[f
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "field"),
     [
-        ({"quantity": 500}, '"500" is not a number with its unit; expected a quantity such as 500 instance-hours'),
-        ({"quantity": "5,00 h"}, "is not a number with its unit"),
-        ({"quantity": "-5 h"}, "is not a number with its unit"),
-        ({"price": "98.32"}, '"98.32" is not a price with its currency and unit; expected a price such as 98.32 USD/instance-hour'),
-        ({"price": "98.32 dollars/h"}, "is not a price with its currency and unit"),
-        ({"item": "people"}, "Input should be 'gpu'"),
-        ({"price": None, "source": None}, "neither of price and provider; expected a price with its source, or the name of a provider"),
-        ({"provider": "p"}, "both of price and provider"),
-        ({"source": None}, "price has no source; expected who says so"),
-        ({"on": "2026-01-01"}, "purchase and on choose among a provider's prices, and price is given"),
-        ({"price": None, "provider": "p"}, "provider brings source, since and basis with its price; expected none of them here"),
+        ({"quantity": 500}, ("quantity",)),
+        ({"quantity": "5,00 h"}, ("quantity",)),
+        ({"quantity": "-5 h"}, ("quantity",)),
+        ({"price": "98.32"}, ("price",)),
+        ({"price": "98.32 dollars/h"}, ("price",)),
+        ({"item": "people"}, ("item",)),
+        ({"price": None, "source": None}, ()),
+        ({"provider": "p"}, ()),
+        ({"source": None}, ()),
+        ({"on": "2026-01-01"}, ()),
+        ({"price": None, "provider": "p"}, ()),
     ],
 )
-def test_what_is_no_line_is_refused(changed: dict[str, Any], message: str) -> None:
+def test_an_invalid_line_is_refused(changed: dict[str, Any], field: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError) as error:
         line(**changed)
-    assert message in str(error.value)
+    assert [problem["loc"] for problem in error.value.errors()] == [field]
+
+
+def test_a_refused_line_says_what_was_expected(golden: Golden) -> None:
+    messages = []
+    for changed in (
+        {"quantity": 500},
+        {"price": "98.32"},
+        {"price": None, "source": None},
+        {"provider": "p"},
+        {"source": None},
+        {"on": "2026-01-01"},
+        {"price": None, "provider": "p"},
+    ):
+        with pytest.raises(ValidationError) as error:
+            line(**changed)
+        messages += [problem["msg"] for problem in error.value.errors()]
+    golden("declarations.refused_plan_lines", "\n".join(messages))
 
 
 def test_a_line_may_be_typed() -> None:
     typed = PlanLine.written("egress (model weights): 30 GB at 0.09 USD/GB")
     assert (typed.item, typed.what, typed.quantity, typed.price) == ("egress", "model weights", (30, "GB"), (0.09, "USD", "GB"))
-    with pytest.raises(ValueError, match='"gpu 500" is not a line; expected one such as "gpu: 500 instance-hours at'):
+    with pytest.raises(ValueError, match='"gpu 500"'):
         PlanLine.written("gpu 500")
 
 
 def test_two_options_have_two_names() -> None:
     option = {"name": "a", "lines": [LINE]}
-    with pytest.raises(ValidationError, match='"a" names two options'):
+    with pytest.raises(ValidationError, match='"a"'):
         CostPlan.model_validate_json(json.dumps({"name": "p", "options": [option, option]}))
 
 
 def test_a_file_s_problems_are_named_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("name: p\noptions:\n  - name: a\n    lines:\n      - {item: gpu, quantity: 500, price: 3 USD/h, source: me too}\n")
-    with pytest.raises(DeclarationError, match=r'plan\.yaml:5  options\[0\]\.lines\[0\]\.quantity: "500" is not a number with its unit'):
+    with pytest.raises(DeclarationError) as raised:
         load_file(path, CostPlan)
-    with pytest.raises(DeclarationError, match=r"nothing\.yaml:1  is not a file"):
+    assert [(problem.line, problem.field) for problem in raised.value.problems] == [(5, "options[0].lines[0].quantity")]
+    with pytest.raises(DeclarationError, match=r"nothing\.yaml:1 "):
         load_file(tmp_path / "nothing.yaml", CostPlan)

@@ -92,7 +92,7 @@ def test_without_the_file_nothing_is_known(config: Path) -> None:
         ("{provider: here, i", "{provider: hree, i", "18  spot[0].provider", 'no provider is called "hree"; expected one of here'),
         ("interruptions: 0.05/h", "interruptions: 0.05", "18  spot[0].interruptions", "expected a rate such as 8/s"),
         ("workloads: [chat], request", "workloads: [caht], request", "21  hosted[1].workloads[0]", "expected one of chat"),
-        ("name: by-requests", "name: elsewhere", "21  hosted[1].name", "a second time"),
+        ("name: by-requests", "name: elsewhere", "21  hosted[1].name", "elsewhere"),
         ("output: 0.40 USD/1M tokens, ", "", "20  hosted[0]", "expected either both input and output"),
         ("request: 0.50 USD/1k requests, ", "", "21  hosted[1]", "or request alone"),
         ("0.20 USD/1M tokens", "0.20 USD/1M", "20  hosted[0].input", "such as 0.20 USD/1M tokens"),
@@ -107,10 +107,10 @@ def test_each_mistake_is_named(declared: Path, old: str, new: str, where: str, s
 
 def test_an_entry_that_says_nothing_and_a_purchase_that_stands_twice(declared: Path) -> None:
     (declared / "economics.yaml").write_text("assumptions:\n  - {provider: here, source: a test}\n")
-    assert "says nothing; expected at least one of utilisation" in only_problem(declared)
+    assert "economics.yaml:2  assumptions[0]: " in only_problem(declared) and "utilisation, price" in only_problem(declared)
     twice = "{purchase: spot, low: 1 USD/h, expected: 1 USD/h, high: 1 USD/h}"
     (declared / "economics.yaml").write_text(f"assumptions:\n  - {{price_per_hour: [{twice}, {twice}], source: a test}}\n")
-    assert "expected each purchase once" in only_problem(declared)
+    assert "assumptions[0].price_per_hour: " in only_problem(declared) and "spot" in only_problem(declared)
 
 
 def test_engineering_for_nothing_is_a_figure(declared: Path) -> None:

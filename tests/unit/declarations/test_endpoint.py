@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.golden import Golden
 
 from plumbline.airflow.defaults import launch_settings
 from plumbline.declarations import DeclarationError, Declarations, EndpointLauncher, incompatibility, load
 
-HERE = "providers/here.yaml"
+HERE, CHAT = "providers/here.yaml", "workloads/inference/chat.yaml"
 LOCAL = "{kind: local, cpus: [0], memory: 4GiB, timeout: 10min}"
 HOSTED = "{kind: endpoint, url: '%s', protocol: openai, model: chat, connection: hosted_key}"
 
@@ -29,7 +30,29 @@ def test_an_endpoint_answers_inference_and_is_never_asked_to_train(broken: Break
     provider = declared.providers["here"]
     assert isinstance(provider.launcher, EndpointLauncher)
     assert incompatibility(declared.workloads["chat"], provider) is None
-    assert incompatibility(declared.workloads["gpt"], provider) == "it is training, and an endpoint only answers inference requests"
+    assert incompatibility(declared.workloads["gpt"], provider) is not None
+
+
+def test_why_a_workload_does_not_fit_an_endpoint_or_a_local_provider(broken: Break, config: Path, golden: Golden) -> None:
+    local, chat = (config / HERE).read_text(), (config / CHAT).read_text()
+
+    def misfit(name: str, server: str, launcher: str = LOCAL) -> str:
+        (config / HERE).write_text(local.replace(LOCAL, launcher))
+        (config / CHAT).write_text(chat.replace("{backend: python}", server))
+        declared = load(config)
+        return str(incompatibility(declared.workloads[name], declared.providers["here"]))
+
+    hosted, on_this_machine = HOSTED % "https://api.example.com/v1", HOSTED % "http://localhost:8000/v1"
+    misfits = [
+        misfit("gpt", "{backend: external}", hosted),
+        misfit("chat", "{backend: python}", hosted),
+        misfit("chat", "{backend: external}"),
+        misfit("chat", "{backend: python, client_placement: other_node}"),
+        misfit("chat", "{backend: external, client_placement: same_node}", hosted),
+        misfit("chat", "{backend: external, client_placement: other_region}", on_this_machine),
+        misfit("chat", "{backend: external, client_placement: other_region}", hosted.replace("openai,", "openai_chat,")),
+    ]
+    golden("declarations.endpoint_misfits", "\n".join(misfits))
 
 
 def test_its_client_shares_the_machine_with_local_trials(broken: Break) -> None:
@@ -40,69 +63,62 @@ def test_its_client_shares_the_machine_with_local_trials(broken: Break) -> None:
 
 def test_a_workload_has_a_server_of_its_own_or_an_endpoint_has(broken: Break) -> None:
     hosted = load(broken(HERE, LOCAL, HOSTED % "https://api.example.com/v1"))
-    assert incompatibility(hosted.workloads["chat"], hosted.providers["here"]) == (
-        "its server.backend python is started for each trial, and an endpoint has a server already; backend: external fits"
-    )
+    assert "server.backend" in str(incompatibility(hosted.workloads["chat"], hosted.providers["here"]))
 
 
 def test_a_local_provider_has_no_server_that_exists_already(broken: Break) -> None:
     declared = load(broken("workloads/inference/chat.yaml", "{backend: python}", "{backend: external}"))
-    assert "a local provider starts one; an endpoint fits" in str(incompatibility(declared.workloads["chat"], declared.providers["here"]))
+    assert incompatibility(declared.workloads["chat"], declared.providers["here"]) is not None
 
 
 def test_a_client_elsewhere_needs_an_endpoint(broken: Break) -> None:
     declared = load(broken("workloads/inference/chat.yaml", "{backend: python}", "{backend: python, client_placement: other_node}"))
-    assert "a local provider runs both on one" in str(incompatibility(declared.workloads["chat"], declared.providers["here"]))
+    assert "same_node" in str(incompatibility(declared.workloads["chat"], declared.providers["here"]))
 
 
 @pytest.mark.parametrize(
-    ("url", "placement", "said"),
+    ("url", "placement", "fits"),
     [
-        ("https://api.example.com/v1", "other_node", None),
-        ("https://api.example.com/v1", "same_node", "is on another machine"),
-        ("http://127.0.0.1:8000/v1", "same_node", None),
-        ("http://localhost:8000/v1", "other_region", "is on the client's own machine"),
+        ("https://api.example.com/v1", "other_node", True),
+        ("https://api.example.com/v1", "same_node", False),
+        ("http://127.0.0.1:8000/v1", "same_node", True),
+        ("http://localhost:8000/v1", "other_region", False),
     ],
 )
-def test_where_the_client_is_said_to_be_is_held_against_the_url(broken: Break, url: str, placement: str, said: str | None) -> None:
+def test_the_clients_placement_is_compared_with_the_url(broken: Break, url: str, placement: str, fits: bool) -> None:
     declared = external(broken, url, placement)
-    found = incompatibility(declared.workloads["chat"], declared.providers["here"])
-    assert found is None if said is None else said in str(found)
+    reason = incompatibility(declared.workloads["chat"], declared.providers["here"])
+    assert reason is None if fits else placement in str(reason)
 
 
 def test_chat_takes_text_only(broken: Break) -> None:
     declared = external(broken, launcher=HOSTED.replace("openai,", "openai_chat,"))
-    assert "it sends token ids, and openai_chat takes text only" in str(
-        incompatibility(declared.workloads["chat"], declared.providers["here"])
-    )
+    assert "openai_chat" in str(incompatibility(declared.workloads["chat"], declared.providers["here"]))
 
 
 @pytest.mark.parametrize(
-    ("server", "said"),
-    [
-        ("{backend: external, prefix_cache: cold}", "nobody can empty the cache of an external server"),
-        ("{backend: external}\nquality: {agreement: 98%}", "its weights are not ours to compare with"),
-    ],
+    ("server", "field"),
+    [("{backend: external, prefix_cache: cold}", "prefix_cache"), ("{backend: external}\nquality: {agreement: 98%}", "quality")],
 )
-def test_what_cannot_be_done_to_a_server_of_somebody_else_is_refused(broken: Break, server: str, said: str) -> None:
-    with pytest.raises(DeclarationError, match=said):
+def test_what_cannot_be_done_to_an_external_server_is_refused(broken: Break, server: str, field: str) -> None:
+    with pytest.raises(DeclarationError, match=field):
         load(broken("workloads/inference/chat.yaml", "{backend: python}", server))
 
 
 def test_a_server_of_somebody_else_is_not_killed(broken: Break) -> None:
     broken("workloads/inference/chat.yaml", "{backend: python}", "{backend: external}")
     fault = "duration: 15s}\n  - {name: fault, inject: server_kill, at: 5s, arrivals: {poisson: {rate: 6/s}}, duration: 15s}"
-    with pytest.raises(DeclarationError, match="injects server_kill into an external server; expected overload or slow_client"):
+    with pytest.raises(DeclarationError, match="server_kill"):
         load(broken("workloads/inference/chat.yaml", "duration: 15s}", fault))
 
 
 @pytest.mark.parametrize(
     ("launcher", "said"),
     [
-        (HOSTED % "http://api.example.com/v1", "would send the key of hosted_key in clear; expected https://"),
-        (HOSTED % "http://127.evil.example/v1", "would send the key of hosted_key in clear; expected https://"),
-        (HOSTED % "http://127.0.0.1.evil.example/v1", "would send the key of hosted_key in clear; expected https://"),
-        (HOSTED % "grpcs://api.example.com", "does not carry openai; expected http:// or https://"),
+        (HOSTED % "http://api.example.com/v1", "expected https://"),
+        (HOSTED % "http://127.evil.example/v1", "expected https://"),
+        (HOSTED % "http://127.0.0.1.evil.example/v1", "expected https://"),
+        (HOSTED % "grpcs://api.example.com", "expected http:// or"),
         ("{kind: endpoint, url: https://api.example.com, protocol: kserve_grpc, model: chat}", "expected grpc:// or grpcs://"),
         (HOSTED % "https://me:secret@api.example.com", "launcher.url"),
         (HOSTED % "https://api.example.com/v1?key=secret", "launcher.url"),

@@ -74,13 +74,13 @@ LLAMA = {
 def test_layers_are_split_but_not_those_with_adapters() -> None:
     assert TrainingWorkload.model_validate_json(json.dumps(LLAMA)).parallelism.tensor == 2
     lora = LLAMA | {"task": {"kind": "lora", "rank": 4, "alpha": 8}}
-    with pytest.raises(ValidationError, match=r"tensor 2 with task\.kind lora; expected 1"):
+    with pytest.raises(ValidationError, match=r"parallelism\.tensor 2 .*lora"):
         TrainingWorkload.model_validate_json(json.dumps(lora))
 
 
 def test_split_layers_have_no_fp8() -> None:
     fp8 = LLAMA | {"precision": "fp8", "needs": {"accelerator": "nvidia", "count": 2}}
-    with pytest.raises(ValidationError, match=r"precision fp8 with parallelism\.tensor 2; expected tensor: 1"):
+    with pytest.raises(ValidationError, match=r"fp8 .*parallelism\.tensor 2"):
         TrainingWorkload.model_validate_json(json.dumps(fp8))
     alone = fp8 | {"parallelism": {"processes": 2}}
     assert TrainingWorkload.model_validate_json(json.dumps(alone)).precision == "fp8"

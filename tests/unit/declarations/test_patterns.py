@@ -59,5 +59,5 @@ def test_a_vision_model_is_asked_with_images() -> None:
     data = json.loads(declared("vision-cpu").model_dump_json())
     assert InferenceWorkload.model_validate_json(json.dumps(data)) == declared("vision-cpu")
     data["requests"]["text"], data["model"]["vocabulary"] = True, 2048
-    with pytest.raises(ValueError, match=r"requests\.text for a vision model, which is asked with images; expected text: false"):
+    with pytest.raises(ValueError, match=r"requests\.text .*text: false"):
         InferenceWorkload.model_validate_json(json.dumps(data))

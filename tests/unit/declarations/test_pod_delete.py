@@ -23,7 +23,7 @@ def test_it_is_counted_and_no_other_fault_is() -> None:
 
 
 def test_several_nodes_are_refused() -> None:
-    with pytest.raises(ValidationError, match=r"fault.inject pod_delete with parallelism.nodes 2; expected nodes: 1"):
+    with pytest.raises(ValidationError, match=r"fault\.inject .*parallelism\.nodes 2"):
         workload(parallelism={"nodes": 2})
     assert workload(parallelism={"nodes": 2}, fault={"inject": "rank_kill", "at_step": 50}).nodes == 2
 
@@ -33,10 +33,10 @@ def test_several_nodes_are_refused() -> None:
     [
         (cluster_provider(volume_claim="checkpoints"), None),
         (cluster_provider(), "launcher.volume_claim"),
-        (local_provider(), "needs the kubernetes launcher, and launcher.kind is local"),
+        (local_provider(), "launcher.kind is local"),
     ],
 )
 def test_it_fits_a_cluster_with_a_volume_only(provider: Provider, why: str | None) -> None:
-    said = incompatibility(workload(), provider)
-    assert said is None if why is None else why in str(said)
+    reason = incompatibility(workload(), provider)
+    assert reason is None if why is None else why in str(reason)
     assert incompatibility(workload(fault={"inject": "rank_kill", "at_step": 50}), provider) is None

@@ -30,35 +30,35 @@ def test_a_group_is_spread_evenly_over_its_metrics_and_reads_back_the_same() -> 
 
 
 @pytest.mark.parametrize(
-    ("groups", "weights", "said"),
+    ("groups", "weights", "name"),
     [
-        ({"latency": ("time_to_ready",)}, {"latency": 1.0}, '"time_to_ready" is of the group start_up, not of latency'),
-        ({"latency": ("time_to_first",)}, {"latency": 1.0}, 'unknown metric "time_to_first"'),
-        ({"latency": ()}, {"latency": 1.0}, '"latency" lists no metric'),
-        ({"latency": ("queue_time",)}, {"latency": 0.5, "queue_time": 0.5}, '"queue_time" is weighed twice'),
-        ({"latency": ("queue_time",)}, {"error_rate": 1.0}, '"latency" stands in groups and has no weight'),
-        ({}, {"latency": 1.0}, '"latency" is a group without its metrics'),
-        ({}, {"error_rate": 0.5}, "weights sum to 0.5; expected 1"),
-        ({}, {"final_loss": 1.0}, '"final_loss" is neither better high nor low'),
+        ({"latency": ("time_to_ready",)}, {"latency": 1.0}, '"time_to_ready"'),
+        ({"latency": ("time_to_first",)}, {"latency": 1.0}, '"time_to_first"'),
+        ({"latency": ()}, {"latency": 1.0}, '"latency"'),
+        ({"latency": ("queue_time",)}, {"latency": 0.5, "queue_time": 0.5}, '"queue_time"'),
+        ({"latency": ("queue_time",)}, {"error_rate": 1.0}, '"latency"'),
+        ({}, {"latency": 1.0}, '"latency"'),
+        ({}, {"error_rate": 0.5}, "0.5; expected 1"),
+        ({}, {"final_loss": 1.0}, '"final_loss"'),
     ],
 )
-def test_groups_and_weights_that_do_not_fit(groups: dict[str, object], weights: dict[str, object], said: str) -> None:
-    assert said in refused(groups=groups, weights=weights)
+def test_groups_and_weights_that_do_not_fit(groups: dict[str, object], weights: dict[str, object], name: str) -> None:
+    assert name in refused(groups=groups, weights=weights)
 
 
 @pytest.mark.parametrize(
     ("metric", "function", "said"),
     [
-        ("cost_per_1k_requests", {"worst": "3USD", "best": "1USD"}, "expected ratio, or multiples of the best such as {worst: 3x best}"),
-        ("cost_per_1k_requests", {"worst": "3USD"}, "is money, and limits in money would let a price change"),
-        ("cost_per_1k_requests", {"worst": "0.5x best"}, "is better when lower, and worst 0.5x best is no worse"),
-        ("cost_per_1k_requests", {"worst": "3x best", "best": "0.5x best"}, "0.5x best would never be reached"),
-        ("time_to_first_token", {"worst": "2s"}, "one end as a multiple of the best and one as a number"),
-        ("time_to_first_token", {"worst": "200ms", "best": "2s"}, "is better when lower, and worst 200ms is no worse than best 2s"),
+        ("cost_per_1k_requests", {"worst": "3USD", "best": "1USD"}, "expected ratio"),
+        ("cost_per_1k_requests", {"worst": "3USD"}, "{worst: 3x best}"),
+        ("cost_per_1k_requests", {"worst": "0.5x best"}, "worst 0.5x best"),
+        ("cost_per_1k_requests", {"worst": "3x best", "best": "0.5x best"}, "expected 1x best"),
+        ("time_to_first_token", {"worst": "2s"}, "a multiple of the best and a number"),
+        ("time_to_first_token", {"worst": "200ms", "best": "2s"}, "worst 200ms"),
         ("time_to_first_token", {"worst": "2", "best": "1s"}, 'time_to_first_token: "2" has no unit; expected a duration such as 900ms'),
         ("output_token_throughput", {"worst": "9tokens/s", "best": "5tokens/s"}, "is better when higher"),
-        ("error_rate", {"worst": "3x best"}, "may be 0, of which every multiple is 0"),
-        ("error_rate", "steep", "'steep' is no value function; expected ratio, or such as {worst: 2s, best: 200ms}"),
+        ("error_rate", {"worst": "3x best"}, "{worst: 5%, best: 0%}"),
+        ("error_rate", "steep", "'steep'"),
     ],
 )
 def test_value_functions_that_do_not_fit(metric: str, function: object, said: str) -> None:
@@ -83,8 +83,7 @@ def test_value_functions_that_fit(metric: str, function: object, ends: tuple[flo
 
 
 def test_a_value_function_of_what_nobody_weighs() -> None:
-    said = refused(weights={"error_rate": 1.0}, values={"queue_time": {"worst": "2s", "best": "1s"}})
-    assert '"queue_time" has a value function and no weight; expected one of error_rate' in said
+    assert '"queue_time"' in refused(weights={"error_rate": 1.0}, values={"queue_time": {"worst": "2s", "best": "1s"}})
 
 
 def test_weights_moved_by_hand_leave_the_others_in_proportion() -> None:
@@ -101,13 +100,13 @@ def test_weights_moved_by_hand_leave_the_others_in_proportion() -> None:
     assert with_weights(before, {"error_rate": 1.0}).weights == {"error_rate": 1.0}
     assert with_weights(before, {"error_rate": 0.4}).values == {"error_rate": LinearValue(worst="5%", best="0%")}
     assert Preference.model_validate_json(gone.model_dump_json()) == gone
-    for wrong, said in (
-        ({"queue_time": 0.5}, '"queue_time" is not weighed here'),
-        ({"error_rate": 1.5}, "error_rate=1.5 is no weight; expected 0 to 1"),
-        ({"error_rate": 0.8, "time_to_first_token": 0.4}, "the weights sum to 1.2; expected at most 1"),
-        ({"error_rate": 0.2, "time_to_first_token": 0.2, "inter_token_latency": 0.2}, "expected 1, since no other metric is left"),
+    for wrong, value in (
+        ({"queue_time": 0.5}, '"queue_time"'),
+        ({"error_rate": 1.5}, "error_rate=1.5"),
+        ({"error_rate": 0.8, "time_to_first_token": 0.4}, "1.2; expected at most 1"),
+        ({"error_rate": 0.2, "time_to_first_token": 0.2, "inter_token_latency": 0.2}, "0.6; expected 1"),
     ):
-        with pytest.raises(ValueError, match=said.replace("(", r"\(")):
+        with pytest.raises(ValueError, match=value):
             with_weights(before, wrong)
 
 
@@ -117,9 +116,9 @@ def test_further_choices_of_a_team_are_about_workloads_of_their_own() -> None:
     team = Team.model_validate({"name": "a", "inference": one, "also": {"inference": (other,)}})
     assert [p.workloads for p in team.preferences("inference")] == [("chat",), ("chat-8b",)]
     assert team.preferences("training") == ()
-    with pytest.raises(ValidationError, match='"chat" stands in two inference choices; expected each workload in one'):
+    with pytest.raises(ValidationError, match='"chat"'):
         Team.model_validate({"name": "a", "inference": one, "also": {"inference": (one,)}})
-    with pytest.raises(ValidationError, match="neither training nor inference"):
+    with pytest.raises(ValidationError, match="training"):
         Team.model_validate({"name": "a", "also": {"inference": (one,)}})
 
 
@@ -128,9 +127,9 @@ def test_a_further_choice_that_names_no_workload_is_told_with_its_line(config: P
     path.write_text(path.read_text() + "also:\n  training:\n    - workloads: [nobody]\n      weights: {step_time: 1.0}\n")
     with pytest.raises(DeclarationError) as raised:
         load(config)
-    assert [str(p) for p in raised.value.problems] == [
-        'config/teams/platform.yaml:7  also.training[0].workloads[0]: no training workload is called "nobody"; expected one of gpt'
-    ]
+    (problem,) = raised.value.problems
+    assert (problem.file, problem.line, problem.field) == ("config/teams/platform.yaml", 7, "also.training[0].workloads[0]")
+    assert '"nobody"' in problem.message
 
 
 def test_a_value_function_in_a_file_is_told_with_its_line(config: Path) -> None:
@@ -138,5 +137,5 @@ def test_a_value_function_in_a_file_is_told_with_its_line(config: Path) -> None:
     path.write_text(path.read_text() + "  values:\n    step_time: {worst: 1s, best: 2s}\n")
     with pytest.raises(DeclarationError) as raised:
         load(config)
-    assert len(raised.value.problems) == 1
-    assert "platform.yaml:6  training.values.step_time: is better when lower" in str(raised.value)
+    (problem,) = raised.value.problems
+    assert (problem.file, problem.line, problem.field) == ("config/teams/platform.yaml", 6, "training.values.step_time")

@@ -27,7 +27,7 @@ def test_a_fact_matters_is_ignored_or_was_not_mentioned() -> None:
 
 
 def test_a_fact_cannot_be_both() -> None:
-    with pytest.raises(ValidationError, match=r"os.name both matters and is ignored"):
+    with pytest.raises(ValidationError, match=r"os\.name .*matters"):
         declared(matters=["os.name"], ignored=["os.name"])
 
 

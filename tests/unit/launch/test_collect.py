@@ -302,5 +302,5 @@ def test_nothing_at_all_is_an_error_not_an_empty_list(store: ResultStore) -> Non
     with pytest.raises(InvalidResult, match=TRIAL.trial_id):
         collect(store, TRIAL.campaign_id, TRIAL.trial_id)
     store.put_document(document())
-    with pytest.raises(InvalidResult, match=r"trial\.json is missing"):
+    with pytest.raises(InvalidResult, match=r"trial\.json"):
         collect(store, TRIAL.campaign_id, TRIAL.trial_id)

@@ -15,7 +15,7 @@ from plumbline.results import Environment, ResultDocument, ResultStore, Validity
 def test_last_lines_of_a_tail() -> None:
     assert last_lines("one\n\n two\n") == "one | two"
     assert last_lines("\n".join("abcdefgh")) == " | ".join("defgh")
-    assert last_lines("\n") == "it printed nothing"
+    assert last_lines("\n") == "no output"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_only_what_was_asked_for() -> None:
         (RunParameters("c", "why"), ["example-eks-p5"], "no enabled provider is called example-eks-p5"),
         (RunParameters("c", "why", workloads=("huge",)), None, "no workload is called huge; declared: chat-tiny-cpu, gpt-tiny-cpu"),
         (RunParameters("c", "why", workloads=("gpt-tiny-cpu",), kinds=("inference",)), None, "nothing to run"),
-        (RunParameters("Not An Id", "why"), None, "is no campaign id"),
+        (RunParameters("Not An Id", "why"), None, "Not An Id"),
         (RunParameters("c", "why", placement="fresh_node"), None, "local-1core, local-2core has no other node to run on"),
     ],
 )

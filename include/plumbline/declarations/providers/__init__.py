@@ -27,10 +27,10 @@ class GpuhuntSource(PriceSourceBase):
     """List and spot prices of public clouds, from the gpuhunt catalog."""
 
     kind: Literal["gpuhunt"]
-    cloud: Name | None = Field(None, description="the cloud as gpuhunt names it, such as oci; left out, the provider's own cloud")
-    location: str | None = Field(None, min_length=1, description="region or zone as gpuhunt names it; left out, the provider's own")
-    instance_type: str | None = Field(None, min_length=1, description="as gpuhunt names it; left out, the provider's own")
-    catalog: str | None = Field(None, min_length=1, description="a catalog version that is read for ever; left out, the newest")
+    cloud: Name | None = Field(None, description="the cloud as gpuhunt names it, such as oci; the provider's cloud if omitted")
+    location: str | None = Field(None, min_length=1, description="region or zone as gpuhunt names it; the provider's if omitted")
+    instance_type: str | None = Field(None, min_length=1, description="as gpuhunt names it; the provider's if omitted")
+    catalog: str | None = Field(None, min_length=1, description="a fixed catalog version; the newest if omitted")
 
 
 class ContractSource(PriceSourceBase):
@@ -41,25 +41,23 @@ class ContractSource(PriceSourceBase):
 
 
 class CsvSource(PriceSourceBase):
-    """A history that somebody keeps: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour."""
+    """A price history in a file: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour."""
 
     kind: Literal["csv"]
     file: str = Field(min_length=1, description="path, absolute or below the folder of declarations")
-    max_age: Duration | None = Field(
-        None, description="how old the newest row may be; left out, any age: a history of changes alone has old rows"
-    )
+    max_age: Duration | None = Field(None, description="limit of the newest row's age; unlimited if omitted, as for a history of changes")
 
 
 class OpencostSource(PriceSourceBase):
-    """What our pods did cost, from OpenCost's allocation API; it tells USD."""
+    """The cost of our pods in USD, from OpenCost's allocation API."""
 
     kind: Literal["opencost"]
     url: str = Field(
-        pattern=r"^https?://[^\s?#@]+$", description="where OpenCost answers, such as http://opencost.opencost:9003, without a password"
+        pattern=r"^https?://[^\s?#@]+$", description="OpenCost's address, such as http://opencost.opencost:9003, without a password"
     )
     namespace: Name = "plumbline"
-    window: Duration = Field(7 * 86400.0, description="how far back the pods are added up")
-    purchase: Purchase = Field("on_demand", description="how the nodes of these pods are paid for")
+    window: Duration = Field(7 * 86400.0, description="the past time whose pods are summed")
+    purchase: Purchase = Field("on_demand", description="purchase of these pods' nodes")
 
     @model_validator(mode="after")
     def _whole_hours(self) -> OpencostSource:
@@ -74,7 +72,7 @@ DeclaredSource = Annotated[_OwnSource, _EXTENSIBLE.validator, _EXTENSIBLE.serial
 
 
 class Budget(Declared):
-    """A hard stop for a calendar month (UTC): no trial is planned that would go past it. What is left out has no limit."""
+    """A hard limit of a calendar month (UTC): no trial is planned that would exceed it."""
 
     gpu_hours_per_month: float | None = Field(None, gt=0, description="accelerators × hours that trials hold them, such as 200")
     usd_per_month: float | None = Field(
@@ -84,28 +82,28 @@ class Budget(Declared):
     @model_validator(mode="after")
     def _any(self) -> Budget:
         if self.gpu_hours_per_month is None and self.usd_per_month is None:
-            raise ValueError("names no limit; expected gpu_hours_per_month, usd_per_month or both")
+            raise ValueError("has no limit; expected gpu_hours_per_month, usd_per_month or both")
         return self
 
     def __str__(self) -> str:
-        said = [
+        limits = [
             f"{limit:,.10g} {unit}"
             for limit, unit in ((self.gpu_hours_per_month, "GPU-hours"), (self.usd_per_month, "USD"))
             if limit is not None
         ]
-        return f"{' and '.join(said)} a month"
+        return f"{' and '.join(limits)} a month"
 
 
 class MonitoringConfig(Declared):
-    """A changed driver, machine or software starts the provider's benchmark by itself; a changed price does not, it only moves money."""
+    """A changed driver, machine or software starts the provider's benchmark; a changed price does not."""
 
-    enabled: bool = Field(True, description="false: nobody looks between campaigns, and no change starts anything")
-    debounce: Pause = Field(3600.0, description="how long after a rerun was started further changes are held back for the next one")
+    enabled: bool = Field(True, description="false: no environment checks between campaigns, and no rerun after a change")
+    debounce: Pause = Field(3600.0, description="how long after the start of a rerun further changes wait for the next one")
     workloads: tuple[Name, ...] | None = Field(
-        None, min_length=1, description="what a change measures again; without it everything that the monthly rerun runs"
+        None, min_length=1, description="workloads of the rerun after a change; those of the monthly rerun if omitted"
     )
     probe: Duration | None = Field(
-        None, ge=86400.0, description="how often its arithmetic and memory are measured from inside, such as 7d; without it never"
+        None, ge=86400.0, description="interval of hardware probes of arithmetic and memory, such as 7d; never if omitted"
     )
 
 
@@ -113,7 +111,7 @@ AnyLauncher = TypeVar("AnyLauncher", bound=LauncherBase)
 
 
 class Accelerator(Declared):
-    """What computes. For a CPU provider `count` is the number of cores a trial may use."""
+    """The accelerators, or for a CPU provider the `count` of cores that a trial may use."""
 
     kind: Literal["cpu", "nvidia", "amd"]
     product: str | None = Field(None, description="as the device reports itself, such as NVIDIA-H100-80GB-HBM3")
@@ -121,13 +119,13 @@ class Accelerator(Declared):
 
 
 class Price(Declared):
-    """A declared price of the whole instance; `source` says who says so."""
+    """A declared price of the whole instance."""
 
     purchase: Purchase
     price: HourlyPrice
     since: date
     until: date | None = None
-    source: str = Field(min_length=3, description="where the figure comes from, such as 'contract 2026-114' or a price page with its date")
+    source: str = Field(min_length=3, description="of the figure, such as 'contract 2026-114' or a price page with its date")
 
     @model_validator(mode="after")
     def _dates(self) -> Price:
@@ -137,7 +135,7 @@ class Price(Declared):
 
 
 class ServiceLevel(Declared):
-    """What the provider's contract promises; scorecards hold it against what was measured."""
+    """The provider's contractual service level, which scorecards compare with the measurements."""
 
     launch_success: Share | None = None
     provisioning_lead_time: Duration | None = None
@@ -157,7 +155,7 @@ class Provider(Declared):
     launcher: Launcher
     prices: tuple[Price, ...] = ()
     sold_by: Literal["gpu", "instance"] = Field(
-        "instance", description="gpu: a part of an instance can be rented; instance: all its accelerators are billed together"
+        "instance", description="gpu: parts of an instance can be rented; instance: all its accelerators are billed together"
     )
     price_sources: tuple[DeclaredSource, ...] = ()
     rates: tuple[DeclaredRate, ...] = ()
@@ -165,12 +163,12 @@ class Provider(Declared):
     invoices: tuple[Invoice, ...] = ()
     sla: ServiceLevel = ServiceLevel()
     manual_steps: tuple[Annotated[str, Field(min_length=3)], ...] | None = Field(
-        None, description="what a person must do before a trial can run there, a sentence each; [] says that nothing is"
+        None, description="manual steps before a trial can run, one sentence each; [] for none"
     )
     workloads: tuple[Name, ...] | None = Field(
         None,
         min_length=1,
-        description="what its monthly rerun measures, on demand only or not; every workload that fits and is not on demand only if left out",
+        description="workloads of its monthly rerun; every fitting one that is not on demand only if omitted",
     )
     watch: MonitoringConfig = MonitoringConfig()
     budget: Budget | None = None
@@ -182,20 +180,18 @@ class Provider(Declared):
     def _consistent(self) -> Provider:
         cores = len(self.launcher.cpus_here)
         if cores and self.accelerator.kind == "cpu" and cores != self.accelerator.count:
-            raise ValueError(f"accelerator.count is {self.accelerator.count} but launcher.cpus lists {cores}; expected one core per count")
+            raise ValueError(f"accelerator.count is {self.accelerator.count}, but launcher.cpus lists {cores}; expected one core per count")
         self._budget_counts()
         resource = self.launcher.accelerator_resource or ""
         if self.accelerator.kind == "amd" and resource.startswith("nvidia"):
             raise ValueError(f"launcher.gpu_resource is {resource}, but accelerator.kind is amd; expected amd.com/gpu")
         if self.sold_by == "gpu" and (self.accelerator.kind == "cpu" or self.launcher.hosted):
             raise ValueError(
-                f"sold_by gpu, but {'accelerator.kind is cpu' if self.accelerator.kind == 'cpu' else 'the launcher is an endpoint'}: a trial "
-                "takes all of it; expected sold_by: instance, or none"
+                f"sold_by gpu, but {'accelerator.kind is cpu' if self.accelerator.kind == 'cpu' else 'the launcher is an endpoint'}; expected "
+                "sold_by: instance, or none"
             )
         if self.accelerator.kind == "cpu" and any(rate.item == "cpu" for rate in self.rates):
-            raise ValueError(
-                "rates of cpu, but accelerator.kind is cpu: the instance's own price is the CPU's; expected it in prices alone"
-            )
+            raise ValueError("rates of cpu, but accelerator.kind is cpu, whose price is the instance's; expected it in prices only")
         check_rates(self.rates)
         check_invoices(self.invoices)
         by_purchase: dict[str, list[Price]] = {}
@@ -214,19 +210,19 @@ class Provider(Declared):
         if self.budget is None:
             return
         if self.budget.gpu_hours_per_month is not None and self.accelerator.kind == "cpu":
-            raise ValueError("budget.gpu_hours_per_month, but accelerator.kind is cpu: it would never be reached; expected usd_per_month")
+            raise ValueError("budget.gpu_hours_per_month, but accelerator.kind is cpu; expected usd_per_month")
         if self.budget.usd_per_month is not None and not any(p.purchase == "on_demand" for p in self.price_list):
             raise ValueError("budget.usd_per_month, but no on_demand price is declared; expected one in prices, or gpu_hours_per_month")
 
     def of_trial(self) -> Provider:
-        """The provider as its trials carry it: without when and how much it is used, who tells its price, what else is paid and
-        what people do for it, which change nothing that is measured, and which a harness of an earlier version would refuse as unknown."""
+        """The provider as its trials carry it, without schedule, budget, price sources, rates and manual steps: they do not change the
+        measurement, and an earlier harness would refuse them as unknown."""
         paid = {"sold_by": "instance", "price_sources": (), "rates": (), "overhead": (), "invoices": ()}
         return self.model_copy(update={"workloads": None, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, **paid})
 
     @property
     def pool(self) -> str:
-        """The Airflow pool that keeps this provider's trials apart from each other."""
+        """The Airflow pool of the provider's trials."""
         return f"plumbline_{self.launcher.machine_name or self.name}"
 
     def launcher_as(self, kind: type[AnyLauncher]) -> AnyLauncher:
@@ -239,12 +235,12 @@ class Provider(Declared):
 
     @property
     def simulated(self) -> bool:
-        """Whether there is no machine behind it: its results never mix with measured ones."""
+        """Whether its results are simulated; they never mix with measured ones."""
         return self.launcher.simulated
 
     @property
     def price_list(self) -> tuple[Price, ...]:
-        """Every price, what is to be believed first where two hold on a day: a simulated change, the latest first, then the declared ones."""
+        """Every price in order of precedence: simulated changes, the latest first, then the declared ones."""
         simulated = (
             Price.model_construct(purchase=e.purchase, price=e.price, since=e.since, until=e.until, source="simulated price change")
             for e in self.launcher.price_changes()
@@ -252,7 +248,7 @@ class Provider(Declared):
         return (*simulated, *self.prices)
 
     def price_on(self, on: date, purchase: Purchase = "on_demand") -> Price | None:
-        """The declared price of the whole instance on the day `on`: it holds from `since` (included) until `until` (excluded). None if none does."""
+        """The declared price of the whole instance on the day `on`, from `since` (included) until `until` (excluded), or None."""
         return next(
             (p for p in self.price_list if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)),
             None,

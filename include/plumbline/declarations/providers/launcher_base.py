@@ -1,4 +1,4 @@
-"""What every kind of launcher answers about itself, so that nobody asks for its class."""
+"""Base of all launcher declarations: what callers ask any kind of launcher."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class LauncherBase(Declared):
     implementation: ClassVar[str] = ""
     """`module:class` of the launcher of another package's kind; empty of our own kinds."""
     runs_pods: ClassVar[bool] = False
-    """Trials are pods of a Kubernetes cluster: each sees only its own accelerators, and another try may get another node."""
+    """Trials are pods of a Kubernetes cluster: each sees only its own accelerators, and a retry may get another node."""
     hosted: ClassVar[bool] = False
     """Another party serves the model: only the client runs here."""
     simulated: ClassVar[bool] = False
-    """No machine behind it: its results never mix with measured ones."""
+    """No machine: its results never mix with measured ones."""
     not_provisioned: ClassVar[str | None] = None
     """Why no lead time of provisioning exists; None where trials wait for a machine."""
     not_scalable: ClassVar[str | None] = None
@@ -63,13 +63,12 @@ class LauncherBase(Declared):
 
     @property
     def unreachable_s(self) -> float:
-        """Seconds that the place of a running trial may be unreachable."""
+        """Seconds that a running trial may be unreachable."""
         return 0.0
 
     @property
     def gang_assembly_s(self) -> float:
-        """Seconds that the nodes of a job wait for each other. The launcher ends a gang that is not complete in time and knows what was
-        missing; a node that gave up earlier would hide it."""
+        """Seconds that the nodes of a job wait for each other; at least as long as the launcher, which knows what is missing."""
         return 120.0 if self.start_wait_s is None else self.start_wait_s
 
     @property
@@ -105,12 +104,12 @@ class LauncherBase(Declared):
 
     @property
     def connections(self) -> tuple[str, ...]:
-        """Airflow connections that a launch or a look at the provider needs."""
+        """Airflow connections that a launch or discovery needs."""
         return ()
 
     @property
     def cores_per_trial(self) -> float | None:
-        """Cores that a trial is charged by a rate of its own; None where none are declared."""
+        """Cores of a trial that a rate bills; None where none are declared."""
         return None
 
     @property
@@ -145,20 +144,20 @@ class LauncherBase(Declared):
         return ()
 
     def extend_specification(self, spec: dict[str, Any]) -> None:
-        """Add what is asked of the provider beyond the workload's specification."""
+        """Add to a specification what the launcher requests beyond the workload."""
 
     def missing(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        """What the workload needs of the provider that its declaration leaves out; None if nothing."""
+        """What the workload needs and the provider's declaration lacks, or None."""
         return None
 
     def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        """Why trials of the workload cannot be launched this way; None if they can. The defaults are those of one machine."""
+        """Why trials of the workload cannot be launched this way, or None. The default is that of one machine."""
         if (wrong := self.server_mismatch(workload)) is not None:
             return wrong
         if workload.kind == "training" and workload.pod_deletions:
-            return f"its fault pod_delete needs the kubernetes launcher, and launcher.kind is {self.kind}; rank_kill or group_kill fits"
+            return f"its fault pod_delete needs the kubernetes launcher, but launcher.kind is {self.kind}; expected rank_kill or group_kill"
         nodes = workload.nodes
-        return f"it needs {nodes} nodes, which a {self.kind} provider does not have" if nodes > 1 else None
+        return f"it needs {nodes} nodes, but a {self.kind} provider has one" if nodes > 1 else None
 
     def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
         """Whether the launcher starts the workload's server, with the client beside it."""
@@ -166,8 +165,8 @@ class LauncherBase(Declared):
             return None
         backend, placement = workload.server.backend, workload.server.client_placement
         if backend == "external":
-            return f"its server exists already (server.backend: external), and a {self.kind} provider starts one; an endpoint fits"
+            return f"its server.backend is external, but a {self.kind} provider starts the server; expected an endpoint"
         if placement != "same_node":
             where = placement.replace("_", " ")
-            return f"its client is on {where} than the server, and a {self.kind} provider runs both on one; same_node fits"
+            return f"its client is on {where} than the server, but a {self.kind} provider runs both on one node; expected same_node"
         return None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from plumbline.declarations.workloads.inference import InferenceWorkload
     from plumbline.declarations.workloads.training import TrainingWorkload
 
-_COLLECTIVE_DESCRIPTION = "how long a probe's collectives may take, NCCL's start included; on many or large nodes that start takes minutes"
+_COLLECTIVE_DESCRIPTION = "time limit of a probe's collectives, including NCCL's start, which takes minutes on many or large nodes"
 
 
 class LocalLauncher(LauncherBase):
@@ -41,8 +41,8 @@ class LocalLauncher(LauncherBase):
     kind: Literal["local"]
     machine: Name = Field("this-machine", description="providers that share hardware name the same machine")
     cpus: tuple[Annotated[int, Field(ge=0, le=4095)], ...] = Field(min_length=1, description="cores the trial is pinned to, such as [0, 1]")
-    memory: ByteSize = Field(4 * 2.0**30, description="resident memory of the trial's process tree, above which it is ended")
-    timeout: Duration = Field(600.0, description="a trial that is not done by then is ended with its whole process tree")
+    memory: ByteSize = Field(4 * 2.0**30, description="limit of the trial's resident memory, all processes together")
+    timeout: Duration = Field(600.0, description="time limit of a trial, which then ends with all its processes")
     collective_timeout: Duration = Field(COLLECTIVE_LIMIT_S, ge=1, description=_COLLECTIVE_DESCRIPTION)
 
     @model_validator(mode="after")
@@ -51,7 +51,7 @@ class LocalLauncher(LauncherBase):
             raise ValueError(f"cpus {list(self.cpus)} names a core twice; expected distinct cores such as [0, 1]")
         return self
 
-    not_scalable: ClassVar[str | None] = "one machine, this one: it cannot be scaled"
+    not_scalable: ClassVar[str | None] = "a single machine"
 
     @property
     def cpus_here(self) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ class Images(Declared):
     @model_validator(mode="after")
     def _any(self) -> Images:
         if self.training is None and self.inference is None:
-            raise ValueError("names no image; expected training, inference or both")
+            raise ValueError("has no image; expected training, inference or both")
         return self
 
 
@@ -92,11 +92,11 @@ class Toleration(Declared):
 
 
 class PodResources(Declared):
-    """What one pod of a trial asks for and may use at most (requests = limits: a trial never shares what it was promised)."""
+    """Requests and equal limits of one pod of a trial."""
 
     cpu: int = Field(ge=1, le=1024, description="whole cores")
     memory: ByteSize = Field(ge=2.0**28, description="such as 64GiB")
-    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB; left out: computed from each workload")
+    ephemeral_storage: ByteSize | None = Field(None, description="scratch disk, such as 100GiB; computed from each workload if omitted")
     shared_memory: ByteSize = Field(2.0**30, description="size of /dev/shm, counted against memory; NCCL and data loaders need it")
     extended: dict[Key, Annotated[int, Field(ge=1)]] = Field(default_factory=dict, description='further resources, such as {"rdma/ib": 1}')
     hugepages: dict[Literal["2Mi", "1Gi"], ByteSize] = Field(
@@ -105,7 +105,7 @@ class PodResources(Declared):
 
 
 _NOT_IN_TRAINJOBS = ("host_ipc", "host_network", "priority_class", "runtime_class", "init_containers", "sidecars")
-"""Fields of the launcher that the Kubeflow trainer lets no TrainJob set."""
+"""Fields of the launcher that a TrainJob cannot set."""
 
 
 class KubernetesLauncher(LauncherBase):
@@ -137,7 +137,7 @@ class KubernetesLauncher(LauncherBase):
         "trials with the fault pod_delete keep their checkpoints on it",
     )
     host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
-    host_network: bool = Field(False, description="share the node's network; no NetworkPolicy holds for such a pod")
+    host_network: bool = Field(False, description="share the node's network; NetworkPolicies do not apply to such a pod")
     env: Variables = Field(default_factory=dict, description='such as {NCCL_SOCKET_IFNAME: eth0}; values are text: "1"; never a secret')
     annotations: Annotations = Field(default_factory=dict, description="of the pods, such as those that attach networks")
     labels: Labels = Field(default_factory=dict, description="of the pods")
@@ -155,14 +155,12 @@ class KubernetesLauncher(LauncherBase):
     parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
     schedule_timeout: Duration = Field(1800.0, description="request to a node, queue included")
     startup_timeout: Duration = Field(1800.0, description="node to running containers, image pull included")
-    timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pods: they end then, whatever became of Airflow")
-    unreachable_timeout: Duration = Field(900.0, description="how long the cluster's API may not answer while a trial runs")
+    timeout: Duration = Field(14400.0, description="activeDeadlineSeconds of the pods, which end then even without Airflow")
+    unreachable_timeout: Duration = Field(900.0, description="how long the cluster's API may be unreachable while a trial runs")
     collective_timeout: Duration = Field(COLLECTIVE_LIMIT_S, ge=1, description=_COLLECTIVE_DESCRIPTION)
-    retries: int = Field(
-        2, ge=0, le=10, description="tries after the first, of a failure that time can mend (preempted, no capacity, quota…)"
-    )
+    retries: int = Field(2, ge=0, le=10, description="tries after the first, after a temporary failure (preempted, no capacity, quota…)")
     retry_delay: Duration = Field(300.0, description="before the first retry; doubled before each further one")
-    poll: Duration = Field(15.0, ge=1, description="how often the pods are looked at")
+    poll: Duration = Field(15.0, ge=1, description="interval of polls of the pods")
     results_url: str = Field(
         pattern=r"^(s3|gs|gcs|az|abfs|abfss)://.+|^file:///.+", description="where the pods write results, such as s3://bucket/plumbline"
     )
@@ -170,7 +168,7 @@ class KubernetesLauncher(LauncherBase):
     results_connection: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9_.-]{1,200}$",
-        description="Airflow connection with the store's credentials; the environment's if left out",
+        description="Airflow connection with the store's credentials; the environment's if omitted",
     )
 
     @model_validator(mode="after")
@@ -181,8 +179,8 @@ class KubernetesLauncher(LauncherBase):
         refused = [name for name in _NOT_IN_TRAINJOBS if getattr(self, name)]
         if self.gang == "trainjob" and refused:
             raise ValueError(
-                f"gang is trainjob, and a TrainJob cannot set {' or '.join(refused)}; expected gang: jobset or pods, "
-                "or the value in the namespace's TrainingRuntime instead of here"
+                f"gang is trainjob, but a TrainJob cannot set {' or '.join(refused)}; expected gang: jobset or pods, "
+                "or the value in the namespace's TrainingRuntime"
             )
         return self
 
@@ -244,7 +242,7 @@ class KubernetesLauncher(LauncherBase):
             return f"the provider declares no image for {workload.kind} (launcher.images.{workload.kind})"
         if workload.kind == "training" and workload.pod_deletions and self.volume_claim is None:
             return (
-                "its fault pod_delete needs checkpoints that outlive the pod, and the provider declares no volume (launcher.volume_claim); "
+                "its fault pod_delete needs checkpoints that outlive the pod, but launcher.volume_claim is not declared; "
                 "expected the name of a PersistentVolumeClaim in its namespace"
             )
         return None
@@ -257,12 +255,12 @@ class KubernetesLauncher(LauncherBase):
 
 
 class EndpointLauncher(LauncherBase):
-    """A model that somebody else hosts behind a URL, for inference: only the client runs, on a machine of ours."""
+    """A hosted model for inference: only the client runs, on one of our machines."""
 
     kind: Literal["endpoint"]
     url: str = Field(
         pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",
-        description="where the model answers, such as https://api.example.com/v1; no user, password or query: it is written into every result",
+        description="the model's address, such as https://api.example.com/v1; without user, password or query, since every result has it",
     )
     protocol: Literal["kserve_grpc", "kserve_http", "openai", "openai_chat"] = Field(
         description="openai: /completions, which also takes token ids; openai_chat: /chat/completions, text only"
@@ -271,17 +269,16 @@ class EndpointLauncher(LauncherBase):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$", description="the model's name at the endpoint, such as gpt or org/chat-8b"
     )
     exact_output: bool = Field(
-        True, description="it makes as many tokens as asked for; false: answers may end earlier, and are then no failures but incomparable"
+        True,
+        description="it generates the requested number of tokens; false: outputs may end earlier, which are incomparable but not failures",
     )
     connection: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9_.-]{1,200}$",
-        description="Airflow connection whose password is the API key; none: the endpoint asks for no key",
+        description="Airflow connection whose password is the API key; no key if omitted",
     )
-    machine: Name = Field(
-        "this-machine", description="where the client runs; its trials never overlap with others that name the machine, which would slow it"
-    )
-    timeout: Duration = Field(3600.0, description="a trial that is not done by then is ended")
+    machine: Name = Field("this-machine", description="where the client runs; trials that name the same machine never overlap")
+    timeout: Duration = Field(3600.0, description="time limit of a trial")
 
     @model_validator(mode="after")
     def _speaks(self) -> EndpointLauncher:
@@ -300,7 +297,7 @@ class EndpointLauncher(LauncherBase):
         return self
 
     hosted: ClassVar[bool] = True
-    not_provisioned: ClassVar[str | None] = "nothing is provisioned: the endpoint's server runs already"
+    not_provisioned: ClassVar[str | None] = "the endpoint's server runs already"
 
     @property
     def connections(self) -> tuple[str, ...]:
@@ -308,7 +305,7 @@ class EndpointLauncher(LauncherBase):
 
     def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
         if workload.kind == "training":
-            return f"it is {workload.kind}, and an endpoint only answers inference requests"
+            return f"it is {workload.kind}, but an endpoint serves inference only"
         return super().unsuitable(workload)
 
     def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
@@ -316,14 +313,14 @@ class EndpointLauncher(LauncherBase):
             return None
         backend, placement = workload.server.backend, workload.server.client_placement
         if backend != "external":
-            return f"its server.backend {backend} is started for each trial, and an endpoint has a server already; backend: external fits"
+            return f"its server.backend {backend} is started for each trial, but an endpoint has a server; expected backend: external"
         if self.near != (placement == "same_node"):
             where = "the client's own machine" if self.near else "another machine"
-            return f"its client_placement is {placement}, and {self.url} is on {where}"
+            return f"its client_placement is {placement}, but {self.url} is on {where}"
         if self.protocol == "openai_chat" and not workload.requests.text:
-            return "it sends token ids, and openai_chat takes text only; requests: {text: true} fits"
+            return "it sends token ids, but openai_chat takes text only; expected requests: {text: true}"
         if self.protocol.startswith("openai") and workload.model.architecture == "encoder":
-            return f"its model is an encoder, and {self.protocol} is driven for completions only; kserve_http or kserve_grpc fits"
+            return f"its model is an encoder, but {self.protocol} serves completions only; expected kserve_http or kserve_grpc"
         return None
 
     def extend_specification(self, spec: dict[str, Any]) -> None:
@@ -335,7 +332,7 @@ class EndpointLauncher(LauncherBase):
         host = urlsplit(self.url).hostname or ""
         try:
             return host == "localhost" or ip_address(host).is_loopback
-        except ValueError:  # a name, which may begin with 127. and be anywhere
+        except ValueError:  # a host name, which may begin with 127.
             return False
 
 

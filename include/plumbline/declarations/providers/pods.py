@@ -1,4 +1,4 @@
-"""A trial's pod beyond image and resources: environment, volumes, containers beside it, and the patches that may be declared."""
+"""A trial's pod beyond image and resources: environment, volumes, side containers, and allowed patches."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Registry = Annotated[
 ]
 ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="name of a Kubernetes object")]
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$", description="at most 63 characters")]
-AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._@:+-]+)+$", description="an absolute path without a slash at its end")]
+AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._@:+-]+)+$", description="an absolute path without a trailing slash")]
 
 RESERVED_VOLUMES = frozenset(["work", "shared-memory", "kept"])
 """Volumes of every trial's pod (`k8s/workloads/pod.yaml`)."""
 RESERVED_PATHS = ("/work", "/tmp", "/dev/shm", "/kept")
 RESERVED_METADATA = ("plumbline/", "app.kubernetes.io/managed-by", "kueue.x-k8s.io/", "batch.kubernetes.io/", "jobset.sigs.k8s.io/")
-"""Labels and annotations by which launches are found, admitted and numbered."""
+"""Prefixes of labels and annotations of the launcher and of controllers."""
 _RESERVED_VARIABLES = re.compile(r"PLUMBLINE_.*|HOME|TMPDIR|PYTHON.*|JOB_COMPLETION_INDEX|KUBERNETES_.*")
 _SECRET = re.compile(r"(^|_)(SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIALS?|APIKEY)(_|$)|(API|ACCESS|PRIVATE)_KEY")
 _HOST_PATHS = ("/dev/infiniband", "/dev/aperture_devices", "/home/kubernetes/bin", "/mnt", "/opt", "/run/tcpx", "/usr/local/nvidia")
@@ -53,45 +53,38 @@ _SIDECAR_PATHS = ("/sys", "/proc/sys")
 
 
 def reserved_variable_error(name: str) -> str | None:
-    """Why a variable may not be declared; None if it may."""
     if _RESERVED_VARIABLES.fullmatch(name):
-        return "the launcher sets it itself; expected another variable"
+        return "the launcher sets it; expected another variable"
     if is_secret_name(name):
-        return "its name is that of a secret, and declarations are public; expected a Secret of the namespace, by valueFrom in pod_patch"
+        return "its name is that of a secret, but declarations are public; expected a Secret of the namespace, by valueFrom in pod_patch"
     return None
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable's name says that its value is a secret."""
     return _SECRET.search(name) is not None
 
 
 def reserved_metadata_error(key: str) -> str | None:
-    """Why a label or annotation may not be declared; None if it may."""
-    return "the launcher sets it itself; expected another key" if key.startswith(RESERVED_METADATA) else None
+    return "the launcher sets it; expected another key" if key.startswith(RESERVED_METADATA) else None
 
 
 def host_path_error(path: str, *, sidecar: bool) -> str | None:
-    """Why a path of the node may not be mounted; None if it may.
-
-    The list is closed: device files, drivers and scratch disks as clouds document them. `sidecar`: for a container beside the trial alone.
-    """
+    """Why a path of the node may not be mounted, or None. Allowed are device files, drivers and scratch disks that clouds document.
+    `sidecar`: for a side container only."""
     allowed = _HOST_PATHS + (_SIDECAR_PATHS if sidecar else ())
     if ".." not in path.split("/") and is_within(path, allowed):
         return None
     if is_within(path, _SIDECAR_PATHS):
-        return f'"{path}" of the node is for sidecars alone; expected no `mount`, and the volume in the sidecar\'s mounts'
+        return f'"{path}" of the node is for sidecars only; expected no `mount`, and the volume in the sidecar\'s mounts'
     return f'"{path}" of the node may not be mounted; expected a path below {", ".join(allowed)}'
 
 
 def has_registry(image: str) -> bool:
-    """Whether an image's reference begins with the host of a registry."""
     host, slash, _ = image.partition("/")
     return bool(slash) and ("." in host or ":" in host or host == "localhost")
 
 
 def is_within(path: str, folders: Iterable[str]) -> bool:
-    """Whether the path is one of the folders or lies below one."""
     return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
@@ -268,7 +261,7 @@ Violation = tuple[FieldPath, str]
 
 
 def check_patch(patch: Mapping[str, Any], beside: Collection[str], *, trainjob: bool) -> None:
-    """ValueError with the first field that the patch may not have, or not so. `beside`: names of the declared side containers."""
+    """ValueError with the first invalid field of the patch. `beside`: names of the declared side containers."""
     for where, why in _violations(patch, beside, trainjob):
         raise ValueError(f"pod_patch.{format_path(where)} {why}")
 
@@ -278,7 +271,7 @@ def _violations(patch: Mapping[str, Any], beside: Collection[str], trainjob: boo
     yield from _patch_metadata(patch.get("metadata", {}))
     spec = patch.get("spec", {})
     if not isinstance(spec, dict):
-        yield ("spec",), "is no mapping; expected fields of a pod's specification, such as schedulerName"
+        yield ("spec",), "is not a mapping; expected fields of a pod's specification, such as schedulerName"
         return
     yield from _patch_spec(spec, trainjob)
     yield from _merge_lists(spec, ("spec",))
@@ -293,25 +286,25 @@ def _violations(patch: Mapping[str, Any], beside: Collection[str], trainjob: boo
 
 def _unknown_keys(row: Any, where: FieldPath, allowed: Collection[str], what: str) -> Iterator[Violation]:
     if not isinstance(row, dict):
-        yield where, f"is no mapping; {what}"
+        yield where, f"is not a mapping; {what}"
         return
     for key in row:
         if key not in allowed:
             near = get_close_matches(str(key), allowed, n=1)
-            yield (*where, key), f"is no field here; {f'did you mean {near[0]}? ' if near else ''}expected one of {', '.join(allowed)}"
+            yield (*where, key), f"is not allowed here; {f'did you mean {near[0]}? ' if near else ''}expected one of {', '.join(allowed)}"
 
 
 def _patch_metadata(metadata: Any) -> Iterator[Violation]:
     yield from _unknown_keys(metadata, ("metadata",), ("labels", "annotations"), "expected labels, annotations or both")
     for field, values in metadata.items() if isinstance(metadata, dict) else ():
         if not isinstance(values, dict):
-            yield ("metadata", field), "is no mapping; expected a mapping of keys to text"
+            yield ("metadata", field), "is not a mapping; expected a mapping of keys to text"
             continue
         for key, value in values.items():
             if (why := reserved_metadata_error(key)) is not None:
                 yield ("metadata", field, key), f": {why}"
             elif key.startswith("$") or not isinstance(value, str | None):
-                yield ("metadata", field, key), "is no text; expected text, or null to remove the key"
+                yield ("metadata", field, key), "is not text; expected text, or null to remove the key"
 
 
 def _patch_spec(spec: dict[str, Any], trainjob: bool) -> Iterator[Violation]:
@@ -319,9 +312,9 @@ def _patch_spec(spec: dict[str, Any], trainjob: bool) -> Iterator[Violation]:
     for field, value in spec.items():
         where: FieldPath = ("spec", field)
         if field in _LAUNCHER_FIELD_OF:
-            yield where, f"has a field of its own; expected launcher.{_LAUNCHER_FIELD_OF[field]}"
+            yield where, f"has its own field; expected launcher.{_LAUNCHER_FIELD_OF[field]}"
         elif field in _LAUNCHER_OWNED:
-            yield where, "is the launcher's own, and a patch may not change it; expected the patch without it"
+            yield where, "is reserved for the launcher; expected a patch without it"
         elif field == "securityContext":
             yield from _unknown_keys(value, where, _SECURITY_FIELDS, "the rest of the pod's security context may not change")
         elif field not in allowed:
@@ -336,7 +329,7 @@ def _directives(value: Any, where: FieldPath, *, top: bool) -> Iterator[Violatio
     """Directives below a field that merges as a mapping: the field itself may be replaced, nothing else."""
     for key, inner in value.items() if isinstance(value, dict) else ():
         if key.startswith("$") and not (top and key == DIRECTIVE and inner == "replace"):
-            yield (*where, key), "is no directive here; expected $patch: replace, on the field itself"
+            yield (*where, key), "is not a valid directive; expected $patch: replace, on the field itself"
         yield from _directives(inner, (*where, key), top=False)
 
 
@@ -347,15 +340,15 @@ def _merge_lists(row: dict[str, Any], where: FieldPath) -> Iterator[Violation]:
             continue
         entries = row[field]
         if not isinstance(entries, list):
-            yield (*where, field), f"is no list; expected a list of entries, each with {key}"
+            yield (*where, field), f"is not a list; expected a list of entries, each with {key}"
             continue
         for i, entry in enumerate(entries):
             at = (*where, field, i)
             if not isinstance(entry, dict) or not isinstance(entry.get(key), str | int):
-                yield at, f"has no {key}, by which entries merge; expected one"
+                yield at, f"has no merge key {key}; expected one"
                 continue
             if entry.get(DIRECTIVE, "delete") != "delete" or any(k.startswith("$") and k != DIRECTIVE for k in entry):
-                yield at, "has a directive that is not known here; expected $patch: delete"
+                yield at, "has an unknown directive; expected $patch: delete"
             yield from _merge_lists(entry, at)
 
 
@@ -365,7 +358,7 @@ def _patch_volumes(volumes: Any) -> Iterator[Violation]:
             continue  # _lists says so
         where: FieldPath = ("spec", "volumes", i)
         if volume.get("name") in RESERVED_VOLUMES:
-            yield where, f"({volume['name']}) is a volume of every trial, and a patch may not change it; expected another name"
+            yield where, f"({volume['name']}) is a reserved volume; expected another name"
         if "hostPath" in volume:
             path = volume["hostPath"].get("path") if isinstance(volume["hostPath"], dict) else None
             if (why := host_path_error(str(path), sidecar=False)) is not None:
@@ -380,12 +373,12 @@ def _patch_container(container: Any, where: FieldPath, names: Collection[str], a
         instead = "" if "harness" in names else ": declare it in sidecars or init_containers, which bound its rights"
         yield (
             where,
-            f"({name}) is no container that a patch may change{instead}; expected one of {', '.join(sorted(names)) or '(none declared)'}",
+            f"({name}) cannot be patched{instead}; expected one of {', '.join(sorted(names)) or '(none declared)'}",
         )
         return
     for field, value in container.items():
         if field == DIRECTIVE:
-            yield where, f"({name}) may not be deleted; expected the patch without it"
+            yield where, f"({name}) may not be deleted; expected a patch without it"
         elif field in _CONTAINER_OWNED:
             yield (
                 (*where, field),
@@ -408,5 +401,5 @@ def _patch_trial_container(container: dict[str, Any], where: FieldPath) -> Itera
         if path == "/" or is_within(path.rstrip("/"), RESERVED_PATHS):
             yield (*where, "volumeMounts", i), f"({path}) is the trial's own; expected a path outside {', '.join(RESERVED_PATHS)}"
     yield from _unknown_keys(
-        container.get("resources", {}), (*where, "resources"), ("claims",), "expected claims; all else belongs into launcher.resources"
+        container.get("resources", {}), (*where, "resources"), ("claims",), "expected claims; declare other resources in launcher.resources"
     )

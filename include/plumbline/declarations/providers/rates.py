@@ -34,7 +34,7 @@ class HourlyAmount(NamedTuple):
 
 
 class ExchangeRate(NamedTuple):
-    """What one unit of a currency is worth in USD."""
+    """USD for one unit of a currency."""
 
     usd: float
     currency: str
@@ -50,12 +50,12 @@ def _parse_hourly_amount(value: object) -> HourlyAmount:
 def _parse_exchange_rate(value: object) -> ExchangeRate:
     match = _EXCHANGE_RATE.fullmatch(value) if isinstance(value, str) else None
     if match is None or float(match[1]) == 0:
-        raise ValueError(f'"{value}" is not the worth of a currency in USD; expected {_EXCHANGE_RATE_SHAPE}')
+        raise ValueError(f'"{value}" is not an exchange rate to USD; expected {_EXCHANGE_RATE_SHAPE}')
     return ExchangeRate(float(match[1]), match[2])
 
 
 def check_exchange_rate(currency: str, rate: ExchangeRate | None, rate_on: date | None, field: str = "price") -> None:
-    """ValueError unless the `field`'s currency has its worth in USD beside it, with the day of that rate; USD itself needs none."""
+    """ValueError unless the `field`'s currency has an exchange rate with its day; USD must have none."""
     if currency == "USD" and (rate is not None or rate_on is not None):
         raise ValueError(f"rate is not needed: the {field} is in USD; expected no rate and no rate_on")
     if currency != "USD" and (rate is None or rate_on is None or rate.currency != currency):
@@ -76,7 +76,7 @@ class ContractPrice(Declared):
     purchase: Purchase
     term: Term | None = Field(None, description="how long a reservation binds, 1y or 3y")
     price: HourlyAmountText
-    rate: ExchangeRateText | None = Field(None, description="what the price's currency is worth; needed for any but USD")
+    rate: ExchangeRateText | None = Field(None, description="exchange rate of the price's currency; required unless USD")
     rate_on: date | None = Field(None, description="the day of that rate")
     since: date
     until: date | None = None
@@ -101,7 +101,7 @@ class Contract(Declared):
 
     name: Name
     description: str = ""
-    source: str = Field(min_length=3, description="the document that says so, such as 'contract 2026-114, annex B'")
+    source: str = Field(min_length=3, description="the document, such as 'contract 2026-114, annex B'")
     prices: tuple[ContractPrice, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -121,9 +121,7 @@ class Contract(Declared):
         return tuple(p for p in self.prices if p.since <= day and (p.until is None or day < p.until))
 
 
-# What a provider charges beside the hour of its instance, what its invoices came to, and what people's time at it costs.
-#
-# Only what is reckoned with: nothing of it changes what is measured, so trials do not carry it.
+# Charges beside the instance hour, invoices, and the cost of people's time. They do not change the measurement, so trials do not carry them.
 
 
 RateItem = Literal["cpu", "storage", "egress", "observability"]
@@ -188,10 +186,10 @@ Amount = Annotated[
 
 
 class SourcedAmount(Declared):
-    """Money that somebody stated, in any currency whose worth in USD is stated with it."""
+    """An amount with its source, in any currency with its exchange rate to USD."""
 
-    source: str = Field(min_length=3, description="where the figure comes from, such as 'price page, 2026-11-02' or 'invoice 4711'")
-    rate: ExchangeRateText | None = Field(None, description="what the currency is worth; needed for any but USD")
+    source: str = Field(min_length=3, description="of the figure, such as 'price page, 2026-11-02' or 'invoice 4711'")
+    rate: ExchangeRateText | None = Field(None, description="exchange rate of the currency; required unless USD")
     rate_on: date | None = Field(None, description="the day of that rate")
 
     @property
@@ -218,7 +216,7 @@ class _DatedAmount(SourcedAmount):
 
 
 class DeclaredRate(_DatedAmount):
-    """What is billed beside the instance, by its own unit. 0 is a rate: of what is included or belongs to nobody else."""
+    """A charge beside the instance, by its own unit; 0 for what is included."""
 
     item: RateItem = Field(description=f"one of {', '.join(get_args(RateItem))}")
     price: PricePerUnit
@@ -228,20 +226,20 @@ class DeclaredRate(_DatedAmount):
         check_exchange_rate(self.price.currency, self.rate, self.rate_on)
         if self.price.per not in BILLING_UNITS[self.item]:
             raise ValueError(
-                f"price is per {self.price.per}, and {self.item} is billed by {' or '.join(BILLING_UNITS[self.item])}; "
+                f"price is per {self.price.per}, but {self.item} is billed by {' or '.join(BILLING_UNITS[self.item])}; "
                 f"expected one such as 0.08 {self.price.currency}/{BILLING_UNITS[self.item][0]}"
             )
         return self
 
 
 class Overhead(_DatedAmount):
-    """People's time that a provider takes, which no invoice of it shows.
+    """People's time for a provider, which its invoices do not show.
 
     `per: campaign`: so much for each campaign, shared by its trials. `per: month`: so much a month, shared by the `instance_hours` that
     are used in one.
     """
 
-    what: str = Field(min_length=3, description="what the time goes into, such as 'cluster and image updates'")
+    what: str = Field(min_length=3, description="the work, such as 'cluster and image updates'")
     time: Duration = Field(description="such as 2h")
     per: Literal["campaign", "month"]
     instance_hours: float | None = Field(
@@ -254,7 +252,7 @@ class Overhead(_DatedAmount):
         check_exchange_rate(self.price.currency, self.rate, self.rate_on)
         if self.price.per != "h":
             raise ValueError(
-                f"price is per {self.price.per}, and time is paid by the hour; expected one such as 120 {self.price.currency}/h"
+                f"price is per {self.price.per}, but time is paid by the hour; expected one such as 120 {self.price.currency}/h"
             )
         if (self.per == "month") != (self.instance_hours is not None):
             given = "missing" if self.instance_hours is None else "given"
@@ -263,7 +261,7 @@ class Overhead(_DatedAmount):
 
 
 class Invoice(SourcedAmount):
-    """What a month came to: its amount over what it covered is the effective price of an hour in that month."""
+    """A month's invoice: its amount over its hours is the effective hourly price of that month."""
 
     month: str = Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="such as 2026-10")
     purchase: Purchase = "on_demand"

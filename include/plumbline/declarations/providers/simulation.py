@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plumbline.declarations.workloads.training import TrainingWorkload
 
 Family = Literal["training", "inference", "start_up", "storage", "hardware"]
-"""Which noise a metric has: of steps, of requests, of starting and restarting, of disks, of the hardware probes."""
+"""Families of metrics with common noise."""
 Probe = Literal["matmul_tflops", "memory_bandwidth", "all_reduce_bus_bandwidth", "disk_write_bandwidth"]
 Level = Literal[Probe, "provisioning_lead_time"]
 SimulatedFailure = Literal[
@@ -34,7 +34,7 @@ def _parse_day(value: object) -> object:
     try:
         return date.fromisoformat(f"{value}-01" if len(value) == len("2026-11") else value)
     except ValueError:
-        raise ValueError(f'"{value}" is no day; expected such as 2026-11-15, or 2026-11 for the first of a month') from None
+        raise ValueError(f'"{value}" is not a day; expected such as 2026-11-15, or 2026-11 for the first of a month') from None
 
 
 Day = Annotated[date, BeforeValidator(_parse_day), Field(description="a day such as 2026-11-15, or a campaign's month such as 2026-11")]
@@ -52,10 +52,10 @@ MetricName = Annotated[str, AfterValidator(_known_metric)]
 
 
 class Noise(Declared):
-    """How a family of metrics scatters, as relative standard deviations (`time_of_day`: the amplitude of a daily wave)."""
+    """Noise of a family of metrics as relative standard deviations (`time_of_day`: amplitude of a daily wave)."""
 
     run: Spread = Field(description="from one trial to the next")
-    node: Spread = Field(0.0, description="from one node to the next; a node keeps its own")
+    node: Spread = Field(0.0, description="from one node to the next, constant for a node")
     time_of_day: Spread = Field(0.0, description="slowest at 18:00 UTC by this much, fastest at 06:00")
 
 
@@ -67,17 +67,17 @@ DEFAULT_NOISE: dict[Family, Noise] = {
     "storage": Noise.model_construct(run=0.03, node=0.01, time_of_day=0.01),
     "hardware": Noise.model_construct(run=0.001, node=0.002, time_of_day=0.0),
 }
-"""Of a family that a declaration says nothing about."""
+"""Of families without declared noise."""
 
 
 class SimulatedEvent(Declared):
-    """Something that happens to the provider from the day `since` on; to all workloads, unless it names some."""
+    """An event from the day `since` on, for all workloads or the named ones."""
 
     since: Day
     workloads: tuple[Name, ...] | None = Field(None, min_length=1)
 
     def concerns(self, workload: str, at: datetime) -> bool:
-        """Whether it is in force for a trial of the workload that is planned at this time."""
+        """Whether it applies to a trial of the workload planned at this time."""
         day = at.astimezone(timezone.utc).date()
         until: date | None = getattr(self, "until", None)
         return (self.workloads is None or workload in self.workloads) and self.since <= day and (until is None or day < until)
@@ -99,7 +99,7 @@ class PerformanceEvent(SimulatedEvent):
         if (self.worse is None) == (self.better is None) and not (isinstance(self, DriverChange) and self.worse is None):
             raise ValueError("expected exactly one of worse and better, such as worse: 5%")
         if self.worse is None and self.better is None and (self.metrics or self.probes):
-            raise ValueError("names what moves but not by how much; expected worse or better, such as worse: 5%")
+            raise ValueError("has metrics or probes but no size; expected worse or better, such as worse: 5%")
         return self
 
     @property
@@ -120,7 +120,7 @@ class DriftStep(PerformanceEvent):
 
 
 class DriftRamp(PerformanceEvent):
-    """Creeps in: nothing on `since`, all of it from `full` on."""
+    """Grows linearly from 0 on `since` to its size on `full`."""
 
     kind: Literal["ramp"]
     full: Day
@@ -132,7 +132,7 @@ class DriftRamp(PerformanceEvent):
         return self
 
     def shift(self, at: datetime, node: int) -> float:
-        """The share of its size that has crept in by then."""
+        """Its size reached by then."""
         begun = (
             at.astimezone(timezone.utc) - datetime(self.since.year, self.since.month, self.since.day, tzinfo=timezone.utc)
         ).total_seconds()
@@ -140,14 +140,14 @@ class DriftRamp(PerformanceEvent):
 
 
 class DriftSpike(PerformanceEvent):
-    """Gone again on the day `until`."""
+    """A temporary change, over on the day `until`."""
 
     kind: Literal["spike"]
     until: Day
 
 
 class BimodalNode(PerformanceEvent):
-    """The first `nodes` of the provider's nodes are so much worse than the others: what a trial measures depends on where it lands."""
+    """The first `nodes` of the provider's nodes are worse than the others."""
 
     kind: Literal["bimodal_node"]
     until: Day | None = None
@@ -159,7 +159,7 @@ class BimodalNode(PerformanceEvent):
 
 
 class DriverChange(PerformanceEvent):
-    """The environment's `facts` become these; with `worse` or `better` the numbers move too, without they do not."""
+    """Replaces the environment's `facts`; `worse` or `better` moves the numbers too."""
 
     kind: Literal["driver_change"]
     until: Day | None = None
@@ -167,7 +167,7 @@ class DriverChange(PerformanceEvent):
 
 
 class PriceChange(SimulatedEvent):
-    """The whole instance costs this from then on."""
+    """A new price of the whole instance."""
 
     kind: Literal["price_change"]
     until: Day | None = None
@@ -176,7 +176,7 @@ class PriceChange(SimulatedEvent):
 
 
 class DataGap(SimulatedEvent):
-    """Nothing arrives: trials of the time are not even planned."""
+    """No data: trials of this time are not planned."""
 
     kind: Literal["silence"]
     until: Day | None = None
@@ -186,11 +186,11 @@ DriftEvent = Annotated[DriftStep | DriftRamp | DriftSpike | BimodalNode | Driver
 
 
 class SimulatedLauncher(LauncherBase):
-    """No machine at all: a seeded model of one, told apart in every document, row, page and message."""
+    """A seeded model of a machine, marked as simulated in every document, row, page and message."""
 
     kind: Literal["simulated"]
     seed: Seed = 1
-    nodes: int = Field(8, ge=1, le=10_000, description="nodes that trials land on at random")
+    nodes: int = Field(8, ge=1, le=10_000, description="nodes, of which each trial gets a random one")
     parallel: int = Field(8, ge=1, le=1000, description="trials at a time")
     levels: dict[Level, str] = Field(
         default_factory=dict,
@@ -199,7 +199,7 @@ class SimulatedLauncher(LauncherBase):
     )
     noise: dict[Family, Noise] = Field(default_factory=dict)
     failures: dict[SimulatedFailure, Spread] = Field(
-        default_factory=dict, description="share of launches that end so, such as {insufficient_capacity: 2%}"
+        default_factory=dict, description="share of launches with this failure, such as {insufficient_capacity: 2%}"
     )
     environment: dict[str, Scalar] = Field(default_factory=dict, description="facts beside or instead of the accelerator's usual ones")
     drift: tuple[DriftEvent, ...] = ()
@@ -215,11 +215,11 @@ class SimulatedLauncher(LauncherBase):
             if until is not None and until <= event.since:
                 raise ValueError(f"drift[{i}].until {until} is not after since {event.since}; expected a later day")
             if isinstance(event, BimodalNode) and event.nodes >= self.nodes:
-                raise ValueError(f"drift[{i}].nodes {event.nodes} of {self.nodes} nodes leaves no good one; expected fewer")
+                raise ValueError(f"drift[{i}].nodes {event.nodes} includes all {self.nodes} nodes; expected fewer")
         return self
 
     def events(self, workload: str, at: datetime) -> tuple[Any, ...]:
-        """What is in force for a trial of the workload that is planned at this time, in the order of declaration."""
+        """Events that apply to a trial of the workload planned at this time, in the order of declaration."""
         return tuple(event for event in self.drift if event.concerns(workload, at))
 
     simulated: ClassVar[bool] = True
@@ -229,8 +229,8 @@ class SimulatedLauncher(LauncherBase):
         return self.parallel
 
     def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        # Any server and any placement of the client can be made up; a gang cannot be larger than the provider.
-        return f"it needs {workload.nodes} nodes, the provider has {self.nodes}" if workload.nodes > self.nodes else None
+        # Any server and any placement of the client can be simulated; a gang cannot exceed the provider.
+        return f"it needs {workload.nodes} nodes, but the provider has {self.nodes}" if workload.nodes > self.nodes else None
 
     def price_changes(self) -> tuple[PriceChange, ...]:
         return tuple(sorted((e for e in self.drift if isinstance(e, PriceChange)), key=lambda e: e.since, reverse=True))

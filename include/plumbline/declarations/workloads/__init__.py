@@ -1,4 +1,4 @@
-"""What training and inference workloads share: repeats, slots, acceptance criteria, the primary number, drift thresholds."""
+"""Common parts of training and inference workloads: repeats, slots, criteria, primary metric, drift thresholds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Criterion(Declared):
 
 
 def parse_criterion(line: str) -> dict[str, object]:
-    """The fields of one criterion; ValueError naming what is wrong and the expected shape."""
+    """The fields of one criterion. ValueError."""
     match = _CRITERION.match(line)
     if match is None:
         raise ValueError(f'"{line}" is not a criterion; expected {CRITERION_SHAPE}')
@@ -79,7 +79,7 @@ def parse_criterion(line: str) -> dict[str, object]:
 
 
 def parse_metric_value(unit: Unit, text: str) -> float:
-    """A criterion's value in the unit of its metric; ValueError if it is written in another one."""
+    """A criterion's value in the unit of its metric; ValueError for another unit."""
     scales: dict[str, tuple[dict[str, float], str, str]] = {
         "s": (units.SECONDS, "a duration", "900ms"),
         "1/s": (units.PER_SECOND, "a rate", "8/s"),
@@ -103,10 +103,9 @@ def parse_metric_value(unit: Unit, text: str) -> float:
 
 
 def find_contradiction(criteria: Iterable[Criterion]) -> str | None:
-    """What makes a list of criteria impossible or pointless to meet, in words; None if nothing does.
+    """Why criteria contradict each other, or None.
 
-    An upper limit on a high percentile below the limit on a lower one (p99 <= 500ms while p50 <= 900ms) says that the p50 limit
-    can never bind: somebody mixed the two up.
+    An upper limit of a high percentile below that of a lower one (p99 <= 500ms with p50 <= 900ms) makes the lower one pointless.
     """
     seen = list(criteria)
     for i, a in enumerate(seen):
@@ -123,7 +122,7 @@ def find_contradiction(criteria: Iterable[Criterion]) -> str | None:
                     )
             if {a.op, b.op} == {"<=", ">="}:
                 upper, lower = (a, b) if a.op == "<=" else (b, a)
-                # What holds a low percentile up holds every higher one up too.
+                # A lower limit of a percentile applies to all higher ones too.
                 same = a.statistic == b.statistic or _PERCENTILE_RANK.get(lower.statistic, 101) <= _PERCENTILE_RANK.get(upper.statistic, -1)
                 if same and upper.limit < lower.limit:
                     return f'"{upper.text}" and "{lower.text}" cannot both be met; expected an upper limit above the lower one'
@@ -131,9 +130,9 @@ def find_contradiction(criteria: Iterable[Criterion]) -> str | None:
 
 
 def insufficient_observations(criterion: Criterion, n: int) -> str | None:
-    """Why `n` observations cannot answer a criterion on a tail, and how many would; None if they can, or it is about no tail.
+    """Why `n` observations cannot decide a criterion on a tail, and how many could; else None.
 
-    A percentile needs an observation beyond it. A share needs room for one request that misses it: "99 % of 41 requests" is all of them.
+    A percentile needs an observation beyond it. A share needs room for one miss: 99 % of 41 requests is all of them.
     """
     percent = f"{CONFIDENCE:.0%}".replace("%", " %")
     if (q := QUANTILES.get(criterion.statistic)) is not None and n < min_observations_for_quantile(q):
@@ -157,7 +156,7 @@ _PRIMARY = re.compile(r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0
 
 
 class Primary(Declared):
-    """One number of a scorecard. `phase` None: the phase that leads for the metric, wherever it was measured."""
+    """The main number of a scorecard. `phase` None: the leading phase of the metric."""
 
     text: str
     metric: str
@@ -171,18 +170,16 @@ class Primary(Declared):
 
 
 def parse_primary(line: str) -> dict[str, object]:
-    """The fields of a `primary:`; ValueError naming what is wrong and the expected shape."""
+    """The fields of a `primary:`. ValueError."""
     match = _PRIMARY.match(line)
     if match is None:
-        raise ValueError(f'"{line}" names no number; expected {PRIMARY_SHAPE}')
+        raise ValueError(f'"{line}" is not a primary metric; expected {PRIMARY_SHAPE}')
     try:
         known = metric(match["metric"])
     except KeyError as error:
         raise ValueError(f'{error.args[0]} (in "{line}")') from None
     if known.direction == "informative":
-        raise ValueError(
-            f'"{line}": {known.name} has no better side, so nobody can be first by it; expected one that is lower or higher is better'
-        )
+        raise ValueError(f'"{line}": {known.name} has no better direction; expected a metric that has one')
     statistic = match["statistic"] or known.statistic
     if statistic not in STATISTICS:
         raise ValueError(f'unknown statistic "{statistic}" in "{line}"; expected one of {", ".join(STATISTICS)}')
@@ -199,8 +196,8 @@ class Needs(Declared):
     """Which providers can run the workload."""
 
     accelerator: Literal["cpu", "gpu", "nvidia", "amd"] = Field(description="gpu: NVIDIA's or AMD's")
-    count: int = Field(1, ge=1, le=1024, description="accelerators (or cores) a trial needs at least")
-    whole_node: bool = Field(False, description="only providers whose nodes have exactly `count`: one workload for each size of node")
+    count: int = Field(1, ge=1, le=1024, description="minimum of accelerators (or cores) of a trial")
+    whole_node: bool = Field(False, description="only providers whose nodes have exactly `count`")
 
 
 class Repeats(Declared):
@@ -212,12 +209,12 @@ class Repeats(Declared):
     @model_validator(mode="after")
     def _distinct(self) -> Repeats:
         if len(set(self.slots)) != len(self.slots):
-            raise ValueError(f"slots {list(self.slots)} names a time twice; expected distinct times of day")
+            raise ValueError(f"slots {list(self.slots)} repeats a time; expected distinct times of day")
         return self
 
 
 class DriftLimits(Declared):
-    """From which relative change on a difference matters: `warn` tells people, `page` wakes them."""
+    """Relative changes from which on a difference matters."""
 
     warn: Percent
     page: Percent
@@ -249,12 +246,12 @@ class Workload(Declared):
     version: int = Field(ge=1)
     description: str = ""
     needs: Needs
-    providers: tuple[Name, ...] | None = Field(None, description="only these providers; every enabled one that fits if left out")
+    providers: tuple[Name, ...] | None = Field(None, description="only these providers; every enabled one that fits if omitted")
     on_demand_only: bool = Field(False, description="planned only when named: in a request, or by a provider's `workloads`")
     repeats: Repeats
     acceptance: tuple[Criterion, ...] = ()
     primary: Primary | None = Field(
-        None, description="the number that is asked first, such as p95 time_to_first_token in steady; one that fits the task if left out"
+        None, description="the main number, such as p95 time_to_first_token in steady; one that fits the task if omitted"
     )
     drift: LimitsByMetric = Field(default_factory=dict, description="thresholds by metric that differ from thresholds.yaml")
 
@@ -267,16 +264,16 @@ class Workload(Declared):
         return value
 
     def of_trial(self) -> Self:
-        """The workload as its trials carry it: without which number is shown first and which sizes of node it is meant for, which change
-        nothing that is measured, and which a harness of an earlier version would refuse as unknown."""
+        """The workload as its trials carry it, without `primary` and `whole_node`: they do not change the measurement, and an earlier harness
+        would refuse them as unknown."""
         return self.model_copy(update={"primary": None, "needs": self.needs.model_copy(update={"whole_node": False})})
 
     @property
     def gpus(self) -> int | None:
-        """Accelerators that a trial holds on each of its nodes; None for all that there are."""
+        """Accelerators that a trial holds on each of its nodes; None for all."""
         return self.needs.count
 
     @property
     def nodes(self) -> int:
-        """Nodes that one trial takes at a time."""
+        """Nodes of one trial."""
         return 1

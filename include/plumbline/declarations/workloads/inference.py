@@ -60,10 +60,10 @@ class Retrieval(Declared):
 def unsupported_retrieval(
     retrieval: Retrieval, model: ServedGpt | Llama | Encoder, backend: str, requests: Requests, phases: Sequence[PhaseSpec]
 ) -> str | None:
-    """Why the pipeline cannot be served or asked so, in words that name the field; None if it can."""
+    """Why the pipeline cannot be served or driven so, with the field, or None."""
     if backend != "python" or not isinstance(model, ServedGpt):
         return (
-            f"retrieval with server.backend {backend} and architecture {model.architecture}: the pipeline is of the project's own models; "
+            f"retrieval with server.backend {backend} and architecture {model.architecture}: only the project's own models support the pipeline; "
             "expected backend python and architecture gpt"
         )
     for name, encoder in (("embedding", retrieval.embedding), ("reranking", retrieval.reranking)):
@@ -78,10 +78,10 @@ def unsupported_retrieval(
         ("retrieval.reranking", retrieval.reranking.precision),
     ):
         if precision != "fp32":
-            return f"{name}.precision {precision} with retrieval, whose outputs are held against no reference; expected fp32"
+            return f"{name}.precision {precision} with retrieval, whose outputs have no reference; expected fp32"
     for what in ("turns", "shared_prefix"):
         if getattr(requests, what) is not None:
-            return f"requests.{what} with retrieval: each prompt begins with its own documents; expected no {what}"
+            return f"requests.{what} with retrieval, where each prompt begins with its own documents; expected no {what}"
     for i, phase in enumerate(phases):
         if isinstance(phase, FaultPhaseSpec) and phase.inject == "model_reload":
             return f"phases[{i}] injects model_reload into retrieval, whose models are four; expected another fault"
@@ -102,7 +102,7 @@ def _exceeds_context(retrieval: Retrieval, model: ServedGpt, requests: Requests,
 
 
 def _longest_queries(requests: Requests, phases: Sequence[PhaseSpec]) -> list[tuple[str, int, int]]:
-    """The longest that a query can be: where that stands, its tokens, and those of its answer."""
+    """The longest query: its field, its tokens, and those of its answer."""
     found = [("requests", requests.input_tokens.longest, requests.output_tokens.longest)]
     for i, phase in enumerate(phases):
         if isinstance(phase, ContextPhaseSpec):
@@ -119,7 +119,7 @@ TOKENIZER_VOCABULARY = 2048
 
 
 def check_request_lengths(requests: Requests, phases: Sequence[PhaseSpec], model: ServedModel, *, own_tokenizer: bool) -> None:
-    """Raises ValueError for requests that the model cannot be asked; the message names the field, and the line of a trace.
+    """ValueError, with the field and the line of a trace, for requests that the model cannot serve.
 
     `own_tokenizer`: the server's tokenizer is the shipped one; an external server has its own.
     """
@@ -144,13 +144,13 @@ def _check_unique_part(requests: Requests) -> None:
     prefix = requests.shared_prefix
     if prefix is not None and requests.input_tokens.shortest <= prefix.tokens:
         raise ValueError(
-            f"requests.input_tokens can be {requests.input_tokens.shortest}, which holds no more than the shared_prefix of {prefix.tokens} tokens; "
-            f"expected at least {prefix.tokens + 1}: input_tokens count the prefix, and a prompt has a part of its own"
+            f"requests.input_tokens can be {requests.input_tokens.shortest}, not more than the shared_prefix of {prefix.tokens} tokens; "
+            f"expected at least {prefix.tokens + 1}: input_tokens include the prefix, and a prompt has its own part"
         )
 
 
 def _longest_sequence(requests: Requests) -> int:
-    """Tokens, input and output, that a request's sequence can reach."""
+    """Maximum of a request's tokens, input and output."""
     prefix = requests.shared_prefix.tokens if requests.shared_prefix else 0
     a_turn = requests.input_tokens.longest - prefix + requests.output_tokens.longest
     return prefix + a_turn * (requests.turns.count if requests.turns else 1)
@@ -171,18 +171,18 @@ def _check_context_phase(where: str, phase: ContextPhaseSpec, requests: Requests
 
 def _check_trace(where: str, trace: Trace, requests: Requests, model: ServedModel) -> None:
     if requests.turns is not None:
-        raise ValueError(f"{where} with requests.turns: a recorded request has its own length and no next turn; expected no turns")
+        raise ValueError(f"{where} with requests.turns, but a recorded request has no next turn; expected no turns")
     prefix = requests.shared_prefix.tokens if requests.shared_prefix else 0
     for i, (_, read, written) in enumerate(trace.rows or ()):
         if read + written > model.context:
             raise ValueError(
                 f"{where} {trace.row(i)}: {read} tokens in, {written} out, over model.context {model.context}; expected at most the context: "
-                "choose a larger context or leave the request out of the file"
+                "choose a larger context or remove the request from the file"
             )
         if read <= prefix:
             raise ValueError(f"{where} {trace.row(i)}: {read} tokens in; expected above requests.shared_prefix.tokens {prefix}")
         if isinstance(model, Encoder) and written != 1:
-            raise ValueError(f"{where} {trace.row(i)}: {written} tokens out; expected 1: an encoder answers once")
+            raise ValueError(f"{where} {trace.row(i)}: {written} tokens out; expected 1 for an encoder")
 
 
 class Server(Declared):
@@ -200,14 +200,14 @@ class Server(Declared):
         # A lambda: without the annotation of a return type the JSON Schema stays that of the own engines.
         PlainSerializer(lambda name: name),
     ]
-    sequences: int = Field(64, ge=1, le=65536, description="requests that are computed at once; further ones wait")
+    sequences: int = Field(64, ge=1, le=65536, description="limit of concurrent requests; further ones wait")
     prefix_cache: Literal["off", "cold", "primed"] = Field(
-        "off", description="cold: on and empty when a phase begins; primed: the shared prefixes are in it"
+        "off", description="cold: on and empty when a phase begins; primed: filled with the shared prefixes"
     )
     client_placement: Literal["same_node", "other_node", "other_region"] = "same_node"
     ready_timeout: Duration | None = Field(
         None,
-        description="a server that does not answer by then ends the trial; left out: 20min on accelerators, 5min on CPUs",
+        description="time limit of the server's start; 20min on accelerators and 5min on CPUs if omitted",
     )
 
 
@@ -235,14 +235,14 @@ class InferenceWorkload(Workload):
     model: ServedModel
     server: Server
     replicas: Literal["fill"] | None = Field(
-        None, description="fill: as many servers at once as the node's accelerators hold, which share the load; left out: one server"
+        None, description="fill: as many servers as the node's accelerators hold, which share the load; one server if omitted"
     )
     requests: Requests
     phases: Annotated[tuple[PhaseSpec, ...], Field(min_length=1)]
     request_timeout: Duration = 30.0
     slo: Slo
     quality: Quality | None = None
-    retrieval: Retrieval | None = Field(None, description="documents that are searched for each request and put before it")
+    retrieval: Retrieval | None = Field(None, description="documents that are searched for each request and added to its prompt")
 
     @model_validator(mode="after")
     def _consistent(self) -> InferenceWorkload:
@@ -278,11 +278,11 @@ class InferenceWorkload(Workload):
             for what in ("turns", "shared_prefix"):
                 if getattr(self.requests, what) is not None:
                     raise ValueError(
-                        f"phases[{i}] context with requests.{what}: the phase's prompts have the lengths that it says; expected no {what}"
+                        f"phases[{i}] context with requests.{what}, but the phase sets the lengths of its prompts; expected no {what}"
                     )
             if self.server.prefix_cache != "off":
                 raise ValueError(
-                    f"phases[{i}] context with server.prefix_cache {self.server.prefix_cache}: its prompts have nothing in common; expected off"
+                    f"phases[{i}] context with server.prefix_cache {self.server.prefix_cache}: its prompts share no prefix; expected off"
                 )
 
     def _model_and_server(self) -> None:
@@ -302,15 +302,15 @@ class InferenceWorkload(Workload):
             raise ValueError("an encoder answers once; expected requests.output_tokens: {constant: 1}")
         if isinstance(self.model, Encoder) and self.server.prefix_cache != "off" and self.server.backend != "external":
             raise ValueError(
-                f"server.prefix_cache {self.server.prefix_cache} for an encoder: each token sees those after it, so nothing of a prefix can be "
-                "kept; expected off"
+                f"server.prefix_cache {self.server.prefix_cache} for an encoder, whose tokens depend on later ones, so that no prefix can be "
+                "cached; expected off"
             )
         if self.server.backend == "external":
             self._left_alone()
         reference = "bf16" if isinstance(self.model, Llama) else "fp32"
         if self.model.precision != reference and self.quality is None and self.server.backend != "external":
             raise ValueError(
-                f"model.precision {self.model.precision} without quality: speed says nothing if the answers got worse; expected "
+                f"model.precision {self.model.precision} without quality, which verifies the outputs; expected "
                 f"quality such as {{reference: {reference}, agreement: 98%}}"
             )
         if self.server.prefix_cache == "primed" and self.requests.shared_prefix is None:
@@ -321,17 +321,17 @@ class InferenceWorkload(Workload):
             raise ValueError(refused)
         if self.server.prefix_cache != "off":
             raise ValueError(
-                f"server.prefix_cache {self.server.prefix_cache} with retrieval: which prompts share a document is not declared; expected off"
+                f"server.prefix_cache {self.server.prefix_cache} with retrieval, whose shared documents are not declared; expected off"
             )
 
     def _one_server_only(self) -> None:
-        """Phases that measure one server cannot be shared by several."""
+        """Some phases need a single server."""
         for i, phase in enumerate(self.phases):
             if isinstance(phase, ContextPhaseSpec):
-                raise ValueError(f"phases[{i}] context with replicas fill: it measures one idle server; expected no replicas")
+                raise ValueError(f"phases[{i}] context with replicas fill, but it measures one idle server; expected no replicas")
             if isinstance(phase, FaultPhaseSpec) and phase.inject in ("server_kill", "model_reload"):
                 raise ValueError(
-                    f"phases[{i}] injects {phase.inject} with replicas fill: the other servers would hide it; expected no replicas, or "
+                    f"phases[{i}] injects {phase.inject} with replicas fill, where other servers would hide it; expected no replicas, or "
                     "overload or slow_client"
                 )
 
@@ -340,33 +340,33 @@ class InferenceWorkload(Workload):
         return self.needs.count if self.replicas is None else None
 
     def replicas_on(self, accelerators: int) -> int:
-        """Servers that run at once on a node with so many accelerators (of a CPU: cores); at least 1."""
+        """Servers of a node with that number of accelerators (of a CPU: cores); at least 1."""
         return 1 if self.replicas is None else max(1, accelerators // self.needs.count)
 
     def unfilled_by(self, accelerators: int) -> str | None:
-        """Why the load cannot be shared by all servers of a node; None if it can."""
+        """Why the load cannot occupy all servers of a node, or None."""
         replicas = self.replicas_on(accelerators)
         for phase in self.phases:
             closed = phase.arrivals.closed if isinstance(phase, LoadPhaseSpec) else None
             if closed is not None and closed.users < replicas:
-                return f"{closed.users} users of phase {phase.name} cannot keep {replicas} servers busy (replicas: fill); expected {replicas} or more"
+                return f"{closed.users} users of phase {phase.name} cannot occupy {replicas} servers (replicas: fill); expected {replicas} or more"
         return None
 
     @property
     def ready_timeout_s(self) -> float:
-        """How long the server may take to load, compile and answer."""
+        """Seconds until the server must be ready."""
         if self.server.ready_timeout is not None:
             return float(self.server.ready_timeout)
-        # An 8B model's weights are read from an empty page cache and its graphs compiled for the first time: minutes of both.
+        # Reading an 8B model's weights and compiling its graphs take minutes each.
         return 300.0 if self.needs.accelerator == "cpu" else 1200.0
 
     @property
     def added_tokens(self) -> int:
-        """Tokens that the server itself puts before each prompt: those of retrieved documents."""
+        """Tokens of retrieved documents that the server adds to each prompt."""
         return self.retrieval.added_tokens if self.retrieval else 0
 
     def _left_alone(self) -> None:
-        """What nobody can do to a server that somebody else runs, or know of it."""
+        """What cannot be done to, or known of, an external server."""
         if self.replicas is not None:
             raise ValueError("replicas fill of an external server, which is not started here; expected no replicas")
         if self.quality is not None:

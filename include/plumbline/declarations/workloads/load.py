@@ -102,22 +102,22 @@ class Tokens(_LengthDistribution):
 
 
 class SharedPrefix(Declared):
-    """Every prompt begins with one of `groups` prefixes of `tokens` tokens, evenly and in random order; what follows is unique."""
+    """Every prompt begins with one of `groups` prefixes of `tokens` tokens, uniformly at random; the rest is unique."""
 
     tokens: int = Field(ge=1)
     groups: int = Field(1, ge=1)
 
 
 class Turns(Declared):
-    """Conversations: each arrival is the first of `count` turns. A turn's prompt repeats what was said before, and is due `think` after
-    the answer before it."""
+    """Conversations: each arrival is the first of `count` turns. A turn's prompt includes the conversation so far, and is due `think` after
+    the last answer."""
 
     count: int = Field(ge=2, le=100)
     think: Pause = 0.0
 
 
 class Requests(Declared):
-    """What is asked. Prompts are unique, drawn from `seed`; the output length is forced, so that latencies compare.
+    """The requests. Prompts are unique, drawn from `seed`; the output length is forced, so that latencies are comparable.
 
     `text`: prompts are sent as text and tokenised by the server, which is then measured too; else they are sent as token ids.
     """
@@ -136,7 +136,7 @@ TraceLayout = Literal["azure", "burstgpt", "mooncake"]
 
 
 class MeanRate(Declared):
-    """Arrivals a second, in the mean."""
+    """Mean arrivals a second."""
 
     rate: Rate
 
@@ -148,14 +148,14 @@ class Gamma(MeanRate):
 
 
 class RatePeriod(Declared):
-    """A rate for a while."""
+    """A rate for a duration."""
 
     rate: Rate
     duration: Duration
 
 
 class OnOff(Declared):
-    """Poisson arrivals whose rate alternates: first `on`, then `off`, and again."""
+    """Poisson arrivals whose rate alternates, `on` first."""
 
     on: RatePeriod
     off: RatePeriod
@@ -169,7 +169,7 @@ class Ramp(Declared):
 
 
 class Trace(Declared):
-    """Arrivals and lengths as recorded, from the trace's beginning until the phase is over or the trace is.
+    """Recorded arrivals and lengths, from the trace's beginning to the end of the phase or of the trace.
 
     `file` lies in `traces/` beside the declarations; what a phase needs of it becomes `rows` (seconds since the first request, input tokens,
     output tokens) when declarations are read, so that a trial carries its trace and its hash. `layout`: the names of the file's columns, by
@@ -193,7 +193,7 @@ class Trace(Declared):
         return self
 
     def row(self, number: int) -> str:
-        """Where row `number` (from 0) stands: the file and the line."""
+        """File and line of row `number` (from 0)."""
         return f"{self.file}:{number + (1 if self.layout == 'mooncake' else 2)}"
 
 
@@ -206,8 +206,8 @@ class Closed(Declared):
 
 
 class Arrivals(Declared):
-    """When requests arrive. Open loop, whatever the server does: exactly one of `constant`, `poisson`, `gamma`, `on_off`, `ramp`, `trace`;
-    or `closed`, for batches and for criteria that speak of concurrent sessions."""
+    """The arrival process. Open loop: exactly one of `constant`, `poisson`, `gamma`, `on_off`, `ramp`, `trace`;
+    or `closed`, for batches and for criteria on concurrent sessions."""
 
     constant: MeanRate | None = None
     poisson: MeanRate | None = None
@@ -225,11 +225,11 @@ class Arrivals(Declared):
 
     @property
     def process(self) -> str:
-        """The name of the process that is declared, such as `poisson`."""
+        """Name of the declared process, such as `poisson`."""
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
     def expected(self, duration_s: float) -> float:
-        """Arrivals to be expected in a phase so long; at most so many for a closed loop."""
+        """Expected arrivals in a phase of that duration; of a closed loop the maximum."""
         if self.closed:
             return self.closed.requests
         if self.trace:
@@ -260,18 +260,16 @@ class _TimedPhase(Declared):
         if self.duration > DAY_S:
             raise ValueError(f"duration {self.duration:g}s is over a day; expected a duration such as 10min")
         if (expected := self.arrivals.expected(self.duration)) < 1:
-            raise ValueError(
-                f"the arrivals ask for {expected:.2g} requests in {self.duration:g}s; expected a longer phase or a higher rate"
-            )
+            raise ValueError(f"the arrivals are {expected:.2g} requests in {self.duration:g}s; expected a longer phase or a higher rate")
         if expected > MAX_PHASE_REQUESTS:
             raise ValueError(
-                f"the arrivals ask for {expected:.2g} requests in {self.duration:g}s; expected at most {MAX_PHASE_REQUESTS:,} in a phase"
+                f"the arrivals are {expected:.2g} requests in {self.duration:g}s; expected at most {MAX_PHASE_REQUESTS:,} in a phase"
             )
         return self
 
 
 class LoadPhaseSpec(_TimedPhase):
-    """A stretch of load, named by the phase its measurements belong to."""
+    """A phase of load."""
 
     name: Literal["warmup", "steady", "stress", "burst"]
 
@@ -293,10 +291,10 @@ class Search(Declared):
     def _ordered(self) -> Search:
         low, high = self.between
         if not 0 < low < high:
-            raise ValueError(f"between {low:g}/s and {high:g}/s is no range; expected two rates, the lower first, such as [1/s, 64/s]")
+            raise ValueError(f"between {low:g}/s and {high:g}/s is not a range; expected two rates, the lower first, such as [1/s, 64/s]")
         if low * self.probe < MIN_PROBE_REQUESTS:
             raise ValueError(
-                f"probe {self.probe:g}s holds {low * self.probe:.2g} requests at the lowest rate, {low:g}/s: no share can be read from so few; "
+                f"probe {self.probe:g}s holds {low * self.probe:.2g} requests at the lowest rate, {low:g}/s, too few for a share; "
                 f"expected at least {MIN_PROBE_REQUESTS}"
             )
         return self

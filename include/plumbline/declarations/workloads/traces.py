@@ -19,12 +19,12 @@ _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d
 
 
 class TraceError(ValueError):
-    """A trace that cannot be replayed: the file, the line, the column, and what was expected."""
+    """A trace that cannot be replayed. The message has file, line, column and what was expected."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """The columns that are read, in the order time, input tokens, output tokens, and how a time becomes seconds."""
+    """Columns in the order time, input tokens, output tokens, and the parser of a time."""
 
     columns: tuple[str, str, str]
     seconds: Callable[[str], float]
@@ -50,7 +50,7 @@ def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float) 
                 began = began if rows else at
                 since = round(at - began, 6)
                 if rows and since < rows[-1][0]:
-                    raise TraceError(f"{name}:{line}, {described.columns[0]} goes back in time; expected requests in order of arrival")
+                    raise TraceError(f"{name}:{line}, {described.columns[0]} decreases; expected requests in order of arrival")
                 if rows and since >= until_s:
                     return tuple(rows)
                 if len(rows) == MAX_TRACE_ROWS:
@@ -66,7 +66,7 @@ def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float) 
     except UnicodeDecodeError as error:
         raise TraceError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected the published text file") from error
     if not rows:
-        raise TraceError(f"{name} holds no request; expected rows with {', '.join(described.columns)}")
+        raise TraceError(f"{name} has no request; expected rows with {', '.join(described.columns)}")
     return tuple(rows)
 
 
@@ -79,9 +79,7 @@ def _csv(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int, 
         for record in reader:
             yield reader.line_num, record
     except csv.Error as error:
-        raise TraceError(
-            f"{name}:{reader.line_num} is no line of a CSV file ({error}); expected values for {', '.join(columns)}"
-        ) from error
+        raise TraceError(f"{name}:{reader.line_num} is not a CSV line ({error}); expected values for {', '.join(columns)}") from error
 
 
 def _jsonl(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -89,9 +87,9 @@ def _jsonl(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int
         try:
             record = json.loads(text)
         except json.JSONDecodeError as error:
-            raise TraceError(f"{name}:{line} is no JSON ({error.msg}); expected an object with {', '.join(columns)}") from error
+            raise TraceError(f"{name}:{line} is not JSON ({error.msg}); expected an object with {', '.join(columns)}") from error
         if not isinstance(record, dict):
-            raise TraceError(f"{name}:{line} is no JSON object; expected one with {', '.join(columns)}")
+            raise TraceError(f"{name}:{line} is not a JSON object; expected one with {', '.join(columns)}")
         yield line, record
 
 
@@ -135,7 +133,7 @@ _LAYOUTS: dict[TraceLayout, _Layout] = {
 
 
 def load_trace_rows(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
-    """Put the rows of the traces that an inference workload's YAML names into its data; what is wrong with them, by field.
+    """Add the rows of an inference workload's traces to its data; their problems, by field.
 
     Whatever else is wrong with the declaration is left alone: its own check says so.
     """
@@ -155,7 +153,7 @@ def load_trace_rows(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...]
             duration_s = parse(phase.get("duration"), SECONDS, "a duration", "60s")
         except ValueError:
             continue
-        # An overload replays faster, and so reads further.
+        # An overload replays faster, so it needs more rows.
         factor = phase.get("factor") if phase.get("inject") == "overload" else None
         further = factor if isinstance(factor, (int, float)) and factor > 1 else 1.0
         try:

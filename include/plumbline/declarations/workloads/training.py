@@ -39,7 +39,7 @@ class LanguageModel(TrainingTask):
 
 
 class Lora(TrainingTask):
-    """Low-rank adapters on a causal LM whose own weights stay as they are (stored ones, loaded by every process)."""
+    """Low-rank adapters on a causal LM with frozen weights (stored ones, loaded by every process)."""
 
     architectures = ("llama", "hub")
     kind: Literal["lora"]
@@ -85,7 +85,7 @@ Task = Annotated[_OwnTask, _EXTENSIBLE.validator, _EXTENSIBLE.serializer]
 
 AtStep = Annotated[int, Field(ge=1, description="counted from 0, warm-up included")]
 Times = Annotated[
-    int, Field(ge=1, le=1000, description="on how many attempts in a row it happens; more than restarts: the trial must fail")
+    int, Field(ge=1, le=1000, description="number of consecutive attempts with the fault; more than restarts makes the trial fail")
 ]
 
 
@@ -101,7 +101,7 @@ class RankKill(Declared):
 
 
 class GroupKill(Declared):
-    """All training processes of the first node are killed at once in the middle of step `at_step`, as when a machine goes away."""
+    """All training processes of the first node are killed in the middle of step `at_step`, like the loss of a machine."""
 
     inject: Literal["group_kill"]
     at_step: AtStep
@@ -109,7 +109,7 @@ class GroupKill(Declared):
 
 
 class RankHang(Declared):
-    """A training process stops (SIGSTOP) in the middle of step `at_step`: nothing ends, nothing goes on.
+    """A training process stops (SIGSTOP) in the middle of step `at_step`: the job hangs.
 
     It is noticed when no step has ended for `notice` times the median step time, and a second at least; then all are killed.
     """
@@ -129,7 +129,7 @@ class CheckpointKill(Declared):
 
 
 class PodDelete(Declared):
-    """The trial's pod is deleted in the middle of step `at_step`, without grace; a new one goes on from the newest valid checkpoint.
+    """The trial's pod is deleted without grace in the middle of step `at_step`; a new one resumes from the newest valid checkpoint.
 
     Kubernetes only, on one node, with a volume that outlives the pod (the provider's `launcher.volume_claim`).
     """
@@ -148,7 +148,7 @@ TrainingPrecision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 
 
 class SyntheticTokens(Declared):
-    """Token ids in a memory-mapped file that the harness generates once from `seed` (a Markov chain: there is something to learn)."""
+    """Token ids in a memory-mapped file that the harness generates once from `seed` (a learnable Markov chain)."""
 
     source: Literal["synthetic"]
     tokens: int = Field(ge=1024, le=10**12)
@@ -186,7 +186,7 @@ class Batch(Declared):
     micro: int = Field(ge=1, le=65536)
     accumulation: int = Field(1, ge=1, le=4096)
     sequence: int = Field(1, ge=1, le=1_048_576, description="tokens a sequence")
-    total: int | None = Field(None, ge=1, description="samples a step over all processes, if they are to be checked: the global batch")
+    total: int | None = Field(None, ge=1, description="the global batch, samples a step over all processes, as a check")
 
 
 class Optimizer(Declared):
@@ -200,7 +200,7 @@ class Optimizer(Declared):
 
 
 class Steps(Declared):
-    """The first `discard` steps at least are warm-up; the next `measure` are looked at, and steady from where they are found to be."""
+    """At least the first `discard` steps are warm-up; the next `measure` are measured from their steady state on."""
 
     discard: int = Field(ge=1, le=100_000)
     measure: int = Field(ge=5, le=10_000_000)
@@ -235,7 +235,7 @@ class Parallelism(Declared):
     processes: int = Field(1, ge=1, le=64, description="processes on each node: one for each accelerator")
     shard: int | None = Field(None, ge=2, le=65536)
     tensor: int = Field(1, ge=1, le=64)
-    reduce_precision: Literal["fp32", "bf16"] = Field("fp32", description="in which gradients travel between processes and are added up")
+    reduce_precision: Literal["fp32", "bf16"] = Field("fp32", description="of the gradients' reduction between processes")
 
     @model_validator(mode="after")
     def _divisible(self) -> Parallelism:
@@ -243,14 +243,14 @@ class Parallelism(Declared):
             raise ValueError(f"shard {self.shard} with strategy {self.strategy}; expected strategy: fsdp, or no shard")
         if self.processes % self.tensor:
             raise ValueError(
-                f"tensor {self.tensor} does not divide processes {self.processes}; expected those that share a layer on one node"
+                f"tensor {self.tensor} does not divide processes {self.processes}; expected processes that share a layer on one node"
             )
         if self.replicas % (self.shard or 1):
-            raise ValueError(f"shard {self.shard} does not divide the {self.replicas} processes that see batches of their own")
+            raise ValueError(f"shard {self.shard} does not divide the {self.replicas} processes with their own batches")
         if self.reduce_precision != "fp32" and self.replicas == 1:
             raise ValueError(
-                f"reduce_precision {self.reduce_precision} with one process that sees a batch of its own; expected fp32, or processes or "
-                "nodes above tensor: there is nothing to reduce"
+                f"reduce_precision {self.reduce_precision} with a single replica, which reduces nothing; expected fp32, or processes or "
+                "nodes above tensor"
             )
         if self.nodes > 1 and self.span > 1 and self.span % self.processes and self.processes % self.span:
             raise ValueError(
@@ -271,12 +271,12 @@ class Parallelism(Declared):
 
     @property
     def replicas(self) -> int:
-        """Processes that see batches of their own."""
+        """Processes with their own batches."""
         return self.world // self.tensor
 
 
 class LossCheck(Declared):
-    """A speed without a correct loss is invalid: the loss of step `at_step` (the last one if left out) must be within `low`…`high`."""
+    """A valid trial has the loss of step `at_step` (the last one if omitted) within `low`…`high`."""
 
     low: float
     high: float
@@ -298,26 +298,24 @@ class TrainingWorkload(Workload):
     data: TrainingData
     batch: Batch
     precision: TrainingPrecision
-    compile: bool = Field(False, description="torch.compile; its time is part of the first steps, and told apart")
+    compile: bool = Field(False, description="torch.compile; its time is part of the first steps and reported separately")
     attention: Literal["auto", "math", "flash", "efficient", "cudnn"] = "auto"
     activation_checkpointing: bool = Field(False, description="each layer computes its activations again in backward and keeps none")
-    deterministic: bool = Field(
-        False, description="only kernels that give the same bits each time; an operation without one ends the trial"
-    )
+    deterministic: bool = Field(False, description="only bit-reproducible kernels; an operation without one ends the trial")
     optimizer: Optimizer
     steps: Steps
     checkpoint: Checkpoint
     parallelism: Parallelism = Parallelism()
     fault: Fault | None = None
-    restarts: int = Field(3, ge=0, le=100, description="how often a run that a fault ended is started again before the trial has failed")
+    restarts: int = Field(3, ge=0, le=100, description="restarts of a run that a fault ended, before the trial fails")
     loss: LossCheck | None = None
     seed: Seed = 1
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainingWorkload:
         for problem in (self._misfit_of_task, self._misfit_of_batch, self._misfit_of_steps, self._misfit_of_job):
-            if (said := problem()) is not None:
-                raise ValueError(said)
+            if (message := problem()) is not None:
+                raise ValueError(message)
         return self
 
     def _misfit_of_task(self) -> str | None:
@@ -330,13 +328,13 @@ class TrainingWorkload(Workload):
             return f"data.source {self.data.source} for task.kind {task}; expected {'images' if images else 'synthetic or file'}"
         if isinstance(self.task, Reinforcement):
             if self.data.source != "synthetic":
-                return f"data.source {self.data.source} for task.kind reinforcement; expected synthetic: the reward knows the process behind it"
+                return f"data.source {self.data.source} for task.kind reinforcement; expected synthetic, whose process the reward knows"
             if self.batch.micro % self.task.group:
                 return f"batch.micro {self.batch.micro} is not a multiple of task.group {self.task.group}; expected whole groups of answers"
             if self.batch.sequence != self.task.prompt + self.task.generate:
                 return f"batch.sequence {self.batch.sequence} is not task.prompt + task.generate; expected {self.task.prompt + self.task.generate}"
         if task == "contrastive" and self.batch.micro < 2:
-            return "batch.micro 1 for task.kind contrastive; expected at least 2: a pair is told apart from the others of its micro-batch"
+            return "batch.micro 1 for task.kind contrastive; expected at least 2, since each pair is compared with the others of its micro-batch"
         return None
 
     def _misfit_of_batch(self) -> str | None:
@@ -348,7 +346,7 @@ class TrainingWorkload(Workload):
         if batch.total is not None and batch.total != self.samples_per_step * self.parallelism.replicas:
             return (
                 f"batch.total {batch.total} is not micro {batch.micro} × accumulation {batch.accumulation} × {self.parallelism.replicas} "
-                f"processes with batches of their own; expected {self.samples_per_step * self.parallelism.replicas}"
+                f"replicas; expected {self.samples_per_step * self.parallelism.replicas}"
             )
         available, what = (self.data.images, "images") if self.data.source == "images" else (self.data.tokens, "tokens")
         needed = self.samples_per_step * self.parallelism.replicas * self._data_per_sample
@@ -359,15 +357,15 @@ class TrainingWorkload(Workload):
     def _misfit_of_steps(self) -> str | None:
         every, total, fault = self.checkpoint.every, self.steps.total, self.fault
         if every > total:
-            return f"checkpoint.every {every} is more than the {total} steps of the trial; no checkpoint would be written"
+            return f"checkpoint.every {every} is more than the {total} steps of the trial; expected at most {total}"
         if fault is not None and not every <= fault.at_step < total:
             return f"fault.at_step {fault.at_step} is outside {every}…{total - 1}; expected a step after the first checkpoint and before the end"
         if fault is not None and fault.inject == "checkpoint_kill" and (fault.at_step + 1) % every:
             return f"fault.at_step {fault.at_step} is followed by no checkpoint (every {every}); expected such as {fault.at_step // every * every + every - 1}"
         if fault is not None and fault.inject == "pod_delete" and self.nodes > 1:
             return (
-                f"fault.inject pod_delete with parallelism.nodes {self.nodes}; expected nodes: 1, or rank_kill or group_kill: the pods of a "
-                "gang meet at the first one, and what the others wrote down is gone with them"
+                f"fault.inject pod_delete with parallelism.nodes {self.nodes}; expected nodes: 1, or rank_kill or group_kill, "
+                "because a gang's checkpoints are lost with its pods"
             )
         if self.loss is not None and self.loss.at_step is not None and self.loss.at_step >= total:
             return f"loss.at_step {self.loss.at_step} is after the last step; expected 0 to {total - 1}"
@@ -377,17 +375,17 @@ class TrainingWorkload(Workload):
         job = self.parallelism
         if job.processes > self.needs.count:
             return (
-                f"parallelism.processes {job.processes} is more than the {self.needs.count} {self.needs.accelerator} that needs.count asks for; "
+                f"parallelism.processes {job.processes} is more than needs.count, {self.needs.count} {self.needs.accelerator}; "
                 f"expected needs.count: {job.processes} or more, one for each process of a node"
             )
         if job.tensor > 1 and not (isinstance(self.model, LlamaShape) and self.model.kv_heads % job.tensor == 0):
             return f"parallelism.tensor {job.tensor}; expected 1, or a divisor of kv_heads of a model of architecture llama"
         if job.tensor > 1 and self.task.kind == "lora":
-            return f"parallelism.tensor {job.tensor} with task.kind lora; expected 1: adapters are not split"
+            return f"parallelism.tensor {job.tensor} with task.kind lora, whose adapters are not split; expected 1"
         if job.strategy == "fsdp" and job.world == 1:
-            return "parallelism.strategy fsdp with one process; expected processes or nodes above 1: there is nothing to share"
+            return "parallelism.strategy fsdp with one process; expected processes or nodes above 1"
         if self.precision == "fp8" and job.tensor > 1:
-            return f"precision fp8 with parallelism.tensor {job.tensor}; expected tensor: 1, or bf16: scales are of whole matrices"
+            return f"precision fp8 with parallelism.tensor {job.tensor}; expected tensor: 1, or bf16"
         if self.precision in ("fp16", "tf32", "fp8") and self.needs.accelerator == "cpu":
             return f"precision {self.precision} needs a GPU; expected fp32 or bf16 with needs.accelerator cpu"
         if self.attention in ("flash", "efficient", "cudnn") and self.needs.accelerator == "cpu" and self.attention != "flash":
@@ -417,10 +415,10 @@ class TrainingWorkload(Workload):
 
     @property
     def nodes(self) -> int:
-        """Nodes that one trial takes at a time: pods of its gang."""
+        """Pods of its gang."""
         return self.parallelism.nodes
 
     @property
     def pod_deletions(self) -> int:
-        """How often the launcher is to delete the trial's pod and start another: what is kept must outlive it."""
+        """How often the launcher deletes the trial's pod and starts another."""
         return self.fault.times if self.fault is not None and self.fault.inject == "pod_delete" else 0

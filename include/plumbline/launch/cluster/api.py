@@ -47,7 +47,7 @@ _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class ApiRefused(Exception):
-    """The API understood and said no; asking again would not change it. `status` is the HTTP status, `detail` the API's own words."""
+    """A refusal that a retry would not change. `status`: of HTTP; `detail`: the API's own message."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"HTTP {status}: {detail}")
@@ -102,7 +102,7 @@ class ApiAnswer:
 
 
 class _RetryLater(Exception):
-    """No answer, or one that asks for another try, after `wait_s` seconds if it says so."""
+    """No answer, or one that asks for a retry, after `wait_s` seconds if it says so."""
 
     def __init__(self, why: str, wait_s: float = 0.0) -> None:
         super().__init__(why)
@@ -112,9 +112,9 @@ class _RetryLater(Exception):
 class ClusterApi:
     """One namespace of the cluster behind an Airflow connection (of the type `kubernetes`).
 
-    Lost connections, slow answers, 429 and 5xx are tried again for `patience_s` seconds, then every method raises Unreachable.
-    401 makes it read the connection once more: tokens are rotated. Any other refusal raises Refused.
-    BadDeclaration if there is no such connection, or if it holds no usable kubeconfig. `client`: a client of the kubernetes library in
+    Every method but `ask` retries lost connections, slow answers, 429 and 5xx for `patience_s` seconds, then raises Unreachable. On 401 it
+    reads the connection again: tokens are rotated. Any other refusal raises ApiRefused.
+    BadDeclaration if the connection is not defined or has no usable kubeconfig. `client`: a client of the kubernetes library in
     place of the connection's.
     """
 
@@ -126,7 +126,7 @@ class ClusterApi:
         self._client = client
 
     def open(self) -> None:
-        """Read the connection, if it was not read yet."""
+        """Read the connection unless it was read."""
         if self._client is None:
             self._client = open_client(self._connection_id)
 
@@ -159,7 +159,7 @@ class ClusterApi:
         return ApiAnswer(status, data.encode() if isinstance(data, str) else bytes(data), sent, time.monotonic() - began)
 
     def create(self, row: Row) -> Row:
-        """Create an object and return it as the API keeps it; one that exists already and carries our launch's label is adopted."""
+        """Create an object; the object as the API stores it. Adopts an existing one with the label of the same launch."""
         kind, name = row["kind"], row["metadata"]["name"]
         while True:
             try:
@@ -169,66 +169,64 @@ class ClusterApi:
                 if refusal.status != 409:
                     raise
                 found = self.get(kind, name)
-                if found is None:  # it ended between the two questions
+                if found is None:  # it was deleted between the two requests
                     continue
                 if found["metadata"].get("labels", {}).get(LAUNCH) != row["metadata"]["labels"][LAUNCH]:
                     raise ApiRefused(
-                        409, f"{kind} {name} exists in {self.namespace} and is not of this launch; delete or rename it"
+                        409, f"{kind} {name} exists in {self.namespace} and belongs to another launch; delete or rename it"
                     ) from None
                 return found
 
     def create_secret(self, row: Row) -> None:
-        """Create a Secret; one of that name is replaced, since what it holds is not this one's."""
+        """Create a Secret; replaces one of the same name."""
         path = self.path("Secret")
         try:
-            self._asked("POST", path, body=row)
+            self._send("POST", path, body=row)
         except ApiRefused as refusal:
             if refusal.status != 409:
                 raise
             self.delete("Secret", row["metadata"]["name"])
-            self._asked("POST", path, body=row)
+            self._send("POST", path, body=row)
 
     def get(self, kind: str, name: str) -> Row | None:
-        """One object; None if there is none."""
+        """One object, or None."""
         return self._found("GET", f"{self.path(kind)}/{name}")
 
     def pods(self, selector: str) -> list[Row]:
-        """Pods by label selector."""
         return self.listed("Pod", selector)
 
     def listed(self, kind: str, selector: str) -> list[Row]:
-        """Objects of a kind by label selector; of Secrets their metadata alone, so that no value is ever read back."""
+        """Objects of a kind by label selector; of Secrets only metadata, so that no value is ever read back."""
         return self._items(self.path(kind), accept=_METADATA if kind == "Secret" else _WHOLE, labelSelector=selector)
 
     def events(self, names: Iterable[str]) -> list[Row]:
-        """Core events about objects of these names, oldest first as far as the API says."""
+        """Core events about objects of these names."""
         return [item for name in names for item in self._items(self.path("Event"), fieldSelector=f"involvedObject.name={name}")]
 
     def node(self, name: str) -> Row | None:
-        """A node; None if it is gone."""
         return self._found("GET", f"/api/v1/nodes/{name}")
 
     def nodes(self, selector: str = "") -> list[Row]:
-        """Nodes by label selector; every node of the cluster without one."""
+        """Nodes by label selector; all nodes without one."""
         return self._items("/api/v1/nodes", **({"labelSelector": selector} if selector else {}))
 
     def version(self) -> str:
-        """The API server's own version, such as v1.32.4."""
+        """Of the API server, such as v1.32.4."""
         return str(self._json("GET", "/version")["gitVersion"])
 
     def log(self, pod: str, container: str, most_bytes: int) -> bytes:
         """The end of a container's log, at most `most_bytes`; empty if the pod is gone."""
-        # The API's limitBytes keeps the beginning of a log; a crash is told at its end.
+        # The API's limitBytes keeps the beginning of a log; a crash is at its end.
         query = {"container": container, "tailLines": str(most_bytes // 64)}
         try:
-            return self._asked("GET", f"{self.path('Pod')}/{pod}/log", query=query)[-most_bytes:]
+            return self._send("GET", f"{self.path('Pod')}/{pod}/log", query=query)[-most_bytes:]
         except ApiRefused as refusal:
             if refusal.status in (400, 404):  # 400: its container never started
                 return b""
             raise
 
     def delete(self, kind: str, name: str, grace_s: int | None = None) -> None:
-        """Ask for an object's deletion, and of everything that it owns before it; nothing if it is gone."""
+        """Request an object's deletion, after everything that it owns; nothing if it does not exist."""
         # A Secret owns nothing: in the foreground it would stay until the garbage collector came by.
         policy = "Background" if kind == "Secret" else "Foreground"
         options: Row = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
@@ -237,7 +235,7 @@ class ClusterApi:
         self._found("DELETE", f"{self.path(kind)}/{name}", body=options)
 
     def delete_exactly(self, kind: str, name: str, uid: str) -> bool:
-        """Delete an object, with everything that it owns, only if it is still the one of this uid; False if it is gone or another one."""
+        """Delete an object of this uid with everything that it owns; False if it is gone or another one."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             return self._found("DELETE", f"{self.path(kind)}/{name}", body=options) is not None
@@ -247,9 +245,9 @@ class ClusterApi:
             raise
 
     def remove(self, owner: Row | None, selector: str, *, wait_s: float, secret: str | None = None) -> list[str]:
-        """Delete the owner, if there is one, every pod of the selector and the Secret of that name, and wait until owner and pods are gone.
+        """Delete the owner, every pod of the selector and the Secret, and wait until owner and pods are gone.
 
-        Returns what is still there after `wait_s` seconds, such as "Pod pl-x-0 (deletion asked for at …)"; empty if nothing is.
+        Returns what still exists after `wait_s` seconds, such as "Pod pl-x-0 (deletion requested at …)".
         """
         kind, name = (owner["kind"], owner["metadata"]["name"]) if owner else ("Pod", "")
         if owner:
@@ -260,8 +258,8 @@ class ClusterApi:
             self.delete("Secret", secret)
         deadline = time.monotonic() + wait_s
         while True:
-            kept = self.get(kind, name) if owner else None
-            left = [*self.pods(selector), *([kept] if kept else [])]
+            remaining = self.get(kind, name) if owner else None
+            left = [*self.pods(selector), *([remaining] if remaining else [])]
             if not left or time.monotonic() > deadline:
                 return [_describe_remaining(item) for item in left]
             time.sleep(_POLL_S)
@@ -271,7 +269,7 @@ class ClusterApi:
         return _COLLECTIONS[kind].format(namespace=self.namespace)
 
     def _items(self, path: str, accept: str = _WHOLE, **query: str) -> list[Row]:
-        items: list[Row] = json.loads(self._asked("GET", path, query=query, accept=accept)).get("items") or []
+        items: list[Row] = json.loads(self._send("GET", path, query=query, accept=accept)).get("items") or []
         return items
 
     def _found(self, method: str, path: str, body: Row | None = None) -> Row | None:
@@ -284,17 +282,17 @@ class ClusterApi:
         return row
 
     def _json(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None) -> Any:
-        return json.loads(self._asked(method, path, query=query, body=body))
+        return json.loads(self._send(method, path, query=query, body=body))
 
-    def _asked(
+    def _send(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Row | None = None, accept: str = _WHOLE
     ) -> bytes:
         import tenacity
 
         def wait(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.wait_s if isinstance(error, _RetryLater) else 0.0
-            return max(asked, grow(state))
+            requested = error.wait_s if isinstance(error, _RetryLater) else 0.0
+            return max(requested, grow(state))
 
         grow = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_S, min=_FIRST_WAIT_S / 2, max=_LONGEST_WAIT_S)
         retrying = tenacity.Retrying(
@@ -304,7 +302,7 @@ class ClusterApi:
             return retrying(self._answer, method, path, query, body, accept)
         except _RetryLater as error:
             raise Unreachable(
-                f"the cluster of connection {self._connection_id} gave no usable answer to {method} {path} for {self._patience_s:g} s: "
+                f"the cluster of connection {self._connection_id} was unreachable for {self._patience_s:g} s: {method} {path}: "
                 f"{error}; `plumbline cluster doctor` finds the cause"
             ) from error
 
@@ -341,27 +339,27 @@ def _seconds(retry_after: str | None) -> float:
 
 def _describe_remaining(item: Row) -> str:
     metadata = item["metadata"]
-    asked = metadata.get("deletionTimestamp")
+    since = metadata.get("deletionTimestamp")
     holds = f", held by finalizers {', '.join(metadata['finalizers'])}" if metadata.get("finalizers") else ""
-    return f"{item.get('kind') or 'Pod'} {metadata['name']} (deletion {f'asked for at {asked}' if asked else 'not accepted'}{holds})"
+    return f"{item.get('kind') or 'Pod'} {metadata['name']} (deletion {f'requested at {since}' if since else 'not accepted'}{holds})"
 
 
 def open_client(connection_id: str) -> Any:
-    """A client with the connection's credentials, as Airflow's own hook reads them. BadDeclaration if it gives none."""
+    """A client with the connection's credentials, as Airflow's own hook reads them. BadDeclaration without usable ones."""
     import yaml
     from airflow.exceptions import AirflowException
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
     from kubernetes.client import ApiClient
     from kubernetes.config import ConfigException
 
-    remedy = "make one with `plumbline cluster kubeconfig PROVIDER`"
+    remedy = "create one with `plumbline cluster kubeconfig PROVIDER`"
     try:
         configuration = KubernetesHook(conn_id=connection_id).api_client.configuration
     except (yaml.YAMLError, ValueError):
-        # Their messages quote the text, and with it perhaps a token.
-        raise BadDeclaration(f"Airflow connection {connection_id}: its kubeconfig is not valid YAML or JSON; {remedy}") from None
+        # Their messages quote the text, which may hold a token.
+        raise BadDeclaration(f"Airflow connection {connection_id}: the kubeconfig is not valid YAML or JSON; {remedy}") from None
     except (AirflowException, ConfigException, OSError) as error:
         raise BadDeclaration(f"Airflow connection {connection_id} gives no access to a cluster: {error}; {remedy}") from error
-    # Patience is bounded here and nowhere else: urllib3 by itself would sleep as long as a Retry-After says.
+    # ClusterApi bounds the retries: urllib3 would sleep as long as a Retry-After says.
     configuration.retries = False
     return ApiClient(configuration)

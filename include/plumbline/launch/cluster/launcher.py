@@ -1,4 +1,4 @@
-"""Launcher for Kubernetes clusters: Airflow's operator and triggerer watch the pods, because a pod's hours must not hang on one process."""
+"""Launcher for Kubernetes clusters: Airflow's operator and triggerer watch the pods, so that no single process must live for hours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ClusterLauncher(Launcher):
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         provider = trial.provider
         raise PlanError(
-            f'trials on "{provider.name}" ({provider.launcher.kind}) are launched and watched by Airflow: run '
+            f'Airflow launches the trials of "{provider.name}" ({provider.launcher.kind}): run '
             f"`plumbline run --provider {provider.name}`, or trigger the DAG {provider.dag_id}"
         )
 

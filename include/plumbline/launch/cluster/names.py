@@ -23,28 +23,25 @@ WORKLOAD = "plumbline/workload"
 KIND = "plumbline/kind"
 CAMPAIGN = "plumbline/campaign"
 TRIAL = "plumbline/trial"
-"""Annotation: the whole trial id, which may be longer than a label's value."""
+"""Annotation: the trial id, which may exceed a label's length."""
 EXPIRES = "plumbline/expires"
-"""Annotation: seconds since the epoch after which nothing of the launch can still be wanted: whatever is left is an orphan."""
+"""Annotation: seconds since the epoch after which an object of the launch is an orphan."""
 
 _OTHER = re.compile(r"[^a-z0-9]+")
 _ENDS = re.compile(r"^[^A-Za-z0-9]+|[^A-Za-z0-9]+$")
 
 
 def launch_name(trial: Trial) -> str:
-    """Name of one attempt's objects: deterministic, so that a second creation meets the first; a DNS label of at most 46 characters.
-
-    It is also the gang's Service and, with `-<rank>`, its pods and their host names.
-    """
+    """Name of one attempt's objects: a deterministic DNS label of at most 46 characters; with `-<rank>` of pods and their host names."""
     workload = _OTHER.sub("-", trial.workload.name.lower()).strip("-")[:20].strip("-")
-    # Two installations that share a namespace plan the same trials of the same month, each at a moment of its own.
+    # Installations that share a namespace plan the same trials of a month at different moments.
     identity = f"{trial.campaign_id}/{trial.trial_id}/{trial.attempt}/{trial.planned_at.isoformat()}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
     return f"pl-{workload}-r{trial.repeat}a{trial.attempt}-{digest}"
 
 
 def pod_name(trial: Trial, rank: int, replaced: int = 0) -> str:
-    """Name of the pod of a rank, after `replaced` pods that it takes the place of: none is ever mistaken for another."""
+    """Name of the pod of a rank, unique after `replaced` earlier ones."""
     return f"{launch_name(trial)}-{rank}" + (f"-{replaced}" if replaced else "")
 
 
@@ -55,7 +52,7 @@ def key_name(trial: Trial) -> str:
 
 def labels(trial: Trial, rank: int | None = None) -> dict[str, str]:
     """Labels of an object of the launch; with `rank`, of that rank's pod."""
-    found = {
+    values = {
         MANAGED_BY: MANAGER,
         LAUNCH: launch_name(trial),
         ATTEMPT: str(trial.attempt),
@@ -64,7 +61,7 @@ def labels(trial: Trial, rank: int | None = None) -> dict[str, str]:
         KIND: trial.workload.kind,
         CAMPAIGN: label_value(trial.campaign_id),
     }
-    return found if rank is None else {**found, RANK: str(rank)}
+    return values if rank is None else {**values, RANK: str(rank)}
 
 
 def selector(trial: Trial) -> str:
@@ -73,12 +70,12 @@ def selector(trial: Trial) -> str:
 
 
 def label_value(text: str) -> str:
-    """The text as a label's value: what is not allowed becomes a dash, and it ends after 63 characters."""
+    """The text as a label's value: other characters become dashes, at most 63."""
     return _ENDS.sub("", re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63])
 
 
 def cluster_declaration(provider: Provider) -> KubernetesLauncher:
-    """The provider's launcher; BadDeclaration if it is none of Kubernetes."""
+    """The provider's launcher; BadDeclaration if it is of another kind."""
     try:
         return provider.launcher_as(KubernetesLauncher)
     except TypeError as error:

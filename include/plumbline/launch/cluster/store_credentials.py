@@ -1,4 +1,4 @@
-"""Credentials of the result store, in a pod and here: references to keys of a Secret, never values; which one a refusal concerns."""
+"""Credentials of the result store, in a pod and here: references to keys of a Secret, never values."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ _AZ = (
     "AZURE_STORAGE_CLIENT_SECRET",
 )
 STORE_VARIABLES: dict[str, tuple[str, ...]] = {"s3": _S3, "gs": _GS, "gcs": _GS, "az": _AZ, "abfs": _AZ, "abfss": _AZ, "file": ()}
-"""Keys of the Secret by the store's scheme: each is the environment variable that the store's client reads. All are optional, since each
-way to log in needs only some."""
+"""Keys of the Secret by the store's scheme, named like the environment variables that the store's client reads. All are optional."""
 
 
 def store_scheme(launcher: KubernetesLauncher) -> str:
@@ -36,7 +35,7 @@ def store_scheme(launcher: KubernetesLauncher) -> str:
 
 
 def store_variables(launcher: KubernetesLauncher) -> list[Row]:
-    """A container's environment entries for the declared `results_secret`; none if there is no such Secret."""
+    """A container's environment entries for the declared `results_secret`, if any."""
     if launcher.results_secret is None:
         return []
     return [
@@ -46,7 +45,7 @@ def store_variables(launcher: KubernetesLauncher) -> list[Row]:
 
 
 def identity_labels(launcher: KubernetesLauncher) -> dict[str, str]:
-    """Labels by which a cloud gives the pod its service account's identity, where it asks for one: Azure does."""
+    """Labels that give the pod its service account's cloud identity; Azure requires one."""
     by_identity = launcher.results_secret is None and STORE_VARIABLES[store_scheme(launcher)] is _AZ
     return {"azure.workload.identity/use": "true"} if by_identity else {}
 
@@ -62,9 +61,7 @@ def pod_key_source(provider: Provider) -> str:
     launcher = cluster_declaration(provider)
     if launcher.results_secret is None:
         return f"the workload identity of the service account {launcher.service_account} (launcher.results_secret names no Secret)"
-    return (
-        f"the Secret {launcher.results_secret} in namespace {launcher.namespace} (launcher.results_secret): is it there, is its key right?"
-    )
+    return f"the Secret {launcher.results_secret} in namespace {launcher.namespace} (launcher.results_secret)"
 
 
 def own_key_source(provider: Provider) -> str:
@@ -76,8 +73,8 @@ def own_key_source(provider: Provider) -> str:
 
 
 def explain_refusal(detail: str, provider: Provider, *, here: bool) -> str:
-    """The detail of a failure, with the key to look at if a store refused it. `here`: asked from this installation, else from a pod."""
+    """The detail of a failure, with the credentials to check if a store refused access. `here`: from this installation, else from a pod."""
     if not _REFUSAL.search(detail):
         return detail
     key, line = (own_key_source(provider), "store from here") if here else (pod_key_source(provider), "store from a pod")
-    return f"{detail}; check {key}; `plumbline cluster doctor {provider.name}`, line `{line}`"
+    return f"{detail}; check {key} with `plumbline cluster doctor {provider.name}`, line `{line}`"

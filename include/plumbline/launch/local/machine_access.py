@@ -1,4 +1,4 @@
-"""One trial at a time on one machine, whatever starts it; processes of killed launchers are ended."""
+"""One trial at a time on one machine, for all installations of a user; ends processes of killed launchers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ABANDONED_GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class LaunchPidfile:
-    """A pidfile's content: who runs what. A pid alone proves nothing, so each comes with the start of its process."""
+    """A pidfile's content. Each pid comes with the start of its process, since pids are reused."""
 
     trial_id: str
     token: str
@@ -34,7 +34,7 @@ class LaunchPidfile:
 
     @classmethod
     def of(cls, trial_id: str, token: str, reaper: ProcessId, *folders: Path) -> LaunchPidfile:
-        """Of a trial that this process has launched."""
+        """Of a trial launched by this process."""
         own = ProcessId.of(os.getpid())
         assert own is not None
         return cls(trial_id, token, own.pid, own.start, reaper.pid, reaper.start, tuple(map(str, folders)))
@@ -42,7 +42,7 @@ class LaunchPidfile:
 
 @contextmanager
 def hold_pidfile(pidfile: Path, running: LaunchPidfile) -> Iterator[None]:
-    """Keep the pidfile while the trial runs. Written whole or not at all."""
+    """The pidfile, written atomically, while the trial runs."""
     draft = pidfile.with_suffix(".pid.part")
     draft.write_text(json.dumps(asdict(running), indent=1), encoding="utf-8")
     draft.replace(pidfile)
@@ -53,10 +53,9 @@ def hold_pidfile(pidfile: Path, running: LaunchPidfile) -> Iterator[None]:
 
 
 def end_abandoned(work: Path) -> list[int]:
-    """End what launchers that are gone left running, remove their scratch folders, and return the pids that were ended.
+    """End the trials of dead launchers, remove their scratch folders, and return the ended pids.
 
-    A trial whose launcher still lives is left alone. No process is signalled unless it carries the launch's own token or is the very
-    process (pid and start) that the pidfile names.
+    Signals only processes with the launch's token and the one (pid and start) that the pidfile names.
     """
     ended: set[int] = set()
     for pidfile in sorted(work.glob("*.pid")) if work.is_dir() else ():
@@ -71,7 +70,7 @@ def end_abandoned(work: Path) -> list[int]:
 
 
 def _read_pidfile(pidfile: Path) -> LaunchPidfile | None:
-    """The pidfile's content; None for one that a launcher just removed or that another user wrote: it names folders to delete."""
+    """None for a removed pidfile, and for one of another user, because it names folders to delete."""
     try:
         if pidfile.lstat().st_uid != os.getuid():
             return None
@@ -87,36 +86,33 @@ _POLL_S, _REPORT_S = 0.5, 5.0
 
 
 class MachineBusy(Exception):
-    """The machine did not become free in time; the message says who holds it."""
+    """The machine did not become free in time; the message names the holder."""
 
 
 class LockRefused(MachineBusy):
-    """The lock lies where another user can write: its content, which says what to end and to delete, cannot be trusted."""
+    """Another user can write the lock, whose content names what to end and to delete."""
 
 
 def lock_file(machine: str) -> Path:
-    """The lock lies where all installations of this user meet, not in one installation's home: in a folder of this user alone.
-
-    LockRefused if that folder is a link, belongs to another user, or is open to others.
-    """
+    """The lock, in one folder for all installations of this user. LockRefused if it is a link, of another user, or open to others."""
     folder = Path(tempfile.gettempdir()) / f"plumbline-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise LockRefused(
-            f"{folder} must be a folder of user {os.getuid()} with mode 0700 for the locks of this machine; "
-            f"found mode {stat.filemode(found.st_mode)}, user {found.st_uid}. Remove it, or set TMPDIR to a folder of your own"
+            f"{folder} is a lock folder with mode {stat.filemode(status.st_mode)} of user {status.st_uid}; expected mode 0700 of user "
+            f"{os.getuid()}: remove it, or set TMPDIR to your own folder"
         )
     return folder / f"{machine}.lock"
 
 
 @contextmanager
 def machine_lock(machine: str, trial_id: str, work: Path, patience_s: float, on_wait: Callable[[str], None]) -> Iterator[int]:
-    """Hold the machine; yields the lock's descriptor, to be handed to the trial's reaper.
+    """Hold the machine; yields the lock's descriptor for the trial's reaper.
 
-    The kernel drops the lock when the last holder of the descriptor is gone. With the reaper as a holder, a killed launcher does not
-    free the machine before its trial has really ended. While waiting, `on_wait` hears every few seconds who holds the machine, and
-    what a killed launcher left behind is ended. Raises MachineBusy after `patience_s`, LockRefused at once.
+    The kernel drops the lock with the last holder of the descriptor, so a killed launcher does not free the machine before its trial has
+    ended. While waiting, ends the trials of dead launchers and calls `on_wait` with the holder. MachineBusy after `patience_s`, LockRefused
+    at once.
     """
     path = lock_file(machine)
     descriptor = _acquire(path, machine, patience_s, on_wait)
@@ -125,20 +121,20 @@ def machine_lock(machine: str, trial_id: str, work: Path, patience_s: float, on_
         yield descriptor
     finally:
         _write_holder(descriptor, {})
-        # Unlocked, not only closed: a child that the launcher forked for something else may have a copy of the descriptor.
+        # Unlocked, not only closed: another child of the launcher may have a copy of the descriptor.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 
 def _acquire(path: Path, machine: str, patience_s: float, on_wait: Callable[[str], None]) -> int:
-    began, told = time.monotonic(), float("-inf")
+    began, reported = time.monotonic(), float("-inf")
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_current(path, descriptor):
                 return descriptor
-            os.close(descriptor)  # somebody tidied the folder: the lock that counts is the file that stands there now
+            os.close(descriptor)  # the file was replaced: the current one counts
             continue
         except BlockingIOError:
             holder = _read_holder(descriptor)
@@ -149,9 +145,9 @@ def _acquire(path: Path, machine: str, patience_s: float, on_wait: Callable[[str
         waited = time.monotonic() - began
         who = f'trial "{holder.get("trial_id", "unknown")}" (process {holder.get("pid", "unknown")})'
         if waited > patience_s:
-            raise MachineBusy(f'machine "{machine}" was not free for {waited:.0f}s: {who} holds it')
-        if waited - told >= _REPORT_S:
-            told = waited
+            raise MachineBusy(f'machine "{machine}" was busy for {waited:.0f} s, held by {who}')
+        if waited - reported >= _REPORT_S:
+            reported = waited
             on_wait(f'waiting for machine "{machine}", held by {who}')
         if holder.get("work"):
             end_abandoned(Path(holder["work"]))

@@ -24,10 +24,10 @@ from plumbline.launch.failures import ProcessEnd
 from plumbline.launch.local import reaper
 
 TRIAL_TOKEN = "PLUMBLINE_TRIAL_TOKEN"
-"""Unique for each launch and inherited by every descendant: by it a leftover is known, whatever group or session it moved to."""
+"""Unique for each launch and inherited by every descendant, in any process group or session."""
 
-# Allowed, not forbidden: a secret that nobody thought of (AIRFLOW__*, SLACK_*, database passwords) never reaches a trial.
-# OMP_*, MKL_* and their like are left out too: the harness decides how many threads a trial has.
+# A list of allowed variables, so that no unforeseen secret (AIRFLOW__*, SLACK_*, database passwords) reaches a trial.
+# Without OMP_*, MKL_* and the like: the harness sets the number of threads.
 _ALLOWED_VARIABLES = frozenset(
     [
         "PATH",
@@ -54,8 +54,7 @@ _ALLOWED_VARIABLES = frozenset(
         "CUDA_VISIBLE_DEVICES",
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
-        # Of our own by name too: a server's environment also holds PLUMBLINE_FERNET_KEY, passwords of databases, and what comes next.
-        # An endpoint's key is the endpoint launcher's to give.
+        # Our own by name too: a server's environment also has PLUMBLINE_FERNET_KEY and passwords. The endpoint launcher adds its key.
         "PLUMBLINE_HOME",
         "PLUMBLINE_CONFIG",
         "PLUMBLINE_IMAGE",
@@ -63,11 +62,11 @@ _ALLOWED_VARIABLES = frozenset(
         "PLUMBLINE_MEMORY_LIMIT",
         "PLUMBLINE_ENGINE_PYTHON",
         "PLUMBLINE_TRITONSERVER",
-        "PLUMBLINE_SERVER",  # a local Airflow knows its descendants by it
+        "PLUMBLINE_SERVER",  # identifies the descendants of a local Airflow
     ]
 )
 _ALLOWED_PREFIXES = ("LC_",)
-# The harness writes its results itself, so it gets the credentials of the one store that it writes to.
+# The harness writes its results itself, so it gets the credentials of its store.
 _STORE_PREFIXES = {
     "s3": ("AWS_", "FSSPEC_S3"),
     "gs": ("GOOGLE_", "GCLOUD_", "FSSPEC_GS", "STORAGE_EMULATOR_HOST"),
@@ -79,17 +78,14 @@ _STORE_PREFIXES = {
 
 
 def trial_environment(inherited: Mapping[str, str], store_url: str, token: str, scratch: Path) -> dict[str, str]:
-    """The variables of one trial.
-
-    `scratch` becomes its TMPDIR. The library of this very process comes first on PYTHONPATH, so that launcher and harness are of one
-    version wherever the trial starts.
-    """
+    """The variables of one trial. `scratch`: its TMPDIR. This process's library comes first on PYTHONPATH, so that launcher and harness have
+    one version."""
     prefixes = _ALLOWED_PREFIXES + _STORE_PREFIXES.get(store_url.partition("://")[0].rpartition("::")[2], ())
-    kept = {name: value for name, value in inherited.items() if name in _ALLOWED_VARIABLES or name.startswith(prefixes)}
+    passed = {name: value for name, value in inherited.items() if name in _ALLOWED_VARIABLES or name.startswith(prefixes)}
     library = str(Path(plumbline.__path__[0]).resolve().parent)
-    others = [part for part in kept.get("PYTHONPATH", "").split(os.pathsep) if part and part != library]
+    others = [part for part in passed.get("PYTHONPATH", "").split(os.pathsep) if part and part != library]
     return {
-        **kept,
+        **passed,
         "PYTHONPATH": os.pathsep.join([library, *others]),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch),
@@ -133,9 +129,9 @@ class ProcessLimits:
 
 
 class TrialOutput:
-    """What a trial prints: all of it in a file (up to 32 MiB), each line told as it comes, the last 4 kB for people at hand.
+    """A trial's output: a file of up to 32 MiB, a callback for each line, and a tail of 4 kB for people.
 
-    `on_line` answers whether a line was for machines (progress); such lines would push the last words of a crash out of the tail.
+    `on_line`: returns whether a line is for machines (progress) and stays out of the tail.
     """
 
     def __init__(self, file: IO[bytes], on_line: Callable[[str], bool]) -> None:
@@ -146,7 +142,6 @@ class TrialOutput:
         self._tail_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
         room = max(_MAX_LOG_BYTES - self._written, 0)
         self._file.write(data[:room])
         self._written += len(data[:room])
@@ -158,12 +153,12 @@ class TrialOutput:
         self._rest = self._rest[-_MAX_LINE:]
 
     def close(self) -> None:
-        """Tell an unfinished last line and say what the file does not hold."""
+        """Handle an unfinished last line and note truncated bytes in the file."""
         if self._rest:
             self._line(self._rest)
             self._rest = b""
         if self._dropped:
-            self._file.write(f"\n({self._dropped} bytes more were printed and are not kept)\n".encode())
+            self._file.write(f"\n({self._dropped} further bytes were not stored)\n".encode())
         self._file.flush()
 
     def _line(self, raw: bytes) -> None:
@@ -201,10 +196,8 @@ def supervised(
     limits: ProcessLimits,
     output: TrialOutput,
 ) -> Iterator[SupervisedProcess]:
-    """Run a command pinned to `cpus`, in a session of its own, in `folder`.
-
-    However the block is left, no process of the trial is left after it; RuntimeError if one cannot be ended.
-    """
+    """Run a command pinned to `cpus`, in its own session, in `folder`. No process of the trial outlives the block; RuntimeError if one cannot
+    be ended."""
     wrapped = [
         *(sys.executable, "-I", "-S", reaper.__file__),
         *("--launcher", str(os.getpid()), "--cpus", ",".join(map(str, cpus)), "--hold", str(hold), "--grace", str(limits.grace_s)),
@@ -220,7 +213,7 @@ def supervised(
         start_new_session=True,
         pass_fds=(hold,),
     )
-    # Not reaped yet, so the pid is still its own, even if it ended at once.
+    # Not reaped yet, so the pid is its own even if it ended at once.
     reaper_id = ProcessId.of(process.pid) or ProcessId(process.pid, "ended")
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
@@ -252,15 +245,15 @@ def _supervise(
                 time.sleep(_POLL_S)
             now = time.monotonic()
             if now - began > limits.timeout_s:
-                stopped, detail = "timeout", f"not done after {limits.timeout_s:g}s, the launcher's timeout"
+                stopped, detail = "timeout", f"exceeded launcher.timeout, {limits.timeout_s:g} s"
             elif now >= next_memory:
                 next_memory = now + _MEMORY_POLL_S
                 used = resident_bytes(process.pid, limits.memory_bytes)
                 if used > limits.memory_bytes:
                     stopped = "memory"
                     detail = (
-                        f"its processes held {used / 2**20:.0f} MiB, over the launcher's limit of {limits.memory_bytes / 2**20:.0f} MiB; "
-                        "expected a smaller model or batch, or a higher launcher.memory"
+                        f"used {used / 2**20:.0f} MiB, more than launcher.memory, {limits.memory_bytes / 2**20:.0f} MiB; "
+                        "expected a smaller model or batch, or a higher limit"
                     )
             if stopped:
                 end_launch(token, reaper_id, limits.grace_s)
@@ -269,7 +262,7 @@ def _supervise(
 
 
 def _drain(pipe: IO[bytes], output: TrialOutput, most: int | None = 16) -> bool:
-    """Read what is there, in at most `most` pieces (a flood must not keep the limits from being looked at); False at the end of it."""
+    """Read what is available, at most `most` pieces, so that a flood does not delay the limits' checks; False at the end."""
     while most is None or most > 0:
         try:
             data = os.read(pipe.fileno(), 65536)
@@ -283,11 +276,8 @@ def _drain(pipe: IO[bytes], output: TrialOutput, most: int | None = 16) -> bool:
 
 
 def resident_bytes(reaper_pid: int, limit: float) -> float:
-    """Memory that the processes below the reaper hold.
-
-    Summing resident sizes is cheap but counts shared pages once for each process, so a sum above the limit is checked against the
-    proportional sizes.
-    """
+    """Memory of the processes below the reaper. Resident sizes count shared pages once for each process, so a sum above the limit is
+    replaced by the proportional sizes."""
     try:
         below = psutil.Process(reaper_pid).children(recursive=True)
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Launcher for this machine: a trial is a pinned and limited process; nothing of it is left afterwards."""
+"""Launcher for this machine: a trial is a pinned and limited process tree that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -45,16 +45,13 @@ HARNESS = (sys.executable, "-m", "plumbline.harness")
 GRACE_S = 10.0
 PATIENCE_S = 3600.0
 _RESERVED_BYTES = 256 * 2.0**20
-"""Bytes that every trial needs free for its log, its evidence and its document, beside what its model and data take."""
+"""Free bytes that every trial needs for its log, its evidence and its document, beside its model and data."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Where a trial's process runs and what it may use.
-
-    `cpus`: cores it is pinned to; None for all that this process may use. `memory` bytes of the whole process tree. `secrets`: further
-    environment variables of the process; they are written nowhere.
-    """
+    """What a trial's process may use. `cpus`: cores it is pinned to, None for all of this process. `memory`: bytes of the process tree.
+    `secrets`: further environment variables, never written to disk."""
 
     launcher: str
     machine: str
@@ -66,7 +63,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class StartRefused:
-    """A trial that cannot be started at all: its failure class and why."""
+    """Why a trial cannot be started."""
 
     launcher: str
     failure_class: FailureClass
@@ -77,8 +74,7 @@ class StartRefused:
 class ProcessRunner:
     """Runs `<command> run --trial <file> --out <store>` here.
 
-    `grace_s` lies between SIGTERM and SIGKILL; `patience_s` is how long a trial waits for the machine before it fails with
-    launch_timeout.
+    `grace_s`: between SIGTERM and SIGKILL. `patience_s`: how long a trial waits for the machine before it fails with launch_timeout.
     """
 
     command: Sequence[str] = HARNESS
@@ -86,7 +82,7 @@ class ProcessRunner:
     patience_s: float = PATIENCE_S
 
     def launch(self, trial: Trial, store: ResultStore, place: Allocation | StartRefused, on_progress: OnProgress | None) -> LaunchRecord:
-        """See Launcher.launch. OSError if the store cannot be written; a trial that was running is ended all the same."""
+        """See Launcher.launch."""
         attempt = _LocalAttempt(tuple(self.command), self.grace_s, store, on_progress, place.launcher)
         work = installation_paths().work
         work.mkdir(parents=True, exist_ok=True)
@@ -128,18 +124,15 @@ class _LocalAttempt:
         self._log_tail = ""
 
     def happened(self, name: str) -> None:
-        """Note a moment."""
         now = datetime.now(timezone.utc)
         self._events.append(Event(name=name, utc=now, monotonic_s=time.monotonic(), clock="launcher"))
 
     def not_started(self, trial: Trial, failure_class: FailureClass, detail: str) -> LaunchRecord:
-        """Record an attempt that no process was started for."""
         trial = next_attempt(trial, self._store)
         self._store.put_trial(trial)
         return self.close(trial, failure_class, detail)
 
     def run(self, trial: Trial, place: Allocation, work: Path, hold: int) -> LaunchRecord:
-        """Run it on the machine that is now ours."""
         self.happened("requested")
         self._store.put_trial(trial)
         usable = sorted(os.sched_getaffinity(0))
@@ -147,8 +140,8 @@ class _LocalAttempt:
         cpus = [cpu for cpu in wanted if cpu in usable]
         self._node |= {"cpus.declared": _join_cpus(wanted), "cpus.used": _join_cpus(cpus)}
         if not cpus:
-            nothing = f"none of the declared cores {_join_cpus(wanted)} may be used here; usable: {_join_cpus(usable)}"
-            return self.close(trial, "wrong_hardware", nothing)
+            unusable = f"launcher.cpus {_join_cpus(wanted)}: none is usable here; expected cores among {_join_cpus(usable)}"
+            return self.close(trial, "wrong_hardware", unusable)
         with contextlib.ExitStack() as stack:
             name = f"{trial.trial_id}.a{trial.attempt}"
             folder = _temporary_folder(stack, work / f"{name}.launch")
@@ -193,14 +186,14 @@ class _LocalAttempt:
         return trial_outcome(ended, self._store, self._store.folder(trial), self._log_tail)
 
     def _bring_home(self, trial: Trial, log: Path) -> None:
-        """Take the result that the harness printed because the store was away; `collect` tries again if the store still is."""
+        """Store the result that the harness printed because the store was unavailable; `collect` tries again."""
         try:
             stores.store_from_log(trial, log.read_bytes(), self._store)
         except (OSError, log_transport.InvalidBlock) as error:
-            _log.warning("No result came home by the log of %s: %s", trial.trial_id, error)
+            _log.warning("No result in the log of %s: %s", trial.trial_id, error)
 
     def _on_line(self, trial_id: str) -> Callable[[str], bool]:
-        def tell(line: str) -> bool:
+        def handle(line: str) -> bool:
             if log_transport.is_block_line(line):
                 return True
             progress = parse_progress(line)
@@ -212,10 +205,10 @@ class _LocalAttempt:
                 self._on_progress(progress)
             return True
 
-        return tell
+        return handle
 
     def close(self, trial: Trial, failure_class: FailureClass | None, detail: str | None, folder: Path | None = None) -> LaunchRecord:
-        """Store the log, then the record: the last write of a launch."""
+        """Store the log, then the record, the last write of a launch."""
         if folder is not None and (folder / "launch.log").exists():
             self._store.put(f"{self._store.folder(trial)}/launch.log", (folder / "launch.log").read_bytes())
         record = LaunchRecord(
@@ -232,7 +225,7 @@ class _LocalAttempt:
 
 
 def _insufficient_disk(trial: Trial, store: ResultStore, work: Path) -> str | None:
-    """Why the trial's files do not fit on this machine's disks; None if they do. An endpoint's model is elsewhere."""
+    """Why the trial's files do not fit on this machine's disks, or None. An endpoint's model is elsewhere."""
     scratch = None if trial.provider.launcher.hosted else scratch_needed(trial.workload)
     needed = _RESERVED_BYTES + (0.0 if scratch is None else scratch.checkpoints + scratch.data + scratch.weights)
     folders = [(work, needed), (Path(tempfile.gettempdir()), _RESERVED_BYTES)]
@@ -242,7 +235,7 @@ def _insufficient_disk(trial: Trial, store: ResultStore, work: Path) -> str | No
 
 
 def _temporary_folder(stack: contextlib.ExitStack, path: Path) -> Path:
-    """A folder that is there, and gone when the stack unwinds."""
+    """A folder until the stack unwinds."""
     path.mkdir(parents=True, exist_ok=True)
     stack.callback(shutil.rmtree, path, ignore_errors=True)
     return path
@@ -252,13 +245,8 @@ def _join_cpus(cpus: Sequence[int]) -> str:
     return ",".join(map(str, cpus)) or "none"
 
 
-# A short probe of a provider: its environment, its arithmetic and its memory, measured there without a trial.
-#
-# It gives way: on a machine of ours to whatever runs there, on a cluster it asks for one GPU and two minutes of it.
-
-
 PROBE_START_S = 60.0
-"""Beyond its own limit: for Python, the facts, and the disk that the document goes to."""
+"""Seconds beyond a probe's own limit: for Python, the facts, and the document."""
 
 
 def _probe_local(provider: Provider, launcher: LocalLauncher, limit_s: float, command: Sequence[str]) -> ProbeDocument | ProbeSkipped:
@@ -268,12 +256,12 @@ def _probe_local(provider: Provider, launcher: LocalLauncher, limit_s: float, co
     name = f"probe-{provider.name}-{secrets.token_hex(4)}"
     cpus = [cpu for cpu in launcher.cpus if cpu in os.sched_getaffinity(0)]
     if not cpus:
-        raise WrongHardware(f"none of the declared cores of {provider.name} may be used here (launcher.cpus)")
+        raise WrongHardware(f"{provider.name}: launcher.cpus {_join_cpus(launcher.cpus)}: none is usable here")
     try:
         with machine_lock(launcher.machine, name, work, 0.0, lambda _: None) as hold:
             return _run_probe(name, launcher, cpus, hold, work, limit_s, command)
     except MachineBusy as busy:
-        return ProbeSkipped(f"put off: {busy}; what is measured there goes first")
+        return ProbeSkipped(f"skipped while trials run: {busy}")
 
 
 def _run_probe(
@@ -302,20 +290,20 @@ def _run_probe(
         if ended.stopped is not None:
             raise (OutOfMemory if ended.stopped == "memory" else TrialTimeout)(f"the probe was ended: {ended.detail}")
         if ended.code != 0:
-            raise HarnessError(f"the probe ended with {ended.code}: {output.tail}")
+            raise HarnessError(f"the probe ended with exit status {ended.code}: {output.tail}")
         return read_probe(out.read_bytes(), str(out))
 
 
 def read_probe(text: bytes, where: str) -> ProbeDocument:
-    """The probe's document; HarnessError if the harness there wrote something else."""
+    """HarnessError unless the text is a valid probe document."""
     try:
         return ProbeDocument.read(text, where)
     except InvalidProbe as bad:
-        raise HarnessError(f"{bad}; is its image of another version?") from bad
+        raise HarnessError(f"{bad}; check that the image has this version of the harness") from bad
 
 
 class ProcessLauncher(Launcher):
-    """Runs trials on the provider's cores; see ThisMachine for the arguments."""
+    """Runs trials on the provider's cores; see ProcessRunner for the arguments."""
 
     def __init__(self, command: Sequence[str] = HARNESS, *, grace_s: float = GRACE_S, patience_s: float = PATIENCE_S) -> None:
         self._machine = ProcessRunner(command, grace_s, patience_s)
@@ -328,7 +316,7 @@ class ProcessLauncher(Launcher):
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
         machine = provider.launcher_as(LocalLauncher).machine
         try:
-            with machine_lock(machine, "a look at the machine", installation_paths().work, 0.0, lambda _: None):
+            with machine_lock(machine, "discovery", installation_paths().work, 0.0, lambda _: None):
                 seen = collect_facts()
         except MachineBusy as busy:
             return ProviderFacts((), {}, (f"not checked: {busy}",))

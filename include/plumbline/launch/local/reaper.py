@@ -1,8 +1,7 @@
-"""The parent of a local trial: pins it, dies with its launcher, and leaves no descendant behind.
+"""The parent of a local trial: pins it, dies with its launcher, leaves no descendant, and exits with the trial's status or signal.
 
-Run by path (`python -I -S reaper.py …`) and so limited to the standard library: it is there in milliseconds and sleeps while the
-trial is measured. Every descendant, also one that forked twice and left the session, becomes a child of this process when its own
-parent goes (PR_SET_CHILD_SUBREAPER), so that none can hide. It exits as the trial did: same exit status, same signal.
+Run by path (`python -I -S reaper.py …`) with the standard library only, to start in milliseconds. Every orphaned descendant, also one that
+forked twice and left the session, becomes its child (PR_SET_CHILD_SUBREAPER).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def _signal_descendants(number: int) -> None:
 
 
 def _end_descendants(grace_s: float, seen: dict[int, int]) -> None:
-    """SIGTERM, the grace time, then SIGKILL until nothing is left (a process that forks while it is killed is met again)."""
+    """SIGTERM, the grace time, then SIGKILL until none is left, also of processes that fork meanwhile."""
     _signal_descendants(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while _reap(seen) and time.monotonic() < deadline:
@@ -64,7 +63,7 @@ def _end_descendants(grace_s: float, seen: dict[int, int]) -> None:
 
 
 def _reap(seen: dict[int, int]) -> bool:
-    """Collect what ended (its status goes to `seen`); whether any child is left."""
+    """Collect ended children into `seen`; whether any child is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -93,7 +92,7 @@ def main() -> int:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if os.getppid() != options.launcher:
-        return EXEC_FAILED  # the launcher died before the line above could ask for its death to be told
+        return EXEC_FAILED  # the launcher died before prctl took effect
     os.set_inheritable(options.hold, False)
     os.sched_setaffinity(0, {int(cpu) for cpu in options.cpus.split(",")})
     try:
@@ -111,9 +110,9 @@ def main() -> int:
 
 
 def _exit_like(status: int | None) -> int:
-    """The exit status of the trial; a trial that a signal ended makes this process end by the same signal."""
+    """The trial's exit status; after a trial that died of a signal this process dies of the same signal."""
     if status is None:
-        number = int(signal.SIGKILL)  # it outlived SIGKILL (uninterruptible): the launcher says so
+        number = int(signal.SIGKILL)  # it outlived SIGKILL (uninterruptible)
     elif os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     else:

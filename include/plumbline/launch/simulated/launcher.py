@@ -61,14 +61,14 @@ _GPU_FACTS: dict[str, Scalar] = {
 
 
 def simulated_environment(draw: TrialDraw) -> Environment:
-    """The facts of this trial: the accelerator's usual ones, then the declared, then what driver changes made of them."""
+    """Facts of this trial: the accelerator's usual ones, then declared ones, then driver changes."""
     provider = draw.trial.provider
     launcher = provider.launcher_as(SimulatedLauncher)
     return Environment.of({**_usual_facts(provider), "host.node": draw.node_name(draw.node), **launcher.environment, **draw.facts()})
 
 
 def simulated_facts(provider: Provider, at: datetime) -> dict[str, Scalar]:
-    """The same without a trial: what every node shows on that day, also of changes that are declared for some workloads only."""
+    """Facts of every node on a day, including changes declared for some workloads only."""
     launcher = provider.launcher_as(SimulatedLauncher)
     facts = {**_usual_facts(provider), **launcher.environment}
     for event in launcher.drift:
@@ -92,7 +92,7 @@ def _hardware_facts(provider: Provider) -> dict[str, Scalar]:
 MODEL_VERSION = "simulated-3"
 """`harness_version` of simulated documents; raised when the model gives other numbers for the same declaration."""
 TIME_SCALE = 1000.0
-"""Seconds of the trial that pass in one second of the wall clock: months are rehearsed in minutes, and no event lies in the future."""
+"""Simulated seconds of the trial in one second of the wall clock, so that no event lies in the future."""
 _PROBING_S = 20.0
 
 
@@ -113,7 +113,7 @@ def lead_time_s(draw: TrialDraw) -> float:
 
 
 def simulate(trial: Trial) -> ResultDocument:
-    """The document that the trial would have left had it run; the same trial gives the same document.
+    """The document of the trial, deterministic.
 
     Whatever the trial would have failed with is the launcher's matter. ValueError if its provider is not simulated, UnknownHardware (a
     ValueError) if the provider's accelerator is not known and no level of it is declared.
@@ -196,7 +196,7 @@ class SimulationLauncher(Launcher):
         return simulate_probe(provider, now)
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
-        """See Launcher.launch. OSError if the store cannot be written. ValueError for a trial whose provider is not simulated."""
+        """See Launcher.launch. ValueError for a provider that is not simulated."""
         trial = next_attempt(trial, store)
         draw = TrialDraw(trial)
         store.put_trial(trial)
@@ -227,7 +227,7 @@ class SimulationLauncher(Launcher):
 
 
 def _events(trial: Trial, draw: TrialDraw, failure: str | None, document: ResultDocument | None) -> tuple[Event, ...]:
-    """What the launcher saw. One second passes from the harness's last sign of life to its end."""
+    """The launcher's record. One second passes from the harness's last sign of life to its end."""
     clock = Clock(trial.planned_at)
     requested = clock.event("requested", 0.0, "launcher")
     if failure in (*_NEVER_STARTED, "bad_declaration"):
@@ -241,7 +241,7 @@ _PROBE_SAMPLES = 30
 
 
 def simulate_probe(provider: Provider, at: datetime) -> ProbeDocument:
-    """The same declaration and the same time give the same figures. BadDeclaration for hardware that nothing is known of."""
+    """Deterministic for a declaration and a time. BadDeclaration for unknown hardware."""
     launcher = provider.launcher_as(SimulatedLauncher)
     try:
         has = hardware_of(provider)
@@ -261,7 +261,7 @@ def simulate_probe(provider: Provider, at: datetime) -> ProbeDocument:
 
 
 def _probe_shift(launcher: SimulatedLauncher, name: str, at: datetime, node: int) -> float:
-    """How much slower, as a logarithm, what is declared for that day makes a probe; a change for some workloads is one of the hardware too."""
+    """Slowdown of a probe on that day, as a logarithm, including changes declared for some workloads only."""
     assert name in get_args(Probe)
     moving = [e for e in launcher.drift if isinstance(e, PerformanceEvent) and e.concerns((e.workloads or ("",))[0], at)]
     return sum(event.shift(at, node) for event in moving if name in event.probes)

@@ -42,7 +42,7 @@ class TrialDraw:
     def __post_init__(self) -> None:
         if not self.trial.provider.simulated:
             raise ValueError(
-                f"{self.trial.trial_id} runs on {self.trial.provider.name}, which is {self.trial.provider.launcher.kind}, not simulated"
+                f"{self.trial.trial_id}: provider {self.trial.provider.name} is {self.trial.provider.launcher.kind}; expected simulated"
             )
         object.__setattr__(self, "_random", random.Random(f"{self.declared.seed}|{self.trial.trial_id}|{self.trial.attempt}"))
 
@@ -52,26 +52,24 @@ class TrialDraw:
 
     @cached_property
     def events(self) -> tuple[Any, ...]:
-        """What is in force for this trial."""
         return self.declared.events(self.trial.workload.name, self.trial.planned_at)
 
     @cached_property
     def node(self) -> int:
-        """The node it lands on, from 0. On a fresh node: one of those that are not to be used again, if one is left."""
+        """Index of its node; with a fresh node, of an unused one if one is left."""
         avoided = self.trial.avoid_nodes if self.trial.placement == "fresh_node" else ()
         free = [i for i in range(self.declared.nodes) if self.node_name(i) not in avoided]
         return self._seeded("landing", self.trial.trial_id, str(self.trial.attempt)).choice(free or range(self.declared.nodes))
 
     def node_name(self, node: int) -> str:
-        """A node's name."""
         return f"{self.trial.provider.name}-node-{node}"
 
     def facts(self) -> dict[str, Any]:
-        """What driver changes have put into the environment by now, the later declared last."""
+        """Environment facts of the driver changes in force, later declared ones last."""
         return {name: value for event in self.events if isinstance(event, DriverChange) for name, value in event.facts.items()}
 
     def ends_as(self) -> str | None:
-        """The class that this attempt fails with, or None."""
+        """The class of this attempt's failure, or None."""
         if self.declared.skips(self.trial.workload.name, self.trial.planned_at):
             return "unreachable"
         luck = self._seeded("failure", self.trial.trial_id, str(self.trial.attempt)).random()
@@ -82,7 +80,7 @@ class TrialDraw:
         return None
 
     def slowness(self, family: Family) -> float:
-        """The factor that everything of a family has in common in this trial; of the workload's own family with what drifts as a whole."""
+        """The common factor of a family in this trial; the workload's own family includes drift without `metrics`."""
         drift = (
             sum(e.shift(self.trial.planned_at, self.node) for e in self._moving if e.metrics is None)
             if family == self.trial.workload.kind
@@ -91,7 +89,7 @@ class TrialDraw:
         return self._noise[family] * math.exp(drift)
 
     def own(self, metric: str, phase: Phase, spread: float) -> float:
-        """The factor of one metric alone: a little noise, and the drift that names it."""
+        """The factor of one metric: its own noise, and drift that names it."""
         probe = phase == "environment"
         drift = sum(
             e.shift(self.trial.planned_at, self.node)
@@ -171,7 +169,7 @@ _MEMORY: tuple[tuple[str, float], ...] = (
     (r"\bA10\b", 6.0e11),
     (r"\bL4\b", 3.0e11),
 )
-"""Bytes per second that data sheets give."""
+"""Bytes per second, from data sheets."""
 _CORE_FLOPS, _CORE_BYTES = 7.5e10, 7e9
 _DISK, _CPU_DISK = 2.5e9, 1e9
 _COLLECTIVE = 4.5e11
@@ -179,7 +177,7 @@ _LEAD_S, _CPU_LEAD_S = 90.0, 1.0
 
 
 class UnknownHardware(ValueError):
-    """Nobody said how fast the accelerator is; the message says what to declare."""
+    """The accelerator's speed is unknown; the message names what to declare."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +212,7 @@ def hardware_of(provider: Provider) -> Hardware:
     missing = sorted(name for name, rate in known.items() if rate is None)
     if missing:
         raise UnknownHardware(
-            f"nothing is known of the accelerator {has.product or has.kind} of {provider.name}; expected launcher.levels with "
+            f"accelerator {has.product or has.kind} of {provider.name} is unknown; expected launcher.levels with "
             + ", ".join(
                 f'{name}: "{400 if name == "matmul_tflops" else 2}{"TFLOP/s" if name == "matmul_tflops" else "TB/s"}"' for name in missing
             )
@@ -231,7 +229,7 @@ def hardware_of(provider: Provider) -> Hardware:
 
 
 def probe_rows(draw: TrialDraw, has: Hardware, ranks: int) -> list[MetricRow]:
-    """What the probes before the measurement report."""
+    """Metric rows of the probes before the measurement."""
     rows = [
         draw.row("matmul_tflops", has.matmul, 30, phase="environment"),
         draw.row("memory_bandwidth", has.memory, 30, phase="environment"),

@@ -52,7 +52,7 @@ def test_what_is_given_away_has_a_rate_of_nothing() -> None:
         ),
         (
             {"rates": [{**STORAGE, "price": "0.09 USD/GB"}]},
-            "price is per GB, and storage is billed by GB-month or GiB-month; expected one such",
+            "billed by GB-month or GiB-month; expected one such",
         ),
         ({"rates": [{**STORAGE, "item": "network"}]}, "Input should be 'cpu', 'storage', 'egress' or 'observability'"),
         ({"rates": [{**STORAGE, "price": "0.08 EUR/GB-month"}]}, "price is in EUR; expected rate, such as 1.08 USD/EUR, and rate_on"),
@@ -61,7 +61,7 @@ def test_what_is_given_away_has_a_rate_of_nothing() -> None:
         ({"rates": [STORAGE, {**STORAGE, "since": "2026-06-01"}]}, "two storage rates hold on 2026-06-01; expected `until: 2026-06-01`"),
         (
             {"overhead": [{**WORK, "price": "120 USD/month"}]},
-            "price is per month, and time is paid by the hour; expected one such as 120 USD/h",
+            "expected one such as 120 USD/h",
         ),
         ({"overhead": [{**WORK, "per": "month"}]}, "per is month and instance_hours is missing"),
         ({"overhead": [{**WORK, "instance_hours": 700}]}, "per is campaign and instance_hours is given"),
@@ -86,7 +86,7 @@ def test_the_cores_of_an_instance_that_is_all_cores_are_not_paid_twice() -> None
     cpu = {"accelerator": {"kind": "cpu", "count": 2}, "launcher": {"kind": "local", "cpus": [0, 1]}}
     rate = {**STORAGE, "item": "cpu", "price": "0.04 USD/core-hour"}
     assert provider(rates=[rate]).rates[0].item == "cpu"
-    with pytest.raises(ValidationError, match="the instance's own price is the CPU's; expected it in prices alone"):
+    with pytest.raises(ValidationError, match=r"accelerator\.kind is cpu.*prices"):
         provider(**cpu, rates=[rate])
 
 

@@ -157,7 +157,7 @@ def test_a_node_that_a_trial_can_use() -> None:
 
 def test_a_misspelt_label_is_told_from_nodes_that_come_on_demand() -> None:
     wrong = looked([node(), node("b")], pod(selector={"product": "H-100"}))
-    assert statuses(wrong) == ["failed"] and "product is H100 (2)" in wrong[0].found and "node_selector" in wrong[0].remedy
+    assert statuses(wrong) == ["failed"] and "H100 (2)" in wrong[0].found and "node_selector" in wrong[0].remedy
     absent = looked([node("cpu", gpus=0, product="none")], pod())
     assert statuses(absent) == ["unknown"] and "autoscaler" in absent[0].found
 

@@ -15,6 +15,7 @@ from plumbline.launch.cluster.store_credentials import explain_refusal
 from plumbline.launch.failures import BadDeclaration
 
 __all__ = ["kube", "world"]
+POD_CHECK = "store from a pod"
 SECRET = {"results_secret": "plumbline-results", "results_connection": "e2e_store"}
 
 
@@ -24,7 +25,7 @@ SECRET = {"results_secret": "plumbline-results", "results_connection": "e2e_stor
 def test_the_place_of_the_key_and_the_doctors_line_are_named(detail: str) -> None:
     provider = cluster_provider(**SECRET)
     pod, here = explain_refusal(detail, provider, here=False), explain_refusal(detail, provider, here=True)
-    assert SECRET["results_secret"] in pod and "`store from a pod`" in pod
+    assert SECRET["results_secret"] in pod and f"`{POD_CHECK}`" in pod
     assert SECRET["results_connection"] in here and "`store from here`" in here
     bare = cluster_provider()
     assert "launcher.results_secret" in explain_refusal(detail, bare, here=False)

@@ -75,7 +75,7 @@ def test_a_gpu_that_is_gone_is_a_provider_no_more() -> None:
     ("torch", "why"),
     [
         (TorchInstallation("2.13.0+cpu", None, 0), "built without CUDA"),
-        (TorchInstallation("2.13.0+cu130", "13.0", 0), "finds no GPU that it can use"),
+        (TorchInstallation("2.13.0+cu130", "13.0", 0), "finds no usable GPU"),
     ],
     ids=["no CUDA", "old driver"],
 )
@@ -130,7 +130,7 @@ def test_an_amd_gpu_is_found_by_amd_smi_and_measures_the_same_workloads(tmp_path
         (TorchInstallation("2.13.0+cpu", None, 0), "built without ROCm"),
         (
             TorchInstallation("2.13.0+rocm7.1", None, 0, "7.1"),
-            "finds no GPU that it can use; expected a driver for that ROCm version or newer, and",
+            "finds no usable GPU; expected a driver for that ROCm version or newer, and",
         ),
     ],
     ids=["CUDA", "CPU", "no access"],

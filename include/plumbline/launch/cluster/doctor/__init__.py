@@ -20,16 +20,16 @@ from plumbline.results.store import StoreFault, check_access
 
 _TIMEOUT_S = 15.0
 MAX_CLOCK_DIFFERENCE_S = 2.0
-"""More than this, and the parts of a timeline that the cluster tells do not fit those that are measured here."""
+"""A larger difference makes the cluster's times in a timeline inconsistent with those measured here."""
 
 
 def examine_cluster(
     provider: Provider, launcher: KubernetesLauncher, trials: Sequence[Trial], *, patience: DoctorPatience | None, gpu: bool = True
 ) -> Iterator[DoctorCheck]:
-    """Look at the cluster that `launcher`, the provider's, describes.
+    """Check the cluster of the provider's `launcher`, leaving nothing behind.
 
-    `trials`: what is to fit, at least one (`typical`). `patience`: with the small pods that are started; None starts none.
-    `gpu`: one of them takes a trial's accelerators. Nothing is left behind.
+    `trials`: what must fit, at least one (`typical_trials`). `patience`: with the small pods that are started; None starts none. `gpu`: one
+    of them takes a trial's accelerators.
     """
     try:
         cluster = ClusterApi(launcher.connection, launcher.namespace, timeout_s=_TIMEOUT_S)
@@ -84,7 +84,7 @@ def _with_the_api(
     if patience is None:
         return
     if not nodes or not admitted:
-        yield unknown("pods", "none started: a trial's pod would not get a node")
+        yield unknown("pods", "not started: a trial's pod would get no node")
         return
     seen: set[str] = set()
     held = int(node_inventory.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
@@ -98,17 +98,17 @@ def _with_the_api(
 
 
 def _clock(answer: ApiAnswer, now: datetime) -> DoctorCheck:
-    """The server's Date is cut to whole seconds and as old as half of the way there and back."""
+    """The server's Date has whole seconds and is half a round trip old."""
     if answer.date is None:
-        return unknown("clock", "the API does not tell the time")
+        return unknown("clock", "the API's responses have no date")
     off = (answer.date - now).total_seconds() + 0.5 + answer.seconds / 2
     uncertain = 0.5 + answer.seconds / 2
     if abs(off) - uncertain > MAX_CLOCK_DIFFERENCE_S:
         way = "ahead of" if off > 0 else "behind"
         return failed(
-            "clock", f"the cluster is {abs(off):.0f} s {way} this machine", "mend the time service (chrony, NTP) of whichever is wrong"
+            "clock", f"the cluster is {abs(off):.0f} s {way} this machine", "repair the time service (chrony, NTP) of the wrong one"
         )
-    return ok("clock", f"the cluster's and this machine's agree within {abs(off) + uncertain:.1f} s")
+    return ok("clock", f"cluster and this machine agree within {abs(off) + uncertain:.1f} s")
 
 
 def _permissions(cluster: ClusterApi, launcher: KubernetesLauncher, review: ApiAnswer) -> Iterator[DoctorCheck]:
@@ -117,10 +117,10 @@ def _permissions(cluster: ClusterApi, launcher: KubernetesLauncher, review: ApiA
     if review.ok and not status.get("incomplete"):
         yield from access.compare_permissions(access.granted_permissions(status.get("resourceRules") or []), needed, cluster.namespace)
         return
-    # Authorizers outside of the cluster (a webhook) cannot list what they allow, but they answer about each verb.
+    # An authorizer outside the cluster (a webhook) cannot list permissions, but answers for each verb.
     has = frozenset(each for each in needed if _may(cluster, each))
     yield access.compare_permissions(has, needed, cluster.namespace)[0]
-    yield unknown("least privilege", "the cluster cannot list all that these credentials may do")
+    yield unknown("least privilege", "the cluster cannot list all permissions of these credentials")
 
 
 def _may(cluster: ClusterApi, wanted: access.Permission) -> bool:
@@ -141,40 +141,42 @@ def _queue(cluster: ClusterApi, name: str) -> DoctorCheck:
     if answer.status == 404:
         return failed(
             "queue",
-            f"no LocalQueue {name} in {cluster.namespace}: {answer.detail}",
+            f"LocalQueue {name} does not exist in {cluster.namespace}: {answer.detail}",
             "apply k8s/provider/components/kueue, or correct launcher.queue",
         )
     if not answer.ok:
-        return unknown("queue", f"may not be looked at: {answer.detail}")
+        return unknown("queue", f"cannot be read: {answer.detail}")
     active = next((c for c in answer.row.get("status", {}).get("conditions") or [] if c["type"] == "Active"), None)
     if active is not None and active["status"] != "True":
-        return failed("queue", f"LocalQueue {name} is not active: {active.get('message') or active.get('reason')}", "mend its ClusterQueue")
+        return failed(
+            "queue", f"LocalQueue {name} is not active: {active.get('message') or active.get('reason')}", "repair its ClusterQueue"
+        )
     return ok("queue", f"LocalQueue {name} admits to {answer.row['spec'].get('clusterQueue')}")
 
 
 def _room(cluster: ClusterApi, launcher: KubernetesLauncher, largest: Row, most: Sequence[Row]) -> Generator[DoctorCheck, None, bool]:
-    """Lines about nodes and quota; returns whether a pod could get a node."""
-    found = cluster.ask("GET", "/api/v1/nodes")
+    """Checks of nodes and quota; returns whether a pod could get a node."""
+    nodes = cluster.ask("GET", "/api/v1/nodes")
     running = cluster.ask("GET", cluster.path("Pod"))
     usable = False
-    if not found.ok or not running.ok:
-        yield unknown("nodes", f"may not be looked at: {(found if not found.ok else running).detail}")
+    if not nodes.ok or not running.ok:
+        yield unknown("nodes", f"cannot be read: {(nodes if not nodes.ok else running).detail}")
     else:
-        lines = node_inventory.check_nodes(found.row["items"], largest, running.row["items"], launcher.gpu_resource)
+        lines = node_inventory.check_nodes(nodes.row["items"], largest, running.row["items"], launcher.gpu_resource)
         usable = all(line.status == "ok" for line in lines)
         yield from lines
     quotas = cluster.ask("GET", cluster.path("ResourceQuota"))
     if not quotas.ok:
-        yield unknown("quota", f"may not be looked at: {quotas.detail}")
+        yield unknown("quota", f"cannot be read: {quotas.detail}")
     else:
         yield node_inventory.check_quota(quotas.row["items"], most)
     return usable
 
 
 def _admission(cluster: ClusterApi, pod: Row) -> Generator[DoctorCheck, None, bool]:
-    """A dry run meets every gate of a real creation: namespace, account, classes, quota, pod security, webhooks. Returns whether it passed."""
+    """A dry run passes every gate of a real creation: namespace, account, classes, quota, pod security, webhooks. Returns whether it passed."""
     answer = cluster.ask("POST", cluster.path("Pod"), query={"dryRun": "All"}, body=pod)
-    # A launch of this very trial may run: then it was admitted.
+    # 409: the trial's own pod exists, so it was admitted.
     if answer.ok or answer.status == 409:
         yield ok("admission", f"{cluster.namespace} admits a trial's pod (dry run)")
         return True
@@ -183,27 +185,25 @@ def _admission(cluster: ClusterApi, pod: Row) -> Generator[DoctorCheck, None, bo
 
 
 def _admission_remedy(answer: ApiAnswer) -> str:
-    said = answer.detail
-    if answer.status == 404 and "namespaces" in said:
-        return "make the namespace: kubectl apply -k k8s/provider/overlays/<provider>, or correct launcher.namespace"
+    if answer.status == 404 and "namespaces" in answer.detail:
+        return "create the namespace: kubectl apply -k k8s/provider/overlays/<provider>, or correct launcher.namespace"
     for sign, remedy in (
         ("exceeded quota", "raise the ResourceQuota in your overlay of k8s/provider, or wait for what runs now"),
-        ("service account", "make the account (k8s/provider) or correct launcher.service_account"),
-        ("serviceaccount", "make the account (k8s/provider) or correct launcher.service_account"),
+        ("service account", "create the account (k8s/provider) or correct launcher.service_account"),
+        ("serviceaccount", "create the account (k8s/provider) or correct launcher.service_account"),
         ("PriorityClass", "add k8s/provider/components/priority-class or correct launcher.priority_class"),
         ("RuntimeClass", "correct launcher.runtime_class: kubectl get runtimeclasses"),
-        ("violates PodSecurity", "for host_ipc add k8s/provider/components/host-ipc; everything else of a trial meets `restricted`"),
+        ("violates PodSecurity", "for host_ipc add k8s/provider/components/host-ipc; all other fields of a trial meet `restricted`"),
     ):
-        if sign in said:
+        if sign in answer.detail:
             return remedy
-    return "the cluster's words say which gate; its administrator keeps the key"
+    return "the message names the gate; ask the cluster's administrator"
 
 
 def _store_from_here(provider: Provider, launcher: KubernetesLauncher) -> DoctorCheck:
-    """`collect` reads the results from here."""
     name = "store from here"
     whose = f"Airflow connection {launcher.results_connection}" if launcher.results_connection else "the environment's credentials"
-    remedy = f"{whose} must read, write and delete below {launcher.results_url}; is the bucket's name right?"
+    remedy = f"{whose} must read, write and delete below {launcher.results_url}; check the bucket's name"
     try:
         took = check_access(stores.store_of(provider))
     except StoreFault as error:

@@ -16,46 +16,46 @@ from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
 
 
 def renews_credentials(connection_id: str) -> bool:
-    """Whether new credentials come by themselves: from a plugin, a file that somebody keeps fresh, or the pod that Airflow runs in.
+    """Whether credentials renew themselves: by a plugin, a token file, or the pod that Airflow runs in.
 
-    The client's own configuration does not tell: it looks the same for a token that stands in the kubeconfig.
+    The client's configuration looks the same for a token in the kubeconfig.
     """
     import yaml
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
 
     extras = KubernetesHook(conn_id=connection_id).conn_extras
-    held, path = extras.get("kube_config"), extras.get("kube_config_path")
-    text = Path(path).expanduser().read_text() if path else json.dumps(held) if isinstance(held, dict) else held
+    inline, path = extras.get("kube_config"), extras.get("kube_config_path")
+    text = Path(path).expanduser().read_text() if path else json.dumps(inline) if isinstance(inline, dict) else inline
     if not text:
         return True
     read = yaml.safe_load(text)
     current = extras.get("cluster_context") or read.get("current-context")
     user = next((c["context"].get("user") for c in read.get("contexts") or [] if c["name"] == current), None)
-    found: Row = next((u.get("user") or {} for u in read.get("users") or [] if u["name"] == user), {})
-    return bool({"exec", "auth-provider", "tokenFile"} & set(found))
+    fields: Row = next((u.get("user") or {} for u in read.get("users") or [] if u["name"] == user), {})
+    return bool({"exec", "auth-provider", "tokenFile"} & set(fields))
 
 
 def remedy_for(kind: str) -> str:
-    """What to do about an error of the network, by its class."""
+    """The remedy for a network error, by its class."""
     return {
         "Refused": "see the lines about permissions",
-        "SSLError": "the kubeconfig's certificate-authority-data is not this server's, or the address is not in its certificate: "
-        "make a new kubeconfig (plumbline cluster kubeconfig PROVIDER)",
-        "NameResolutionError": "the name does not resolve here; is this a private cluster whose DNS zone this network does not see?",
+        "SSLError": "the kubeconfig's certificate-authority-data is of another server, or the certificate lacks the address: "
+        "create a new kubeconfig (plumbline cluster kubeconfig PROVIDER)",
+        "NameResolutionError": "the name does not resolve here; for a private cluster, check that this network has its DNS zone",
         "ConnectTimeoutError": "a firewall drops the connection: allow this machine's address in the cluster's authorized networks",
-        "ReadTimeoutError": "it takes connections and does not answer: is the control plane healthy? See the provider's status page",
-    }.get(kind, "is the address right (--server of plumbline cluster kubeconfig), is the cluster up, does a proxy stand in between?")
+        "ReadTimeoutError": "the server accepts connections but does not answer: check the control plane on the provider's status page",
+    }.get(kind, "check the address (--server of plumbline cluster kubeconfig), the cluster, and proxies on the way")
 
 
 EXPIRY_WARNING = timedelta(days=7)
 _CREDENTIALS = "credentials"
-_RENEW = "make new ones: plumbline cluster kubeconfig PROVIDER (with --long-lived where the cluster grants only hours)"
+_RENEW = "create new ones: plumbline cluster kubeconfig PROVIDER (with --long-lived where the cluster grants only hours)"
 
 
 def credential_lifetime(configuration: Any, now: datetime, *, renewed: bool) -> DoctorCheck:
-    """From a client's configuration: a token with its end in it, or a client certificate. `renewed`: new ones come by themselves."""
+    """From a client's configuration: a token with an expiry, or a client certificate. `renewed`: they renew themselves."""
     if renewed:
-        return ok(_CREDENTIALS, "accepted; renewed by the kubeconfig's own means")
+        return ok(_CREDENTIALS, "accepted; renewed automatically")
     token = str(configuration.api_key.get("BearerToken") or configuration.api_key.get("authorization") or "").removeprefix("Bearer ")
     if token:
         claims = _claims(token)
@@ -64,25 +64,24 @@ def credential_lifetime(configuration: Any, now: datetime, *, renewed: bool) -> 
         return (
             _expiry_check(datetime.fromtimestamp(ends, timezone.utc), now, who)
             if ends
-            else ok(_CREDENTIALS, f"accepted{who}; the token has no end")
+            else ok(_CREDENTIALS, f"accepted{who}; the token does not expire")
         )
     if configuration.cert_file:
         from cryptography.x509 import load_pem_x509_certificate
 
         certificate = load_pem_x509_certificate(Path(configuration.cert_file).read_bytes())
         return _expiry_check(certificate.not_valid_after_utc, now, f" as {certificate.subject.rfc4514_string()}")
-    return unknown(_CREDENTIALS, "accepted; neither a token nor a client certificate, so that their end is not known")
+    return unknown(_CREDENTIALS, "accepted; expiry unknown without a token or client certificate")
 
 
 def credentials_rejected(status: int, said: str) -> DoctorCheck:
-    """The cluster does not accept the credentials at all."""
     return failed(_CREDENTIALS, f"not accepted (HTTP {status}: {said})", _RENEW)
 
 
 def _expiry_check(ends: datetime, now: datetime, who: str) -> DoctorCheck:
     left = ends - now
     if left < EXPIRY_WARNING:
-        return failed(_CREDENTIALS, f"accepted{who}, but they end {_time_left(left)} ({ends:%Y-%m-%d %H:%M} UTC)", _RENEW)
+        return failed(_CREDENTIALS, f"accepted{who}, but they expire {_time_left(left)} ({ends:%Y-%m-%d %H:%M} UTC)", _RENEW)
     return ok(_CREDENTIALS, f"accepted{who} until {ends:%Y-%m-%d}, {left.days} days from now")
 
 
@@ -91,25 +90,23 @@ def _time_left(left: timedelta) -> str:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """What a JWT says of itself; empty for tokens of another kind. Its signature is the cluster's business."""
+    """Claims of a JWT, unverified; empty for tokens of another kind."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
     try:
-        found = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (binascii.Error, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return claims if isinstance(claims, dict) else {}
 
 
-# What the launcher's account needs on a cluster, and how that compares with what it has.
-#
-# `k8s/provider` grants exactly this: the base what every cluster needs, a component what a declared queue or gang needs besides.
+# `k8s/provider` grants exactly these permissions: the base for every cluster, a component for a declared queue or gang.
 
 
 _PERMISSIONS = "permissions"
 _GANGS = {"jobset": ("jobset.x-k8s.io", "jobsets"), "trainjob": ("trainer.kubeflow.org", "trainjobs")}
-# Every account that could log in may ask what it may do.
+# Every authenticated account may review its own permissions.
 _IMPLIED = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 
 
@@ -129,7 +126,7 @@ def _verbs(group: str, resource: str, *verbs: str) -> frozenset[Permission]:
 
 
 def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
-    """What the launch, the doctor and the sweep of this declaration ask of the API."""
+    """Of launch, doctor and sweep for this declaration."""
     found = (
         _verbs("", "pods", "create", "get", "list", "delete")
         | _verbs("", "pods/log", "get")
@@ -148,7 +145,7 @@ def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
 
 
 def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
-    """The rules of a SelfSubjectRulesReview, one by one; `*` stays `*`. A rule for single names grants less than the verb: left out."""
+    """Of the rules of a SelfSubjectRulesReview; `*` stays `*`. Skips rules with resourceNames, which grant less than the verb."""
     return frozenset(
         Permission(group, resource, verb)
         for rule in rules
@@ -161,7 +158,7 @@ def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
 
 
 def compare_permissions(has: frozenset[Permission], wanted: frozenset[Permission], namespace: str) -> list[DoctorCheck]:
-    """A line about verbs that are missing and one about verbs too many."""
+    """One check for missing verbs and one for surplus verbs."""
     missing = sorted(p for p in wanted if not any(_covers(h, p) for h in has))
     surplus = sorted(has - wanted)
     apply = (
@@ -170,19 +167,19 @@ def compare_permissions(has: frozenset[Permission], wanted: frozenset[Permission
     lines = [
         failed(_PERMISSIONS, f"missing in {namespace}: {', '.join(map(str, missing))}", apply)
         if missing
-        else ok(_PERMISSIONS, f"all {len(wanted)} verbs that a launch needs")
+        else ok(_PERMISSIONS, f"all {len(wanted)} required verbs")
     ]
     if surplus:
         shown = ", ".join(map(str, surplus[:6])) + (f" and {len(surplus) - 6} more" if len(surplus) > 6 else "")
         lines.append(
             failed(
                 "least privilege",
-                f"may do more than a launch needs: {shown}",
+                f"more verbs than required: {shown}",
                 "give the connection the launcher's own account: plumbline cluster kubeconfig PROVIDER",
             )
         )
     else:
-        lines.append(ok("least privilege", "no verb more"))
+        lines.append(ok("least privilege", "no surplus verbs"))
     return lines
 
 

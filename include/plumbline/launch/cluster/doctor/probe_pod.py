@@ -22,10 +22,8 @@ _BUILDS = {"nvidia": ("torch.cuda", "CUDA"), "amd": ("torch.rocm", "ROCm")}
 
 
 def accelerator_checks(provider: Provider, taken: int, what: str, facts: Mapping[str, Scalar] | None) -> Iterator[DoctorCheck]:
-    """`taken`: accelerators that the pod held, 0 if none. `facts`: of its environment, None from a harness that does not report them.
-
-    `what`: the kind of trial whose image it is. Nothing of a provider without accelerators.
-    """
+    """`taken`: accelerators that the pod held. `facts`: of its environment, None from a harness that does not report them. `what`: the kind of
+    trial whose image it runs. No check for a provider without accelerators."""
     if provider.accelerator.kind not in _BUILDS:
         return
     name = f"accelerators ({what})"
@@ -40,19 +38,17 @@ def accelerator_checks(provider: Provider, taken: int, what: str, facts: Mapping
         return
     wrong = accelerator_mismatch(provider, taken, facts)
     if wrong is not None:
-        yield failed(name, wrong, "look at the node's driver, its device plugin and launcher.runtime_class; --no-gpu leaves them out")
+        yield failed(name, wrong, "check the node's driver, its device plugin and launcher.runtime_class; --no-gpu skips this check")
     elif facts.get("driver.version") is None:
         yield failed(
-            name, "no driver answers in the pod", "install the GPU driver on the node, or declare the runtime class that mounts it"
+            name, "no GPU driver responds in the pod", "install the GPU driver on the node, or declare the runtime class that mounts it"
         )
     else:
         yield ok(name, f"{facts['gpu.count']} × {facts.get('gpu.0.product')}, driver {facts['driver.version']}")
 
 
-# A small pod on a trial's nodes: image, secrets and result store, tried by the harness itself. It is deleted whatever happens.
-#
-# It is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. One of them takes the trial's
-# accelerators for the seconds that it looks at them.
+# The pod is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. One of them takes the
+# trial's accelerators for a few seconds.
 
 
 _POD_LABELS = (names.MANAGED_BY, names.PROVIDER, "kueue.x-k8s.io/queue-name")
@@ -60,23 +56,23 @@ _POD_LABELS = (names.MANAGED_BY, names.PROVIDER, "kueue.x-k8s.io/queue-name")
 
 @dataclass(frozen=True)
 class DoctorPatience:
-    """How long the doctor waits, in seconds: for a node, for the start on it, for trouble to pass, for the pod's end; and between looks."""
+    """Seconds that the doctor waits: for a node, for the start on it, for start failures to pass, for the pod's end; and between polls."""
 
     node_s: float = 120.0
     start_s: float = 600.0
-    # A registry's hiccup is over by then; a wrong reference is not.
+    # A registry recovers by then; a wrong reference does not.
     trouble_s: float = 20.0
     gone_s: float = 90.0
     look_s: float = 1.0
 
     @property
     def whole_s(self) -> int:
-        """When the pod must have ended by itself."""
+        """The pod's own deadline."""
         return int(self.node_s + self.start_s)
 
 
 def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, patience: DoctorPatience, *, gpus: int = 0) -> Row:
-    """The pod, from a trial's, with so many accelerators. It names its own end, for the sweep, should the doctor die before it deletes it."""
+    """The pod, from a trial's, with `gpus` accelerators. Its expiry lets the sweep delete it if the doctor dies first."""
     name = f"pl-doctor-{secrets.token_hex(4)}"
     row = copy.deepcopy(pod)
     labels = {k: v for k, v in row["metadata"].get("labels", {}).items() if k in _POD_LABELS} | {names.LAUNCH: name}
@@ -95,7 +91,7 @@ def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, pati
         "resources": {"requests": little, "limits": little},
     }
     if launcher.results_secret is not None:
-        # A trial's own references are optional key by key; here the Secret itself must be there.
+        # A trial's own references are optional key by key; here the Secret itself must exist.
         container["envFrom"] = [{"prefix": "PLUMBLINE_CHECKED_", "secretRef": {"name": launcher.results_secret}}]
     spec["containers"] = [container]
     spec.pop("initContainers", None)  # daemons for the network between nodes, which it does not use
@@ -105,14 +101,13 @@ def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, pati
 def run_doctor_pod(
     cluster: ClusterApi, pod: Row, what: str, patience: DoctorPatience, provider: Provider, gpus: int = 0
 ) -> Iterator[DoctorCheck]:
-    """Create the pod, tell what becomes of it, delete it, wait until it is gone. `what`: the kind of trial whose image it is.
-
-    `gpus`: accelerators that it takes.
-    """
+    """Create the pod, report what happens to it, delete it. `what`: the kind of trial whose image it runs. `gpus`: accelerators it takes."""
     name = pod["metadata"]["name"]
     made = cluster.ask("POST", cluster.path("Pod"), body=pod)
     if not made.ok:
-        yield failed(f"pod ({what})", f"not admitted: {made.detail}", "see the lines above; the namespace's policies refuse a trial's pod")
+        yield failed(
+            f"pod ({what})", f"not admitted: {made.detail}", "see the lines above; a policy of the namespace refuses a trial's pod"
+        )
         return
     began = time.time()
     try:
@@ -120,7 +115,7 @@ def run_doctor_pod(
     finally:
         gone = _delete(cluster, name, patience)
     if not gone:
-        yield failed(f"cleanup ({what})", f"pod {name} is still there", f"kubectl -n {cluster.namespace} delete pod {name} --force")
+        yield failed(f"cleanup ({what})", f"pod {name} still exists", f"kubectl -n {cluster.namespace} delete pod {name} --force")
 
 
 def _follow(
@@ -130,73 +125,81 @@ def _follow(
     while True:
         pod = _read_pod(cluster, name)
         if pod is None:
-            yield failed(image, f"pod {name} was deleted by somebody", "try again; does a policy or an autoscaler delete pods here?")
+            yield failed(
+                image, f"pod {name} was deleted by someone else", "try again; check for a policy or an autoscaler that deletes pods"
+            )
             return
         if observe.pod_phase(pod) in ("Succeeded", "Failed"):
             break
         age = time.time() - began
-        reason, message = _waiting_reason(pod)
-        if reason in observe.START_FAILURES:
+        if (wrong := observe.start_failure(pod)) is not None:
+            reason, message = wrong
             troubled = troubled or time.time()
             if reason in observe.PERMANENT_FAILURES or time.time() - troubled > patience.trouble_s:
                 yield _start_failure_check(image, reason, _pull_failure(cluster, name) or message, pod)
                 return
         elif not observe.is_scheduled(pod) and age > patience.node_s:
-            spare = "; do trials hold the accelerators? --no-gpu takes none" if gpus else ""
+            spare = "; if trials hold the accelerators, use --no-gpu" if gpus else ""
             remedy = f"see the lines about nodes, taints and queue{spare}"
-            yield failed(f"pod ({what})", f"no node within {patience.node_s:g} s: {_unscheduled_message(pod)}", remedy)
+            yield failed(
+                f"pod ({what})",
+                f"no node within {patience.node_s:g} s: {observe.unscheduled_reason(pod) or 'the scheduler reports no reason'}",
+                remedy,
+            )
             return
         elif age > patience.whole_s:
             yield failed(
                 image,
-                f"not started within {patience.start_s:g} s ({reason or 'no reason given'})",
-                "is the registry slow from there, or the image huge?",
+                f"not started within {patience.start_s:g} s",
+                "check the speed of the registry and the size of the image",
             )
             return
         time.sleep(patience.look_s)
-    yield from _told(cluster, pod, what, began, provider, gpus)
+    yield from _harness_checks(cluster, pod, what, began, provider, gpus)
 
 
-def _told(cluster: ClusterApi, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
-    """What the harness in the pod said."""
-    state = _terminated(pod)
+def _harness_checks(cluster: ClusterApi, pod: Row, what: str, began: float, provider: Provider, gpus: int) -> Iterator[DoctorCheck]:
+    """From the report that the harness in the pod printed."""
+    state = observe.terminated(pod)
     node = pod["spec"].get("nodeName")
     text = cluster.ask("GET", f"{cluster.path('Pod')}/{pod['metadata']['name']}/log", query={"container": observe.CONTAINER}).text
-    said = _last_object(text)
-    if said is None:
+    report = _last_object(text)
+    if report is None:
         tail = " / ".join(text.strip().splitlines()[-3:]) or state.get("message") or pod["status"].get("message") or "no log"
         yield failed(
             f"image ({what})",
-            f"its harness did not run on {node}: {state.get('reason') or pod['status'].get('reason') or 'failed'}, exit code {state.get('exitCode')}: {tail}",
+            f"the harness did not run on {node}: {state.get('reason') or pod['status'].get('reason') or 'failed'}, exit code {state.get('exitCode')}: {tail}",
             "build the image from this repository (k8s/images) and declare its digest",
         )
         return
     started, scheduled = observe.parse_time(state.get("startedAt")), observe.scheduled_at(pod)
     took = f" {max(0.0, started - scheduled):.0f} s after it got its node" if started is not None and scheduled is not None else ""
     # An engine of an inference image may compute without torch; only its probes want it.
-    if said.get("torch_fault") and (what == "training" or said.get("torch")):
-        yield failed(f"image ({what})", str(said["torch_fault"]), "build the image over a base with such a PyTorch (k8s/images/README.md)")
+    if report.get("torch_fault") and (what == "training" or report.get("torch")):
+        yield failed(
+            f"image ({what})", str(report["torch_fault"]), "build the image over a base with such a PyTorch (k8s/images/README.md)"
+        )
     else:
-        yield ok(f"image ({what})", f"runs on {node}{took}; harness {said.get('harness')}, PyTorch {said.get('torch') or 'none'}")
-    seen = said.get("accelerators")
+        yield ok(f"image ({what})", f"runs on {node}{took}; harness {report.get('harness')}, PyTorch {report.get('torch') or 'none'}")
+    seen = report.get("accelerators")
     yield from accelerator_checks(provider, gpus, what, seen if isinstance(seen, dict) else None)
-    if said.get("fault"):
+    if report.get("fault"):
         yield failed(
             f"store from a pod ({what})",
-            str(said["fault"]),
+            str(report["fault"]),
             f"check {store_credentials.pod_key_source(provider)}, the bucket's policy, and the NetworkPolicy",
         )
     else:
-        yield ok(f"store from a pod ({what})", f"written, read back and deleted in {float(said['seconds']):.2f} s")
-    yield _node_clock(float(said["time"]), began, time.time(), str(node))
+        yield ok(f"store from a pod ({what})", f"written, read back and deleted in {float(report['seconds']):.2f} s")
+    yield _node_clock(float(report["time"]), began, time.time(), str(node))
 
 
 def _node_clock(there: float, began: float, now: float, node: str, most_s: float = 2.0) -> DoctorCheck:
-    """The pod read its clock between its creation and now: anything else is the difference of the clocks."""
+    """The pod read its clock between its creation and now; a value outside is the difference of the clocks."""
     off = there - now if there > now else there - began if there < began else 0.0
     if abs(off) > most_s:
         return failed(
-            "node clock", f"{node} is {abs(off):.0f} s {'ahead' if off > 0 else 'behind'}", "mend the node's time service (chrony)"
+            "node clock", f"{node} is {abs(off):.0f} s {'ahead' if off > 0 else 'behind'}", "repair the node's time service (chrony)"
         )
     return ok("node clock", f"{node} agrees with this machine")
 
@@ -204,23 +207,23 @@ def _node_clock(there: float, began: float, now: float, node: str, most_s: float
 def _start_failure_check(image: str, reason: str, message: str, pod: Row) -> DoctorCheck:
     reference = pod["spec"]["containers"][0]["image"]
     if reason in observe.CONFIG_FAILURES:
-        return failed("secrets", f"{reason}: {message}", "make the Secret that launcher.results_secret names, in the trial's namespace")
+        return failed("secrets", f"{reason}: {message}", "create the Secret that launcher.results_secret names, in the trial's namespace")
     by_hand = reference.startswith("localhost/") and reason not in observe.PERMANENT_FAILURES
     return failed(
         image,
         f"{reason}: {message or reference}",
-        f"load {reference} onto every node that a trial may get, or declare an image of a registry"
+        f"load {reference} onto every node that a trial may use, or declare an image of a registry"
         if by_hand
-        else f"is {reference} right, may the nodes pull it (image_pull_secrets, k8s/provider/components/pull-secret)?",
+        else f"check {reference} and that the nodes may pull it (image_pull_secrets, k8s/provider/components/pull-secret)",
     )
 
 
 def _pull_failure(cluster: ClusterApi, name: str) -> str:
-    """Why the image did not come, by the newest event that says so: a pull that is put off for a while does not repeat it."""
+    """The newest pull error among the pod's events: a pull that backs off does not repeat it."""
     answer = cluster.ask("GET", cluster.path("Event"), query={"fieldSelector": f"involvedObject.name={name}"})
     events = answer.row.get("items") or [] if answer.ok else []
-    said = [str(e.get("message")) for e in events if e.get("reason") == "Failed" and "ailed to pull image" in str(e.get("message"))]
-    return said[-1] if said else ""
+    errors = [str(e.get("message")) for e in events if e.get("reason") == "Failed" and "ailed to pull image" in str(e.get("message"))]
+    return errors[-1] if errors else ""
 
 
 def _read_pod(cluster: ClusterApi, name: str) -> Row | None:
@@ -241,28 +244,6 @@ def _delete(cluster: ClusterApi, name: str, patience: DoctorPatience) -> bool:
             return True
         time.sleep(patience.look_s)
     return False
-
-
-def _waiting_reason(pod: Row) -> tuple[str, str]:
-    for status in pod["status"].get("containerStatuses") or []:
-        waiting = (status.get("state") or {}).get("waiting") or {}
-        if waiting:
-            return str(waiting.get("reason") or ""), str(waiting.get("message") or "")
-    return "", ""
-
-
-def _unscheduled_message(pod: Row) -> str:
-    for condition in pod["status"].get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition["status"] != "True":
-            return str(condition.get("message") or condition.get("reason") or "no reason given")
-    return "the scheduler has not said why"
-
-
-def _terminated(pod: Row) -> Row:
-    for status in pod["status"].get("containerStatuses") or []:
-        if status["name"] == observe.CONTAINER:
-            return dict((status.get("state") or {}).get("terminated") or {})
-    return {}
 
 
 def _last_object(text: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The pod of a trial as a manifest: a pure function of the trial and the time of the request. Template: `k8s/workloads/pod.yaml`."""
+"""Manifest of a trial's pod: a pure function of the trial and the request's time. Template: `k8s/workloads/pod.yaml`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TEMPLATES = REPOSITORY / "k8s" / "workloads"
 
 
 def load_template(name: str) -> Row:
-    """A fresh copy of the object in `k8s/workloads/<name>.yaml`, for the caller to fill in."""
+    """A new copy of the object in `k8s/workloads/<name>.yaml`."""
     row: Row = copy.deepcopy(_read_template(name))
     return row
 
@@ -69,7 +69,7 @@ def node_selector(provider: Provider) -> dict[str, str]:
 
 
 def tolerations(provider: Provider) -> list[Row]:
-    """The declared tolerations, and on a GPU provider that of the taint which keeps other pods off GPU nodes (named like the resource)."""
+    """The declared tolerations, and on a GPU provider that of the usual taint of GPU nodes, named like the resource."""
     launcher = cluster_declaration(provider)
     found: list[Row] = [item.model_dump(exclude_none=True) for item in launcher.tolerations]
     if provider.accelerator.kind != "cpu" and not any(item["key"] == launcher.gpu_resource for item in found):
@@ -78,7 +78,7 @@ def tolerations(provider: Provider) -> list[Row]:
 
 
 def gang_affinity(trial: Trial) -> Row:
-    """For a gang: pods near each other and each on a node of its own.
+    """For a gang: pods near each other, each on its own node.
 
     Both are preferences: a small cluster runs the gang all the same, and the record says where its pods were.
     """
@@ -92,14 +92,14 @@ def gang_affinity(trial: Trial) -> Row:
 
 
 def avoid_nodes(trial: Trial, spec: Row) -> None:
-    """Keep the pod off the nodes that a trial with a fresh node avoids, whatever node affinity its specification has already."""
+    """Keep the pod off the nodes that a trial with a fresh node avoids, in addition to any node affinity."""
     if trial.placement != "fresh_node" or not trial.avoid_nodes:
         return
-    # By name: on some clouds the host name label differs from it. Fields take one value each, and all of a term must hold.
+    # By name: on some clouds the host name label differs. Fields take one value each, and all of a term must hold.
     avoid = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in trial.avoid_nodes]
     nodes = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     required = nodes.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
-    # One of the terms must hold, so that each must avoid them.
+    # Terms are alternatives, so each must avoid the nodes.
     terms = required.get("nodeSelectorTerms") or [{}]
     required["nodeSelectorTerms"] = [{**term, "matchFields": [*(term.get("matchFields") or ()), *avoid]} for term in terms]
 
@@ -110,11 +110,11 @@ def _preferred(trial: Trial, key: str) -> Row:
 
 
 UNKNOWN_SCRATCH = 500 * 2.0**30
-"""The size limit of a volume on the node's disk whose need nothing declares: it requests nothing, and a runaway ends before the node does."""
+"""Size limit of a volume on the node's disk without a declared need: no request, but a bound that protects the node."""
 
 
 def add_declared_parts(spec: Row, launcher: KubernetesLauncher) -> None:
-    """Add everything of the launcher's pod fields but `pod_patch` to the pod's specification, whose first container is the trial."""
+    """Add the launcher's pod fields except `pod_patch` to the pod's specification, whose first container is the trial."""
     container = spec["containers"][0]
     container["env"] = with_variables(container["env"], launcher.env)
     spec["volumes"] += [_volume(volume) for volume in launcher.volumes]
@@ -204,11 +204,11 @@ _VOLUME = "kept"
 """The provider's volume, and where it is mounted."""
 RENDEZVOUS_PORT = 29400
 _CLEANUP_S = 3600.0
-"""How long a launch that is over may still be observed, stored and deleted before it counts as forgotten."""
+"""Seconds to observe, store and delete a launch after its end, before it counts as forgotten."""
 
 
 def pod_manifest(trial: Trial, rank: int = 0, *, requested_at: datetime, deletions: tuple[Deletion, ...] = ()) -> Row:
-    """The pod of a rank of the trial; of the trial itself, if it runs on one node. `deletions`: of the pods that it takes the place of.
+    """The pod of a rank of the trial. `deletions`: of the pods that it replaces.
 
     BadDeclaration if the provider has no Kubernetes launcher or no image for the trial's kind.
     """
@@ -228,7 +228,7 @@ def pod_manifest(trial: Trial, rank: int = 0, *, requested_at: datetime, deletio
 
 
 def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
-    """Metadata and spec that all pods of the trial share, whoever creates them."""
+    """Metadata and spec that all pods of the trial share."""
     skeleton = load_template("pod")
     launcher, metadata, spec = cluster_declaration(trial.provider), skeleton["metadata"], skeleton["spec"]
     metadata["labels"] |= launcher.labels | labels(trial) | queue_labels(trial) | store_credentials.identity_labels(launcher)
@@ -254,7 +254,7 @@ def pod_template(trial: Trial, *, requested_at: datetime) -> Row:
 
 
 def _mount_volume(spec: Row, trial: Trial) -> None:
-    """Mount the provider's volume: the next pod of the trial finds there what this one left."""
+    """Mount the provider's volume, which the trial's next pod mounts too."""
     claim = cluster_declaration(trial.provider).volume_claim
     if claim is None:
         raise BadDeclaration(
@@ -268,7 +268,7 @@ def _mount_volume(spec: Row, trial: Trial) -> None:
 
 
 def _optional_fields(trial: Trial) -> Row:
-    """Fields of the pod's specification that are there only if the declaration, or the trial, gives them a value."""
+    """Optional fields of the pod's specification that the declaration or the trial sets."""
     launcher = cluster_declaration(trial.provider)
     return {
         "nodeSelector": node_selector(trial.provider),
@@ -282,7 +282,7 @@ def _optional_fields(trial: Trial) -> Row:
 
 
 def owner_manifest(name: str, trial: Trial, requested_at: datetime) -> Row:
-    """The object that owns a gang, from the template of that name: called like the launch, its specification still to be filled in."""
+    """The object that owns a gang, from the template of that name, named like the launch; its specification is still empty."""
     row = load_template(name)
     metadata = {
         "name": launch_name(trial),
@@ -294,19 +294,19 @@ def owner_manifest(name: str, trial: Trial, requested_at: datetime) -> Row:
 
 
 def rendezvous(trial: Trial, rank_0: str) -> Row:
-    """The environment entry by which the ranks find rank 0: its host name in the domain of the gang's Service, and a port."""
+    """The environment entry with the address of rank 0: its host name in the domain of the gang's Service, and a port."""
     return {"name": "PLUMBLINE_RENDEZVOUS", "value": f"{rank_0}.{launch_name(trial)}:{RENDEZVOUS_PORT}"}
 
 
 def launch_annotations(trial: Trial, requested_at: datetime) -> dict[str, str]:
-    """Of every object of the launch: the trial's whole id, and until when it can be wanted (seconds since the epoch)."""
+    """Of every object of the launch: the trial's id, and its expiry in seconds since the epoch."""
     launcher = cluster_declaration(trial.provider)
     longest = launcher.schedule_timeout + launcher.startup_timeout + launcher.timeout + launcher.unreachable_timeout
     return {TRIAL: trial.trial_id, EXPIRES: str(int(requested_at.timestamp() + longest + _CLEANUP_S))}
 
 
 def queue_labels(trial: Trial) -> dict[str, str]:
-    """The Kueue queue that admits the launch, if one is declared."""
+    """Of the declared Kueue queue, if any."""
     queue = cluster_declaration(trial.provider).queue
     return {} if queue is None else {QUEUE: queue}
 
@@ -321,14 +321,14 @@ def trial_variables(trial: Trial) -> list[Row]:
     """Environment entries that differ by trial and provider."""
     return [
         {"name": "PLUMBLINE_IMAGE", "value": trial_image(trial)},
-        # Without its Secret the container does not start: what it would measure could not be signed.
+        # Without its Secret the container does not start, because its result could not be signed.
         {"name": signing.KEY_VARIABLE, "valueFrom": {"secretKeyRef": {"name": key_name(trial), "key": signing.KEY_VARIABLE}}},
         *store_credentials.store_variables(cluster_declaration(trial.provider)),
     ]
 
 
 def resources(trial: Trial) -> Row:
-    """Requests = limits: the pod is of the class Guaranteed, so that no neighbour gets what it was promised and it gets no more."""
+    """Requests equal limits: the pod's class is Guaranteed, so that neighbours do not affect it."""
     launcher = cluster_declaration(trial.provider)
     declared = launcher.resources
     amounts = {"cpu": str(declared.cpu), "memory": quantity(declared.memory)}
@@ -342,7 +342,7 @@ def resources(trial: Trial) -> Row:
 
 
 def scratch_bytes(trial: Trial) -> float | None:
-    """The pod's scratch disk: as declared, else as the workload needs it; None if its model's size is not known."""
+    """The pod's scratch disk: as declared, else by the workload's need; None if its model's size is unknown."""
     declared: float | None = cluster_declaration(trial.provider).resources.ephemeral_storage
     if declared is not None:
         return declared
@@ -351,13 +351,13 @@ def scratch_bytes(trial: Trial) -> float | None:
 
 
 def deadline_s(trial: Trial) -> int:
-    """After how many seconds on its node the cluster itself ends a pod, whatever became of Airflow."""
+    """Seconds on a node after which the cluster ends the pod, even without Airflow."""
     timeout: float = cluster_declaration(trial.provider).timeout
     return math.ceil(timeout)
 
 
 def signing_key_secret(trial: Trial, key: signing.KeyPair, requested_at: datetime) -> Row:
-    """The Secret, labelled like every object of the launch, so that the sweep deletes what the launch forgot."""
+    """The Secret, with the launch's labels, by which the sweep finds it."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -14,17 +14,17 @@ from plumbline.launch.cluster.names import LAUNCH, Row, cluster_declaration, lau
 
 
 def jobset_manifest(trial: Trial, *, requested_at: datetime) -> Row:
-    """The JobSet of a trial: one indexed Job with a pod for each node. BadDeclaration like `manifest.pod`."""
+    """The JobSet of a trial: one indexed Job with a pod for each node. BadDeclaration like `pod_manifest`."""
     row = manifests.owner_manifest("jobset", trial, requested_at)
     row["metadata"]["labels"] |= manifests.queue_labels(trial)
     (replicated,) = row["spec"]["replicatedJobs"]
     pods = manifests.pod_template(trial, requested_at=requested_at)
-    # Kueue admits the JobSet as a whole; a pod that asked for itself would wait for a second admission.
+    # Kueue admits the JobSet as a whole; a pod with its own label would wait for a second admission.
     pods["metadata"]["labels"].pop(manifests.QUEUE, None)
-    # As the controller calls the first pod of the first job.
+    # The controller's name of the first pod of the first job.
     pods["spec"]["containers"][0]["env"].append(manifests.rendezvous(trial, f"{launch_name(trial)}-{replicated['name']}-0-0"))
     nodes = trial.workload.nodes
-    # The Job is ours too: the sweep knows it by these, should the JobSet be gone without it.
+    # By these the sweep finds a Job whose JobSet is gone.
     replicated["template"]["metadata"] = {name: dict(row["metadata"][name]) for name in ("labels", "annotations")}
     replicated["template"]["metadata"]["labels"].pop(manifests.QUEUE, None)
     replicated["template"]["spec"] |= {"parallelism": nodes, "completions": nodes, "template": pods}
@@ -33,7 +33,7 @@ def jobset_manifest(trial: Trial, *, requested_at: datetime) -> Row:
 
 _MANAGER = "plumbline/launch"
 _CONTAINER = "node"
-"""What the trainer calls the trial's container."""
+"""The trainer's name of the trial's container."""
 _PATCHED = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "tolerations", "affinity", "schedulingGates")
 """Fields of a pod's specification that the trainer lets a TrainJob set, and that differ by trial or provider."""
 
@@ -41,7 +41,7 @@ _PATCHED = ("serviceAccountName", "imagePullSecrets", "nodeSelector", "toleratio
 def trainjob_manifest(trial: Trial, *, requested_at: datetime) -> Row:
     """The TrainJob of a trial, for the namespace's TrainingRuntime (`k8s/workloads/training-runtime`).
 
-    BadDeclaration like `manifest.pod`. What a TrainJob cannot carry is refused where the provider is declared.
+    BadDeclaration like `pod_manifest`. What a TrainJob cannot carry is refused where the provider is declared.
     """
     row = manifests.owner_manifest("trainjob", trial, requested_at)
     row["metadata"]["labels"] |= manifests.queue_labels(trial)
@@ -66,7 +66,7 @@ def trainjob_manifest(trial: Trial, *, requested_at: datetime) -> Row:
 
 
 def _deadline_s(trial: Trial) -> int:
-    # A pod's own deadline cannot be patched, and the trainer's clock already runs while the pods wait for nodes and images.
+    # A pod's own deadline cannot be patched, and the trainer's clock includes the wait for nodes and images.
     launcher = cluster_declaration(trial.provider)
     before: float = launcher.schedule_timeout + launcher.startup_timeout
     return math.ceil(before) + manifests.deadline_s(trial)
@@ -90,7 +90,7 @@ def _runtime_patch(job: str, pods: Row) -> Row:
 
 
 def _additional(container: Row, field: str) -> list[Row]:
-    """Entries of the trial's container that the runtime's template does not have already."""
+    """Entries of the trial's container that the runtime's template lacks."""
     own = load_template("pod")["spec"]["containers"][0][field]
     return [entry for entry in container[field] if entry not in own]
 
@@ -102,14 +102,14 @@ _GROUP_RETRIABLE = "kueue.x-k8s.io/retriable-in-group"
 
 @dataclass(frozen=True)
 class GangManifests:
-    """What to create: first the owner, then the pods that it is to own, by rank. A JobSet's or TrainJob's pods are its controller's work."""
+    """Objects to create: the owner, then its pods by rank. The controller of a JobSet or TrainJob creates its pods."""
 
     owner: Row
     pods: tuple[Row, ...] = ()
 
 
 def gang_manifests(trial: Trial, *, requested_at: datetime) -> GangManifests:
-    """The gang of a trial as its provider declares it (`launcher.gang`); BadDeclaration like `manifest.pod`."""
+    """The gang of a trial as its provider declares it (`launcher.gang`); BadDeclaration like `pod_manifest`."""
     kind = cluster_declaration(trial.provider).gang
     if kind == "jobset":
         return GangManifests(jobset_manifest(trial, requested_at=requested_at))
@@ -120,13 +120,13 @@ def gang_manifests(trial: Trial, *, requested_at: datetime) -> GangManifests:
 
 
 def with_owner(pods: Sequence[Row], owner: Row) -> tuple[Row, ...]:
-    """The pods as belonging to an owner that the API has given a uid: they are deleted with it, and before it in a foreground deletion."""
+    """The pods with the created owner's reference, which deletes them with the owner."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
         "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
-        # Not `controller`: a node's drain evicts pods that somebody would replace, and asks first about those that nobody would.
+        # Not `controller`: a drain evicts pods of a controller without asking.
         "blockOwnerDeletion": True,
     }
     return tuple({**pod, "metadata": {**pod["metadata"], "ownerReferences": [reference]}} for pod in pods)

@@ -1,4 +1,4 @@
-"""Strategic merge patches on a pod, the differences they make, and fields that no pod has."""
+"""Strategic merge patches on a pod, their differences, and unknown fields."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _merge_list(entries: list[dict[str, Any]], patches: list[dict[str, Any]], ke
 
 
 def differences(before: Any, after: Any, where: FieldPath = ()) -> Iterator[tuple[str, Any, Any]]:
-    """Field, value before and value after of everything that differs; None where there is none. Entries of lists are named by their key."""
+    """Field, value before and value after of each difference; None for a missing value. Entries of lists are named by their key."""
     key = MERGE_KEYS.get(str(where[-1])) if where else None
     if isinstance(before, list | None) and isinstance(after, list | None) and key is not None:
         before, after = ({str(entry[key]): entry for entry in side or ()} for side in (before, after))

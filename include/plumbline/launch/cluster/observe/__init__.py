@@ -1,4 +1,4 @@
-"""What is known of a launch, as rows of the Kubernetes API: its JSON form, and the status of one pod. Pure."""
+"""Observation of a launch as rows of the Kubernetes API: its JSON form, and the status of one pod. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from plumbline.launch.cluster.names import RANK
 from plumbline.launch.cluster.names import Row as Row
 
 StopReason = Literal[
-    "schedule_timeout",  # no node in time (`detail` says what the scheduler or Kueue said last)
+    "schedule_timeout",  # no node in time; `detail` has the last message of the scheduler or Kueue
     "startup_timeout",  # on a node, but its containers did not start in time
-    "image_error",  # the kubelet says that the image cannot be had, and waiting would not change it
-    "config_error",  # the kubelet cannot make a container as declared, such as with a Secret that is not there
-    "deadline",  # it ran past the trial's timeout and was stopped by us
+    "image_error",  # the kubelet cannot get the image, and waiting would not change it
+    "config_error",  # the kubelet cannot create a container as declared, such as without its Secret
+    "deadline",  # it exceeded the trial's timeout, and the launcher stopped it
     "unreachable",  # the API did not answer for longer than the provider's unreachable_timeout
-    "refused",  # the API refused the objects; `status` and `detail` are its answer
+    "refused",  # the API refused the objects; `status` and `detail` are its response
     "killed",  # Airflow ended the task: cleared, marked, or the worker shut down
 ]
 
@@ -33,11 +33,10 @@ class StopCause:
 
 @dataclass(frozen=True)
 class LaunchObservation:
-    """Everything that the outside knows of a launch.
+    """What the launcher observed of a launch from outside.
 
-    `pods`: the newest copy of each pod, by rank, also of one that is gone by now (then its name is in `gone`: deleted by somebody else).
-    `events`: core/v1 Events about these pods. `nodes`: Node objects by name, as they were when the pod started.
-    `expected`: pods that the launch asked for.
+    `pods`: the newest copy of each pod, by rank. `gone`: names of pods that were deleted, not by the launcher. `events`: core/v1 Events
+    about the pods. `nodes`: Node objects by name, as of the pod's start. `expected`: requested pods.
     """
 
     expected: int
@@ -48,10 +47,8 @@ class LaunchObservation:
     stop: StopCause | None = None
 
 
-# Pure: what was seen of a launch, as a small JSON row.
-#
-# A trigger's row is stored in Airflow's database and printed into the task's log: it holds what tells how the pods fared, and nothing of what
-# they were given (no environment, arguments or volumes).
+# A trigger's row is stored in Airflow's database and printed into the task's log: it holds the pods' status, never their environment,
+# arguments or volumes.
 
 
 _TEXT = 2000  # characters of a message: a container's may be 4 KiB of its log
@@ -72,14 +69,14 @@ def _pick(row: Row | None, keys: tuple[str, ...]) -> Row:
 
 def _short(value: Any) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= _TEXT else value[-_TEXT:]  # the end: that is where a log says why
+        return value if len(value) <= _TEXT else value[-_TEXT:]  # the end of a log has the cause
     if isinstance(value, dict):
         return {key: _short(inner) for key, inner in value.items()}
     return value
 
 
 def trim_pod(pod: Row) -> Row:
-    """The parts of a pod that tell how it fares. Its labels stay whole: by them it is found, and its rank is among them."""
+    """The parts of a pod that show its status. All labels stay: they select the pod and hold its rank."""
     metadata, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith(_ANNOTATIONS)}
     row: Row = {
@@ -96,7 +93,7 @@ def trim_pod(pod: Row) -> Row:
 
 
 def trim_event(event: Row) -> Row:
-    """The parts of an event that say what happened to which pod, and when."""
+    """The parts of an event that show what happened to which pod, and when."""
     return {
         "metadata": _pick(event.get("metadata"), _EVENT_METADATA),
         "involvedObject": _pick(event.get("involvedObject"), _INVOLVED),
@@ -105,7 +102,7 @@ def trim_event(event: Row) -> Row:
 
 
 def trim_node(node: Row, pods: Iterable[Row]) -> Row:
-    """The parts of a node that say what it is; of the images that it holds, those that `pods` run (nodes list dozens)."""
+    """The parts of a node that identify it; of its images, those that `pods` run (nodes list dozens)."""
     status = node.get("status") or {}
     containers = [
         container
@@ -127,14 +124,14 @@ def trim_node(node: Row, pods: Iterable[Row]) -> Row:
 
 
 def event_time(event: Row) -> str:
-    """When an event was last seen, as the API writes it; empty if it says nothing. Texts of one cluster sort by time."""
+    """When an event was last seen, as the API writes it, sortable; empty if unknown."""
     series = event.get("series") or {}
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return str(last or (event.get("metadata") or {}).get("creationTimestamp") or "")
 
 
 def encode_observation(seen: LaunchObservation) -> dict[str, Any]:
-    """`seen` as a JSON row."""
+    """As a JSON row."""
     return {
         "expected": seen.expected,
         "pods": [trim_pod(pod) for pod in seen.pods],
@@ -146,7 +143,7 @@ def encode_observation(seen: LaunchObservation) -> dict[str, Any]:
 
 
 def decode_observation(row: dict[str, Any]) -> LaunchObservation:
-    """What `encode` made a row of; other keys of the row are ignored."""
+    """Of a row of `encode_observation`; ignores other keys."""
     stop = row["stop"]
     return LaunchObservation(
         expected=row["expected"],
@@ -159,9 +156,9 @@ def decode_observation(row: dict[str, Any]) -> LaunchObservation:
 
 
 CONTAINER = "harness"
-"""The container that is the trial; a cluster may have injected others beside it, which may outlive it."""
+"""The trial's container; a cluster may inject others, which may outlive it."""
 _TRAINER = "node"
-"""What it is called in the pods of a TrainJob: the trainer prescribes the name."""
+"""Its name in the pods of a TrainJob."""
 
 PERMANENT_FAILURES = frozenset({"InvalidImageName"})
 """The image's name can never be right: waiting changes nothing."""
@@ -206,12 +203,11 @@ def pod_phase(pod: Row) -> str:
 
 
 def is_scheduled(pod: Row) -> bool:
-    """The scheduler gave it a node."""
     return bool((pod.get("spec") or {}).get("nodeName"))
 
 
 def scheduled_at(pod: Row) -> float | None:
-    """When it got its node, by the cluster's clock; None if it has none or the API does not say."""
+    """When it got its node, by the cluster's clock; None without one, or if the API does not show it."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             return parse_time(condition.get("lastTransitionTime"))
@@ -225,7 +221,7 @@ def container_of(pod: Row) -> str:
 
 
 def harness_status(pod: Row) -> Row:
-    """The status of the harness container; empty if there is none yet."""
+    """The status of the harness container; empty before it exists."""
     wanted = container_of(pod)
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status.get("name") == wanted:
@@ -233,31 +229,34 @@ def harness_status(pod: Row) -> Row:
     return {}
 
 
+def terminated(pod: Row) -> Row:
+    """The terminated state of the harness container; empty while it has not ended."""
+    return dict((harness_status(pod).get("state") or {}).get("terminated") or {})
+
+
 def is_running(pod: Row) -> bool:
-    """Its harness runs now."""
     return "running" in (harness_status(pod).get("state") or {})
 
 
 def has_ended(pod: Row) -> bool:
-    """It has ended: its phase says so, or its harness exited (an injected sidecar may keep the phase at Running for ever)."""
-    return pod_phase(pod) in ("Succeeded", "Failed") or "terminated" in (harness_status(pod).get("state") or {})
+    """By its phase, or by the exit of its harness: an injected sidecar may keep the phase at Running."""
+    return pod_phase(pod) in ("Succeeded", "Failed") or bool(terminated(pod))
 
 
 def has_succeeded(pod: Row) -> bool:
-    """It has ended and its harness exited with 0."""
+    """Whether it has ended and its harness exited with 0."""
     if not has_ended(pod) or pod_phase(pod) == "Failed":
         return False
-    ended = (harness_status(pod).get("state") or {}).get("terminated")
-    return pod_phase(pod) == "Succeeded" if ended is None else ended.get("exitCode") == 0
+    ended = terminated(pod)
+    return ended.get("exitCode") == 0 if ended else pod_phase(pod) == "Succeeded"
 
 
 def has_started(pod: Row) -> bool:
-    """Its harness runs or has run."""
     return is_running(pod) or has_ended(pod)
 
 
 def start_failure(pod: Row) -> tuple[str, str] | None:
-    """Why the kubelet cannot start a container, as (reason, message); None if nothing is wrong."""
+    """Why the kubelet cannot start a container, as (reason, message), or None."""
     status = pod.get("status") or {}
     for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (container.get("state") or {}).get("waiting") or {}
@@ -267,11 +266,11 @@ def start_failure(pod: Row) -> tuple[str, str] | None:
 
 
 def describe_pod(pod: Row) -> str:
-    """Where the pod is, in a few words for a log: "runs on node-1", "ended with exit code 137 (OOMKilled)"."""
+    """Its state for a log, such as "runs on node-1" or "ended with exit code 137 (OOMKilled)"."""
     status = pod.get("status") or {}
     node = (pod.get("spec") or {}).get("nodeName")
     if has_ended(pod):
-        ended = (harness_status(pod).get("state") or {}).get("terminated") or {}
+        ended = terminated(pod)
         reason = status.get("reason") or ended.get("reason")
         text = f"ended with exit code {ended['exitCode']}" if "exitCode" in ended else f"ended as {pod_phase(pod)}"
         return f"{text} ({reason})" if reason and reason != "Completed" else text
@@ -286,9 +285,9 @@ def describe_pod(pod: Row) -> str:
 
 
 def unscheduled_reason(pod: Row) -> str:
-    """What the pod itself says about why it has no node; empty if it says nothing."""
+    """Why the pod has no node, as its status reports it; empty if it does not."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
             return str(condition.get("message") or condition.get("reason") or "")
     gates = [gate.get("name") for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
-    return f"held back by the scheduling gates {', '.join(map(str, gates))}" if gates else ""
+    return f"scheduling gates {', '.join(map(str, gates))}" if gates else ""

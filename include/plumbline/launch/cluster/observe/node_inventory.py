@@ -28,7 +28,7 @@ def amounts(quantities: Mapping[str, object] | None) -> dict[str, Decimal]:
 
 
 def requested_resources(pod: Row) -> dict[str, Decimal]:
-    """What the containers of a pod ask for together, its sidecars included. (An init container that ends asks for less than the trial.)"""
+    """Total requests of a pod's containers and sidecars. (Other init containers request less than the trial.)"""
     total: defaultdict[str, Decimal] = defaultdict(Decimal)
     sidecars = [c for c in pod["spec"].get("initContainers") or () if c.get("restartPolicy") == "Always"]
     for container in [*pod["spec"]["containers"], *sidecars]:
@@ -38,7 +38,7 @@ def requested_resources(pod: Row) -> dict[str, Decimal]:
 
 
 def check_nodes(found: Sequence[Row], pod: Row, running: Iterable[Row], gpu_resource: str) -> list[DoctorCheck]:
-    """Are there nodes that a trial's pod selects, may use, and fits on? `running`: the pods of the namespace, the only ones visible."""
+    """Whether nodes exist that a trial's pod selects, tolerates and fits on. `running`: pods of the namespace, the only visible ones."""
     selector: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
     shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
     selected = [n for n in found if selector.items() <= (n["metadata"].get("labels") or {}).items()]
@@ -53,27 +53,31 @@ def check_nodes(found: Sequence[Row], pod: Row, running: Iterable[Row], gpu_reso
             *lines,
             failed(
                 "nodes ready",
-                f"none of {_count_nodes(len(selected))} is ready and open for pods",
-                "kubectl get nodes; uncordon or repair one",
+                f"none of {_count_nodes(len(selected))} is ready and schedulable",
+                "uncordon or repair a node (kubectl get nodes)",
             ),
         ]
     if not allowed:
         taints = ", ".join(why)
         return [
             *lines,
-            failed("taints", f"no node tolerates a trial: {taints}", f"add to launcher.tolerations what your trials may bear of: {taints}"),
+            failed(
+                "taints",
+                f"no node without untolerated taints: {taints}",
+                f"add those that your trials may tolerate to launcher.tolerations: {taints}",
+            ),
         ]
-    lines.append(ok("taints", f"{len(allowed)} of {_count_nodes(len(selected))} ready and open to trials"))
+    lines.append(ok("taints", f"{len(allowed)} of {_count_nodes(len(selected))} ready and tolerated"))
     return [*lines, _fits(allowed, requested_resources(pod), list(running))]
 
 
 def nothing_selected(found: Sequence[Row], selector: Mapping[str, str], shown: str, gpu_resource: str) -> DoctorCheck:
-    """A selector that fits nothing is a misspelling where there are such nodes; where there are none, an autoscaler may bring them."""
+    """A selector without a match fails if nodes with the GPU resource exist; without any, an autoscaler may add them."""
     near = [n for n in found if gpu_resource in (n["status"].get("allocatable") or {})]
     if not near:
         return unknown(
             "nodes",
-            f"none of {_count_nodes(len(found))} has {shown}, nor {gpu_resource}: right only where an autoscaler adds such nodes on demand",
+            f"no node among {len(found)} has {shown} or {gpu_resource}; an autoscaler must add such nodes on demand",
         )
     wrong = {k: Counter((n["metadata"].get("labels") or {}).get(k, "absent") for n in near) for k in selector}
     differs = "; ".join(
@@ -83,8 +87,8 @@ def nothing_selected(found: Sequence[Row], selector: Mapping[str, str], shown: s
     )
     return failed(
         "nodes",
-        f"no node has {shown}; of {_count_nodes(len(near))} with {gpu_resource}, {differs or 'none has all of these labels at once'}",
-        "correct launcher.node_selector (or accelerator.product) to what the nodes say: kubectl get nodes --show-labels",
+        f"no node has {shown}; of {_count_nodes(len(near))} with {gpu_resource}, {differs or 'none has all of these labels'}",
+        "correct launcher.node_selector or accelerator.product (kubectl get nodes --show-labels)",
     )
 
 
@@ -94,19 +98,19 @@ def _fits(allowed: Sequence[Row], asked: Amounts, running: Sequence[Row]) -> Doc
         best = min((_shortfall(amounts(n["status"].get("allocatable")), asked) for n in allowed), key=len)
         return failed(
             "room on a node",
-            "no node can ever hold a trial's pod: "
-            + ", ".join(f"{k} {_format_amount(asked[k])} asked, {_format_amount(v)} allocatable" for k, v in best.items()),
-            "lower launcher.resources below what the nodes can allocate (the system's own pods take some of it), or select larger nodes",
+            "no node can hold a trial's pod: "
+            + ", ".join(f"{k} {_format_amount(asked[k])} requested, {_format_amount(v)} allocatable" for k, v in best.items()),
+            "lower launcher.resources below the allocatable amounts (system pods take a part of them), or select larger nodes",
         )
     now = sum(not _shortfall(_remaining(n, running), asked) for n in whole)
-    busy = "" if now == len(whole) else f", {now} of them beside the pods that run in the namespace now"
+    busy = "" if now == len(whole) else f", {now} of them now, beside the namespace's running pods"
     return ok("room on a node", f"{_count_nodes(len(whole))} can hold a trial's pod{busy}")
 
 
 def check_quota(quotas: Sequence[Row], pods: Sequence[Row]) -> DoctorCheck:
-    """Does the namespace's quota leave room for one trial now?"""
+    """Whether the namespace's quota has room for one trial now."""
     if not quotas:
-        return unknown("quota", "the namespace has no ResourceQuota: nothing bounds what a mistake can cost; k8s/provider sets one")
+        return unknown("quota", "the namespace has no ResourceQuota, so nothing limits the cost of a mistake; k8s/provider sets one")
     asked: defaultdict[str, Decimal] = defaultdict(Decimal, {"pods": Decimal(len(pods)), "count/pods": Decimal(len(pods))})
     for pod in pods:
         for name, value in requested_resources(pod).items():
@@ -120,14 +124,14 @@ def check_quota(quotas: Sequence[Row], pods: Sequence[Row]) -> DoctorCheck:
             if want and want > most - used.get(name, Decimal(0)):
                 never = never or want > most
                 short.append(
-                    f"{name}: {_format_amount(want)} asked, {_format_amount(most - used.get(name, Decimal(0)))} of {_format_amount(most)} left"
+                    f"{name}: {_format_amount(want)} requested, {_format_amount(most - used.get(name, Decimal(0)))} of {_format_amount(most)} left"
                 )
             elif want:
                 left.append((most - used.get(name, Decimal(0))) / want)
     if not short:
-        return ok("quota", f"room for {int(min(left))} trials" if left else "bounds nothing that a trial asks for")
-    remedy = "raise the ResourceQuota in your overlay of k8s/provider, or ask for less in launcher.resources"
-    return failed("quota", "no room for a trial: " + "; ".join(short), remedy if never else f"wait for what runs now, or {remedy}")
+        return ok("quota", f"room for {int(min(left))} trials" if left else "limits nothing that a trial requests")
+    remedy = "raise the ResourceQuota in your overlay of k8s/provider, or lower launcher.resources"
+    return failed("quota", "no room for a trial: " + "; ".join(short), remedy if never else f"wait for running trials, or {remedy}")
 
 
 def _remaining(node: Row, running: Sequence[Row]) -> dict[str, Decimal]:
@@ -140,18 +144,17 @@ def _remaining(node: Row, running: Sequence[Row]) -> dict[str, Decimal]:
 
 
 def _shortfall(has: Amounts, asked: Amounts) -> dict[str, Decimal]:
-    """What is there of everything that does not suffice."""
+    """Available amounts of the resources that do not suffice."""
     return {name: has.get(name, Decimal(0)) for name, value in asked.items() if has.get(name, Decimal(0)) < value}
 
 
 def is_ready(node: Row) -> bool:
-    """Whether pods can start on it now."""
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
     return ready and not node["spec"].get("unschedulable")
 
 
 def untolerated_taints(node: Row, tolerations: Sequence[Row]) -> list[str]:
-    """The node's taints that keep such pods away, such as `dedicated=gpu:NoSchedule`."""
+    """Such as `dedicated=gpu:NoSchedule`."""
     return [
         f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}"
         for taint in node["spec"].get("taints") or []
@@ -182,10 +185,8 @@ def _format_amount(value: Decimal) -> str:
     return f"{value.normalize():f}"
 
 
-# What a cluster's API tells of the nodes that a provider's trials would run on: no pod, no GPU.
-#
-# The names are those of a trial's environment where they mean the same. NVIDIA's and AMD's discoveries write a node's GPUs and driver
-# into its labels, node feature discovery its CPU; the rest every kubelet tells. Where a discovery is missing, that is said, and no change.
+# Facts of nodes from the API alone, under the names of a trial's environment where they mean the same. NVIDIA's and AMD's discoveries label
+# GPUs and driver, node feature discovery labels the CPU, and every kubelet reports the rest. A missing discovery is noted, not a change.
 
 
 _LABELS: dict[str, str] = {
@@ -202,21 +203,21 @@ _FEATURES = "feature.node.kubernetes.io/"
 _INSTALL = {
     "nvidia": (
         "nvidia.com/gpu.product and nvidia.com/cuda.driver-version.full",
-        "install NVIDIA's GPU feature discovery: it comes with the GPU operator, and with the device plugin's chart by gfd.enabled=true",
+        "install NVIDIA's GPU feature discovery: part of the GPU operator, or gfd.enabled=true in the device plugin's chart",
     ),
     "amd": (
         "amd.com/gpu.product-name and amd.com/gpu.driver-version",
-        "install AMD's node labeller: it comes with the AMD GPU operator, and with the device plugin's chart by labeller.enabled=true",
+        "install AMD's node labeller: part of the AMD GPU operator, or labeller.enabled=true in the device plugin's chart",
     ),
 }
 
 
 def discover_nodes(provider: Provider, launcher: KubernetesLauncher, *, patience_s: float = API_PATIENCE_S) -> ProviderFacts:
-    """The nodes that are ready and that a pod of the provider could be placed on. Where nodes with the declared labels show another GPU than
-    the declared one, and none shows that, they are looked at all the same: it is the pool whose hardware was exchanged.
+    """The ready nodes that a pod of the provider could use. If no node has the declared GPU, nodes with the declared labels and another GPU
+    count: the pool's hardware was exchanged.
 
-    Unreachable if the API gives no answer for `patience_s` seconds, BadDeclaration without a usable connection, Refused if nodes may not
-    be listed.
+    Unreachable after `patience_s` seconds without an answer, BadDeclaration without a usable connection, ApiRefused if nodes cannot be
+    listed.
     """
     api = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s)
     selector, exchanged = node_selector(provider), False
@@ -227,14 +228,14 @@ def discover_nodes(provider: Provider, launcher: KubernetesLauncher, *, patience
             exchanged = bool(selected)
         others = [] if selected else api.nodes()
     except ApiRefused as refusal:
-        remedy = "apply k8s/provider again; `plumbline cluster doctor` names the verbs that are missing"
+        remedy = "apply k8s/provider again; `plumbline cluster doctor` names the missing verbs"
         raise ApiRefused(refusal.status, f"the nodes of {provider.name} cannot be listed: {refusal.detail}; {remedy}") from None
     whole = _version(api)
     usable = [n for n in selected if is_ready(n) and not untolerated_taints(n, tolerations(provider))]
     if not usable:
         return ProviderFacts((), whole, (_no_usable_node(others, selected, selector, launcher.gpu_resource),))
     nodes = tuple(node_facts(node, launcher.gpu_resource) for node in usable)
-    notes = [f"no node has {PRODUCT}={selector[PRODUCT]} any more: trials of {provider.name} find no place"] if exchanged else []
+    notes = [f"no node has {PRODUCT}={selector[PRODUCT]} now, so trials of {provider.name} cannot be scheduled"] if exchanged else []
     return ProviderFacts(nodes, whole, (*notes, *_missing_labels(provider, usable, nodes)))
 
 
@@ -245,12 +246,12 @@ def _selector_text(selector: Mapping[str, str]) -> str:
 def _version(api: ClusterApi) -> dict[str, Scalar]:
     try:
         return {"kubernetes.server_version": api.version()}
-    except ApiRefused:  # some clusters keep it to themselves; each kubelet tells its own
+    except ApiRefused:  # some clusters hide it; each kubelet reports its own
         return {}
 
 
 def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
-    """What one node tells of itself, sorted; what it does not tell is absent."""
+    """Sorted; unknown facts are absent."""
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     found = node_labels_facts(node)
     # A trial's own os.name is its image's.
@@ -259,7 +260,7 @@ def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
     found["cpu.smt"] = {"true": True, "false": False}.get(str(found["cpu.smt"]))
     found["cpu.model_id"] = "/".join(labels[part] for part in _CPU) if all(part in labels for part in _CPU) else None
     found["host.node_pool"] = next((labels[pool] for pool in _POOLS if pool in labels), None)
-    # A device plugin that has just started offers none yet.
+    # A device plugin that has just started advertises none yet.
     found["gpu.allocatable"] = int(amounts(node["status"].get("allocatable")).get(gpu_resource, 0)) or None
     return {name: value for name, value in sorted(found.items()) if value is not None}
 
@@ -267,9 +268,9 @@ def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
 def _no_usable_node(others: Sequence[Row], selected: Sequence[Row], selector: Mapping[str, str], gpu_resource: str) -> str:
     shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels"
     if selected:
-        return f"none of {len(selected)} nodes with {shown} is ready and open to trials now: nothing is concluded"
+        return f"facts unknown: none of {len(selected)} nodes with {shown} is ready and tolerated"
     line = nothing_selected(others, selector, shown, gpu_resource)
-    return f"no node to look at now, so nothing is concluded: {line.found}" + (f"; {line.remedy}" if line.remedy else "")
+    return f"facts unknown: {line.found}" + (f"; {line.remedy}" if line.remedy else "")
 
 
 def _missing_labels(provider: Provider, rows: Sequence[Row], nodes: Sequence[Mapping[str, Scalar]]) -> list[str]:
@@ -280,11 +281,9 @@ def _missing_labels(provider: Provider, rows: Sequence[Row], nodes: Sequence[Map
         if blind:
             names = ", ".join(blind[:3]) + (f" and {len(blind) - 3} more" if len(blind) > 3 else "")
             notes.append(
-                f"{len(blind)} of {len(nodes)} nodes ({names}) lack the labels {labels}: a change of GPU or driver there goes unseen until "
-                f"a trial runs; {remedy}"
+                f"{len(blind)} of {len(nodes)} nodes ({names}) lack the labels {labels}, so only a trial detects a changed GPU or driver "
+                f"there; {remedy}"
             )
     if not any(label.startswith(_FEATURES) for row in rows for label in row["metadata"].get("labels") or {}):
-        notes.append(
-            "no node has labels of node feature discovery: a change of CPU goes unseen until a trial runs; install node-feature-discovery"
-        )
+        notes.append("no node has labels of node feature discovery, so only a trial detects a changed CPU; install node-feature-discovery")
     return notes

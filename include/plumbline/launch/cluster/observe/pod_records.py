@@ -1,4 +1,4 @@
-"""Records of pods: timeline by the clocks of the cluster, facts of node and image, notices. Pure."""
+"""Records of pods: timeline by the cluster's clocks, facts of node and image, notices. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from plumbline.launch.cluster.observe import LaunchObservation, Row, container_o
 from plumbline.results import Event, Notice, PodRecord, Scalar
 
 POINTS = ("requested", "admitted", "scheduled", "image_pulling", "image_pulled", "started", "ready", "finished", "deleted")
-"""`deleted` is when the deletion was asked for; the others are what their names say. A point that was not reached or seen is absent."""
+"""Points of a pod's timeline. `deleted`: when its deletion was requested. A point that was not reached or observed is absent."""
 WAS_READY = "plumbline/was-ready"
-"""Condition that `remembered` adds to a pod: a Ready condition forgets when it held as soon as the containers end."""
+"""Condition that `keep_ready_time` adds to a pod: a Ready condition loses its time when the containers end."""
 
 _PULLED = re.compile(r"pulled image .*? in (?P<time>[0-9.a-zµ]+)")
 _SIZE = re.compile(r"Image size: (?P<bytes>\d+) bytes")
@@ -23,7 +23,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-
 
 @dataclass(frozen=True)
 class ImagePull:
-    """How the harness's image came to the node, as the kubelet says; None where it does not. `seconds` is without waiting for other pulls."""
+    """The pull of the harness's image, as the kubelet reports it. `seconds`: without waiting for other pulls."""
 
     cached: bool | None = None
     seconds: float | None = None
@@ -31,7 +31,7 @@ class ImagePull:
 
 
 def parse_moment(text: str | None) -> datetime | None:
-    """A time of the API in whole seconds; None if there is none, also where the API writes none as the year 1970."""
+    """A time of the API in whole seconds; None without one, or where the API writes the year 1970 for none."""
     if not text:
         return None
     at = datetime.fromisoformat(text.replace("Z", "+00:00")).replace(microsecond=0)
@@ -39,25 +39,25 @@ def parse_moment(text: str | None) -> datetime | None:
 
 
 def events_of(pod: Row, events: Iterable[Row]) -> tuple[Row, ...]:
-    """The events about this very pod (one of the same name may have lived before it), oldest first."""
+    """The events of this pod's uid, oldest first: an earlier pod may have had the same name."""
     name, uid = name_of(pod), pod["metadata"].get("uid")
     found = (event for event in events if _is_of(event.get("involvedObject") or {}, name, uid))
     return tuple(sorted(found, key=lambda event: (first_seen(event), event_time(event))))
 
 
 def first_seen(event: Row) -> str:
-    """When an event was first seen, as the API writes it; empty if it says nothing."""
+    """When an event was first seen, as the API writes it; empty if unknown."""
     return str(event.get("firstTimestamp") or event.get("eventTime") or (event.get("metadata") or {}).get("creationTimestamp") or "")
 
 
 def pod_timeline(pod: Row, events: Sequence[Row]) -> tuple[Event, ...]:
-    """The points that the pod reached, in the order of `POINTS`; `events` are those about it."""
+    """The points that the pod reached, in the order of `POINTS`, by its own events."""
     reached = _reached(pod, events)
     return tuple(Event(name=name, utc=at, clock="cluster") for name in POINTS if (at := reached[name]) is not None)
 
 
 def image_pull(pod: Row, events: Iterable[Row]) -> ImagePull:
-    """How the harness's image came to the node; the last thing said counts."""
+    """By the last event about it."""
     found = ImagePull()
     for event in _of_harness(pod, events, "Pulled"):
         message = str(event.get("message") or "")
@@ -70,7 +70,7 @@ def image_pull(pod: Row, events: Iterable[Row]) -> ImagePull:
 
 
 def keep_ready_time(before: Row, now: Row) -> Row:
-    """The newer copy of a pod, with the time at which the older one was ready if the newer one has forgotten it."""
+    """The newer copy of a pod, with the ready time of the older one if it has none."""
     at = _ready(before)
     if at is None or _ready(now) is not None:
         return now
@@ -80,12 +80,12 @@ def keep_ready_time(before: Row, now: Row) -> Row:
 
 
 def ended_at(pod: Row) -> datetime | None:
-    """When the harness's container ended; None if it did not, or if nobody saw it end."""
+    """When the harness's container ended; None if it did not, or unobserved."""
     return parse_moment(((harness_status(pod).get("state") or {}).get("terminated") or {}).get("finishedAt"))
 
 
 def deletion_requested_at(pod: Row) -> datetime | None:
-    """When somebody asked for the pod's deletion. The API shows when its grace period is over."""
+    """When the pod's deletion was requested. The API shows the end of its grace period."""
     until = parse_moment(pod["metadata"].get("deletionTimestamp"))
     if until is None:
         return None
@@ -99,7 +99,7 @@ def _reached(pod: Row, events: Sequence[Row]) -> dict[str, datetime | None]:
     return {
         "requested": parse_moment(pod["metadata"].get("creationTimestamp")),
         "admitted": _first_moment(admissions),
-        # A pod that was evicted or ran into its deadline has lost its conditions and containers on older clusters: its events have not.
+        # On older clusters a pod that was evicted or exceeded its deadline loses its conditions and containers, but not its events.
         "scheduled": _condition(pod, "PodScheduled") or _first_moment(event for event in events if event.get("reason") == "Scheduled"),
         "image_pulling": _first_moment(_of_harness(pod, events, "Pulling")),
         "image_pulled": _first_moment(event for event in _of_harness(pod, events, "Pulled") if _PULLED.search(str(event.get("message")))),
@@ -116,7 +116,7 @@ def _is_of(involved: Row, name: str, uid: str | None) -> bool:
 
 
 def _of_harness(pod: Row, events: Iterable[Row], reason: str) -> Iterator[Row]:
-    """Events of a kubelet about the harness's container, not about others that were injected beside it."""
+    """A kubelet's events about the harness's container, not about injected ones."""
     path_of_harness = f"spec.containers{{{container_of(pod)}}}"
     for event in events:
         path = (event.get("involvedObject") or {}).get("fieldPath")
@@ -141,19 +141,17 @@ def _ready(pod: Row) -> datetime | None:
 
 
 def _duration(text: str) -> float:
-    """Seconds of a duration as Go writes it: 1m31.2s, 890ms."""
+    """Seconds of a Go duration: 1m31.2s, 890ms."""
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
 
 
-# Pure: what is known of the place that a pod ran at and of what it was given, as flat facts.
-#
-# Keys with a dot are those of a trial's environment, seen here from the outside, where also a pod that never started has them.
+# Facts of a pod's node and its resources, under the names of a trial's environment; a pod that never started has them too.
 
 
 JOB_FACT = "kubernetes.job"
-"""Fact: the Job that created the pod, in a JobSet or a TrainJob; absent of a pod that a launch created itself."""
+"""Fact: the Job of a JobSet or TrainJob that created the pod."""
 
-# Names of labels by fact; the first one that the node has counts. They come from Kubernetes, from the GPU feature discoveries, and
+# Labels by fact, in order of precedence. They come from Kubernetes, from the GPU feature discoveries, and
 # (product) from clouds whose nodes have no such discovery.
 _LABELS: dict[str, tuple[str, ...]] = {
     "host.instance_type": ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
@@ -170,7 +168,7 @@ _PARTS = {
     "driver.version": [f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev")],
     "cuda.version": [f"nvidia.com/cuda.runtime.{part}" for part in ("major", "minor")],
 }
-"""Versions as older feature discoveries give them: in parts."""
+"""Labels of older feature discoveries, which split a version."""
 _NUMBERS = ("gpu.count", "gpu.memory_mib")
 _INFO = {
     "kubernetes.version": "kubeletVersion",
@@ -193,7 +191,7 @@ def pod_facts(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Sc
 
 
 def node_labels_facts(node: Row) -> dict[str, Scalar]:
-    """What a node tells of itself; None for what its labels do not say."""
+    """A node's own facts; None for what its labels do not show."""
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     info = (node.get("status") or {}).get("nodeInfo") or {}
     found: dict[str, Scalar] = {key: info.get(field) for key, field in _INFO.items()}
@@ -229,19 +227,19 @@ def _of_image(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Sc
 
 
 def _image_bytes(node: Row | None, is_it: Callable[[str], bool]) -> int | None:
-    """Bytes of an image as its node reports them; a node lists only its largest ones."""
+    """Bytes of an image as its node reports them; a node lists only its largest images."""
     images = ((node or {}).get("status") or {}).get("images") or ()
     return next((image.get("sizeBytes") for image in images if any(map(is_it, image.get("names") or ()))), None)
 
 
 _WHOLE_LAUNCH = ("admitted", "scheduled", "started", "ready", "finished")
-"""Points that a launch has reached when its last pod has."""
+"""Points that a launch reaches with its last pod."""
 _IMAGE = ("image_pulling", "image_pulled")
-"""Points that a pod may never pass: its node may hold the image."""
+"""Points that a pod may skip: its node may have the image."""
 
 
 def pod_records(seen: LaunchObservation) -> tuple[PodRecord, ...]:
-    """One record for each pod that was ever seen, by rank."""
+    """One record for each observed pod, by rank."""
     return tuple(_record(pod, seen) for pod in sorted(seen.pods, key=lambda pod: (rank_of(pod), name_of(pod))))
 
 
@@ -264,19 +262,19 @@ def launch_events(seen: LaunchObservation, requested_at: datetime) -> tuple[Even
 
 
 def pod_reason(pod: Row) -> str | None:
-    """Why the pod ended or waits, in the cluster's own word: Evicted, OOMKilled, ImagePullBackOff, Unschedulable…; None if all is well."""
+    """The cluster's reason why the pod ended or waits, such as Evicted, OOMKilled or Unschedulable; None without one."""
     status = pod.get("status") or {}
     state = harness_status(pod).get("state") or {}
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     unplaced = conditions.get("PodScheduled") or {}
-    said = (
+    reasons = (
         status.get("reason"),
         *((conditions.get(kind) or {}).get("reason") for kind in ("DisruptionTarget", "TerminationTarget")),
         (state.get("terminated") or {}).get("reason"),
         (state.get("waiting") or {}).get("reason"),
         unplaced.get("reason") if unplaced.get("status") != "True" else None,
     )
-    return next((str(word) for word in said if word and word not in ("Completed", "ContainerCreating")), None)
+    return next((str(word) for word in reasons if word and word not in ("Completed", "ContainerCreating")), None)
 
 
 def _record(pod: Row, seen: LaunchObservation) -> PodRecord:
@@ -298,7 +296,7 @@ def _record(pod: Row, seen: LaunchObservation) -> PodRecord:
 
 
 def _notice(event: Row) -> Notice:
-    """The event, at the time at which it was last said."""
+    """The event, at the time of its last occurrence."""
     count = (event.get("series") or {}).get("count") or event.get("count") or 1
     return Notice(
         utc=datetime.fromisoformat(event_time(event).replace("Z", "+00:00")),

@@ -1,4 +1,4 @@
-"""Decides from polls whether the pods of a launch started, ended or must be stopped; reads their log. No clock, no network."""
+"""Decide from polls whether the pods of a launch started, ended or must be stopped; read their log. No clock, no network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST_S, _LONGEST_S, _LONGEST_RETRY_AFTER_S = 1.0, 30.0, 300.0
 
 
 class RequestFailed(Exception):
-    """A request failed in a way that another try may mend. `status` is the HTTP status if there was an answer; the text is for people."""
+    """A request that a retry may repair. `status`: the HTTP status if there was an answer."""
 
     def __init__(self, detail: str, status: int | None = None, retry_after_s: float = 0.0) -> None:
         super().__init__(detail)
@@ -26,7 +26,7 @@ class RequestFailed(Exception):
 
 
 class Outage:
-    """The failures in a row up to now. Times are seconds since the epoch."""
+    """Consecutive failures. Times are seconds since the epoch."""
 
     def __init__(self, unreachable_timeout_s: float, jitter: random.Random | None = None) -> None:
         self._limit_s = unreachable_timeout_s
@@ -35,25 +35,25 @@ class Outage:
         self._failures = 0
 
     def failed(self, problem: RequestFailed, now: float) -> StopCause | None:
-        """One more failure; a Stop if they have lasted for the whole unreachable_timeout."""
+        """One more failure; a StopCause once they have lasted for unreachable_timeout."""
         self._failures += 1
         self._since = now if self._since is None else self._since
         if now < self._since + self._limit_s:
             return None
-        duration = f"the cluster's API gave no usable answer for {now - self._since:.0f} s (unreachable_timeout: {self._limit_s:.0f} s)"
+        duration = f"the cluster's API was unreachable for {now - self._since:.0f} s (unreachable_timeout: {self._limit_s:.0f} s)"
         return StopCause("unreachable", f"{duration}, last: {problem}", problem.status)
 
     def is_new(self) -> bool:
-        """Whether the newest failure is the first in its row."""
+        """Whether the newest failure is the first one."""
         return self._failures == 1
 
     def answered(self, now: float) -> float | None:
-        """A good answer: how many seconds the outage lasted that it ends; None if there was none."""
+        """A good answer: the seconds of the outage that it ends; None without one."""
         since, self._since, self._failures = self._since, None, 0
         return None if since is None else now - since
 
     def wait_s(self, problem: RequestFailed) -> float:
-        """How long to wait before the next try: twice as long each time and never the same for two, but what the API asked for at least."""
+        """Seconds until the next try: exponential with jitter, and at least what the API asked for."""
         backoff = min(_LONGEST_S, _FIRST_S * 2.0 ** min(self._failures - 1, 10)) * self._jitter.uniform(0.5, 1.0)
         return max(backoff, min(problem.retry_after_s, _LONGEST_RETRY_AFTER_S))
 
@@ -61,16 +61,16 @@ class Outage:
 _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?")
 _OVERLAP_S = 2.0
 _READ_BACK_S = 60
-"""What a watch that takes over from another one reads back: nothing is lost unless that took longer; some lines may come twice."""
+"""Seconds that a new watch reads back from the end of the one before; some lines may come twice."""
 _MAX_LINES = 500
-"""Read at a time at most, the newest ones. The whole log is kept with the launch's record."""
+"""Newest lines that one read takes. The launch's record keeps the whole log."""
 
 MAX_LINE_BYTES, _PROGRESS_BYTES = 5 * 2**20, 2**20
-"""Of a pod's own lines, and of its progress, that one watch hands on at most: a pod prints what it likes, and a task's log is kept."""
+"""Limits of what one watch writes to the task's log: a pod's own lines, and its progress."""
 
 
 class LogReader:
-    """Remembers what was read. `from_start`: nobody read this log before."""
+    """Reads each line of a log once. `from_start`: false of a log that an earlier watch read."""
 
     def __init__(self, *, from_start: bool) -> None:
         self._from_start = from_start
@@ -79,26 +79,26 @@ class LogReader:
         self._told: tuple[str, int] | None = None
         self._left, self._progress_left = MAX_LINE_BYTES, _PROGRESS_BYTES
         self.asked_deletion = 0
-        """Which deletion of the pod it asked for last; 0 if it did not."""
+        """Number of the last deletion that the pod requested; 0 without one."""
 
     def query(self, now: float) -> dict[str, str]:
-        """Parameters for the API that give all lines since the last look, and some before; seconds ago, so that no two clocks meet."""
-        asked = {"timestamps": "true", "limitBytes": str(2**20), "tailLines": str(_MAX_LINES)}
+        """API parameters for the lines since the last read and a little more; relative seconds, so that clocks may differ."""
+        parameters = {"timestamps": "true", "limitBytes": str(2**20), "tailLines": str(_MAX_LINES)}
         if self._read_at is not None:
-            asked["sinceSeconds"] = str(math.ceil(now - self._read_at + _OVERLAP_S))
+            parameters["sinceSeconds"] = str(math.ceil(now - self._read_at + _OVERLAP_S))
         elif not self._from_start:
-            asked["sinceSeconds"] = str(_READ_BACK_S)
-        return asked
+            parameters["sinceSeconds"] = str(_READ_BACK_S)
+        return parameters
 
     def read(self, text: str, now: float) -> tuple[list[str], ProgressLine | None]:
-        """New lines for people, and the newest progress if there is any. A step of progress is a line when its phase or percent changed."""
+        """New lines for people, and the newest progress, if any. Progress becomes a line when its phase or percentage changes."""
         lines, newest = [], None
         known, told_at_known = self._last, self._told_at_last
         for stamped in text.splitlines():
             stamp, _, line = stamped.partition(" ")
             moment = _comparable(stamp)
             if moment is None:
-                lines += self._within_total(stamped)  # the kubelet's own words, such as that the log is not there any more
+                lines += self._within_total(stamped)  # a message of the kubelet, such as that the log no longer exists
                 continue
             if moment < known or (moment == known and told_at_known > 0):
                 told_at_known -= moment == known
@@ -118,10 +118,10 @@ class LogReader:
             step = (progress.phase, math.floor(progress.fraction * 100))
             if step != self._told:
                 self._told = step
-                told = f"{step[0]} {step[1]} %" + (f" · {progress.note}" if progress.note else "")
-                self._progress_left -= len(told.encode())
+                text = f"{step[0]} {step[1]} %" + (f" · {progress.note}" if progress.note else "")
+                self._progress_left -= len(text.encode())
                 if self._progress_left >= 0:
-                    lines.append(told)
+                    lines.append(text)
         self._read_at = now
         return lines, newest
 
@@ -179,7 +179,7 @@ class Decision:
 
 
 class PodWatch:
-    """The state between looks. `known`: names of pods that exist already; `started`: that all of them run was told before."""
+    """The state between polls. `known`: names of existing pods. `started`: an earlier watch reported that all of them run."""
 
     def __init__(self, limits: WatchLimits, *, started: bool = False, known: Iterable[str] = ()) -> None:
         self.limits = limits
@@ -199,14 +199,14 @@ class PodWatch:
         self._news: list[str] = []
 
     def lacks(self, pods: Sequence[Row]) -> bool:
-        """A pod that should be among `pods` is not: if they came from a cache, ask again without it before believing that."""
+        """Whether an expected pod is missing from `pods`; a cached list must then be read again without the cache."""
         names = {observe.name_of(pod) for pod in pods}
         return bool(self._known - names) or (self.started and len(names) < self.limits.expected)
 
     def look(self, pods: Sequence[Row], now: float, cluster_now: float) -> Decision | None:
-        """Take in the launch's pods as they are; None if there is nothing to tell the task yet."""
+        """The decision after another poll of the launch's pods; None while nothing changes for the task."""
         if self._first_look and self.started:
-            self._took_over_at = observe.format_time(cluster_now)  # what happened before was told by the watch before
+            self._took_over_at = observe.format_time(cluster_now)  # the watch before reported earlier events
         self._first_look = False
         present = {observe.name_of(pod): trim_pod(pod) for pod in pods}
         self._known |= set(present)
@@ -222,7 +222,12 @@ class PodWatch:
             self.settling = True
             return None
         if self._lasted(rows, now, cluster_now) >= self.limits.deadline - self.limits.requested_at:
-            return Decision("stopped", StopCause("deadline", f"still {self._where(rows)} when its time was over, and was ended"))
+            return Decision(
+                "stopped",
+                StopCause(
+                    "deadline", f"ended at the deadline of {self.limits.deadline - self.limits.requested_at:.0f} s: {self._where(rows)}"
+                ),
+            )
         if self.started:
             return None
         if (stop := self._cannot_start(rows, now, cluster_now)) is not None:
@@ -233,7 +238,7 @@ class PodWatch:
         return None
 
     def hear(self, events: Iterable[Row]) -> None:
-        """Take in events about the launch's pods. Each one that a person should read is news once."""
+        """Take in events about the launch's pods. Each event for people is news once."""
         for event in events:
             row = trim_event(event)
             line = f"pod {row['involvedObject'].get('name')}: {row.get('reason')}: {row.get('message', '')}"
@@ -246,7 +251,7 @@ class PodWatch:
             del self._events[key]
 
     def seen(self, stop: StopCause | None = None) -> LaunchObservation:
-        """Everything that this watch knows, and why it ended if it was stopped."""
+        """Everything observed. `stop`: why the watch was stopped."""
         pods = sorted(self._pods.values(), key=lambda pod: (observe.rank_of(pod), observe.name_of(pod)))
         return LaunchObservation(
             self.limits.expected, tuple(pods), self._gone, tuple(sorted(self._events.values(), key=event_time)), stop=stop
@@ -258,26 +263,26 @@ class PodWatch:
         return lines
 
     def awaited(self) -> list[str]:
-        """Names of pods whose events may say why there is nothing to tell yet: those that did not start; of running ones, all."""
+        """Names of the pods whose events to read: those that have not started, else those that have not ended."""
         pending = [name for name, pod in self._pods.items() if not observe.has_started(pod)]
         return pending or [name for name, pod in self._pods.items() if not observe.has_ended(pod)]
 
     def rank_0(self) -> Row | None:
-        """The newest copy of the pod whose log tells the progress; None before it is there."""
+        """The newest copy of the pod whose log has the progress; None before it exists."""
         return next((pod for pod in self._pods.values() if observe.rank_of(pod) == 0), None)
 
     def _missed(self, present: set[str]) -> frozenset[str]:
-        """Pods that somebody removed before they ended; one that had ended is only tidied away."""
+        """Pods removed before they ended; removal after the end is only garbage collection."""
         return frozenset(name for name in self._known - present if name not in self._pods or not observe.has_ended(self._pods[name]))
 
     def _lost(self, pods: Iterable[Row], cluster_now: float) -> frozenset[str]:
-        """Pods that are being deleted for longer than that can take: their node does not answer any more."""
+        """Pods whose deletion takes too long: their node no longer answers."""
         # deletionTimestamp is when the deletion's own grace period ends.
         due = {observe.name_of(pod): observe.parse_time(pod["metadata"].get("deletionTimestamp")) for pod in pods}
         return frozenset(name for name, at in due.items() if at is not None and cluster_now >= at + self.limits.grace_s)
 
     def _lasted(self, rows: list[Row], now: float, cluster_now: float) -> float:
-        """Seconds since the request: by the cluster's clock from its first pod on, which no step of Airflow's clock changes."""
+        """Seconds since the request, by the cluster's clock once a pod exists: a step of Airflow's clock must not count."""
         created = [at for row in rows if (at := observe.parse_time(row["metadata"].get("creationTimestamp"))) is not None]
         return cluster_now - min(created) if created else now - self.limits.requested_at
 
@@ -286,12 +291,12 @@ class PodWatch:
         return len(ended) >= self.limits.expected and all(observe.name_of(row) in ended for row in rows)
 
     def _broken(self, rows: list[Row]) -> bool:
-        """One pod of a gang failed or is gone: the others wait for it in vain."""
+        """Whether a pod of a gang failed or is gone: the others wait in vain."""
         missing = bool(self._gone) or (self.started and len(rows) < self.limits.expected)
         return missing or any(observe.has_ended(row) and not observe.has_succeeded(row) for row in rows)
 
     def _rank_0_is_done(self, rows: list[Row], now: float) -> bool:
-        """Rank 0 wrote the document a while ago: what other ranks still do measures nothing, and a hung one costs until the deadline."""
+        """Whether rank 0 has been done for the grace period: the other ranks no longer measure, and a hung one would cost until the deadline."""
         if not any(observe.rank_of(row) == 0 and observe.has_succeeded(row) for row in rows):
             return False
         self._rank_0_done = now if self._rank_0_done is None else self._rank_0_done
@@ -317,30 +322,30 @@ class PodWatch:
             wrong = observe.start_failure(late[0])
             if wrong is not None:
                 return self._trouble(late[0], wrong)
-            detail = f"pod {observe.name_of(late[0])} had a node for {self.limits.startup_timeout_s:.0f} s (startup_timeout) and its container did not start"
-            return StopCause("startup_timeout", f"{detail}; {self._last_words(late[0])}")
+            detail = f"pod {observe.name_of(late[0])} had a node for {self.limits.startup_timeout_s:.0f} s (startup_timeout), but its container did not start"
+            return StopCause("startup_timeout", f"{detail}; {self._last_message(late[0])}")
         return None
 
     def _no_node(self, rows: list[Row], waiting: list[Row]) -> str:
         expected, limit = self.limits.expected, f"{self.limits.schedule_timeout_s:.0f} s (schedule_timeout)"
         if not waiting:
-            return f"{len(rows)} of {expected} pods were there {limit} after the request; nobody created the others"
+            return f"{len(rows)} of {expected} pods existed {limit} after the request"
         name = observe.name_of(waiting[0])
-        return f"{len(waiting)} of {expected} pods had no node {limit} after the request; pod {name}: {self._last_words(waiting[0])}"
+        return f"{len(waiting)} of {expected} pods had no node {limit} after the request; pod {name}: {self._last_message(waiting[0])}"
 
-    def _last_words(self, pod: Row) -> str:
-        """The newest complaint about a pod: an event's, else the pod's own."""
+    def _last_message(self, pod: Row) -> str:
+        """The newest warning about a pod, else what the pod itself reports."""
         name = observe.name_of(pod)
         warnings = [e for e in self._events.values() if e.get("type") == "Warning" and e["involvedObject"].get("name") == name]
         if warnings:
             newest = max(warnings, key=event_time)
             return f"{newest.get('reason')}: {newest.get('message', '')}"
-        return observe.unscheduled_reason(pod) or f"it {observe.describe_pod(pod)}"
+        return observe.unscheduled_reason(pod) or f"its state: {observe.describe_pod(pod)}"
 
     def _trouble(self, pod: Row, wrong: tuple[str, str]) -> StopCause:
         (reason, message), name = wrong, observe.name_of(pod)
         kind: Literal["config_error", "image_error"] = "config_error" if reason in observe.CONFIG_FAILURES else "image_error"
-        # A pod that backs off does not say why any more; the event of the try before does ("Error: …" ones only repeat the reason).
+        # A pod that backs off no longer reports the cause; the event of its last try does ("Error: …" only repeats the reason).
         about = [e for e in self._events.values() if e.get("reason") == "Failed" and e["involvedObject"].get("name") == name]
         causes = [str(e.get("message", "")) for e in sorted(about, key=event_time) if not str(e.get("message", "")).startswith("Error:")]
         cause = f"; {causes[-1]}" if causes and message not in causes[-1] else ""
@@ -349,13 +354,13 @@ class PodWatch:
     def _where(self, rows: list[Row]) -> str:
         return (
             "; ".join(f"pod {observe.name_of(row)} {observe.describe_pod(row)}" for row in rows if not observe.has_ended(row))
-            or "not there"
+            or "no pod exists"
         )
 
     def _describe(self) -> None:
         for name in sorted(self._known):
             pod = self._pods.get(name)
-            text = "is gone: somebody deleted it" if name in self._gone else None if pod is None else observe.describe_pod(pod)
+            text = "is gone: deleted by someone else" if name in self._gone else None if pod is None else observe.describe_pod(pod)
             if text is not None and self._described.get(name) != text:
                 self._described[name] = text
                 self._news.append(f"pod {name} {text}")

@@ -22,14 +22,14 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _LOG_BYTES = 8 * 2**20
-"""Of each pod's log at most; the end of it."""
+"""The most of each pod's log that is read, from its end."""
 
 
 def tolerate(what: str, action: Callable[[], T], instead: T) -> T:
-    """The action's result; `instead` if the cluster or a store does not give it, and a line in the log that says what is missing."""
+    """The action's result; if the cluster or a store fails, `instead` and a warning in the log."""
     try:
         return action()
-    except Interrupted:  # not the action's failure: Airflow ends the task, and whatever is going on with it
+    except Interrupted:  # Airflow ends the task
         raise
     except (TrialFailure, ApiRefused, OSError) as error:
         _log.warning("Could not %s: %s", what, error)
@@ -37,7 +37,7 @@ def tolerate(what: str, action: Callable[[], T], instead: T) -> T:
 
 
 def merge_observations(before: LaunchObservation, now: LaunchObservation) -> LaunchObservation:
-    """Both: of each pod and event the newer copy; of each node the older one, since it is wanted as it was when the pod started."""
+    """The newer copy of each pod and event; the older one of each node, as of the pod's start."""
     pods: dict[str, Row] = {}
     for pod in (*before.pods, *now.pods):
         name = name_of(pod)
@@ -54,12 +54,12 @@ def merge_observations(before: LaunchObservation, now: LaunchObservation) -> Lau
 
 
 def poll_launch(api: ClusterApi, selector: str, seen: LaunchObservation) -> LaunchObservation:
-    """With what the API shows now. A pod that was there, had not ended, and is there no more was deleted by somebody else: it is gone."""
+    """With what the API shows now. A known pod that has not ended and no longer exists is gone."""
     listed = tolerate("list the launch's pods", lambda: api.pods(selector), None)
     if listed is None:
         return seen
-    there = {name_of(pod) for pod in listed}
-    vanished = frozenset(name_of(pod) for pod in seen.pods if name_of(pod) not in there and not has_ended(pod))
+    existing = {name_of(pod) for pod in listed}
+    vanished = frozenset(name_of(pod) for pod in seen.pods if name_of(pod) not in existing and not has_ended(pod))
     now = merge_observations(seen, replace(seen, pods=tuple(listed), gone=vanished))
     events = tolerate("read the events about the pods", partial(api.events, map(name_of, now.pods)), list[Row]())
     return merge_observations(now, replace(now, events=tuple(events), nodes=_nodes(api, now)))
@@ -67,14 +67,14 @@ def poll_launch(api: ClusterApi, selector: str, seen: LaunchObservation) -> Laun
 
 def _nodes(api: ClusterApi, seen: LaunchObservation) -> Mapping[str, Row]:
     wanted = {name for pod in seen.pods if (name := pod.get("spec", {}).get("nodeName")) and name not in seen.nodes}
-    found = {name: tolerate(f"read node {name}", partial(api.node, name), None) for name in sorted(wanted)}
-    return {name: node for name, node in found.items() if node is not None}
+    nodes = {name: tolerate(f"read node {name}", partial(api.node, name), None) for name in sorted(wanted)}
+    return {name: node for name, node in nodes.items() if node is not None}
 
 
 def read_logs(api: ClusterApi, seen: LaunchObservation, most_s: float) -> tuple[bytes, str]:
-    """What all pods printed, each under its name, and the last lines for people of rank 0; empty if there is nothing to be had.
+    """All pods' logs, each under its pod's name, and the last lines of rank 0 for people.
 
-    After `most_s` seconds no further log is begun: the pods cost money while they wait to be deleted.
+    Starts no further log after `most_s` seconds: the pods cost money until they are deleted.
     """
     parts, tail, until = [], "", time.monotonic() + most_s
     for pod in seen.pods:
@@ -82,7 +82,7 @@ def read_logs(api: ClusterApi, seen: LaunchObservation, most_s: float) -> tuple[
         if name in seen.gone:
             continue
         if time.monotonic() > until:
-            _log.warning("The logs from %s on are not read: those before it took %.0f s", name, most_s)
+            _log.warning("Skipping the logs from %s on: the others took %.0f s", name, most_s)
             break
         text = tolerate(f"read the log of {name}", partial(api.log, name, container_of(pod), _LOG_BYTES), b"")
         if rank_of(pod) == 0:

@@ -11,37 +11,37 @@ from datetime import datetime, timezone
 from plumbline.launch.cluster import observe
 from plumbline.launch.cluster.observe import LaunchObservation, Row, StopCause, StopReason, event_time
 from plumbline.launch.cluster.observe.pod_records import deletion_requested_at, ended_at, events_of, first_seen, parse_moment
-from plumbline.launch.failures import FAILED, STORE_FAILED, UNUSABLE_INPUT, Outcome, last_lines
+from plumbline.launch.failures import EXTERNAL_SIGNALS, FAILED, STORE_FAILED, UNUSABLE_INPUT, Outcome, last_lines, signal_name
 from plumbline.results import FailureClass, Validity
 
 # What became of a pod as its status, a condition or an event names it: class, and what to look at.
 _Known = tuple[FailureClass, str]
-_RECLAIMED = "the place was taken away; another attempt may last"
+_RECLAIMED = "the node was reclaimed; a retry may succeed"
 _REASONS: dict[str, _Known] = {
-    "DeadlineExceeded": ("timeout", "it ran into its activeDeadlineSeconds: compare the provider's timeout with what the workload needs"),
-    "Preempting": ("interrupted", f"the kubelet needed the room for a critical pod: {_RECLAIMED}"),
+    "DeadlineExceeded": ("timeout", "it exceeded its activeDeadlineSeconds: compare the provider's timeout with what the workload needs"),
+    "Preempting": ("interrupted", f"the kubelet preempted it for a critical pod: {_RECLAIMED}"),
     "NodeLost": ("interrupted", "its node stopped answering"),
     "NodeShutdown": ("interrupted", f"its node was shut down, as spot instances are: {_RECLAIMED}"),
     "Shutdown": ("interrupted", f"its node was shut down, as spot instances are: {_RECLAIMED}"),
     "Terminated": ("interrupted", f"its node was shut down, as spot instances are: {_RECLAIMED}"),
-    "PreemptionByScheduler": ("interrupted", f"a pod of higher priority took its place; see launcher.priority_class. {_RECLAIMED}"),
-    "DeletionByTaintManager": ("interrupted", "its node got a NoExecute taint: the provider drains or repairs it"),
-    "EvictionByEvictionAPI": ("interrupted", "somebody drained its node, or an autoscaler removed it"),
-    "DeletionByPodGC": ("interrupted", "its node is no more"),
-    "TerminationByKubelet": ("interrupted", f"its node was short of something, or was shut down: {_RECLAIMED}"),
+    "PreemptionByScheduler": ("interrupted", f"a pod of higher priority preempted it; see launcher.priority_class: {_RECLAIMED}"),
+    "DeletionByTaintManager": ("interrupted", "its node got a NoExecute taint: the provider drains or repairs the node"),
+    "EvictionByEvictionAPI": ("interrupted", "its node was drained or removed by an autoscaler"),
+    "DeletionByPodGC": ("interrupted", "its node no longer exists"),
+    "TerminationByKubelet": ("interrupted", f"its node ran out of a resource or was shut down: {_RECLAIMED}"),
     "UnexpectedAdmissionError": (
         "insufficient_capacity",
-        "the node could not give it the devices that it promised: look at its device plugin",
+        "the node could not allocate the devices that it advertises: check its device plugin",
     ),
     "NodeAffinity": ("insufficient_capacity", "the node's labels changed before it started"),
-    "SysctlForbidden": ("bad_declaration", "the node does not allow a sysctl that the pod asks for"),
-    "AppArmor": ("bad_declaration", "the node does not have the AppArmor profile that the pod asks for"),
+    "SysctlForbidden": ("bad_declaration", "the node does not allow a sysctl that the pod requests"),
+    "AppArmor": ("bad_declaration", "the node lacks the AppArmor profile that the pod requests"),
 }
-_OUT_OF: _Known = ("insufficient_capacity", "the node had less to give than the scheduler thought")
-_EVICTED: _Known = ("interrupted", f"its node was short of something: {_RECLAIMED}")
+_OUT_OF: _Known = ("insufficient_capacity", "the node had less capacity than the scheduler assumed")
+_EVICTED: _Known = ("interrupted", f"its node ran out of a resource: {_RECLAIMED}")
 _EXCEEDED: _Known = (
     "bad_declaration",
-    "it outgrew what was declared, and would again: raise launcher.resources.ephemeral_storage or shared_memory",
+    "it exceeded a declared limit: raise launcher.resources.ephemeral_storage or shared_memory",
 )
 _OWN_LIMIT = re.compile(r"exceeds the (total )?limit|exceeded its local ephemeral storage limit", re.IGNORECASE)
 _EVENTS = {
@@ -49,25 +49,25 @@ _EVENTS = {
     "Preempted": _REASONS["PreemptionByScheduler"][1],
     "NodeNotReady": _REASONS["NodeLost"][1],
 }
-"""What to look at after an event with which the cluster announces that it deletes a pod."""
+"""What to check, by the event with which the cluster announces that it deletes a pod."""
 _GPU_RUNTIME = re.compile(r"nvidia-container|nvml|libnvidia|nvidia\.com/|cdi device", re.IGNORECASE)
 _OOM = re.compile(r"oom[- ]?kill|out of memory", re.IGNORECASE)
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
 class PodVerdict:
-    """`at`: when it befell the pod, if known. `told`: the cluster itself says so; else only an exit code does. `exit_code` is the harness's."""
+    """`at`: when the pod failed, if known. `reported`: the cluster states the cause; otherwise only an exit code shows it. `exit_code`: of the
+    harness."""
 
     failure_class: FailureClass
     detail: str
     at: datetime | None
-    told: bool
+    reported: bool
     exit_code: int | None = None
 
 
 def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | None:
-    """Why the pod failed; None if it succeeded or has not failed (yet). `events` are those about it; `gone`: somebody removed it."""
+    """Why the pod failed; None if it succeeded or has not failed yet. `events`: about the pod. `gone`: deleted by someone else."""
     if observe.has_succeeded(pod):
         return None
     for evidence in (_by_status, _by_condition, _by_memory):
@@ -82,12 +82,10 @@ def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | 
 
 
 def start_failure_class(reason: str) -> FailureClass:
-    """The class of a container that waits for this reason."""
     return "bad_declaration" if reason in observe.CONFIG_FAILURES else "image_error"
 
 
 def pod_and_node(pod: Row) -> str:
-    """The pod and its node, as a sentence begins."""
     node = (pod.get("spec") or {}).get("nodeName")
     return f"pod {observe.name_of(pod)}" + (f" on {node}" if node else "")
 
@@ -116,21 +114,21 @@ def _by_condition(pod: Row, _: Sequence[Row]) -> PodVerdict | None:
         hint = (
             _REASONS.get(reason, ("interrupted", _RECLAIMED))[1]
             if kind == "DisruptionTarget"
-            else f"Kueue took its quota back: {_RECLAIMED}"
+            else f"Kueue reclaimed its quota: {_RECLAIMED}"
         )
-        said = str(condition.get("message") or "no message").strip()
-        return _reported(pod, "interrupted", f"was ended ({reason}): {said}; {hint}", parse_moment(condition.get("lastTransitionTime")))
+        message = str(condition.get("message") or "no message").strip()
+        return _reported(pod, "interrupted", f"was ended ({reason}): {message}; {hint}", parse_moment(condition.get("lastTransitionTime")))
     return None
 
 
 def _by_memory(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
-    ended = _terminated(pod)
+    ended = observe.terminated(pod)
     code, message = ended.get("exitCode"), str(ended.get("message") or "")
     oom_event = any(_OOM.search(f"{event.get('reason')} {event.get('message')}") for event in events)
     never_began = ended.get("reason") in ("StartError", "RunContainerError") and _OOM.search(message)
     if ended.get("reason") == "OOMKilled" or (code == 128 + signal.SIGKILL and oom_event) or never_began:
-        limit = next((held for container in pod["spec"].get("containers") or () if (held := _memory(container))), "no")
-        text = f"went over its memory limit ({limit}) and was killed (OOMKilled, exit code {code}); see launcher.resources.memory"
+        limit = next((memory for container in pod["spec"].get("containers") or () if (memory := _memory(container))), "none")
+        text = f"exceeded its memory limit ({limit}) and was killed (OOMKilled, exit code {code}); see launcher.resources.memory"
         return _reported(pod, "out_of_memory", text, ended_at(pod))
     return None
 
@@ -140,82 +138,69 @@ def _memory(container: Row) -> str:
 
 
 def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | None:
-    """Deleted before it ended: its exit code then only says how the harness took it."""
+    """Of a pod that was deleted before it ended: its exit code then shows only how the harness reacted."""
     asked, ended = deletion_requested_at(pod), ended_at(pod)
     deleted_first = asked is not None and (ended is None or asked <= ended)
     if not deleted_first and not (gone and not observe.has_ended(pod)):
         return None
-    for event in events:  # clusters before 1.26 say only by an event that they did it themselves
+    for event in events:  # clusters before 1.26 announce their own deletions only by an event
         if (hint := _EVENTS.get(str(event.get("reason")))) is not None:
-            said = f"{event['reason']}: {str(event.get('message') or 'no message').strip()}"
-            return _reported(pod, "interrupted", f"was deleted by the cluster: {said}; {hint}", asked or parse_moment(first_seen(event)))
+            message = f"{event['reason']}: {str(event.get('message') or 'no message').strip()}"
+            return _reported(pod, "interrupted", f"was deleted by the cluster: {message}; {hint}", asked or parse_moment(first_seen(event)))
     if asked is not None:
-        text = f"was deleted at {asked:%H:%M:%S} UTC, not by Plumbline (unless its task was ended in Airflow then); the cluster's audit log says by whom"
+        text = f"was deleted at {asked:%H:%M:%S} UTC, not by Plumbline unless its Airflow task was ended then; the cluster's audit log names the user"
     else:
-        text = (
-            f"is gone, and the last that was seen of it is that it {observe.describe_pod(pod)}: somebody deleted it, or its node is no more"
-        )
+        text = f"is gone; its last known state: {observe.describe_pod(pod)}. It was deleted, or its node no longer exists"
     return _reported(pod, "interrupted", text, asked)
 
 
 def _by_exit(pod: Row) -> PodVerdict:
-    ended = _terminated(pod)
+    ended = observe.terminated(pod)
     if "exitCode" not in ended:
         status = pod.get("status") or {}
-        said = f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}"
-        return _reported(pod, "interrupted", f"failed without an exit code ({said}): its node may have lost it", None)
+        reason = f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}"
+        return _reported(pod, "interrupted", f"failed without an exit code ({reason}): its node may have lost it", None)
     code, message = int(ended["exitCode"]), str(ended.get("message") or "")
     if ended.get("reason") in ("StartError", "RunContainerError", "ContainerCannotRun"):
         if _GPU_RUNTIME.search(message):
-            text = f"could not be given its GPUs: {message}; the node's GPU driver or container toolkit is broken"
+            text = f"got no GPUs: {message}; check the node's GPU driver and container toolkit"
             return _reported(pod, "wrong_hardware", text, ended_at(pod))
         return _reported(
-            pod, "image_error", f"could not be started ({ended['reason']}): {message}; does the image hold the harness?", ended_at(pod)
+            pod,
+            "image_error",
+            f"could not be started ({ended['reason']}): {message}; check that the image contains the harness",
+            ended_at(pod),
         )
     if ended.get("reason") == "ContainerStatusUnknown":
         return _reported(pod, "interrupted", f"was lost by its kubelet: {message}", ended_at(pod))
     failure, text = _exit_meaning(code, message)
-    return PodVerdict(failure, f"{pod_and_node(pod)} {text}", ended_at(pod), told=False, exit_code=code)
+    return PodVerdict(failure, f"{pod_and_node(pod)} {text}", ended_at(pod), reported=False, exit_code=code)
 
 
 def _exit_meaning(code: int, message: str) -> tuple[FailureClass, str]:
-    """What an exit code of the harness means; `message` is the end of its log."""
-    said = last_lines(message)
+    """Of an exit code of the harness; `message`: the end of its log."""
+    log = last_lines(message)
     if code == UNUSABLE_INPUT:
-        return "bad_declaration", f"ended with exit code {code}: the harness could not use what it was given: {said}"
+        return "bad_declaration", f"ended with exit code {code}: the harness rejected its input: {log}"
     if code == STORE_FAILED and "No module named" in message:
-        return "image_error", f"ended with exit code {code}: the image lacks a part of the harness: {said}"
+        return "image_error", f"ended with exit code {code}: the image lacks a part of the harness: {log}"
     if code == STORE_FAILED and "Traceback" not in message:
-        return "unreachable", f"ended with exit code {code}: the result store did not answer it: {said}"
+        return "unreachable", f"ended with exit code {code}: the result store did not answer: {log}"
     if code == FAILED:
-        return "harness_error", f"ended with exit code {code} (failed): {said}"
-    if (name := _signal_name(code)) is None:
-        return "harness_error", f"ended with exit code {code}: {said}"
-    if code - 128 in _FROM_OUTSIDE:
-        return "interrupted", f"was ended by {name} (exit code {code}); neither its memory nor the cluster explains it: {said}"
-    return "harness_error", f"died of {name} (exit code {code}): {said}"
-
-
-def _signal_name(code: int) -> str | None:
-    """The signal that a process died of, as a shell or a container runtime says it; None if it ended by itself."""
-    try:
-        return signal.Signals(code - 128).name
-    except ValueError:
-        return None
-
-
-def _terminated(pod: Row) -> Row:
-    return dict((observe.harness_status(pod).get("state") or {}).get("terminated") or {})
+        return "harness_error", f"ended with exit code {code} (failed): {log}"
+    if (name := signal_name(code - 128)) is None:
+        return "harness_error", f"ended with exit code {code}: {log}"
+    if code - 128 in EXTERNAL_SIGNALS:
+        return "interrupted", f"was ended by {name} (exit code {code}), which neither its memory nor the cluster explains: {log}"
+    return "harness_error", f"died of {name} (exit code {code}): {log}"
 
 
 def _reported(pod: Row, failure: FailureClass, text: str, at: datetime | None) -> PodVerdict:
-    return PodVerdict(failure, f"{pod_and_node(pod)} {text}", at, told=True, exit_code=_terminated(pod).get("exitCode"))
+    return PodVerdict(failure, f"{pod_and_node(pod)} {text}", at, reported=True, exit_code=observe.terminated(pod).get("exitCode"))
 
 
-# Pure: the failure class of a launch, from what the cluster showed and what the result document says.
-#
-# A document that holds and did not fail is a result, whatever befell the pods after it was written. Else the evidence counts in this order:
-# what we stopped it for; the first pod that failed by itself (the others of a gang die because of it); the document's own class.
+# A valid document is a result, whatever happened to the pods after it was written. Otherwise the first of these counts: why we stopped the
+# launch; the first pod that failed by itself (the others of a gang die because of it); the document's own class.
 
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
@@ -224,7 +209,7 @@ _FAR_FUTURE = datetime.max.replace(tzinfo=timezone.utc)
 
 
 def classify_launch(seen: LaunchObservation, validity: Validity | None) -> Outcome:
-    """Failure class and a sentence for people; (None, None) if the trial was measured. `validity`: of the document, None if none came."""
+    """Failure class and detail; (None, None) if the trial was measured. `validity`: of the document, None without one."""
     failed = _first_failure(seen)
     if validity is not None and validity.failure_class is None and not _contradicts(seen):
         return None, None
@@ -238,35 +223,35 @@ def classify_launch(seen: LaunchObservation, validity: Validity | None) -> Outco
 
 
 def _pod_knows_better(stop: StopCause, failed: PodVerdict | None) -> bool:
-    """An outage or a kill says nothing about the trial: a pod that had failed by then knows better. What we killed, we deleted ourselves."""
+    """An outage or a kill does not explain a pod that had failed before; pods that we killed were deleted by us."""
     if failed is None:
         return False
     return stop.reason == "unreachable" or (stop.reason == "killed" and failed.failure_class != "interrupted")
 
 
 def _contradicts(seen: LaunchObservation) -> bool:
-    """The harness that wrote the document says that it failed, and the document that it did not."""
+    """Whether the exit code of the harness reports a failure and its document none."""
     writers = [pod_verdict(pod, events_of(pod, seen.events), gone=False) for pod in seen.pods if observe.rank_of(pod) == 0]
-    return any(each is not None and not each.told and each.exit_code == FAILED for each in writers)
+    return any(each is not None and not each.reported and each.exit_code == FAILED for each in writers)
 
 
 def _first_failure(seen: LaunchObservation) -> PodVerdict | None:
-    """The verdict on the pod that failed first; in the same second, what the cluster itself tells counts before an exit code."""
-    found = (pod_verdict(pod, events_of(pod, seen.events), gone=observe.name_of(pod) in seen.gone) for pod in seen.pods)
-    return min((each for each in found if each is not None), key=lambda each: (each.at or _FAR_FUTURE, not each.told), default=None)
+    """Of the pod that failed first; within a second, a cause that the cluster reports precedes an exit code."""
+    verdicts = (pod_verdict(pod, events_of(pod, seen.events), gone=observe.name_of(pod) in seen.gone) for pod in seen.pods)
+    return min((each for each in verdicts if each is not None), key=lambda each: (each.at or _FAR_FUTURE, not each.reported), default=None)
 
 
 def _of_pods(seen: LaunchObservation, failed: PodVerdict, validity: Validity | None) -> Outcome:
-    detail = failed.detail if seen.expected == 1 else f"{failed.detail} (the first of {seen.expected} pods that failed)"
-    if failed.told or failed.exit_code != FAILED:
-        if failed.exit_code != STORE_FAILED or failed.told or validity is None:
+    detail = failed.detail if seen.expected == 1 else f"{failed.detail} (first failure among {seen.expected} pods)"
+    if failed.reported or failed.exit_code != FAILED:
+        if failed.exit_code != STORE_FAILED or failed.reported or validity is None:
             return failed.failure_class, detail
-        # The pods' store was away, and the document came home by their log.
+        # The pods' store was unavailable, and their log delivered the document.
         return (validity.failure_class or failed.failure_class), _join_reasons(validity)
     if validity is None:
-        return "harness_error", f"{detail}; its result document is not in the store"
+        return "harness_error", f"{detail}; the result store has no document"
     if validity.failure_class is None:
-        return "harness_error", f"{detail}; but its document says {validity.status}"
+        return "harness_error", f"{detail}; but the result document is {validity.status}"
     return validity.failure_class, _join_reasons(validity)
 
 
@@ -276,12 +261,12 @@ def _without_document(seen: LaunchObservation) -> Outcome:
         name = observe.name_of(min(ended, key=observe.rank_of))
         return (
             "harness_error",
-            f"pod {name} ended with exit code 0, but its result document is not in the store: is launcher.results_url the one that the pods write to?",
+            f"pod {name} ended with exit code 0, but the result store has no document; check that the pods write to launcher.results_url",
         )
     if not seen.pods:
-        return "interrupted", "nothing of the launch is on the cluster, and nobody saw how it ended"
+        return "interrupted", "the cluster holds no object of the launch, and its end was not observed"
     states = "; ".join(f"pod {observe.name_of(pod)} {observe.describe_pod(pod)}" for pod in seen.pods)
-    return "interrupted", f"the launch was ended before its pods were, and there is no result document: {states}"
+    return "interrupted", f"the launch was ended before its pods, without a result document: {states}"
 
 
 def _join_reasons(validity: Validity) -> str:
@@ -290,20 +275,20 @@ def _join_reasons(validity: Validity) -> str:
 
 def _not_scheduled(seen: LaunchObservation, stop: StopCause) -> Outcome:
     waiting = [pod for pod in seen.pods if not observe.is_scheduled(pod)]
-    said = " ".join([stop.detail, *(_scheduler_message(pod, seen) for pod in waiting)])
-    if _QUOTA.search(said):
+    messages = " ".join([stop.detail, *(_scheduler_message(pod, seen) for pod in waiting)])
+    if _QUOTA.search(messages):
         return "quota_exceeded", f"{stop.detail}; raise the namespace's ResourceQuota, or lower launcher.parallel"
     if any(_gates(pod) for pod in waiting):
         gates = ", ".join(sorted({gate for pod in waiting for gate in _gates(pod)}))
         return (
             "quota_exceeded",
-            f"{stop.detail}; its queue did not admit it (scheduling gate {gates}): look at the Kueue workload and the quota of launcher.queue",
+            f"{stop.detail}; its queue did not admit it (scheduling gate {gates}): check the Kueue workload and the quota of launcher.queue",
         )
-    if _NO_ROOM.search(said):
+    if _NO_ROOM.search(messages):
         return (
             "insufficient_capacity",
-            f"{stop.detail}; no node had room, the labels of launcher.node_selector and only taints that launcher.tolerations covers, "
-            "and was new to the series if a fresh_node was asked for",
+            f"{stop.detail}; no node had room, the labels of launcher.node_selector, only tolerated taints (launcher.tolerations), "
+            "and for a fresh_node no earlier trial of the series",
         )
     return "launch_timeout", stop.detail
 
@@ -320,7 +305,7 @@ def _gates(pod: Row) -> list[str]:
 def _not_started(seen: LaunchObservation, stop: StopCause) -> Outcome:
     late = [pod for pod in seen.pods if not observe.has_started(pod)]
     pulling = [pod for pod in late if _still_pulls(pod, seen)]
-    hint = f"; {len(pulling)} of them still pulled the image: raise launcher.startup_timeout, or keep the image nearer" if pulling else ""
+    hint = f"; {len(pulling)} still pulled the image: raise launcher.startup_timeout, or use a nearer registry" if pulling else ""
     return "launch_timeout", f"{stop.detail}{hint}"
 
 
@@ -331,10 +316,10 @@ def _still_pulls(pod: Row, seen: LaunchObservation) -> bool:
 
 def _unreachable(_: LaunchObservation, stop: StopCause) -> Outcome:
     if stop.status == 403:
-        # Rights do not come back by themselves. A token that is refused (401) often does: it is rotated, and read anew by the next try.
+        # Rights do not come back by themselves. A refused token (401) often does: it is rotated, and the next try reads it again.
         return (
             "bad_declaration",
-            f"{stop.detail}; the cluster does not allow what the launch needs: apply k8s/provider, or run plumbline cluster doctor",
+            f"{stop.detail}; permissions are missing: apply k8s/provider, or run `plumbline cluster doctor`",
         )
     hint = "; renew the token in launcher.connection" if stop.status == 401 else ""
     return "unreachable", f"{stop.detail}{hint}"
@@ -346,7 +331,7 @@ def _refused(_: LaunchObservation, stop: StopCause) -> Outcome:
         return "quota_exceeded", f"{stop.detail}; raise the namespace's ResourceQuota, or lower launcher.parallel"
     if status in (401, 408, 429) or status >= 500:
         return "unreachable", f"the cluster answered {status}: {stop.detail}"
-    return "bad_declaration", f"the cluster refused the launch ({status}): {stop.detail}; plumbline cluster doctor tries what it needs"
+    return "bad_declaration", f"the cluster refused the launch ({status}): {stop.detail}; `plumbline cluster doctor` finds the cause"
 
 
 def _always(failure: FailureClass) -> Callable[[LaunchObservation, StopCause], Outcome]:

@@ -25,8 +25,7 @@ _POD_LABELS = (names.MANAGED_BY, names.PROVIDER, manifests.QUEUE)
 
 @dataclass(frozen=True)
 class PodPatience:
-    """Seconds: how long the pod may wait for a node before the probe is put off, may fail to start before that counts, and is waited for
-    when it was deleted; and between looks."""
+    """Seconds until the probe is skipped without a node, until a start failure counts, for the pod's deletion; and between polls."""
 
     node_s: float = 180.0
     trouble_s: float = 30.0
@@ -42,20 +41,18 @@ def probe_cluster(
     limit_s: float,
     patience: PodPatience | None = None,
 ) -> ProbeDocument | ProbeSkipped:
-    """Probe one node of the provider; ProbeSkipped if none has room now, or if trials run there, which share the nodes.
+    """Probe one node of the provider; ProbeSkipped if none has room, or if trials run on its nodes.
 
-    A TrialFailure as a trial's launch would raise it; Refused if the cluster refuses the pod; OSError if the store does not answer.
+    TrialFailure as of a launch; ApiRefused if the cluster refuses the pod; OSError if the store does not answer.
     """
     patience = patience or PodPatience()
     api = ClusterApi(launcher.connection, launcher.namespace)
     busy = [observe.name_of(pod) for pod in api.pods(_selector(names.PROVIDER, provider.name)) if not observe.has_ended(pod)]
     if busy:
-        return ProbeSkipped(
-            f"put off: {', '.join(busy[:3])}{' and others' if len(busy) > 3 else ''} on {provider.name}; what is measured there goes first"
-        )
+        return ProbeSkipped(f"skipped while trials run on {provider.name}: {', '.join(busy[:3])}{' and others' if len(busy) > 3 else ''}")
     trials = typical_trials(declared, provider, now)
     if not trials:
-        raise BadDeclaration(f"no workload can run on {provider.name}, so nobody knows what a pod there looks like; expected one that fits")
+        raise BadDeclaration(f"no declared workload fits {provider.name}; expected one, whose pod the probe uses")
     name = f"pl-probe-{secrets.token_hex(4)}"
     path = f"probes/{provider.name}/{name}.json"
     pod = probe_pod_manifest(trials[0], launcher, name, path, now, limit_s, patience)
@@ -69,13 +66,13 @@ def probe_cluster(
     try:
         return read_probe(store.get(path), store.uri(path))
     except FileNotFoundError:
-        raise HarnessError(f"the probe on {provider.name} ended well and left nothing at {store.uri(path)}") from None
+        raise HarnessError(f"the probe on {provider.name} succeeded, but {store.uri(path)} does not exist") from None
 
 
 def probe_pod_manifest(
     trial: Trial, launcher: KubernetesLauncher, name: str, path: str, now: datetime, limit_s: float, patience: PodPatience
 ) -> Row:
-    """The probe's pod, from that of a trial of the provider: the same place, image and rights, but one GPU and little time."""
+    """From a trial's pod: the same nodes, image and rights, but one GPU and little time."""
     row = manifests.pod_manifest(trial, requested_at=now)
     labels = {key: value for key, value in row["metadata"]["labels"].items() if key in _POD_LABELS} | {names.LAUNCH: name}
     whole_s = int(launcher.startup_timeout + limit_s + PROBE_START_S)
@@ -85,7 +82,7 @@ def probe_pod_manifest(
     for key in ("hostname", "subdomain", "affinity", "setHostnameAsFQDN"):
         spec.pop(key, None)
     spec["activeDeadlineSeconds"] = whole_s
-    spec.pop("initContainers", None)  # daemons for the network of whole nodes, which one GPU's probe does not use
+    spec.pop("initContainers", None)  # daemons for the network of whole nodes
     container = next(c for c in spec["containers"] if c["name"] == observe.CONTAINER)
     container["command"] = ["python", "-m", "plumbline.harness", "probe"]
     container["args"] = ["--out", f"{launcher.results_url.rstrip('/')}/{path}", "--limit", f"{limit_s:g}"]
@@ -106,13 +103,13 @@ def _selector(label: str, value: str) -> str:
 
 
 def _wait(api: ClusterApi, name: str, launcher: KubernetesLauncher, limit_s: float, patience: PodPatience) -> str | None:
-    """None when the pod has ended well; in words why it was given up before it began. TrialFailure of any other end."""
+    """None after success; why the probe is skipped, if it got no node. TrialFailure of any other end."""
     asked, begun, troubled = time.monotonic(), None, None
     while True:
         pod = api.get("Pod", name)
         now = time.monotonic()
         if pod is None:
-            raise Interrupted(f"the probe's pod {name} was deleted by somebody")
+            raise Interrupted(f"the probe's pod {name} was deleted by someone else")
         if observe.has_ended(pod):
             failed = pod_verdict(pod, api.events([name]), gone=False)
             if failed is None:
@@ -120,7 +117,7 @@ def _wait(api: ClusterApi, name: str, launcher: KubernetesLauncher, limit_s: flo
             raise EXCEPTIONS[failed.failure_class](f"the probe failed: {failed.detail}")
         if not observe.is_scheduled(pod):
             if now - asked > patience.node_s:
-                return f"no node had room for it within {patience.node_s:g} s ({observe.unscheduled_reason(pod) or 'the scheduler does not say why'})"
+                return f"no node had room for it within {patience.node_s:g} s ({observe.unscheduled_reason(pod) or 'the scheduler reports no reason'})"
         elif observe.start_failure(pod) is not None:
             troubled = troubled or now
             if now - troubled > patience.trouble_s and (wrong := pod_verdict(pod, api.events([name]), gone=False)) is not None:

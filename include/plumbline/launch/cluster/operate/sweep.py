@@ -29,16 +29,12 @@ _KINDS = ("TrainJob", "JobSet", "Service", "Job", "Pod", "Secret")
 def sweep_expired(
     launcher: KubernetesLauncher, now_s: float | None = None, patience_s: float = API_PATIENCE_S, launches: Collection[str] | None = None
 ) -> list[str]:
-    """Delete every object of ours in the provider's namespace whose time has passed; what was deleted, such as "Pod pl-x-0".
+    """Delete every object with our label in the provider's namespace whose expiry annotation has passed; the deleted ones, such as "Pod pl-x-0".
 
-    `launches`: names of launches of which everything is deleted instead, whatever its time.
+    `launches`: names of launches whose objects are deleted instead, whatever their expiry. Covers all kinds that a launch may create, also
+    those of a `gang` declared earlier. Skips objects that are being deleted.
 
-    Ours is what carries our label; its time stands in an annotation that its launch gave it. Anything else is never touched, nor is
-    what is on its way out. All kinds that a launch may create are looked for, also those of another `gang` than the declared one, which
-    may have been declared before.
-
-    Raises Unreachable and BadDeclaration like the rest of the launch; Refused, after everything else was swept, if the API refuses a kind
-    or a deletion.
+    Unreachable and BadDeclaration as of a launch; ApiRefused, after everything else was swept, if the API refuses a kind or a deletion.
     """
     api = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s)
     now = time.time() if now_s is None else now_s
@@ -49,7 +45,7 @@ def sweep_expired(
             items = api.listed(kind, f"{MANAGED_BY}={MANAGER}")
         except ApiRefused as refusal:
             if kind in _GANGS.values() and kind != _GANGS.get(launcher.gang) and refusal.status in (403, 404):
-                _log.debug("no %s can be looked for in %s: %s", kind, launcher.namespace, refusal)
+                _log.debug("cannot list %s in %s: %s", kind, launcher.namespace, refusal)
             else:
                 refused.append((f"list {kind}", refusal))
             continue
@@ -63,16 +59,16 @@ def sweep_expired(
             except ApiRefused as refusal:
                 refused.append((f"delete {kind} {name}", refusal))
     if refused:
-        said = "; ".join(f"{what}: {refusal.detail}" for what, refusal in refused)
-        remedy = "`plumbline cluster doctor` names the verbs that are missing; apply k8s/provider again"
-        raise ApiRefused(refused[0][1].status, f"{said}; {remedy}. Swept: {', '.join(deleted) or 'nothing'}")
+        refusals = "; ".join(f"{what}: {refusal.detail}" for what, refusal in refused)
+        remedy = "`plumbline cluster doctor` names the missing verbs; apply k8s/provider again"
+        raise ApiRefused(refused[0][1].status, f"{refusals}; {remedy}. Deleted: {', '.join(deleted) or 'nothing'}")
     return deleted
 
 
 def campaign_launches(campaign_id: str, provider: str) -> list[str]:
-    """Names of all launches that this installation announced for a campaign on a provider; another's are none of them.
+    """Names of all launches that this installation announced for a campaign on a provider.
 
-    LookupError if the result store holds no trial of the campaign there; OSError if it does not answer.
+    LookupError if the result store has no such trial; OSError if it does not answer.
     """
     home, found, planned = stores.home(), [], False
     for trial_id in home.trial_ids(campaign_id):
@@ -80,11 +76,11 @@ def campaign_launches(campaign_id: str, provider: str) -> list[str]:
             planned |= stores.planned_trial(home, {"campaign_id": campaign_id, "trial_id": trial_id}).provider.name == provider
             trials = [home.trial(folder) for folder in home.announced(campaign_id, trial_id)]
         except (FileNotFoundError, InvalidResult) as error:
-            _log.warning("%s of %s is left out: %s", trial_id, campaign_id, error)
+            _log.warning("Skipping %s of %s: %s", trial_id, campaign_id, error)
             continue
         found += [launch_name(trial) for trial in trials if trial.provider.name == provider]
     if not planned:
-        raise LookupError(f'the result store holds no trial of campaign "{campaign_id}" on {provider}')
+        raise LookupError(f'the result store has no trial of campaign "{campaign_id}" on {provider}')
     return found
 
 
@@ -93,29 +89,26 @@ def _is_of(item: Row, launches: Collection[str]) -> bool:
 
 
 def _has_expired(kind: str, item: Row, now: float, namespace: str) -> bool:
-    """Whether the object's time has passed and nobody deletes it yet."""
     name, expires = item["metadata"]["name"], expires_s(item)
     if expires is None:
-        _log.warning("%s %s in %s is labelled as ours and has no %s; it is left alone", kind, name, namespace, EXPIRES)
+        _log.warning("%s %s in %s has our label but no %s: skipping it", kind, name, namespace, EXPIRES)
         return False
     if expires >= now or "deletionTimestamp" in item["metadata"]:
         return False
-    _log.warning("%s %s in %s outlived its launch by %.0f min: to be deleted", kind, name, namespace, (now - expires) / 60)
+    _log.warning("%s %s in %s outlived its launch by %.0f min: deleting it", kind, name, namespace, (now - expires) / 60)
     return True
 
 
 def expires_s(item: Row) -> float | None:
-    """When the launch of an object is over, in seconds since the epoch; None if the object does not say."""
+    """When an object's launch is over, in seconds since the epoch; None without the annotation."""
     text = (item["metadata"].get("annotations") or {}).get(EXPIRES)
     return float(text) if text is not None and text.isdigit() else None
 
 
 @dataclass(frozen=True)
 class Census:
-    """`pods` by campaign (its label's value; "" for pods without one, such as a doctor's), without those that are being deleted; `expired`: pods whose launch's time is over.
-
-    `utc`: when they were counted, ISO 8601.
-    """
+    """`pods`: number by campaign label ("" without one), without those being deleted. `expired`: pods of launches that are over. `utc`: of the
+    count, ISO 8601."""
 
     pods: dict[str, int]
     expired: int
@@ -131,7 +124,7 @@ class Census:
 
 
 def count_pods(launcher: KubernetesLauncher, patience_s: float = API_PATIENCE_S) -> Census:
-    """Count now. BadDeclaration, Refused or Unreachable if the cluster cannot be asked."""
+    """BadDeclaration, ApiRefused or Unreachable if the cluster cannot be read."""
     now = datetime.now(timezone.utc)
     every = ClusterApi(launcher.connection, launcher.namespace, patience_s=patience_s).pods(f"{names.MANAGED_BY}={names.MANAGER}")
     pods = [pod for pod in every if "deletionTimestamp" not in pod["metadata"]]
@@ -141,7 +134,7 @@ def count_pods(launcher: KubernetesLauncher, patience_s: float = API_PATIENCE_S)
 
 
 def store_count(provider: str, census: Census) -> None:
-    """Store a provider's newest count. A reader sees the old one or the new one."""
+    """Store a provider's newest count, atomically."""
     file = _count_file(provider)
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(f".{os.getpid()}")
@@ -150,7 +143,7 @@ def store_count(provider: str, census: Census) -> None:
 
 
 def stored_count(provider: str) -> Census | None:
-    """The newest stored count; None if there is none that can be read."""
+    """The newest stored count; None without a readable one."""
     try:
         return Census(**json.loads(_count_file(provider).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

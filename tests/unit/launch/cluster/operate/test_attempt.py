@@ -225,7 +225,7 @@ def test_a_store_whose_credentials_do_not_suit_it_is_a_bad_declaration(
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "aws"}))
     world = World(kube, tmp_path, results_connection="store")
-    with pytest.raises(BadDeclaration, match=r"connection store .*results_connection") as unsuitable:
+    with pytest.raises(BadDeclaration, match=r"connection store\b.*results_connection") as unsuitable:
         adopt_or_announce(world.spec)
     assert world.record().failure_class == "bad_declaration"
     monkeypatch.delenv("AIRFLOW_CONN_STORE")

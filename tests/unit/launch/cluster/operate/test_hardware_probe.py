@@ -83,7 +83,7 @@ def test_trials_that_run_there_go_first(kube: FakeKubernetes, tmp_path: Path) ->
     row = manifests.pod_manifest(a_trial(provider=provider), requested_at=datetime.now(timezone.utc))
     ClusterApi("k8s_a", "plumbline").create(row)
     seen = probe(provider)
-    assert isinstance(seen, ProbeSkipped) and "put off: pl-" in seen.why
+    assert isinstance(seen, ProbeSkipped) and "pl-" in seen.why
     assert len([c for c in kube.called("POST */pods") if not c.query]) == 1, "the trial's"
     kube.become("pl-*", Script().succeeded())
     kube.script("pl-probe-*", Script().started().runs(harness))

@@ -126,9 +126,10 @@ def test_a_refusal_is_told_after_everything_else_was_swept(kube: FakeKubernetes)
     kube.forbidden = {("list", "services"), ("delete", "jobs.batch")}
     plant(kube, "Job", "kept", PAST)
     plant(kube, "Pod", "orphan", PAST)
-    with pytest.raises(ApiRefused, match=r"list Service: .*delete Job kept: .*Pod orphan") as refusal:
+    with pytest.raises(ApiRefused) as refusal:
         sweep_expired(launcher(), NOW)
     assert refusal.value.status == 403
+    assert all(part in refusal.value.detail for part in ("list Service: ", "delete Job kept: ", "Pod orphan"))
     assert (names(kube, "Job"), names(kube, "Pod")) == ({"kept"}, set())
 
 
