@@ -129,7 +129,7 @@ def test_a_team_that_weighs_a_cost_by_a_workload_without_a_sweep_is_warned(other
 def test_a_team_that_weighs_a_cost_by_a_closed_loop_is_warned_before_anything_runs(other, said):
     found, code = said("check", "--config", other("teams/finance.yaml", "workloads: [chat-tiny-cpu]", "workloads: [batch-cpu]"))
     assert code == 0
-    (warning,) = [w for w in found["warnings"] if "batch-cpu" in w and "cannot tell" in w]
+    (warning,) = [w for w in found["warnings"] if "batch-cpu" in w and "no sweep" in w]
     assert "finance" in warning and "runs a closed loop and declares no sweep" in warning and "name: sweep" in warning
     sweep = "  - {name: sweep, search: {goodput: 95%, between: [1/s, 8/s], probe: 10s, tolerance: 10%, at_most: 4}}\n"
     swept = other("workloads/inference/batch-cpu.yaml", "request_timeout: 60s\n", f"{sweep}request_timeout: 60s\n")
