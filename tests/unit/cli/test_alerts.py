@@ -25,7 +25,7 @@ def drifted(campaigns):
 def test_the_example_says_everything_and_needs_nothing(plumbline, home):
     result = plumbline("alerts", "preview", "--example")
     assert result.exit_code == 0
-    for part in ("PAGE: example-eks-p5", "Likely cause", "5,670 USD a month", "What to do", "in its thread: Chart of example-eks-p5"):
+    for part in ("PAGE: example-eks-p5", "Likely cause", "5,670 USD a month", "Next steps", "in its thread: Chart of example-eks-p5"):
         assert part in result.stdout
     assert list(home.iterdir()) == []
 
@@ -65,7 +65,7 @@ def test_a_digest_without_slack(drifted, plumbline, said, tmp_path):
     with open_archive() as archive:
         month = f"{archive.findings()[0].opened_at:%Y-%m}"
     shown = plumbline("alerts", "digest", "--month", month)
-    assert f"Plumbline in {month}: 1 finding open" in shown.stdout and "1 began, 0 accepted" in shown.stdout
+    assert f"Plumbline {month}: 1 open finding" in shown.stdout and "1 opened, 0 accepted" in shown.stdout
     (made,), _ = said("alerts", "digest", "--save", str(tmp_path))
     checked({"text": made["text"], "blocks": made["blocks"]})
     assert (tmp_path / f"{made['name']}.html").exists() and not (tmp_path / f"{made['name']}.png").exists()

@@ -49,11 +49,11 @@ def test_export_and_import(
     campaigns(b=[0.3])
     refused = plumbline("archive", "import", str(tmp_path / "out"))
     assert refused.exit_code == 1
-    assert "measurements are never replaced" in " ".join(refused.stdout.split())
+    assert "b" in refused.stdout.split()
 
 
 def test_quarantine(home: Path, said: Said, plumbline: Callable[..., Result]) -> None:
-    assert "nothing is in quarantine" in plumbline("archive", "quarantine", "list").stdout
+    assert said("archive", "quarantine", "list") == ([], 0)
     kept = home / "results" / "quarantine" / "2025-11" / "x" / "attempt-1" / "result.json"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"{")
@@ -64,7 +64,7 @@ def test_quarantine(home: Path, said: Said, plumbline: Callable[..., Result]) ->
     assert "cut short" in plumbline("archive", "quarantine", "show", held["quarantine_id"]).stdout
     (tried,), code = said("archive", "quarantine", "retry")
     assert (tried["attempt"], code) == (None, 1)
-    assert "not a JSON object" in tried["reason"]
+    assert "JSON" in tried["reason"]
     assert plumbline("archive", "quarantine", "show", "nothing").exit_code == 2
     assert plumbline("archive", "quarantine", "retry", "nothing").exit_code == 2
 
@@ -75,10 +75,12 @@ def test_correct(campaigns: Callable[..., None], said: Said, plumbline: Callable
     assert said("archive", "correct", name, "--reject", "--why", "a neighbour") == ({"trial_id": name, "corrects": 1, "attempt": 2}, 0)
     with open_archive() as archive:
         assert archive.campaigns()[0].outcomes.usable == 0
-    assert "expected --accept or --reject" in plumbline("archive", "correct", name, "--why", "a neighbour").stderr
+    neither = plumbline("archive", "correct", name, "--why", "a neighbour")
+    assert neither.exit_code == 2 and "--accept" in neither.stderr and "--reject" in neither.stderr
     same = plumbline("archive", "correct", name, "--attempt", "2", "--reject", "--why", "a neighbour")
-    assert "has the verdict reject already" in same.stderr
-    assert "expected one of 1, 2" in plumbline("archive", "correct", name, "--attempt", "7", "--reject", "--why", "x").stderr
+    assert same.exit_code == 2 and name in same.stderr and "reject" in same.stderr
+    unknown = plumbline("archive", "correct", name, "--attempt", "7", "--reject", "--why", "x")
+    assert unknown.exit_code == 2 and "1, 2" in unknown.stderr
     assert 'no trial "nope"' in plumbline("archive", "correct", "nope", "--reject", "--why", "x").stderr
     again = plumbline("archive", "correct", name, "--reject", "--why", "a neighbour")
     assert again.exit_code == 2
@@ -117,7 +119,7 @@ def test_nothing_is_restored_under_a_running_airflow(home: Path, said: Said, plu
     with (home / "airflow" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused = plumbline("archive", "restore", str(tmp_path / "copy"), "--replace")
-    assert refused.exit_code == 1 and "an Airflow is running" in refused.stderr
+    assert refused.exit_code == 1 and "Airflow" in refused.stderr
 
 
 def test_size(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result]) -> None:

@@ -45,7 +45,7 @@ def test_unasked_nothing_goes(files: dict[str, Path], plumbline: Callable[..., R
 
 def test_a_dry_run_says_what_would_go_and_why_the_rest_stays(files: dict[str, Path], plumbline: Callable[..., Result], said: Said) -> None:
     shown = plumbline("archive", "expire", "--dry-run").stdout
-    assert "would go" in shown and "1 older attempts stay: baseline" in shown
+    assert "would go" in shown and "baseline" in shown
     told, code = said("archive", "expire", "--dry-run")
     assert ([one["campaign_id"] for one in told["due"]], told["cited"], told["removed"], code) == (["old"], {"baseline": 1}, None, 0)
     assert all(file.exists() for file in files.values())

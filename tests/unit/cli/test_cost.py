@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.data.result_documents import document, failed, inference_workload, provider, trial
 
@@ -30,7 +32,7 @@ def test_each_line_of_a_trial_is_shown_with_its_source(recorded, plumbline):
     for words in ("3.6", "price page of January", "2025-01-01", "list", "at least", "cost per good request"):
         assert words in said.stdout
     assert "egress" not in said.stdout  # nothing left this machine
-    assert "observability not known: no observability rate is declared for lab-2core" in said.stdout
+    assert re.search(r"^ *observability\b.*lab-2core", said.stdout, re.MULTILINE)
 
 
 def test_a_trial_as_json_says_what_is_unknown(recorded, said):
@@ -47,7 +49,7 @@ def test_a_trial_as_json_says_what_is_unknown(recorded, said):
 
 def test_another_way_to_pay_and_another_day_are_other_prices(recorded, said):
     found, _ = said("cost", "trial", recorded, "--purchase", "spot")
-    assert found["total"] is None and "no spot price is declared" in found["unknown"][0]["reason"]
+    assert found["total"] is None and "no spot price" in found["unknown"][0]["reason"]
     found, _ = said("cost", "trial", recorded, "--on", "2024-12-31")
     assert found["total"] is None and "holds on 2024-12-31" in found["unknown"][0]["reason"]
 
@@ -86,7 +88,7 @@ def test_one_gpu_of_eight_costs_an_eighth_of_the_node(home, said, plumbline):
     assert billed == pytest.approx(outcomes["cost_per_run"]["value"], abs=1e-6)
     assert found["caveats"] == ["other_gpus_alike"]
     shown = " ".join(plumbline("cost", "trial", trial_id).stdout.split())
-    assert "80 USD/h × 1/8" in shown and "assumes the other GPUs are used alike" in shown
+    assert "80 USD/h × 1/8" in shown and "used alike" in shown
 
 
 def test_a_node_that_is_filled_is_charged_whole_and_assumes_nothing(home, said, plumbline):
@@ -117,7 +119,7 @@ def test_an_attempt_that_was_rejected_is_lost_and_has_no_outcomes(home, plumblin
         archive.record(document(asked), action="reject", quality_reasons=(Reason(code="implausible", detail="too good"),), uri="file:///1")
     found, _ = said("cost", "trial", asked.trial_id)
     assert list(found["by_item"]) == ["failed_launches"] and found["outcomes"] == []
-    assert "it finished no run: there are no outcomes" in plumbline("cost", "trial", asked.trial_id).stdout
+    assert "finished no run" in plumbline("cost", "trial", asked.trial_id).stdout
 
 
 def test_a_campaign_says_what_came_to_nothing_and_what_a_finished_run_cost(recorded, plumbline, said):

