@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from plumbline.harness.process_tree import ProcessId
@@ -57,6 +59,8 @@ def test_a_living_launchers_pidfile_stays(tmp_path: Path) -> None:
 
 def test_a_carrier_of_the_token_is_ended_wherever_it_went(tmp_path: Path) -> None:
     left = subprocess.Popen(SLEEPER, env={**os.environ, "PLUMBLINE_TRIAL_TOKEN": "token-of-this-test"}, start_new_session=True)
+    while "PLUMBLINE_TRIAL_TOKEN" not in psutil.Process(left.pid).environ():
+        time.sleep(0.01)  # a moment after exec the kernel shows no environment
     pidfile(tmp_path, token="token-of-this-test")
     assert machine_access.end_abandoned(tmp_path) == [left.pid]
     assert left.wait() < 0
