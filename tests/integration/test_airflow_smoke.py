@@ -107,7 +107,7 @@ def installation(folder: Path) -> Iterator[Path]:
         if path.stem != "local-1core":
             path.unlink()
     provider = config / "providers" / "local-1core.yaml"
-    provider.write_text(provider.read_text().replace("machine: this-machine", f"machine: {folder.name}-{os.getpid()}"))
+    provider.write_text(provider.read_text().replace("machine: this-machine", f"machine: smoke-{os.getpid()}"))
     for path in [*(config / "workloads").rglob("*.yaml"), *(config / "teams").glob("*.yaml")]:
         if path.stem != "gpt-tiny-cpu":
             path.unlink()
