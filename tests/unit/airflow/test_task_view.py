@@ -75,7 +75,7 @@ def test_heartbeats_are_read_from_the_health_page(monkeypatch: pytest.MonkeyPatc
         server.health |= {"dag_processor": {"status": "healthy", "latest_dag_processor_heartbeat": "2026-11-22T10:19:58Z"}}
         found = TaskView(Instance([]), NOW).heartbeats()
     assert found == {"triggerer": None, "dag_processor": NOW - timedelta(seconds=2)}
-    with pytest.raises(OSError, match="does not say"):
+    with pytest.raises(OSError, match="does not answer"):
         TaskView(Instance([]), NOW).heartbeats()
 
 

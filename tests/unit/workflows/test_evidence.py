@@ -137,4 +137,4 @@ def test_each_day_reads_its_share_and_all_days_together_everything(archive: Arch
         except retain.BrokenArchive as error:
             said.append(str(error))
     assert len(said) == 3, "one trial a day, none twice"
-    assert all(error.startswith("1 broken: ") and "run.log has SHA-256" in error and "archive verify" in error for error in said)
+    assert all(error.startswith("1 problems: ") and "run.log has SHA-256" in error and "archive verify" in error for error in said)
