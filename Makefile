@@ -95,7 +95,7 @@ perf-drift: setup ## the detector of long series against apache-otava and bare K
 perf-decisions: setup ## calibration of decision probabilities on simulated campaigns (a few minutes on 2 cores)
 	@$(BIN)/python perf/decisions.py $(ARGS)
 
-PLAIN = README.md CONTRIBUTING.md $(wildcard docs/*.md) docs/measurements docs/providers k8s perf
+PLAIN = README.md CONTRIBUTING.md $(wildcard docs/*.md) docs/measurements docs/providers dags k8s perf
 
 lint: setup-dev ## format, lint, types, floors, schema, spelling
 	@$(BIN)/codespell CHANGELOG.md CONTRIBUTING.md README.md dags docs include k8s perf plugins tests && $(BIN)/codespell --dictionary docs/vocabulary.txt $(PLAIN)
