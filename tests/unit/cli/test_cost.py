@@ -136,7 +136,7 @@ def test_a_campaign_says_what_came_to_nothing_and_what_a_finished_run_cost(recor
 def test_what_was_not_run_has_no_bill(recorded, plumbline):
     for words, said in (
         (("trial", "nothing"), 'the archive has no trial "nothing"'),
-        (("campaign", "2020-01"), 'no trial of campaign "2020-01"'),
+        (("campaign", "2020-01"), 'campaign "2020-01"'),
         (("trial", recorded, "--purchase", "gift"), '--purchase "gift" is not known; expected one of on_demand, spot, reserved'),
         (("trial", recorded, "--on", "tomorrow"), '--on "tomorrow" is not a day; expected one such as 2026-11-21'),
     ):
