@@ -361,7 +361,7 @@ def test_what_was_made_can_be_used(kube: FakeKubernetes, config: Path, monkeypat
         (["doctor", "cluster-a", "--kubeconfig", "nowhere.yaml"], "nowhere.yaml is not a file"),
         (["kubeconfig", "cluster-a", "--lifetime", "90"], "has no unit; expected a duration such as 90d"),
         (["kubeconfig", "cluster-a", "--lifetime", "5min"], "live less than 600 s"),
-        (["kubeconfig", "cluster-a", "--admin-kubeconfig", "nowhere.yaml"], "no administrator's access"),
+        (["kubeconfig", "cluster-a", "--admin-kubeconfig", "nowhere.yaml"], "--admin-kubeconfig"),
     ],
 )
 def test_what_cannot_be_done_is_said_and_nothing_runs(kube: FakeKubernetes, config: Path, words: list[str], told: str) -> None:

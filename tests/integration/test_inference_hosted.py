@@ -118,7 +118,7 @@ FAULTS = {
     7: (429, "server_error", "HTTP 429: no"),
     8: (503, "unreachable", "HTTP 503: no"),
     9: ("no_done", "server_error", "the stream ended without [DONE]"),
-    10: ("not_http", "server_error", "what came is no HTTP/1.1"),
+    10: ("not_http", "server_error", "not HTTP/1.1"),
     11: ("hang", "timeout", "0 of 8 tokens within 4s"),
 }
 

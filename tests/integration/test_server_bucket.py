@@ -43,7 +43,7 @@ def test_the_bucket_is_made_and_may_be_there_already(environment: dict[str, str]
     for _ in range(2):
         done = make_bucket(environment)
         assert (done.returncode, done.stderr) == (0, "")
-        assert "s3://a-new-bucket/results is there" in done.stdout
+        assert "s3://a-new-bucket/results exists" in done.stdout
 
 
 def test_a_store_that_is_away_is_told(environment: dict[str, str]) -> None:
