@@ -68,7 +68,7 @@ server-images: ## pull the team server's PostgreSQL and MinIO and write their di
 test test-full test-faults: export PYTHONDONTWRITEBYTECODE :=
 
 test: setup-dev ## the quick tests: each module and each path once (WORKERS=1: one process instead of two)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not full" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile ci -m "not full" $(ARGS)
 
 test-full: setup-dev ## all tests but those of a cluster, also the slow ones
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)

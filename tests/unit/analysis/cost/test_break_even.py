@@ -81,7 +81,7 @@ def test_what_cannot_be_is_an_error(wrong: dict[str, float]) -> None:
         price=st.floats(0.1, 100),
         rate=st.floats(0.1, 1000),
         failure_rate=st.floats(0, 0.5),
-        fixed=st.floats(0, 1e5),
+        fixed=st.just(0.0) | st.floats(0.01, 1e5),
         always_on=st.integers(0, 3),
     ),
     st.floats(1e-6, 0.01),
