@@ -85,6 +85,13 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _cublas() -> Iterator[None]:
+    """A training in this process sets cuBLAS's workspace for all that follow: the environment's facts name it."""
+    yield
+    os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+
+
+@pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
     """An interrupt raises KeyboardInterrupt also where the tests run in the background, whose processes ignore it, and after parts of
     Airflow, which take signals for themselves and keep them."""
