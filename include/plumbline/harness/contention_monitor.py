@@ -372,7 +372,7 @@ class ProcessTreeCpu:
             # A child ended between reading its parent and reading it: its time stands in the parent's by now.
             total = self._total()
         if total < self._last_s - self._lost_s:
-            # Truly gone: an orphan that somebody else waited for took its time along.
+            # Ended: another process reaped the orphan, and its CPU time is lost.
             self._lost_s = self._last_s - total
         self._last_s = total + self._lost_s
         return self._last_s

@@ -202,7 +202,7 @@ def save_file(
     Raises OSError (such as a full disk); older checkpoints are then untouched.
     """
     final, draft = folder / checkpoint_name(step), draft_path(folder, step)
-    shutil.rmtree(draft, ignore_errors=True)  # of an attempt that was killed in it, and began anew
+    shutil.rmtree(draft, ignore_errors=True)  # left by an attempt that was killed here and started again
     began = time.monotonic_ns()
     draft.mkdir(parents=True)
     expected = sum(leaf.nbytes for leaf in flatten_state(state).values() if isinstance(leaf, torch.Tensor))
