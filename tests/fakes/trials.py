@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import Declarations, Provider, Trial, load
+from plumbline.harness.delivery import evidence_entries
+from plumbline.harness.measurement import EvidenceFile
 from plumbline.launch.plan import RunRequest, plan
+from plumbline.results import Evidence, ResultStore
 
 CONFIG = Path(__file__).resolve().parents[2] / "include" / "config"
 PLANNED_AT = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
@@ -77,3 +80,10 @@ def a_trial(kind: str = "training", provider: Provider | None = None, declare: M
     asked = {"campaign_id": "2026-11", "reason": "a test", "workloads": [workload.name], **request}
     # The selfcheck takes seconds that a test of something else need not pay for.
     return plan(world, RunRequest(**asked), PLANNED_AT)[0].model_copy(update={"selfcheck": False})
+
+
+def put_evidence(store: ResultStore, trial: Trial, kind: str, file: Path, rows: int | None = None) -> Evidence:
+    """Store a raw file of the trial's attempt; its entry for the document."""
+    ((entry, _),) = evidence_entries([EvidenceFile(kind, file, rows)])
+    store.put(f"{store.folder(trial)}/{entry.uri}", file.read_bytes())
+    return entry

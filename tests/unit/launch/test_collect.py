@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider
+from tests.fakes.trials import PLANNED_AT, a_trial, cluster_provider, put_evidence
 
 from plumbline.declarations import Trial
 from plumbline.launch import stores
@@ -146,7 +146,7 @@ def test_damaged_evidence(store: ResultStore, tmp_path: Path, damage: str) -> No
     store.put_trial(TRIAL)
     file = tmp_path / "steps.parquet"
     file.write_bytes(b"rows")
-    evidence = store.put_evidence(TRIAL, "steps", file, rows=1)
+    evidence = put_evidence(store, TRIAL, "steps", file, rows=1)
     store.put_document(document(evidence=(evidence,)))
     assert one(store).validity.status == "valid"
     stored = tmp_path / "results" / store.folder(TRIAL) / evidence.uri

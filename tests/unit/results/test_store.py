@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from tests.fakes.trials import a_trial, cluster_provider
+from tests.fakes.trials import a_trial, cluster_provider, put_evidence
 
 from plumbline.results import Environment, InvalidResult, LaunchRecord, ResultDocument, ResultStore, Validity, evidence_files
 from plumbline.results.evidence_files import damaged_files
@@ -80,7 +80,7 @@ def test_evidence_that_is_damaged(store: ResultStore, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("steps.parquet", "requests.parquet", "run.log")]
     for file in files:
         file.write_bytes(file.name.encode())
-    evidence = tuple(store.put_evidence(TRIAL, "log", file, rows=3) for file in files)
+    evidence = tuple(put_evidence(store, TRIAL, "log", file, rows=3) for file in files)
     assert [(e.uri, e.bytes, e.rows) for e in evidence] == [(f"evidence/{f.name}", len(f.name), 3) for f in files]
     whole = ResultDocument.sealed(
         trial=TRIAL, harness_version="0", environment=Environment.of({}), validity=Validity(status="valid"), evidence=evidence
@@ -99,7 +99,7 @@ def test_evidence_that_expired_is_not_missing(store: ResultStore, tmp_path: Path
     names, rule = ("steps.parquet", "requests.parquet", "run.log"), "kept for 180 d"
     for name in names:
         (tmp_path / name).write_bytes(name.encode())
-    evidence = tuple(store.put_evidence(TRIAL, "log", tmp_path / name) for name in names)
+    evidence = tuple(put_evidence(store, TRIAL, "log", tmp_path / name) for name in names)
     whole = ResultDocument.sealed(
         trial=TRIAL, harness_version="0", environment=Environment.of({}), validity=Validity(status="valid"), evidence=evidence
     )

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from tests.fakes.trials import a_trial
+from tests.fakes.trials import a_trial, put_evidence
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Trial
@@ -49,7 +49,7 @@ def measured(archive: Archive, tmp_path: Path, campaign: str, days_ago: int) -> 
     entries = []
     for name in ("steps.parquet", "run.log"):
         (tmp_path / name).write_bytes(f"{campaign} {name}".encode())
-        entries.append(store.put_evidence(trial, "log", tmp_path / name))
+        entries.append(put_evidence(store, trial, "log", tmp_path / name))
     document = ResultDocument.sealed(
         trial=trial,
         harness_version="0.1.0",
@@ -137,4 +137,4 @@ def test_each_day_reads_its_share_and_all_days_together_everything(archive: Arch
         except retain.BrokenArchive as error:
             said.append(str(error))
     assert len(said) == 3, "one trial a day, none twice"
-    assert all(error.startswith("1 problems: ") and "run.log has SHA-256" in error and "archive verify" in error for error in said)
+    assert all(error.startswith("1 problem: ") and "run.log has SHA-256" in error and "archive verify" in error for error in said)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.data.result_documents import FACTS, training_metrics
-from tests.fakes.trials import CONFIG
+from tests.fakes.trials import CONFIG, put_evidence
 
 from plumbline.archive import Archive, QuarantineRecord, QuarantineView, Refused, open_archive
 from plumbline.declarations import Trial, installation_paths
@@ -110,7 +110,7 @@ def quarantined_newer(tmp_path: Path) -> tuple[ResultStore, Trial, bytes, Quaran
     store, specs, (trial,) = planned(1)
     file = tmp_path / "steps.parquet"
     file.write_bytes(b"rows")
-    good = plain(measured(trial, evidence=(store.put_evidence(trial, "steps", file, rows=1),)))
+    good = plain(measured(trial, evidence=(put_evidence(store, trial, "steps", file, rows=1),)))
     store.put(f"{store.folder(trial)}/result.json", good.replace(b'"schema_version": 1,\n "trial"', b'"schema_version": 2,\n "trial"'))
     assert through(specs) == [["inserted"]]
     with open_archive() as archive:
