@@ -1,0 +1,71 @@
+"""Models by their checkpoint: configuration, weights, tokenizer and chat template in Hugging Face's layout."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, field_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads import Seed
+from plumbline.declarations.workloads.models import ServingPrecision
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Checkpoint(Declared):
+    """`manifest`, `vocabulary`, `parameters`, `active_parameters`, `weights_bytes` and `kv_cache_bytes_per_token` describe the files;
+    `plumbline model add` writes them. What is omitted is read from the files when a trial has fetched them."""
+
+    manifest: Sha256 | None = Field(None, description="SHA-256 of the manifest; a trial refuses a checkpoint that has another one")
+    context: int | None = Field(None, ge=8, le=16_777_216, description="longest sequence, in tokens; the checkpoint's own limit if omitted")
+    vocabulary: int | None = Field(None, ge=16, le=10_000_000)
+    parameters: int | None = Field(None, ge=1, description="weights, of all experts")
+    active_parameters: int | None = Field(None, ge=1, description="weights that one token passes through: of a mixture of experts less than all")
+    weights_bytes: int | None = Field(None, ge=1)
+    kv_cache_bytes_per_token: int | None = Field(None, ge=0, description="of all layers, at the cache's own precision")
+    precision: ServingPrecision = Field("bf16", description="of the weights as they are served")
+    seed: Seed = Field(7, description="of the engine's sampling; the weights are the checkpoint's")
+
+    @property
+    def architecture(self) -> Literal["checkpoint"]:
+        """What engines are chosen by; the real architecture is in the checkpoint's config.json."""
+        return "checkpoint"
+
+
+class HubCheckpoint(_Checkpoint):
+    """A checkpoint of the Hugging Face hub, or of a mirror of it (`models_url`)."""
+
+    source: Literal["hub"]
+    id: str = Field(pattern=r"^[\w.-]+/[\w.-]+$", description="owner/name")
+    revision: str = Field(pattern=r"^[0-9a-f]{40}$", description="the commit: a branch moves, and a series must not")
+
+
+class UrlCheckpoint(_Checkpoint):
+    """A checkpoint in a folder of any file system that fsspec knows: s3://, gs://, az://, https:// …"""
+
+    source: Literal["url"]
+    url: str = Field(pattern=r"^[a-z][a-z0-9+.-]*://.+$")
+
+    @field_validator("url")
+    @classmethod
+    def _without_slash(cls, value: str) -> str:
+        return value.rstrip("/")
+
+
+class FolderCheckpoint(_Checkpoint):
+    """A checkpoint in a folder of the machine (or of a volume of the pod) that runs the trial."""
+
+    source: Literal["folder"]
+    path: str
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if not PurePosixPath(value).is_absolute():
+            raise ValueError(f"{value} is relative; expected an absolute path, such as /models/my-model")
+        return value
+
+
+Checkpoint: TypeAlias = HubCheckpoint | UrlCheckpoint | FolderCheckpoint
