@@ -22,7 +22,9 @@ class _Checkpoint(Declared):
     context: int | None = Field(None, ge=8, le=16_777_216, description="longest sequence, in tokens; the checkpoint's own limit if omitted")
     vocabulary: int | None = Field(None, ge=16, le=10_000_000)
     parameters: int | None = Field(None, ge=1, description="weights, of all experts")
-    active_parameters: int | None = Field(None, ge=1, description="weights that one token passes through: of a mixture of experts less than all")
+    active_parameters: int | None = Field(
+        None, ge=1, description="weights that one token passes through: of a mixture of experts less than all"
+    )
     weights_bytes: int | None = Field(None, ge=1)
     kv_cache_bytes_per_token: int | None = Field(None, ge=0, description="of all layers, at the cache's own precision")
     precision: ServingPrecision = Field("bf16", description="of the weights as they are served")
