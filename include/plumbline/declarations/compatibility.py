@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from plumbline.declarations.providers import Provider
+from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
 from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
@@ -34,10 +35,11 @@ class Scratch:
 
 
 def scratch_needed(workload: TrainingWorkload | InferenceWorkload) -> Scratch | None:
-    """Of one trial; None if its model's size is not declared (a hub model)."""
+    """Of one trial; None if its model's size is not declared (a hub model, a checkpoint without weights_bytes)."""
     caches = _CPU_CACHES if workload.needs.accelerator == "cpu" else _ACCELERATOR_CACHES
     if isinstance(workload, InferenceWorkload):
-        return Scratch(0.0, 0.0, _served_bytes(workload), caches)
+        served = _served_bytes(workload)
+        return None if served is None else Scratch(0.0, 0.0, served, caches)
     if workload.pod_deletions:
         return Scratch(0.0, 0.0, 0.0, caches)  # all other files are on the provider's volume_claim
     model = workload.model
@@ -81,8 +83,10 @@ def _data_bytes(
     return float(data.tokens * (4 if wide else 2))
 
 
-def _served_bytes(workload: InferenceWorkload) -> float:
-    """Of an engine's checkpoint or export; 0 for engines that generate the weights in memory."""
+def _served_bytes(workload: InferenceWorkload) -> float | None:
+    """Of a fetched checkpoint, an engine's checkpoint or an export; 0 for engines that generate the weights in memory; None: not declared."""
+    if isinstance(workload.model, Checkpoint):
+        return 0.0 if isinstance(workload.model, FolderCheckpoint) else workload.model.weights_bytes
     return engine(workload.server.backend).disk_bytes_per_parameter * workload.model.parameters
 
 

@@ -285,7 +285,7 @@ def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPa
         elif item["type"] in ("union_tag_invalid", "union_tag_not_found"):
             kinds = str(item["ctx"].get("expected_tags", "")).replace("'", "") or expected_shape(schema, loc).rpartition("one of ")[2]
             found = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
-            field, sentence = (*field, str(item["ctx"]["discriminator"]).strip("'")), f"{found}; expected one of {kinds}"
+            field, sentence = locate(data, (*loc, str(item["ctx"]["discriminator"]).strip("'"))), f"{found}; expected one of {kinds}"
         else:
             sentence = _sentence(item["type"], item["msg"], item.get("input"), field, schema, loc)
         line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)

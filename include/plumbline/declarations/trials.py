@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from plumbline.declarations.base import Declared
 from plumbline.declarations.providers import Provider
 from plumbline.declarations.thresholds import ValidityLimits
+from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
 
@@ -92,7 +93,7 @@ _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
 _OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
 # The limit does not change what a trial measures, so it must not start a new series.
 _LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
-_NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS}
+_NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS, "model": set(DESCRIPTIVE)}
 
 
 def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:

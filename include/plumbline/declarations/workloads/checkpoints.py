@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed
-from plumbline.declarations.workloads.models import ServingPrecision
+from plumbline.declarations.workloads.models import Encoder, Llama, ServedGpt, ServingPrecision
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -71,3 +71,27 @@ class FolderCheckpoint(_Checkpoint):
 
 
 Checkpoint: TypeAlias = HubCheckpoint | UrlCheckpoint | FolderCheckpoint
+
+UNQUANTISED: tuple[ServingPrecision, ...] = ("fp32", "bf16", "fp16")
+"""Precisions in which checkpoints are published before anyone quantises them: serving in one of them needs no proof of quality."""
+DESCRIPTIVE = frozenset({"parameters", "active_parameters", "weights_bytes", "kv_cache_bytes_per_token"})
+"""Fields that follow from the files and change no measurement: no hash has them."""
+
+
+def _kind_of(model: object) -> str:
+    return "checkpoint" if isinstance(model, _Checkpoint) or (isinstance(model, dict) and "source" in model) else "shape"
+
+
+def _names_a_kind(model: Any) -> Any:
+    if isinstance(model, dict) and not {"architecture", "source"} & model.keys():
+        raise ValueError("has neither architecture nor source; expected architecture: gpt, llama or encoder, or source: hub, url or folder")
+    return model
+
+
+ServedModel = Annotated[
+    Annotated[ServedGpt | Llama | Encoder, Field(discriminator="architecture"), Tag("shape")]
+    | Annotated[HubCheckpoint | UrlCheckpoint | FolderCheckpoint, Field(discriminator="source"), Tag("checkpoint")],
+    Discriminator(_kind_of),
+    BeforeValidator(_names_a_kind),
+]
+"""What a workload serves: a shape with random weights, or a checkpoint."""

@@ -15,7 +15,7 @@ GROUP = "plumbline.inference_engines"
 class InferenceEngine:
     """What planning must know of an engine; the module `writer` does the rest and is imported in the trial's process only.
 
-    `writer` has `write(workload, folder, threads) -> Repository`, and `model_hash(workload) -> str` if the model is made from more than its
+    `writer` has `write(workload, folder, threads) -> Repository` (of a checkpoint with its folder as `checkpoint`), and `model_hash(workload) -> str` if the model is made from more than its
     declaration. `triton_backend` is Triton's backend that runs the model, `image` the suffix of NVIDIA's image that has it. `amd`: it
     computes on AMD GPUs too. `starts_slowly`: it loads a compiler or captures graphs before it is ready. `disk_bytes_per_parameter`: files
     that it writes.
@@ -33,14 +33,19 @@ class InferenceEngine:
 
 _WRITERS = "plumbline.harness.inference.server.backends"
 ENGINES = {
-    "python": InferenceEngine(("gpt", "encoder"), f"{_WRITERS}.python", "python", amd=True),
-    "vllm": InferenceEngine(("llama",), f"{_WRITERS}.vllm", "vllm", "vllm-python-py3", starts_slowly=True),
+    "python": InferenceEngine(("gpt", "encoder", "checkpoint"), f"{_WRITERS}.python", "python", amd=True),
+    "vllm": InferenceEngine(("llama", "checkpoint"), f"{_WRITERS}.vllm", "vllm", "vllm-python-py3", starts_slowly=True),
     "tensorrtllm": InferenceEngine(  # a checkpoint and an engine, two bytes each
-        ("llama",), f"{_WRITERS}.tensorrtllm", "tensorrtllm", "trtllm-python-py3", starts_slowly=True, disk_bytes_per_parameter=4.0
+        ("llama", "checkpoint"),
+        f"{_WRITERS}.tensorrtllm",
+        "tensorrtllm",
+        "trtllm-python-py3",
+        starts_slowly=True,
+        disk_bytes_per_parameter=4.0,
     ),
     "onnxruntime": InferenceEngine(("encoder",), f"{_WRITERS}.exported", "onnxruntime", reads_text=False, disk_bytes_per_parameter=4.0),
     "pytorch": InferenceEngine(("encoder",), f"{_WRITERS}.exported", "pytorch", reads_text=False, disk_bytes_per_parameter=4.0),
-    "external": InferenceEngine(("gpt", "llama", "encoder"), "", "", amd=True),
+    "external": InferenceEngine(("gpt", "llama", "encoder", "checkpoint"), "", "", amd=True),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -10,6 +11,7 @@ from pydantic import Field, PlainSerializer, WrapValidator, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed, Workload
+from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, ServedModel
 from plumbline.declarations.workloads.engines import engine, engines_of, registered_or_own
 from plumbline.declarations.workloads.load import (
     ContextPhaseSpec,
@@ -20,7 +22,7 @@ from plumbline.declarations.workloads.load import (
     SearchPhaseSpec,
     Trace,
 )
-from plumbline.declarations.workloads.models import Encoder, Llama, Quality, ServedGpt, ServedModel, unsupported_precision
+from plumbline.declarations.workloads.models import Encoder, Llama, Quality, ServedGpt, ServingPrecision, unsupported_precision
 from plumbline.metrics import PHASES
 from plumbline.metrics.units import Duration
 
@@ -58,7 +60,7 @@ class Retrieval(Declared):
 
 
 def unsupported_retrieval(
-    retrieval: Retrieval, model: ServedGpt | Llama | Encoder, backend: str, requests: Requests, phases: Sequence[PhaseSpec]
+    retrieval: Retrieval, model: ServedModel, backend: str, requests: Requests, phases: Sequence[PhaseSpec]
 ) -> str | None:
     """Why the pipeline cannot be served or driven so, with the field, or None."""
     if backend != "python" or not isinstance(model, ServedGpt):
@@ -121,23 +123,25 @@ TOKENIZER_VOCABULARY = 2048
 def check_request_lengths(requests: Requests, phases: Sequence[PhaseSpec], model: ServedModel, *, own_tokenizer: bool) -> None:
     """ValueError, with the field and the line of a trace, for requests that the model cannot serve.
 
-    `own_tokenizer`: the server's tokenizer is the shipped one; an external server has its own.
+    `own_tokenizer`: the server's tokenizer is the shipped one; an external server has its own. A checkpoint whose context is not declared is
+    checked when it has been fetched.
     """
     _check_unique_part(requests)
-    if (longest := _longest_sequence(requests)) > model.context:
+    context = model.context if model.context is not None else sys.maxsize
+    if (longest := _longest_sequence(requests)) > context:
         raise ValueError(
-            f"requests can be {longest} tokens long ({_describe_turns(requests)}), over model.context {model.context}; expected at most the context"
+            f"requests can be {longest} tokens long ({_describe_turns(requests)}), over model.context {context}; expected at most the context"
         )
-    if requests.text and own_tokenizer and model.vocabulary != TOKENIZER_VOCABULARY:
+    if requests.text and own_tokenizer and not isinstance(model, Checkpoint) and model.vocabulary != TOKENIZER_VOCABULARY:
         raise ValueError(
             f"requests.text with model.vocabulary {model.vocabulary}: the shipped tokenizer makes ids of {TOKENIZER_VOCABULARY}; "
             f"expected vocabulary {TOKENIZER_VOCABULARY}, or text: false"
         )
     for i, phase in enumerate(phases):
         if isinstance(phase, ContextPhaseSpec):
-            _check_context_phase(f"phases[{i}].input_tokens", phase, requests, model)
+            _check_context_phase(f"phases[{i}].input_tokens", phase, requests, context)
         elif not isinstance(phase, SearchPhaseSpec) and phase.arrivals.trace is not None:
-            _check_trace(f"phases[{i}].arrivals.trace", phase.arrivals.trace, requests, model)
+            _check_trace(f"phases[{i}].arrivals.trace", phase.arrivals.trace, requests, context, model)
 
 
 def _check_unique_part(requests: Requests) -> None:
@@ -160,23 +164,23 @@ def _describe_turns(requests: Requests) -> str:
     return f"{requests.turns.count} turns of input + output" if requests.turns else "input + output"
 
 
-def _check_context_phase(where: str, phase: ContextPhaseSpec, requests: Requests, model: ServedModel) -> None:
+def _check_context_phase(where: str, phase: ContextPhaseSpec, requests: Requests, context: int) -> None:
     longest, written = phase.input_tokens[-1], requests.output_tokens.longest
-    if longest + written > model.context:
+    if longest + written > context:
         raise ValueError(
-            f"{where}: {longest} tokens in, up to {written} out, over model.context {model.context}; expected at most "
-            f"{max(model.context - written, 0)}, or a larger context"
+            f"{where}: {longest} tokens in, up to {written} out, over model.context {context}; expected at most "
+            f"{max(context - written, 0)}, or a larger context"
         )
 
 
-def _check_trace(where: str, trace: Trace, requests: Requests, model: ServedModel) -> None:
+def _check_trace(where: str, trace: Trace, requests: Requests, context: int, model: ServedModel) -> None:
     if requests.turns is not None:
         raise ValueError(f"{where} with requests.turns, but a recorded request has no next turn; expected no turns")
     prefix = requests.shared_prefix.tokens if requests.shared_prefix else 0
     for i, (_, read, written) in enumerate(trace.rows or ()):
-        if read + written > model.context:
+        if read + written > context:
             raise ValueError(
-                f"{where} {trace.row(i)}: {read} tokens in, {written} out, over model.context {model.context}; expected at most the context: "
+                f"{where} {trace.row(i)}: {read} tokens in, {written} out, over model.context {context}; expected at most the context: "
                 "choose a larger context or remove the request from the file"
             )
         if read <= prefix:
@@ -292,7 +296,9 @@ class InferenceWorkload(Workload):
                 f"server.backend {self.server.backend} does not serve architecture {architecture}; "
                 f"expected server.backend {' or '.join(engines_of(architecture))}"
             )
-        if refusal := unsupported_precision(self.model, self.server.backend, self.needs.accelerator):
+        if not isinstance(self.model, Checkpoint) and (
+            refusal := unsupported_precision(self.model, self.server.backend, self.needs.accelerator)
+        ):
             raise ValueError(refusal)
         if self.requests.text and not served.reads_text:
             raise ValueError(f"requests.text on server.backend {self.server.backend}, which has no tokenizer; expected text: false")
@@ -307,8 +313,9 @@ class InferenceWorkload(Workload):
             )
         if self.server.backend == "external":
             self._left_alone()
-        reference = "bf16" if isinstance(self.model, Llama) else "fp32"
-        if self.model.precision != reference and self.quality is None and self.server.backend != "external":
+        reference: ServingPrecision = "bf16" if isinstance(self.model, Llama | Checkpoint) else "fp32"
+        unquantised = UNQUANTISED if isinstance(self.model, Checkpoint) else (reference,)
+        if self.model.precision not in unquantised and self.quality is None and self.server.backend != "external":
             raise ValueError(
                 f"model.precision {self.model.precision} without quality, which verifies the outputs; expected "
                 f"quality such as {{reference: {reference}, agreement: 98%}}"

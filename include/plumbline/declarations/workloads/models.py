@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -186,9 +186,6 @@ class Encoder(Declared):
         block = 12 * self.width**2 + 13 * self.width
         tokens = PATCH_BYTES + 1 if self.task == "vision" else self.vocabulary
         return (tokens + self.context) * self.width + self.layers * block + 2 * self.width + (self.width + 1) * (self.task == "reranking")
-
-
-ServedModel = Annotated[ServedGpt | Llama | Encoder, Field(discriminator="architecture")]
 
 
 def unsupported_precision(model: ServedGpt | Llama | Encoder, backend: str, accelerator: str) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
+from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
 from plumbline.declarations.workloads.inference import InferenceWorkload, Slo
 from plumbline.declarations.workloads.load import (
     ContextPhaseSpec,
@@ -24,6 +25,7 @@ from plumbline.metrics.quantiles import PERCENTILES, supported
 from plumbline.results import MetricRow, Stage, metric_row
 
 _BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
+_CHECKPOINT_BYTES = 16e9  # eight billion weights of two bytes
 _MEMORY_SHARE, _COMPUTE_SHARE = 0.6, 0.4
 _STEP_OVERHEAD_S, _CPU_STEP_OVERHEAD_S, _REQUEST_OVERHEAD_S = 0.0015, 0.0008, 0.002
 # A decode step serves a batch for little more than the time of one sequence.
@@ -66,6 +68,14 @@ class LoadPeriod:
     closed: int | None = None
 
 
+def active_parameters(model: ServedModel) -> float:
+    """Weights that a token passes through, in products of the model's precision; of an undeclared checkpoint a typical size."""
+    if not isinstance(model, Checkpoint):
+        return float(model.parameters)
+    known = model.active_parameters or model.parameters
+    return float(known or (model.weights_bytes or _CHECKPOINT_BYTES) / _BYTES[model.precision])
+
+
 def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, inputs: float | None = None) -> Server:
     """The server with this trial's slowness; with prompts of `inputs` tokens instead of the declared ones."""
     replicas = workload.replicas_on(has.count)
@@ -75,8 +85,9 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, input
     sent = inputs or mean_tokens(asked.input_tokens)
     prompt = sent + workload.added_tokens
     outputs = max(1, round(mean_tokens(asked.output_tokens)))
-    weights = float(model.parameters) * _BYTES[model.precision]
-    prefill = (_REQUEST_OVERHEAD_S + 2.0 * model.parameters * prompt / (has.matmul * _COMPUTE_SHARE)) * slow
+    parameters = active_parameters(model)
+    weights = parameters * _BYTES[model.precision]
+    prefill = (_REQUEST_OVERHEAD_S + 2.0 * parameters * prompt / (has.matmul * _COMPUTE_SHARE)) * slow
     token = ((_STEP_OVERHEAD_S if has.gpu else _CPU_STEP_OVERHEAD_S) + weights / (has.memory * _MEMORY_SHARE)) * slow
     busy = prefill + (outputs - 1) * token / min(_BATCHED, workload.server.sequences)
     load = (0.5 + weights / has.disk) * draw.slowness("start_up")

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder, Llama, ServedGpt, ServingPrecision
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.results import MetricRow, metric_row
@@ -39,6 +40,8 @@ def roofline_rows(workload: InferenceWorkload, log: RequestLog, probes: Sequence
     """The rows above for one phase, those for which everything was measured. `probes`: `matmul_tflops` and `memory_bandwidth`, or nothing."""
     if not log.finished:
         return []
+    if isinstance(workload.model, Checkpoint):
+        return _checkpoint_memory(workload.model, log, log.load.input_tokens[log.ok])
     # A GPU is probed alone; of our own models one GPU serves, whatever is declared.
     split = workload.needs.count if isinstance(workload.model, Llama) and workload.needs.accelerator != "cpu" else 1
     probed = {probe.metric: probe.value * split for probe in probes if probe.value}
@@ -99,11 +102,23 @@ def _mean_streaming(log: RequestLog, some: NDArray[np.bool_]) -> float:
     return float((ends - starts).sum()) / busy if busy > 0 else float("nan")
 
 
+def _checkpoint_memory(model: Checkpoint, log: RequestLog, read: Counts) -> list[MetricRow]:
+    """Of any architecture only this is known: which weights a step reads depends on its experts and its quantisation."""
+    if model.kv_cache_bytes_per_token is None:
+        return []
+    return _memory_rows(model.kv_cache_bytes_per_token, log, read)
+
+
+def _memory_rows(bytes_per_token: float, log: RequestLog, read: Counts) -> list[MetricRow]:
+    held = (read + log.load.output_tokens[log.ok].astype(float)) * bytes_per_token
+    rows = [metric_row("memory_per_sequence", float(held.mean()), len(held), phase=log.load.name)]
+    rows.append(metric_row("memory_per_sequence", float(held.max()), len(held), phase=log.load.name, statistic="max"))
+    return rows
+
+
 def _decode(model: ServedGpt | Llama, log: RequestLog, read: Counts, bandwidth: float | None) -> list[MetricRow]:
     phase, written = log.load.name, log.load.output_tokens[log.ok].astype(float)
-    held = (read + written) * kv_bytes_per_token(model)
-    rows = [metric_row("memory_per_sequence", float(held.mean()), len(held), phase=phase)]
-    rows.append(metric_row("memory_per_sequence", float(held.max()), len(held), phase=phase, statistic="max"))
+    rows = _memory_rows(kv_bytes_per_token(model), log, read)
     gaps = log.gaps()
     if bandwidth and len(gaps) and gaps.mean() > 0:
         # Over a response's steps its sequence grows evenly, and a long response has more of them.

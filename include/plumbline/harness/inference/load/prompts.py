@@ -192,7 +192,11 @@ _TEXT = CorpusText()  # one for all: a search asks for prompts again and again, 
 
 
 def prompt_source(workload: InferenceWorkload) -> PromptSource:
-    return _TEXT if workload.requests.text else RandomIds(workload.model.vocabulary)
+    if workload.requests.text:
+        return _TEXT
+    if workload.model.vocabulary is None:
+        raise ValueError("model.vocabulary is unknown; expected it declared, or read from the checkpoint's config.json")
+    return RandomIds(workload.model.vocabulary)
 
 
 CORPUS_WORDS = 6000

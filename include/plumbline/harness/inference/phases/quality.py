@@ -19,6 +19,7 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import Encoder, Quality
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.cpu import allotted_cores
@@ -57,6 +58,8 @@ def check(workload: InferenceWorkload, repository: Repository, *addresses: str) 
         raise ValueError(f"workload {workload.name} declares no quality; expected one to check")
     if (unchecked := validity.quality_unchecked(workload)) is not None:
         return QualityResult([], [unchecked], 0)
+    if isinstance(model, Checkpoint):
+        raise TypeError(f"workload {workload.name} serves a checkpoint, whose reference is another run of its engine; expected a shape")
     prompts = quality_prompts(model.vocabulary, model.context, quality.prompts)
     tokens = min(_TOKENS, model.context - max(map(len, prompts)))
     reference = _reference(workload, quality, prompts, tokens)
