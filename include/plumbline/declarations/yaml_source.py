@@ -112,6 +112,8 @@ def locate(data: Any, loc: tuple[int | str, ...]) -> tuple[str | int, ...]:
     for i, part in enumerate(loc):
         last = i == len(loc) - 1
         if isinstance(data, dict) and isinstance(part, str):
+            if part in data and not last and not isinstance(data[part], dict | list):
+                continue  # a tag that is spelt like a key
             if part in data:
                 data = data[part]
             elif not last:

@@ -34,6 +34,8 @@ _BY_METRIC: dict[str, tuple[Cause, ...]] = {
     "data_wait_time": ("storage", "network"),
     "image_pull_time": ("network", "storage"),
     "time_to_ready": ("storage", "compute", "software"),
+    "model_download_time": ("network", "storage"),
+    "model_download_bandwidth": ("network", "storage"),
     "model_load_time": ("storage", "memory", "software"),
     "restart_penalty": ("storage", "compute", "software"),
 }

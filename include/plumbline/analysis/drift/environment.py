@@ -93,6 +93,7 @@ FACT_RULES: tuple[FactRule, ...] = (
         0.7,
         ("software",),
     ),
+    FactRule(r"model\.manifest", "other", True, 1.0, ("compute", "memory", "software"), "files of the model"),
     FactRule(r"endpoint\..*", "runtime libraries", True, 0.8, ("software", "network")),
     # Of a hosted model: the client's own machine, which its provider has no part in.
     FactRule(r"client\.cpu\.(usable|model)", "limits and clocks", True, 0.4, ("isolation",)),

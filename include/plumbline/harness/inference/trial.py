@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from plumbline.declarations import InferenceWorkload, Trial
+from plumbline.declarations import InferenceWorkload, Trial, installation_paths
+from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.harness.contention_monitor import ContentionMonitor
@@ -18,6 +19,7 @@ from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
 from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import validity
+from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_for_trial
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.endpoint import Endpoint
 from plumbline.harness.inference.load.prompts import Prompt, Prompts, prompts_of
@@ -41,6 +43,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
 
     `probed`: rows of the hardware probes, for the roofline. Raises TrialFailed with everything measured until then:
     image_error      no usable tritonserver
+    unreachable, insufficient_capacity, bad_declaration: also of a checkpoint, see `fetch_for_trial`
     server_error     it ends, its model does not load, or no request of warm-up or steady state succeeds
     timeout          it is not ready in time
     interrupted      a KeyboardInterrupt came
@@ -50,15 +53,17 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     workload = trial.workload
     if not isinstance(workload, InferenceWorkload):
         raise TypeError(f"trial {trial.trial_id} is a {workload.kind} trial; expected an inference trial")
-    result = Measurement(seeds={"requests": workload.requests.seed, "weights": workload.model.seed})
+    checkpoint = isinstance(workload.model, Checkpoint)
+    result = Measurement(seeds={"requests": workload.requests.seed, "sampling" if checkpoint else "weights": workload.model.seed})
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
-        schedule, prompts = _load(record)
+        fetched = _fetch(record) if checkpoint and not trial.provider.launcher.hosted else None
+        schedule, prompts = _load(record, fetched)
         record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
         if trial.provider.launcher.hosted:
             _on_endpoint(record, schedule, prompts)
         else:
-            _on_own_triton(record, schedule, prompts)
+            _on_own_triton(record, schedule, prompts, None if fetched is None else fetched.folder)
     except TrialFailed as failure:
         raise TrialFailed(failure.failure_class, failure.detail, record.measured()) from failure
     except KeyboardInterrupt as stop:
@@ -70,13 +75,37 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     return record.measured()
 
 
-def _load(record: TrialRecord) -> tuple[Schedule, Prompts]:
+def _fetch(record: TrialRecord) -> FetchedCheckpoint:
+    """Before the server starts, so that its start is measured without the network."""
+
+    def note(text: str) -> None:
+        record.report("cold_start", 0.0, text)
+
+    cache = installation_paths().cache / "models"
+    record.event("model_fetch_started")
+    fetched, record.workload = fetch_for_trial(record.workload, cache, None, None, note)
+    record.event("model_fetched")
+    record.result.metrics += fetched.rows()
+    record.result.facts |= fetched.facts()
+    listing = record.workdir / "manifest.json"
+    listing.write_text(fetched.manifest.to_json(), encoding="utf-8")
+    record.result.evidence.append(EvidenceFile("manifest", listing))
+    return fetched
+
+
+def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None) -> tuple[Schedule, Prompts]:
     try:
         schedule = schedule_of(record.workload)
         prompts = prompts_of(record.workload, schedule)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
-    hashes = {"schedule": schedule.sha256, "prompts": prompts.sha256, "model": backends.model_hash(record.workload)}
+    hashes = {
+        "schedule": schedule.sha256,
+        "prompts": prompts.sha256,
+        "model": backends.model_hash(record.workload, None if fetched is None else fetched.manifest.sha256),
+    }
+    if fetched is not None:
+        hashes["manifest"] = fetched.manifest.sha256
     record.result.hashes |= {name: value for name, value in hashes.items() if value}
     if record.trial.schedule_hash not in (None, schedule.sha256):
         raise TrialFailed(
@@ -87,7 +116,7 @@ def _load(record: TrialRecord) -> tuple[Schedule, Prompts]:
     return schedule, prompts
 
 
-def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> None:
+def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts, checkpoint: Path | None) -> None:
     workload, accelerator = record.workload, record.trial.provider.accelerator
     n, each = workload.replicas_on(accelerator.count), workload.needs.count
     # Replicas on a CPU are kept to cores of their own; those on GPUs share the servers' cores, as the processes of one server do.
@@ -97,7 +126,8 @@ def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts) ->
     installed = tritonserver.find_installation()
     installed.require(engine(workload.server.backend).triton_backend)
     shown = under_test.visible_devices(accelerator, n, each, os.environ)
-    repository = backends.write(workload, record.workdir / "models", threads=len(own[0]) if own else max(1, cores.server_count // n))
+    threads = len(own[0]) if own else max(1, cores.server_count // n)
+    repository = backends.write(workload, record.workdir / "models", threads=threads, checkpoint=checkpoint)
     record.report("cold_start", 0.0, "starting tritonserver" if n == 1 else f"starting {n} tritonservers")
     servers = [
         Triton(
@@ -223,7 +253,11 @@ def _facts(record: TrialRecord, served: ManagedTriton) -> None:
         "triton.version": control.server_version(served.triton.address),
         "triton.backend": served.repository.backend,
         "client.grpc": version("grpcio"),
-        **{f"model.{key}": about.get(key) for key in ("parameters", "dtype", "device", "threads", "python", "torch")},
+        **{
+            f"model.{key}": about.get(key)
+            for key in ("parameters", "dtype", "device", "threads", "python", "torch")
+            if key in about or f"model.{key}" not in record.result.facts  # the checkpoint's files say what a server may not
+        },
         # Keys and values of all rows: reserved, and resident, from the start on.
         **{f"model.{key}": about[key] for key in ("kv_cache_bytes",) if key in about},
     }

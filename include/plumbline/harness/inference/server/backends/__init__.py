@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from plumbline.declarations import InferenceWorkload
+from plumbline.declarations import InferenceWorkload, digest
 from plumbline.declarations.workloads.engines import engine
 from plumbline.harness.inference.server.backends.repository import Repository, hash_of
 from plumbline.harness.measurement import TrialFailed
@@ -14,22 +14,28 @@ from plumbline.harness.measurement import TrialFailed
 __all__ = ["Repository", "model_hash", "write"]
 
 
-def write(workload: InferenceWorkload, folder: Path, *, threads: int) -> Repository:
-    """Write the repository of the workload's model into `folder`; the model computes on `threads` cores.
+def write(workload: InferenceWorkload, folder: Path, *, threads: int, checkpoint: Path | None = None) -> Repository:
+    """Write the repository of the workload's model into `folder`; the model computes on `threads` cores. `checkpoint`: the
+    folder of the declared checkpoint, complete.
 
     May take minutes: an engine is built, a model exported. Raises TrialFailed: "bad_declaration" if the engine cannot serve what is
     declared, "image_error" if a needed tool is absent or fails."""
     if workload.server.backend == "external":
         raise TrialFailed("bad_declaration", "server.backend external: that server has its own model; expected an endpoint to drive")
     folder.mkdir(parents=True, exist_ok=True)
-    repository: Repository = _writer(workload).write(workload, folder, threads)
+    more = {} if checkpoint is None else {"checkpoint": checkpoint}
+    repository: Repository = _writer(workload).write(workload, folder, threads, **more)
     return repository
 
 
-def model_hash(workload: InferenceWorkload) -> str:
-    """Hash (hex) of the served model: its maker, shape, precision and weights' seed, without prompts and load."""
+def model_hash(workload: InferenceWorkload, manifest: str | None = None) -> str:
+    """Hash (hex) of the served model: its maker, shape, precision and weights' seed, without prompts and load. Of a checkpoint: its engine,
+    `manifest`, precision and context; where the files come from is not in it."""
     if workload.server.backend == "external":
         return ""
+    if manifest is not None:
+        served = {"backend": workload.server.backend, "manifest": manifest, "precision": workload.model.precision}
+        return digest({**served, "context": workload.model.context})
     result: str = getattr(_writer(workload), "model_hash", hash_of)(workload)
     return result
 

@@ -1,0 +1,124 @@
+"""A served checkpoint: fetched from its source into a cache, identified by its manifest, described by its own files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
+from plumbline.declarations.workloads.inference import check_request_lengths
+from plumbline.harness.inference.checkpoint import cache as caching
+from plumbline.harness.inference.checkpoint.contents import Contents, examine
+from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, Manifest
+from plumbline.harness.inference.checkpoint.sources import AccessRefused, FetchFailed, LocalFiles, source_of
+from plumbline.harness.measurement import TrialFailed
+from plumbline.results import MetricRow, Scalar, metric_row
+
+__all__ = ["FetchedCheckpoint", "fetch", "fetch_for_trial", "resolve"]
+
+
+@dataclass(frozen=True)
+class FetchedCheckpoint:
+    """`folder`: the files, complete. `state` cold: they were downloaded now, `downloaded_bytes` in `seconds`; warm: the cache had them;
+    local: the declared folder itself."""
+
+    folder: Path
+    manifest: Manifest
+    contents: Contents
+    source: str
+    state: Literal["cold", "warm", "local"]
+    downloaded_bytes: int = 0
+    seconds: float = 0.0
+
+    def rows(self) -> list[MetricRow]:
+        """Of a cold start only: a warm one downloads nothing."""
+        if self.state != "cold":
+            return []
+        values = {"model_download_time": self.seconds, "model_download_bytes": float(self.downloaded_bytes)}
+        if self.seconds > 0 and self.downloaded_bytes:
+            values["model_download_bandwidth"] = self.downloaded_bytes / self.seconds
+        return [metric_row(name, value, 1, phase="cold_start") for name, value in values.items()]
+
+    def facts(self) -> dict[str, Scalar]:
+        about = self.contents
+        return {
+            "model.source": self.source,
+            "model.manifest": self.manifest.sha256,
+            "model.files": len(self.manifest.files),
+            "model.bytes": self.manifest.bytes,
+            "model.cache": self.state,
+            "model.format": about.format,
+            "model.architecture": ", ".join(about.architectures) or None,
+            "model.parameters": about.parameters,
+            "model.active_parameters": about.active_parameters,
+            "model.precision": about.precision,
+            "model.vocabulary": about.vocabulary,
+            "model.context": about.context,
+            "model.chat_template": about.has_chat_template,
+        }
+
+
+def fetch(
+    model: Checkpoint, cache: Path, mirror: str | None = None, token: str | None = None, note: Callable[[str], None] = lambda _: None
+) -> FetchedCheckpoint:
+    """The checkpoint as a folder of this machine. `cache`: where downloads stay; `mirror`: `models_url`; `note` gets the progress.
+
+    Raises BrokenCheckpoint, AccessRefused, FetchFailed, NoSpace."""
+    if isinstance(model, FolderCheckpoint):
+        contents = examine(LocalFiles(caching.existing(model)))
+        found, source = caching.local(model, cache, note), f"folder {model.path}"
+        return FetchedCheckpoint(found.folder, found.manifest, contents, source, "local")
+    place = source_of(model, mirror, token)
+    found = caching.remote(model, place, cache, note)
+    state: Literal["cold", "warm"] = "cold" if found.cold else "warm"
+    contents = examine(LocalFiles(found.folder))
+    return FetchedCheckpoint(found.folder, found.manifest, contents, place.name, state, found.downloaded_bytes, found.seconds)
+
+
+def resolve(workload: InferenceWorkload, contents: Contents) -> InferenceWorkload:
+    """The workload with what the files say in place of what its declaration leaves open; ValueError, with the field, if they contradict it."""
+    model = workload.model
+    if not isinstance(model, Checkpoint):
+        return workload
+    if not contents.has_tokenizer:
+        raise ValueError("the checkpoint has no tokenizer; expected tokenizer.json, tokenizer.model, or vocab.json with merges.txt")
+    for name in ("context", "vocabulary"):
+        declared, limit = getattr(model, name), getattr(contents, name)
+        if declared is not None and limit is not None and declared > limit:
+            raise ValueError(f"model.{name} {declared} is above {limit}, the limit in config.json; expected at most that")
+    held = contents.quantised_to
+    if held is not None and held != model.precision:
+        raise ValueError(f"model.precision {model.precision}, but the checkpoint is quantised to {held} (config.json); expected {held}")
+    known = {
+        "context": model.context or contents.context,
+        "vocabulary": model.vocabulary or contents.vocabulary,
+        "parameters": contents.parameters,
+        "active_parameters": contents.active_parameters,
+        "weights_bytes": contents.weights_bytes,
+        "kv_cache_bytes_per_token": contents.kv_cache_bytes_per_token,
+    }
+    resolved = workload.model_copy(update={"model": model.model_copy(update=known)})
+    check_request_lengths(resolved.requests, resolved.phases, resolved.model, own_tokenizer=True)
+    return resolved
+
+
+def fetch_for_trial(
+    workload: InferenceWorkload, cache: Path, mirror: str | None, token: str | None, note: Callable[[str], None]
+) -> tuple[FetchedCheckpoint, InferenceWorkload]:
+    """Fetch a workload's checkpoint and resolve the workload. Raises TrialFailed:
+    bad_declaration        broken files, another manifest, no access, or requests that the model cannot serve
+    unreachable            the source does not answer
+    insufficient_capacity  the cache's disk is too small"""
+    assert isinstance(workload.model, Checkpoint)
+    try:
+        fetched = fetch(workload.model, cache, mirror, token, note)
+        return fetched, resolve(workload, fetched.contents)
+    except FetchFailed as error:
+        raise TrialFailed("unreachable", f"model: {error}") from error
+    except caching.NoSpace as error:
+        raise TrialFailed("insufficient_capacity", f"model: {error}") from error
+    except (BrokenCheckpoint, AccessRefused, ValueError) as error:
+        raise TrialFailed("bad_declaration", f"model: {error}") from error

@@ -1,0 +1,204 @@
+"""The cache of fetched checkpoints: one folder each, whole or absent, shared by trials that run at the same time.
+
+<cache>/<key>/files/          the checkpoint
+        <key>/manifest.json   its files with SHA-256; `stamps.json`: when each file last changed
+        <key>.partial/        a download that has not ended; the next one continues it
+        <key>.lock            one trial downloads, others wait
+        manifests/<sha>.json  every manifest that was ever seen here: names the file if another one comes
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from plumbline.declarations import digest, installation
+from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, HubCheckpoint
+from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, Manifest, ManifestFile, hash_file
+from plumbline.harness.inference.checkpoint.sources import LocalFiles, Source
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Cached:
+    """`downloaded_bytes`, `seconds`: of this download; 0 if it was there already."""
+
+    folder: Path
+    manifest: Manifest
+    cold: bool
+    downloaded_bytes: int = 0
+    seconds: float = 0.0
+
+
+class NoSpace(OSError):
+    """The cache's disk is too small."""
+
+
+def remote(model: Checkpoint, source: Source, cache: Path, note: Note) -> Cached:
+    """The checkpoint from the cache, else from its source. Raises NoSpace, BrokenCheckpoint and what the source raises."""
+    cache.mkdir(parents=True, exist_ok=True)
+    key = _key(model, source)
+    entry, partial = cache / key, cache / f"{key}.partial"
+    with _locked(cache / f"{key}.lock", note):
+        if (manifest := _intact(entry, partial, note)) is not None:
+            return Cached(entry / "files", manifest, cold=False)
+        return _download(model, source, entry, partial, note)
+
+
+def _key(model: Checkpoint, source: Source) -> str:
+    """Of files that never change: the hub's commit or the declared manifest. Else the version of each file is in it."""
+    if isinstance(model, HubCheckpoint):
+        return f"hub--{model.id.replace('/', '--')}--{model.revision}"
+    return f"url--{digest([source.name, model.manifest or source.version])[:40]}"
+
+
+def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
+    """The manifest of a whole entry. Files that changed since they were fetched are hashed again; damaged ones make it partial."""
+    try:
+        manifest = Manifest.of_json((entry / "manifest.json").read_text(encoding="utf-8"))
+        stamps = json.loads((entry / "stamps.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    damaged = [
+        file.path for file in manifest.files if not _same(entry / "files", file.path, file.bytes, stamps) and not _rehashed(entry, file)
+    ]
+    if not damaged:
+        return manifest
+    note(f"the cached {damaged[0]} is damaged and is fetched again")
+    shutil.rmtree(partial, ignore_errors=True)
+    (entry / "files").rename(partial)
+    shutil.rmtree(entry)
+    for name in damaged:
+        (partial / name).unlink(missing_ok=True)
+    return None
+
+
+def _same(folder: Path, name: str, size: int, stamps: Mapping[str, int]) -> bool:
+    try:
+        stat = (folder / name).stat()
+    except OSError:
+        return False
+    return stat.st_size == size and stat.st_mtime_ns == stamps.get(name)
+
+
+def _rehashed(entry: Path, file: ManifestFile) -> bool:
+    try:
+        return hash_file(entry / "files", file.path) == file
+    except OSError:
+        return False
+
+
+def _download(model: Checkpoint, source: Source, entry: Path, partial: Path, note: Note) -> Cached:
+    sizes, known = source.sizes(), source.hashes()
+    partial.mkdir(parents=True, exist_ok=True)
+    missing = sum(size for name, size in sizes.items() if not (partial / name).exists())
+    if (why := installation.insufficient_space(partial, missing)) is not None:
+        raise NoSpace(why)
+    total, arrived = sum(sizes.values()), 0
+
+    def on_bytes(n: int) -> None:
+        nonlocal arrived
+        arrived += n
+        note(f"fetched {arrived / 2**20:,.0f} of {total / 2**20:,.0f} MiB")
+
+    started = time.monotonic()
+    moved = source.download(partial, on_bytes)
+    seconds = time.monotonic() - started
+    shutil.rmtree(partial / ".cache", ignore_errors=True)
+    note(f"hashing {total / 2**20:,.0f} MiB")
+    manifest = Manifest.of_folder(partial, sizes)
+    for file in manifest.files:
+        if file.sha256 != known.get(file.path, file.sha256):
+            (partial / file.path).unlink()
+            raise BrokenCheckpoint(f"{file.path} has the SHA-256 {file.sha256}; expected {known[file.path]}, as {source.name} lists it")
+    verify(model, manifest, entry.parent)
+    staged = entry.parent / f"{entry.name}.whole"
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir()
+    partial.rename(staged / "files")
+    write(staged / "manifest.json", manifest.to_json())
+    write(staged / "stamps.json", json.dumps({name: (staged / "files" / name).stat().st_mtime_ns for name in sizes}))
+    shutil.rmtree(entry, ignore_errors=True)
+    staged.rename(entry)
+    remember(manifest, entry.parent)
+    return Cached(entry / "files", manifest, cold=True, downloaded_bytes=moved, seconds=seconds)
+
+
+def local(model: FolderCheckpoint, cache: Path, note: Note) -> Cached:
+    """A folder where it lies. Its hashes are remembered, and computed again for files that changed."""
+    folder = existing(model)
+    sizes = LocalFiles(folder).sizes()
+    stamps = {name: [size, (folder / name).stat().st_mtime_ns] for name, size in sizes.items()}
+    cache.mkdir(parents=True, exist_ok=True)
+    key = cache / f"folder--{digest([str(folder.resolve()), stamps])[:40]}.json"
+    with _locked(key.with_suffix(".lock"), note):
+        try:
+            manifest = Manifest.of_json(key.read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError, TypeError):
+            note(f"hashing {sum(sizes.values()) / 2**20:,.0f} MiB")
+            manifest = Manifest.of_folder(folder, sizes)
+            write(key, manifest.to_json())
+    verify(model, manifest, cache)
+    remember(manifest, cache)
+    return Cached(folder, manifest, cold=False)
+
+
+def existing(model: FolderCheckpoint) -> Path:
+    folder = Path(model.path)
+    if not folder.is_dir():
+        raise BrokenCheckpoint(f"{folder} is not a folder here; expected the checkpoint's folder, as the trial's machine or pod sees it")
+    return folder
+
+
+def verify(model: Checkpoint, manifest: Manifest, cache: Path) -> None:
+    """BrokenCheckpoint if another manifest is declared; it names the file where this cache has seen the declared one."""
+    if model.manifest is None or manifest.sha256 == model.manifest:
+        return
+    what = f"the files' manifest hashes to {manifest.sha256}, but model.manifest is {model.manifest}"
+    try:
+        expected = Manifest.of_json((cache / "manifests" / f"{model.manifest}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError):
+        shown = ", ".join(f"{file.path} {file.sha256[:12]}…" for file in manifest.files[:4])
+        raise BrokenCheckpoint(f"{what} ({shown}); expected the declared files, or `plumbline model add` again for the new ones") from None
+    before, now = ({file.path: file for file in each.files} for each in (expected, manifest))
+    name = next(name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name))
+    change = "is missing" if name not in now else "is not declared" if name not in before else f"has the SHA-256 {now[name].sha256}"
+    was = f", {before[name].sha256}" if name in before and name in now else ""
+    raise BrokenCheckpoint(f"{name} {change}: {what}; expected the declared file{was}")
+
+
+def remember(manifest: Manifest, cache: Path) -> None:
+    path = cache / "manifests" / f"{manifest.sha256}.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, manifest.to_json())
+
+
+def write(path: Path, text: str) -> None:
+    """Atomically: whole or absent."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+@contextmanager
+def _locked(path: Path, note: Note) -> Iterator[None]:
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        note("waiting for another trial, which fetches the same checkpoint")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

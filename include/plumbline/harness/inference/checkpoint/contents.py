@@ -1,0 +1,229 @@
+"""What a checkpoint's configuration and safetensors headers say of it: sizes, experts, cache, tokenizer. No weight is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, Protocol
+
+from plumbline.declarations.workloads.models import ServingPrecision
+from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint
+
+INDEX = "model.safetensors.index.json"
+_HEADER_LIMIT = 100 << 20  # as safetensors itself has it
+_BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I64": 64, "I32": 32, "I16": 16, "I8": 8}
+_BITS |= {"U8": 8, "U16": 16, "U32": 32, "U64": 64, "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+_PRECISIONS: dict[str, ServingPrecision] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+_EXPERTS = re.compile(r"\.experts\.")
+_PACKED = re.compile(r"\.(qweight|weight_packed|.*_blocks)$")
+_SCALES = re.compile(r"\.(scales?|qzeros|g_idx|weight_scale.*|weight_zero_point|weight_shape|input_scale|.*_scales)$")
+
+
+class Files(Protocol):
+    """A checkpoint's files, here or elsewhere."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes by name, of the files that an engine loads."""
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        """The bytes from `start` up to `end`, which is not included."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    dtype: str
+    elements: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """`config`: config.json. `weights`: bytes of all tensors. None: the files do not say."""
+
+    config: Mapping[str, Any]
+    parameters: int | None
+    active_parameters: int | None
+    weights_bytes: int
+    has_tokenizer: bool
+    has_chat_template: bool
+    format: str
+
+    @cached_property
+    def _text(self) -> Mapping[str, Any]:
+        """Of a model with several modalities the part that generates text."""
+        inner: Mapping[str, Any] = next(
+            (self.config[key] for key in ("text_config", "llm_config", "language_config") if isinstance(self.config.get(key), dict)), {}
+        )
+        return {**self.config, **inner}
+
+    def _number(self, *names: str) -> int | None:
+        value = next((self._text[name] for name in names if isinstance(self._text.get(name), int)), None)
+        return None if value is None else int(value)
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        return tuple(map(str, self.config.get("architectures") or ()))
+
+    @property
+    def vocabulary(self) -> int | None:
+        return self._number("vocab_size")
+
+    @property
+    def context(self) -> int | None:
+        return self._number("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length", "n_ctx")
+
+    @property
+    def experts(self) -> tuple[int, int] | None:
+        """Experts of a layer, and those that one token passes through; None for a dense model."""
+        all_ = self._number("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts")
+        each = self._number("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_k")
+        return (all_, each) if all_ and each and all_ > 1 else None
+
+    @property
+    def quantised_to(self) -> ServingPrecision | None:
+        """What the files are quantised to; None: they are not, or in a way that is not known here."""
+        declared = self._text.get("quantization_config")
+        return None if not isinstance(declared, dict) else _quantised_precision(declared)
+
+    @property
+    def precision(self) -> ServingPrecision | None:
+        """What the files hold."""
+        return self.quantised_to or _PRECISIONS.get(str(self._text.get("dtype") or self._text.get("torch_dtype")))
+
+    @property
+    def kv_cache_bytes_per_token(self) -> int | None:
+        """Keys and values of all layers at the activations' precision; of multi-head latent attention its compressed rows.
+
+        Windows of attention are not subtracted: an upper bound."""
+        layers = self._attention_layers
+        size = 4 if self.precision == "fp32" else 2
+        if layers is None:
+            return None
+        if (latent := self._number("kv_lora_rank")) is not None:
+            return layers * (latent + (self._number("qk_rope_head_dim") or 0)) * size
+        heads, width = self._number("num_attention_heads", "n_head", "n_heads"), self._number("hidden_size", "n_embd", "d_model")
+        kv_heads = 1 if self._text.get("multi_query") else self._number("num_key_value_heads", "num_kv_heads", "n_head_kv") or heads
+        head = self._number("head_dim") or (width // heads if width and heads else None)
+        return None if kv_heads is None or head is None else 2 * layers * kv_heads * head * size
+
+    @property
+    def _attention_layers(self) -> int | None:
+        kinds = self._text.get("layer_types")
+        if isinstance(kinds, list) and kinds:
+            return sum("attention" in str(kind) and "linear" not in str(kind) for kind in kinds)
+        return self._number("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+
+def _quantised_precision(declared: Mapping[str, Any]) -> ServingPrecision | None:
+    """From the configuration of AWQ, GPTQ, compressed-tensors, fp8, MXFP4 and bitsandbytes."""
+    method = str(declared.get("quant_method") or declared.get("quant_algo") or "").lower()
+    groups = declared.get("config_groups")
+    if isinstance(groups, dict) and groups:
+        weights = next((g.get("weights") or {} for g in groups.values() if isinstance(g, dict)), {})
+        bits, floats = weights.get("num_bits"), weights.get("type") == "float"
+    else:
+        bits = (
+            declared.get("bits")
+            or declared.get("w_bit")
+            or (4 if declared.get("load_in_4bit") else 8 if declared.get("load_in_8bit") else None)
+        )
+        floats = "fp8" in method
+        bits = 8 if floats else 4 if "fp4" in method else bits
+    return {4: "int4", 8: "fp8" if floats else "int8"}.get(bits)  # type: ignore[arg-type]
+
+
+def examine(files: Files) -> Contents:
+    """BrokenCheckpoint if a file is missing, truncated or not what its name says."""
+    sizes = files.sizes()
+    gguf = [name for name in sizes if name.endswith(".gguf")]
+    shards = sorted(name for name in sizes if name.endswith(".safetensors"))
+    if gguf and not shards:
+        return Contents({}, None, None, sum(sizes[name] for name in gguf), True, False, "gguf")
+    if "config.json" not in sizes:
+        raise BrokenCheckpoint("config.json is missing; expected a checkpoint in Hugging Face's layout, or one .gguf file")
+    config = _json(files, "config.json")
+    if not shards:
+        raise BrokenCheckpoint(
+            "there is no .safetensors file; expected the weights in safetensors (pickle files are not loaded, as they run code)"
+        )
+    if INDEX in sizes:
+        _check_index(_json(files, INDEX), shards)
+    tensors = [tensor for name in shards for tensor in _tensors(files, name, sizes[name])]
+    found = Contents(
+        config, None, None, sum(tensor.bytes for tensor in tensors), _has_tokenizer(sizes), _has_template(files, sizes), "safetensors"
+    )
+    total, active = _parameters(tensors, found.experts, found.quantised_to)
+    return Contents(config, total, active, found.weights_bytes, found.has_tokenizer, found.has_chat_template, found.format)
+
+
+def _json(files: Files, name: str) -> dict[str, Any]:
+    try:
+        data = json.loads(files.read(name))
+    except ValueError as error:
+        raise BrokenCheckpoint(f"{name} is not JSON ({error}); expected the checkpoint's own file") from error
+    if not isinstance(data, dict):
+        raise BrokenCheckpoint(f"{name} holds a {type(data).__name__}; expected an object")
+    return data
+
+
+def _check_index(index: Mapping[str, Any], shards: list[str]) -> None:
+    named = index.get("weight_map")
+    if not isinstance(named, dict):
+        raise BrokenCheckpoint(f"{INDEX} has no weight_map; expected tensors' names with their files")
+    missing = sorted({str(name) for name in named.values()} - set(shards))
+    if missing:
+        raise BrokenCheckpoint(f"{missing[0]} is missing; expected all {len(set(named.values()))} files that {INDEX} names")
+
+
+def _tensors(files: Files, name: str, size: int) -> list[Tensor]:
+    if size < 8:
+        raise BrokenCheckpoint(f"{name} has {size} bytes; expected a safetensors file")
+    length = int.from_bytes(files.read(name, 0, 8), "little")
+    if length > min(_HEADER_LIMIT, size - 8):
+        raise BrokenCheckpoint(
+            f"{name} is truncated or not a safetensors file: its header has {length} bytes, the file {size}; expected the whole file"
+        )
+    try:
+        header = json.loads(files.read(name, 8, 8 + length))
+        rows = {str(key): row for key, row in header.items() if key != "__metadata__"}
+        found = [Tensor(key, str(r["dtype"]), prod(r["shape"]), r["data_offsets"][1] - r["data_offsets"][0]) for key, r in rows.items()]
+        ends = max((row["data_offsets"][1] for row in rows.values()), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise BrokenCheckpoint(f"{name} has an unreadable header ({type(error).__name__}); expected a safetensors file") from error
+    if (expected := 8 + length + ends) != size:
+        raise BrokenCheckpoint(f"{name} has {size} bytes, but its header describes {expected}; expected the whole file")
+    return found
+
+
+def _parameters(tensors: list[Tensor], experts: tuple[int, int] | None, quantised: ServingPrecision | None) -> tuple[int, int]:
+    """All weights, and those that a token passes through. Packed weights count by their bits; scales and zero points are none."""
+    bits = {"int4": 4, "int8": 8, "fp8": 8}.get(quantised or "")
+    total = routed = 0
+    for tensor in tensors:
+        if bits is not None and _SCALES.search(tensor.name):
+            continue
+        packed = bits is not None and (_PACKED.search(tensor.name) is not None) and _BITS.get(tensor.dtype, bits) > bits
+        count = tensor.bytes * 8 // bits if packed and bits is not None else tensor.elements
+        total += count
+        routed += count if _EXPERTS.search(tensor.name) else 0
+    if experts is None or not routed:
+        return total, total
+    return total, total - routed + routed * experts[1] // experts[0]
+
+
+def _has_tokenizer(sizes: Mapping[str, int]) -> bool:
+    whole = ("tokenizer.json", "tokenizer.model", "tokenizer.model.v3", "tekken.json", "vocab.txt")
+    return (
+        any(name in sizes for name in whole) or {"vocab.json", "merges.txt"} <= sizes.keys() or any(n.endswith(".tiktoken") for n in sizes)
+    )
+
+
+def _has_template(files: Files, sizes: Mapping[str, int]) -> bool:
+    if "chat_template.jinja" in sizes or "chat_template.json" in sizes:
+        return True
+    return "tokenizer_config.json" in sizes and bool(_json(files, "tokenizer_config.json").get("chat_template"))

@@ -1,0 +1,322 @@
+"""Where checkpoints come from: the Hugging Face hub or its mirror, any file system of fsspec, a folder. Downloads resume."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import fsspec
+
+from plumbline.declarations import digest, installation
+from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
+from plumbline.harness.inference.checkpoint.contents import INDEX
+from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, needed_files
+
+_RANGE = 32 << 20
+_THREADS = 8
+_VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "updated", "mtime", "md5Hash")
+"""How S3, Azure, Google and file systems call a file's version; the first that exists."""
+_GUESSED = (
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json"),
+    *("chat_template.jinja", "vocab.json", "merges.txt", "added_tokens.json", "model.safetensors", INDEX),
+)
+_QUERY = re.compile(r"\?\S+")
+OnBytes = Callable[[int], None]
+
+
+class FetchFailed(OSError):
+    """The source does not answer; another attempt may succeed."""
+
+
+class AccessRefused(PermissionError):
+    """The source answers, and refuses or does not know what is declared."""
+
+
+class Source(Protocol):
+    """A remote checkpoint. Every method raises FetchFailed or AccessRefused."""
+
+    name: str
+    """For messages and facts; without credentials."""
+
+    @property
+    def version(self) -> str:
+        """Equal as long as the files are; of a URL it takes a request."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes by name, of the files that an engine loads."""
+
+    def hashes(self) -> Mapping[str, str]:
+        """SHA-256 by name, as far as the source knows them."""
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        """The bytes from `start` up to `end`, which is not included."""
+
+    def download(self, folder: Path, on_bytes: OnBytes) -> int:
+        """Bring all files into the folder, where an earlier try may have left some; the bytes that were transferred."""
+
+
+def source_of(model: HubCheckpoint | UrlCheckpoint, mirror: str | None, token: str | None) -> Source:
+    """`mirror`: `models_url`. http(s): a server with the hub's API; another URL: a folder <mirror>/<owner>/<name>/<revision> of a file system."""
+    if isinstance(model, UrlCheckpoint):
+        return UrlSource(model.url)
+    if mirror is None or mirror.startswith(("http://", "https://")):
+        return HubSource(model, mirror, token)
+    return UrlSource(f"{mirror.rstrip('/')}/{model.id}/{model.revision}")
+
+
+class LocalFiles:
+    """A checkpoint's files in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def sizes(self) -> Mapping[str, int]:
+        return {name: (self.folder / name).stat().st_size for name in needed_files(p.name for p in self.folder.iterdir() if p.is_file())}
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        with (self.folder / name).open("rb") as file:
+            file.seek(start)
+            return file.read() if end is None else file.read(end - start)
+
+
+class HubSource:
+    """A revision of a model of the Hugging Face hub."""
+
+    def __init__(self, model: HubCheckpoint, endpoint: str | None, token: str | None) -> None:
+        self._id, self._revision, self._endpoint, self._token = model.id, model.revision, endpoint, token
+        self.name = f"hub {model.id}@{model.revision[:12]}" + (f" at {endpoint}" if endpoint else "")
+
+    @property
+    def version(self) -> str:
+        return self._revision
+
+    @cached_property
+    def _files(self) -> dict[str, Any]:
+        from huggingface_hub import HfApi
+        from huggingface_hub.hf_api import RepoFile
+
+        with self._explained():
+            tree = list(HfApi(endpoint=self._endpoint, token=self._token).list_repo_tree(self._id, revision=self._revision))
+        files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+        return {name: files[name] for name in needed_files(files)}
+
+    def sizes(self) -> Mapping[str, int]:
+        return {name: int(file.size) for name, file in self._files.items()}
+
+    def hashes(self) -> Mapping[str, str]:
+        return {name: str(file.lfs.sha256) for name, file in self._files.items() if file.lfs is not None}
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        from huggingface_hub import hf_hub_url
+        from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+        last = "" if end is None else end - 1
+        headers = build_hf_headers(token=self._token) | {"Range": f"bytes={start}-{last}"}
+        with self._explained():
+            url = hf_hub_url(self._id, name, revision=self._revision, endpoint=self._endpoint)
+            answer = get_session().get(url, headers=headers, follow_redirects=True)
+            hf_raise_for_status(answer)
+            body: bytes = answer.content
+        return body if answer.status_code == 206 else body[start:end]
+
+    def download(self, folder: Path, on_bytes: OnBytes) -> int:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.utils import disable_progress_bars
+
+        disable_progress_bars()
+        names, private = list(self._files), folder / ".cache"
+        before = _downloaded(folder, names)
+        with self._explained():
+            snapshot_download(
+                self._id,
+                revision=self._revision,
+                local_dir=folder,
+                cache_dir=private,
+                allow_patterns=names,
+                endpoint=self._endpoint,
+                token=self._token,
+                max_workers=_THREADS,
+            )
+        _sync([folder / name for name in names])
+        moved = _downloaded(folder, names) - before
+        on_bytes(moved)
+        return moved
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        from huggingface_hub import errors
+
+        try:
+            yield
+        except errors.GatedRepoError as error:
+            raise AccessRefused(
+                f"{self.name} is gated, and {self._token_words()}; expected a token whose owner accepted the model's terms"
+            ) from error
+        except errors.RepositoryNotFoundError as error:
+            raise AccessRefused(
+                f"{self.name} does not exist or is private, and {self._token_words()}; expected owner/name of a model"
+            ) from error
+        except errors.LocalEntryNotFoundError as error:
+            raise FetchFailed(f"{self.name} does not answer: {brief(error)}") from error
+        except (errors.RevisionNotFoundError, errors.EntryNotFoundError) as error:
+            raise AccessRefused(f"{self.name} has no such revision or file; expected the commit of a model") from error
+        except errors.HfHubHTTPError as error:
+            status = error.response.status_code if error.response is not None else None
+            if status in (401, 403):
+                raise AccessRefused(f"{self.name} refuses access ({status}), and {self._token_words()}; expected a valid token") from error
+            raise FetchFailed(f"{self.name} does not answer: HTTP {status}") from error
+        except (OSError, TimeoutError) as error:
+            if installation.full_disk_message(error) is not None:
+                raise
+            raise FetchFailed(f"{self.name} does not answer: {brief(error)}") from error
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2"):
+                raise
+            raise FetchFailed(f"{self.name} does not answer: {brief(error)}") from error
+
+    def _token_words(self) -> str:
+        return (
+            "the token of models_secret or models_connection has no access"
+            if self._token
+            else "no token was given (models_secret or models_connection)"
+        )
+
+
+def brief(error: BaseException) -> str:
+    """The error's first line without the query of a URL, which can hold a signature."""
+    return f"{type(error).__name__}: {_QUERY.sub('?…', (str(error).splitlines() or [''])[0])}"
+
+
+def _downloaded(folder: Path, names: list[str]) -> int:
+    partial = (folder / ".cache" / "huggingface" / "download").glob("*.incomplete")
+    whole = (folder / name for name in names)
+    return sum(path.stat().st_size for path in (*whole, *partial) if path.exists())
+
+
+def _sync(paths: list[Path]) -> None:
+    """Until the storage has them: a download ends there, not in main memory."""
+    for path in paths:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+class UrlSource:
+    """A folder of a file system that fsspec knows, with the credentials of the environment."""
+
+    def __init__(self, url: str) -> None:
+        self.name = _QUERY.sub("", url)
+        with self._explained():
+            self._fs, self._root = fsspec.core.url_to_fs(url)
+
+    @cached_property
+    def _files(self) -> dict[str, dict[str, Any]]:
+        with self._explained():
+            self._fs.invalidate_cache()
+            try:
+                listed = {
+                    str(row["name"]).rstrip("/").rpartition("/")[2]: row
+                    for row in self._fs.ls(self._root, detail=True)
+                    if row.get("type") == "file"
+                }
+            except (FileNotFoundError, NotImplementedError):
+                listed = {}
+            if "config.json" not in listed and not any(name.endswith(".gguf") for name in listed):
+                listed |= self._guessed()  # a web server that lists no folders
+            rows = {name: listed[name] for name in needed_files(listed)}
+            if not rows:
+                raise AccessRefused(f"{self.name} has no files of a checkpoint; expected a folder with config.json and .safetensors files")
+            return {name: row if row.get("size") is not None else self._fs.info(self._path(name)) for name, row in rows.items()}
+
+    def _guessed(self) -> dict[str, dict[str, Any]]:
+        found = {name: self._fs.info(self._path(name)) for name in _GUESSED if self._fs.exists(self._path(name))}
+        if INDEX in found:
+            import json
+
+            for name in set(json.loads(self._fs.cat_file(self._path(INDEX))).get("weight_map", {}).values()):
+                if self._fs.exists(self._path(name)):
+                    found[name] = self._fs.info(self._path(name))
+        return found
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+    @property
+    def version(self) -> str:
+        return digest(
+            [
+                [name, int(row["size"]), str(next((row[k] for k in _VERSIONS if row.get(k)), ""))]
+                for name, row in sorted(self._files.items())
+            ]
+        )
+
+    def sizes(self) -> Mapping[str, int]:
+        return {name: int(row["size"]) for name, row in self._files.items()}
+
+    def hashes(self) -> Mapping[str, str]:
+        return {}
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        with self._explained():
+            return bytes(self._fs.cat_file(self._path(name), start=start, end=end))
+
+    def download(self, folder: Path, on_bytes: OnBytes) -> int:
+        with self._explained(), ThreadPoolExecutor(_THREADS) as pool:
+            return sum(self._file(folder, name, size, pool, on_bytes) for name, size in self.sizes().items())
+
+    def _file(self, folder: Path, name: str, size: int, pool: ThreadPoolExecutor, on_bytes: OnBytes) -> int:
+        """One file in ranges, several at a time. `<name>.ranges` lists those that are on the disk."""
+        target, part, done = folder / name, folder / f"{name}.part", folder / f"{name}.ranges"
+        if target.exists() and target.stat().st_size == size:
+            return 0
+        have = {int(line) for line in done.read_text().split()} if done.exists() and part.exists() else set()
+        wanted = [start for start in range(0, size, _RANGE) if start not in have]
+        with part.open("r+b" if part.exists() else "w+b") as out, done.open("a") as log:
+            out.truncate(size)
+
+            def bring(start: int) -> int:
+                data = self._fs.cat_file(self._path(name), start=start, end=min(start + _RANGE, size))
+                if len(data) != min(_RANGE, size - start):
+                    raise FetchFailed(f"{self.name}/{name} ended after {start + len(data)} of {size} bytes")
+                os.pwrite(out.fileno(), data, start)
+                os.fdatasync(out.fileno())
+                log.write(f"{start}\n")
+                log.flush()
+                on_bytes(len(data))
+                return len(data)
+
+            moved = sum(pool.map(bring, wanted))
+        part.rename(target)
+        done.unlink()
+        return moved
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (FetchFailed, AccessRefused, BrokenCheckpoint):
+            raise
+        except PermissionError as error:
+            raise AccessRefused(f"{self.name} refuses access ({brief(error)}); expected credentials that may read it") from error
+        except FileNotFoundError as error:
+            raise AccessRefused(f"{self.name} does not exist ({brief(error)}); expected the folder of a checkpoint") from error
+        except (ImportError, ValueError) as error:
+            raise AccessRefused(
+                f"{self.name} cannot be read ({brief(error)}); expected a URL of a file system that is installed"
+            ) from error
+        except Exception as error:
+            if installation.full_disk_message(error) is not None:
+                raise
+            if type(error).__name__ in (
+                "NoCredentialsError",
+                "NoCredentialProviders",
+                "DefaultCredentialsError",
+                "ClientAuthenticationError",
+            ):
+                raise AccessRefused(f"{self.name} refuses access ({brief(error)}); expected credentials that may read it") from error
+            raise FetchFailed(f"{self.name} does not answer: {brief(error)}") from error
