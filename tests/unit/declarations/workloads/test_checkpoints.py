@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import DeclarationError, InferenceWorkload, load
 from plumbline.declarations.trials import spec_hash
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint, HubCheckpoint, UrlCheckpoint
-from tests.fakes.trials import CONFIG
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HUB = {"source": "hub", "id": "org/name", "revision": COMMIT}
@@ -66,7 +66,7 @@ def test_lengths_are_checked_once_the_context_is_declared() -> None:
         (f"{{source: hub, id: name, revision: '{COMMIT}'}}", "model.id", ("owner/name",)),
         ("{source: hub, id: a/b, revision: main}", "model.revision", ("commit",)),
         ("{source: folder, path: models/mine}", "model.path", ("absolute",)),
-        ("{source: hub, id: a/b, revison: main}", "model.revison", ("revision",)),
+        ("{source: hub, id: a/b, revisions: main}", "model.revisions", ("revision",)),
         ("{source: url, url: s3://b/m, manifest: abc}", "model.manifest", ("SHA-256",)),
     ],
 )
