@@ -142,7 +142,7 @@ def test_several_tokens_in_one_event_are_counted_by_the_servers_usage() -> None:
     assert log.errors() == {}, log.first_error()
     assert np.all(log.received == 8)
     assert tokens_per_arrival(log) == 4
-    assert np.isclose(log.mean_gaps, 0.02 / 7, atol=WORST_S).all()
+    assert np.isclose(log.time_per_output_token, 0.02 / 7, atol=WORST_S).all()
 
 
 def test_a_token_without_text_counts_where_the_server_counts_it() -> None:

@@ -24,7 +24,13 @@ from plumbline.results.sample import Series
 
 _LEADS: dict[str, tuple[str, ...]] = {
     "training": ("step_time", "tokens_per_second", "samples_per_second"),
-    "inference": ("time_to_first_token", "output_token_throughput", "inter_token_latency", "request_scheduled_latency"),
+    "inference": (
+        "time_to_first_token",
+        "output_token_throughput",
+        "time_per_output_token",
+        "inter_token_latency",
+        "request_scheduled_latency",
+    ),
 }
 """By workload kind, the metrics that lead a finding if they moved, the most important first."""
 

@@ -15,10 +15,17 @@ from plumbline.metrics.formatting import common_scale, format_name, format_proba
 from plumbline.presentation.costs import cost_sentence
 from plumbline.presentation.decisions import cheapest_sentences, nearest_change
 
-HEADLINES = {
-    "training": ("step_time", "cost_per_1m_trained_tokens", "restart_penalty"),
-    "inference": ("time_to_first_token", "inter_token_latency", "goodput", "cost_per_1m_output_tokens", "time_to_ready"),
+HEADLINES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "training": (("step_time",), ("cost_per_1m_trained_tokens",), ("restart_penalty",)),
+    "inference": (
+        ("time_to_first_token",),
+        ("time_per_output_token", "inter_token_latency"),
+        ("goodput",),
+        ("cost_per_1m_output_tokens",),
+        ("time_to_ready",),
+    ),
 }
+"""Of each group the first one that was measured: results of earlier versions have no time_per_output_token."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,8 @@ def _leads(kind: str, cards: Sequence[Scorecard]) -> tuple[str, ...]:
         on = f" ({workload})" if len(identities) > 1 else ""
         won: dict[str, list[str]] = {}
         close: list[str] = []
-        for metric in HEADLINES[kind]:
+        for group in HEADLINES[kind]:
+            metric = next((name for name in group if any(c.row(name) for c in side_by_side.values())), group[0])
             rows = {p: c.row(metric) for p, c in side_by_side.items()}
             ahead = leaders(rows)
             if len(ahead) == 1:

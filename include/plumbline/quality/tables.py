@@ -83,6 +83,7 @@ _MAY_BE_ZERO = frozenset(
         "request_dispatch_delay",
         "request_throughput",
         "restart_recompute_time",
+        "time_per_output_token",
         "time_to_recover",
     }
 )

@@ -29,7 +29,9 @@ _CRITERION = re.compile(
 )
 REQUEST_SHARES = {"goodput_ratio": ">=", "error_rate": "<="}
 """Metrics that are a share of the requests, and the side on which a criterion limits them."""
-PER_REQUEST_LATENCIES = frozenset({"time_to_first_token", "request_latency", "request_scheduled_latency", "request_dispatch_delay"})
+PER_REQUEST_LATENCIES = frozenset(
+    {"time_to_first_token", "time_per_output_token", "request_latency", "request_scheduled_latency", "request_dispatch_delay"}
+)
 """Latencies with one value for each request that was due, infinite for one that failed."""
 _PERCENTILE_RANK = {"min": 0.0, "p50": 50.0, "median": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 

@@ -222,12 +222,15 @@ class Slo(Declared):
     """Limits that every good request meets; goodput counts the requests that met all of them."""
 
     time_to_first_token: Duration | None = None
+    time_per_output_token: Duration | None = Field(
+        None, description="limit on the request's time from first to last token, over the tokens after the first"
+    )
     inter_token_latency: Duration | None = Field(None, description="limit on the request's mean inter-token latency")
     request_scheduled_latency: Duration | None = None
 
     @model_validator(mode="after")
     def _some(self) -> Slo:
-        if self.time_to_first_token is None and self.inter_token_latency is None and self.request_scheduled_latency is None:
+        if not self.model_dump(exclude_none=True):
             raise ValueError("an empty slo limits nothing; expected at least one limit such as time_to_first_token: 2s")
         return self
 

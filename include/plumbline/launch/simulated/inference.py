@@ -204,13 +204,18 @@ def _load(stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw
     wait = server.prefill_s * taken / (1 - taken)
     first, token, alone = _medians(server, taken)
     factors = {name: draw.own(name, phase, draw.declared.noise_of("inference").run) for name in _LATENCIES}
-    first, token = first * factors["time_to_first_token"], token * factors["inter_token_latency"]
+    first, token, gap = (
+        first * factors["time_to_first_token"],
+        token * factors["time_per_output_token"],
+        token * factors["inter_token_latency"],
+    )
     seen = max(alone * factors["request_latency"], first - _CLIENT_S)
     whole = max(alone * factors["request_scheduled_latency"], seen, first) + _CLIENT_S
     total = served * server.outputs
     yield from _percentiles("time_to_first_token", first, _SIGMA, n, lost, phase)
     if server.outputs > 1:
-        yield from _percentiles("inter_token_latency", token, _TOKEN_SIGMA, served * (server.outputs - 1), 0, phase)
+        yield from _percentiles("time_per_output_token", token, _TOKEN_SIGMA, n, lost, phase)
+        yield from _percentiles("inter_token_latency", gap, _TOKEN_SIGMA, served * (server.outputs - 1), 0, phase)
     yield from _percentiles("request_latency", seen, _SIGMA, n, lost, phase)
     yield from _percentiles("request_scheduled_latency", whole, _SIGMA, n, lost, phase)
     if served and server.outputs > 1:
@@ -239,7 +244,7 @@ def _load(stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw
         yield draw.row("retrieval_time", 0.3 * server.prefill_s, n, phase=phase, moved=False)
 
 
-_LATENCIES = ("time_to_first_token", "inter_token_latency", "request_latency", "request_scheduled_latency")
+_LATENCIES = ("time_to_first_token", "time_per_output_token", "inter_token_latency", "request_latency", "request_scheduled_latency")
 
 
 def _percentiles(metric: str, median: float, sigma: float, n: int, lost: int, phase: Phase) -> Iterator[MetricRow]:
@@ -260,6 +265,7 @@ def _meets(slo: Slo, first: float, token: float, whole: float) -> float:
     share = 1.0
     for limit, median, sigma in (
         (slo.time_to_first_token, first, _SIGMA),
+        (slo.time_per_output_token, token, _TOKEN_SIGMA),
         (slo.inter_token_latency, token, _TOKEN_SIGMA),
         (slo.request_scheduled_latency, whole, _SIGMA),
     ):

@@ -53,11 +53,13 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
                 latency_distribution_chart(key, suffix, providers, latencies, name, getattr(slo, name, None))
                 for name in ("time_to_first_token", "request_scheduled_latency")
             ]
-            charts += [
-                prompt_length_chart(key, suffix, providers, campaign, workload, name, statistic)
-                for name, statistic in PROMPT_LENGTH_METRICS
-            ]
-            charts += [percentile_chart(key, suffix, providers, own, name) for name in ("time_to_first_token", "inter_token_latency")]
+            for quantities in PROMPT_LENGTH_METRICS:
+                along = (prompt_length_chart(key, suffix, providers, campaign, workload, *quantity) for quantity in quantities)
+                charts.append(next((chart for chart in along if chart is not None), None))
+            charts.append(percentile_chart(key, suffix, providers, own, "time_to_first_token"))
+            # Results of earlier versions have no time_per_output_token.
+            between = (percentile_chart(key, suffix, providers, own, name) for name in ("time_per_output_token", "inter_token_latency"))
+            charts.append(next((chart for chart in between if chart is not None), None))
         for group in REPEATED_METRICS[kind]:
             drawn = (_repeats(key, kind, suffix, providers, own, name) for name in group)
             charts.append(next((chart for chart in drawn if chart is not None), None))

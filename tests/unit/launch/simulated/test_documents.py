@@ -89,6 +89,7 @@ def test_a_step_moves_the_workload_and_what_follows_from_it() -> None:
     assert ratio("step_time", event) == pytest.approx(1.1)
     assert ratio("tokens_per_second", event) == pytest.approx(1 / 1.1)
     assert ratio("inter_token_latency", event, kind="inference") == pytest.approx(1.1, rel=0.01)
+    assert ratio("time_per_output_token", event, kind="inference") == pytest.approx(1.1, rel=0.01)
     assert ratio("matmul_tflops", event, phase="environment") == 1.0
     assert ratio("final_loss", event) == ratio("request_throughput", event, kind="inference") == 1.0
 

@@ -21,6 +21,7 @@ def metrics_of(log: RequestLog, slo: Slo, server: ServerCounters | None) -> list
     """All metric rows of one load phase. `server`: what its counters gained in the phase; None if it could not be asked."""
     return [
         *_latency(log, "time_to_first_token", log.latencies("scheduled", "first_token")),
+        *_per_output_token(log),
         *_gaps(log),
         *_latency(log, "request_latency", log.latencies("dispatched", "last_token")),
         *_latency(log, "request_scheduled_latency", log.latencies("scheduled", "last_token")),
@@ -32,11 +33,12 @@ def metrics_of(log: RequestLog, slo: Slo, server: ServerCounters | None) -> list
 
 
 def within_slo(log: RequestLog, slo: Slo) -> NDArray[np.bool_]:
-    """bool [n of the load]: finished within every limit. One token has no inter-token latency."""
+    """bool [n of the load]: finished within every limit. One token has no time per output token."""
     met = log.ok
     for limit, seen in (
         (slo.time_to_first_token, log.first_token - log.scheduled),
-        (slo.inter_token_latency, log.mean_gaps),
+        (slo.time_per_output_token, log.time_per_output_token),
+        (slo.inter_token_latency, log.time_per_output_token),
         (slo.request_scheduled_latency, log.last_token - log.scheduled),
     ):
         if limit is not None:
@@ -83,6 +85,14 @@ def _latency(log: RequestLog, metric: str, values: Values) -> list[MetricRow]:
     return [*rows, metric_row(metric, float(finite.mean()) if len(finite) else None, len(finite), phase=phase, statistic="mean")]
 
 
+def _per_output_token(log: RequestLog) -> list[MetricRow]:
+    """One value for each request with a second token; a failed one that was to have it is infinitely slow. No rows without second tokens."""
+    if not _streams(log):
+        return []
+    seen = np.where(log.ok, log.time_per_output_token, np.where(log.load.output_tokens > 1, np.inf, np.nan))[log.due]
+    return _latency(log, "time_per_output_token", seen[~np.isnan(seen)])
+
+
 def _gaps(log: RequestLog) -> list[MetricRow]:
     """Inter-token latencies, pooled. Without intervals, as the gaps of one response depend on each other.
 
@@ -105,7 +115,7 @@ def _streams(log: RequestLog) -> bool:
 def _per_user(log: RequestLog) -> list[MetricRow]:
     if not _streams(log):
         return []
-    phase, gaps = log.load.name, log.mean_gaps[log.ok]
+    phase, gaps = log.load.name, log.time_per_output_token[log.ok]
     speeds = np.sort(1 / gaps[gaps > 0])
     n = len(speeds)
     values = {"p50": percentile(speeds, 0.5), "mean": float(speeds.mean()) if n else None, "min": float(speeds[0]) if n else None}

@@ -146,8 +146,8 @@ class RequestLog:
         return np.asarray(np.where(self.ok, took, np.inf)[self.due])
 
     @property
-    def mean_gaps(self) -> Values:
-        """Mean inter-token latency of each request, [n of the load]; NaN below two tokens."""
+    def time_per_output_token(self) -> Values:
+        """From first to last token over the tokens after the first, of each request, [n of the load]; NaN below two tokens."""
         gaps = np.minimum(self.received, self.load.output_tokens) - 1
         return np.where(gaps > 0, (self.last_token - self.first_token) / np.maximum(gaps, 1), np.nan)
 

@@ -37,6 +37,7 @@ CURVES = (
     ("prefill_time", "mean"),
     ("prefill_flops", "value"),
     ("prefill_flops_utilization", "value"),
+    ("time_per_output_token", "p50"),
     ("inter_token_latency", "p50"),
     ("model_bandwidth_utilization", "value"),
     ("memory_per_sequence", "mean"),

@@ -60,6 +60,7 @@ def test_the_numbers_of_a_regular_phase() -> None:
     for metric, statistic, value, n in (
         ("time_to_first_token", "p50", 0.05, 100),
         ("time_to_first_token", "mean", 0.05, 100),
+        ("time_per_output_token", "p99", 0.01, 100),
         ("inter_token_latency", "p99", 0.01, 400),
         ("request_latency", "p95", 0.089, 100),
         ("request_scheduled_latency", "p99", 0.09, 100),
@@ -85,15 +86,41 @@ def test_the_numbers_of_a_regular_phase() -> None:
 def test_who_answers_once_has_nothing_between_tokens() -> None:
     once = names(metrics_of(log_of(tokens=1), SLO, None))
     assert {"time_to_first_token", "request_throughput"} <= once
-    assert not {"inter_token_latency", "output_token_throughput_per_user"} & once
+    assert not {"inter_token_latency", "time_per_output_token", "output_token_throughput_per_user"} & once
     failed = metrics_of(fail(log_of(), *range(100)), SLO, None)
     assert found(failed, "inter_token_latency", "p50").value is None, "who was asked for more and gave nothing is told of"
+
+
+def test_time_per_output_token_has_one_value_a_request_with_a_second_token() -> None:
+    log = log_of(n=40, tokens=6)
+    # Events of three tokens: most gaps are 0.
+    for i in range(40):
+        log.token_at[6 * i : 6 * i + 6] = log.scheduled[i] + 0.05 + 0.01 * np.repeat([0, 3], 3)
+    # The server ended these by itself: one after its first token, one after its third.
+    log.received[0], log.received[1] = 1, 3
+    # Failed requests: slower than any limit.
+    rows = metrics_of(fail(log, 2, 3), SLO, None)
+    row = found(rows, "time_per_output_token", "p50")
+    assert (row.value, row.n) == (pytest.approx(0.03 / 5), 39)
+    assert found(rows, "inter_token_latency", "p50").value == 0
+    assert found(rows, "time_per_output_token", "mean").n == 37
+    assert found(rows, "time_per_output_token", "p99").value is None
+    assert found(rows, "time_per_output_token", "p95").value is None, "2 of 39 failed"
+    assert found(rows, "time_per_output_token", "p90").value == pytest.approx(0.006)
+
+
+def test_an_slo_limits_the_time_per_output_token() -> None:
+    slo = Slo.model_validate({"time_per_output_token": "10ms"})
+    assert within_slo(log_of(n=2, gap=0.009), slo).all()
+    assert not within_slo(log_of(n=2, gap=0.011), slo).any()
+    assert within_slo(log_of(n=2, tokens=1), slo).all()
 
 
 def test_intervals_only_where_they_mean_something() -> None:
     rows = metrics_of(log_of(), SLO, None)
     assert found(rows, "request_latency", "p50").ci_low is not None
     assert found(rows, "inter_token_latency", "p50").ci_low is None
+    assert found(rows, "time_per_output_token", "p50").ci_low is not None
     every = found(rows, "goodput_ratio")
     assert (every.ci_low, every.ci_high) == (pytest.approx(0.963, abs=1e-3), 1.0), "a hundred good ones prove 96 %, not 100 %"
 

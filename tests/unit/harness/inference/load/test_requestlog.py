@@ -52,7 +52,7 @@ def test_latencies_and_gaps() -> None:
     assert np.allclose(log.latencies("scheduled", "first_token"), [0.3, 0.25, math.inf])
     assert np.allclose(log.latencies("dispatched", "last_token"), [0.6, 0.6, math.inf])
     assert np.allclose(log.gaps(), [0.4, 0.25, 0.1]), "never between two requests, and none of one that failed"
-    assert np.allclose(log.mean_gaps, [0.4, 0.175, 0.1])
+    assert np.allclose(log.time_per_output_token, [0.4, 0.175, 0.1])
 
 
 def test_what_was_received_in_part() -> None:
@@ -61,7 +61,7 @@ def test_what_was_received_in_part() -> None:
     assert log.arrived.tolist() == [False, False, True, True, False, False, False]
     assert log.tokens(1).tolist() == [0.75, 1.0]
     assert (log.first_token[1], log.last_token[1]) == (0.75, 1.0)
-    assert math.isnan(log.mean_gaps[0])
+    assert math.isnan(log.time_per_output_token[0])
 
 
 def test_a_turn_that_did_not_come_is_not_due() -> None:
