@@ -21,7 +21,29 @@ from typing import Any, Literal
 
 import numpy as np
 
-Fault = Literal["cut", "early_cut", "short", "bad_json", "error_event", "hang", "close", "by_end", "no_done", "not_http", 429, 500, 503]
+Fault = Literal[
+    "cut",
+    "early_cut",
+    "short",
+    "bad_json",
+    "error_event",
+    "hang",
+    "close",
+    "by_end",
+    "no_done",
+    "not_http",
+    "limit_event",
+    "abort",
+    429,
+    500,
+    503,
+]
+_BROKEN = {
+    "bad_json": "{this is no JSON",
+    "error_event": '{"error": {"message": "out of memory"}}',
+    "limit_event": '{"error": {"message": "slow down", "code": 429}}',
+    "abort": '{"choices": [{"index": 0, "text": "", "delta": {}, "finish_reason": "abort"}]}',
+}
 SERVER_TIMES = [0.0005, 0.001, 0.002, 0.003, 0.0002]
 
 
@@ -45,6 +67,10 @@ class Plan:
     status        every request is answered with it, and `says` in the body
     key           what must stand behind "Bearer "; else 401, which repeats what stood there
     usage         whether it counts tokens at the end of a stream
+    lengths       by the number of the request, the tokens after which the model ends its answer by itself
+    cached        tokens of each prompt that its cache had; None: it does not say
+    retry_after   of refusals by status, the header of that name
+    null_error    each event says that there is no error
     torn          each event is written in two halves, in two segments
     silent_tokens one of three events has an empty text, as of a token that is half a character
     vector        numbers in the answer of infer
@@ -58,6 +84,10 @@ class Plan:
     says: str = "no"
     key: str | None = None
     usage: bool = True
+    lengths: dict[int, int] = field(default_factory=dict)
+    cached: int | None = None
+    retry_after: str | None = None
+    null_error: bool = False
     torn: bool = False
     silent_tokens: bool = False
     vector: int = 16
@@ -130,7 +160,7 @@ class _Server:
             await asyncio.sleep(self.plan.first_s)
             record.sent.append(time.monotonic())
             return self._infer(writer, short=fault == "short")
-        return await self._stream(writer, record, fault)
+        return await self._stream(writer, record, fault, self.plan.lengths.get(len(self.records) - 1))
 
     def _get(self, writer: asyncio.StreamWriter, path: str) -> bool:
         about = {"/v2": {"name": "hosted", "version": "1.2.3"}, "/v2/health/live": {}, "/v1/models": {"data": []}}
@@ -139,6 +169,8 @@ class _Server:
 
     def _plain(self, writer: asyncio.StreamWriter, status: int, text: str) -> bool:
         more = "Location: https://elsewhere.example.com/v1\r\n" if 300 <= status < 400 else ""
+        if status in (429, 503) and self.plan.retry_after is not None:
+            more += f"Retry-After: {self.plan.retry_after}\r\n"
         writer.write(f"HTTP/1.1 {status} Said\r\nServer: hosted/1.2.3\r\n{more}Content-Length: {len(text)}\r\n\r\n{text}".encode())
         return True
 
@@ -150,10 +182,11 @@ class _Server:
         writer.write(f"HTTP/1.1 200 OK\r\n{lengths}\r\n\r\n".encode() + header + vector)
         return True
 
-    async def _stream(self, writer: asyncio.StreamWriter, record: Record, fault: Fault | None) -> bool:
+    async def _stream(self, writer: asyncio.StreamWriter, record: Record, fault: Fault | None, ends_after: int | None) -> bool:
         asked, openai = record.asked, not record.path.endswith("/generate_stream")
         chat = record.path.endswith("/chat/completions")
         wanted = int(asked["max_tokens"] if openai else asked["MAX_TOKENS"]) - (fault == "short")
+        wanted = wanted if ends_after is None else min(wanted, ends_after)
         by_end, close = fault == "by_end", fault in ("by_end", "close")
         framing = ("" if by_end else "Transfer-Encoding: chunked\r\n") + ("Connection: close\r\n" if close else "")
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{framing}\r\n".encode())
@@ -172,17 +205,18 @@ class _Server:
         while written < wanted:
             n = min(self.plan.per_event, wanted - written)
             await asyncio.sleep(max(0.0, began + self.plan.first_s + written * self.plan.gap_s - time.monotonic()))
-            if written >= wanted // 2 and fault in ("cut", "hang", "bad_json", "error_event"):
+            if written >= wanted // 2 and fault in ("cut", "hang", "bad_json", "error_event", "limit_event", "abort"):
                 if fault == "cut":
                     writer.transport.abort()
                     return False
                 if fault == "hang":
                     await asyncio.sleep(3600)
-                await event("{this is no JSON" if fault == "bad_json" else '{"error": {"message": "out of memory"}}')
+                await event(_BROKEN[fault])
             record.sent += [time.monotonic()] * n
             if openai:
                 text = "" if self.plan.silent_tokens and written % 3 == 1 else " word" * n
-                await event(json.dumps({"choices": [{"index": 0, "delta": {"content": text}} if chat else {"index": 0, "text": text}]}))
+                choice = {"index": 0, "delta": {"content": text}} if chat else {"index": 0, "text": text}
+                await event(json.dumps({"choices": [choice], **({"error": None} if self.plan.null_error else {})}))
             else:
                 last = {"SERVER_TIMES": SERVER_TIMES} if written + n == wanted else {}
                 await event(json.dumps({"model_name": "m", "TOKEN": 7, "INDEX": written, **last}))
@@ -191,7 +225,10 @@ class _Server:
             if self.plan.usage:
                 prompt = asked.get("prompt")
                 counted = len(prompt) if isinstance(prompt, list) else 11
-                await event(json.dumps({"choices": [], "usage": {"prompt_tokens": counted, "completion_tokens": wanted}}))
+                usage = {"prompt_tokens": counted, "completion_tokens": wanted}
+                if self.plan.cached is not None:
+                    usage["prompt_tokens_details"] = {"cached_tokens": self.plan.cached}
+                await event(json.dumps({"choices": [], "usage": usage}))
             if fault != "no_done":
                 await event("[DONE]")
         if not by_end:
@@ -218,4 +255,6 @@ async def _main(plan: Plan) -> None:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    asyncio.run(_main(Plan(**{**given, "faults": {int(number): fault for number, fault in given["faults"].items()}})))
+    asyncio.run(
+        _main(Plan(**{**given, **{name: {int(number): value for number, value in given[name].items()} for name in ("faults", "lengths")}}))
+    )

@@ -17,11 +17,12 @@ from tests.fakes.trials import a_trial, local_provider
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Provider, Trial
 from plumbline.harness.inference import client
 from plumbline.harness.inference.client import round_trip
-from plumbline.harness.inference.endpoint import Endpoint, classify_failure, tokens_per_arrival
+from plumbline.harness.inference.endpoint import Endpoint, cached_token_rows, classify_failure, token_count_source, tokens_per_arrival
 from plumbline.harness.inference.load import wire
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.server.under_test import ExternalServer
 
 pytestmark = pytest.mark.integration
 
@@ -115,11 +116,13 @@ FAULTS = {
     4: ("bad_json", "server_error", "not JSON"),
     5: ("error_event", "server_error", "error in the stream: out of memory"),
     6: (500, "server_error", "HTTP 500: no"),
-    7: (429, "server_error", "HTTP 429: no"),
+    7: (429, "rate_limited", "HTTP 429: no"),
     8: (503, "unreachable", "HTTP 503: no"),
     9: ("no_done", "server_error", "the stream ended without [DONE]"),
     10: ("not_http", "server_error", "not HTTP/1.1"),
     11: ("hang", "timeout", "0 of 8 tokens within 4s"),
+    14: ("limit_event", "rate_limited", "error in the stream: slow down"),
+    15: ("abort", "server_error", "finish_reason abort"),
 }
 
 
@@ -132,7 +135,7 @@ def test_every_fault_has_its_class_and_harms_no_other_request() -> None:
     for i, (error, detail) in named.items():
         assert log.errors()[error]
         assert detail in log.details[i], (i, log.details[i])
-    assert np.all(log.received[[0, 12, 13, 14, 19]] == 8)
+    assert np.all(log.received[[0, 12, 13, 16, 19]] == 8)
     assert log.received[1] == 4  # what came before the cut is kept
 
 
@@ -143,6 +146,56 @@ def test_several_tokens_in_one_event_are_counted_by_the_servers_usage() -> None:
     assert np.all(log.received == 8)
     assert tokens_per_arrival(log) == 4
     assert np.isclose(log.time_per_output_token, 0.02 / 7, atol=WORST_S).all()
+
+
+@pytest.mark.parametrize("protocol", ["openai", "openai_chat"])
+def test_golden_times_of_natural_lengths_with_several_tokens_an_event(protocol: str) -> None:
+    """The model ends some answers early, in the middle of an event's tokens; the truth is the server's own record."""
+    lengths = {0: 1, 1: 3, 2: 5, 3: 7}
+    with Hosted(Plan(first_s=0.03, gap_s=0.02, per_event=3, lengths=lengths, null_error=True, cached=4)) as hosted:
+        declare = {"requests": TEXT} if protocol == "openai_chat" else {}
+        endpoint = endpoint_at(hosted.url + "/v1", protocol, exact=False, **declare)
+        log = drive(endpoint, load_of(6, rate=20, tokens=8), text="hello" if protocol == "openai_chat" else None)
+    assert log.errors() == {}, log.first_error()
+    assert log.received.tolist() == [1, 3, 5, 7, 8, 8]
+    for i, record in enumerate(hosted.records):
+        first, last = record.sent[0] - log.began, record.sent[-1] - log.began
+        assert first < log.first_token[i] < first + WORST_S
+        assert last < log.last_token[i] < last + WORST_S
+    tpot = log.time_per_output_token
+    assert np.isnan(tpot[0]) and tpot[1] == 0, "one token has none; three tokens of one event arrived together"
+    assert np.allclose(tpot[2:], [0.06 / 4, 0.12 / 6, 0.12 / 7, 0.12 / 7], atol=WORST_S / 4)
+    assert np.median(log.gaps()) == 0, "why TPOT leads"
+    prompt = 5 if protocol == "openai" else 11
+    assert log.usage.tolist() == [[prompt, 4, n] for n in (1, 3, 5, 7, 8, 8)]
+    assert token_count_source([log]) == "usage"
+    assert [row.value for row in cached_token_rows(log)] == [pytest.approx(4 / prompt)]
+    assert ExternalServer(endpoint).judgements(log) == []
+
+
+def test_natural_lengths_without_usage_are_not_silently_counted_by_events() -> None:
+    with Hosted(Plan(usage=False, per_event=2)) as hosted:
+        endpoint = endpoint_at(hosted.url + "/v1", exact=False)
+        log = drive(endpoint, load_of(3, rate=50, tokens=8))
+    assert log.errors() == {}, log.first_error()
+    assert log.received.tolist() == [4, 4, 4]
+    assert token_count_source([log]) == "events"
+    assert (log.usage == -1).all()
+    assert [j.reason.code for j in ExternalServer(endpoint).judgements(log)] == ["tokens_not_counted"]
+
+
+def test_refusals_in_the_middle_are_counted_with_the_servers_wait_and_not_sent_again() -> None:
+    refused = [5, 6, 7]
+    with Hosted(Plan(first_s=0.005, faults=dict.fromkeys(refused, 429), retry_after="2")) as hosted:
+        endpoint = endpoint_at(hosted.url + "/v1")
+        log = drive(endpoint, load_of(12, rate=40))
+    assert log.errors() == {"rate_limited": 3}
+    assert np.flatnonzero(log.error).tolist() == refused
+    assert all("Retry-After 2" in log.details[i] for i in refused)
+    assert len(hosted.records) == 12, "no request is sent again"
+    assert np.isinf(log.latencies("scheduled", "last_token")[refused]).all()
+    assert (log.dispatch_delays() < WORST_S).all(), "the wait does not hold up later requests"
+    assert [j.reason.code for j in ExternalServer(endpoint).judgements(log)] == ["rate_limited"]
 
 
 def test_a_token_without_text_counts_where_the_server_counts_it() -> None:

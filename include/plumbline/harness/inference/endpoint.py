@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
@@ -23,7 +24,7 @@ from plumbline.harness.inference.client.transport import Target
 from plumbline.harness.inference.load import wire as wires
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog
-from plumbline.results import FailureClass, Scalar
+from plumbline.results import FailureClass, MetricRow, Scalar, metric_row
 
 _CALL_S = 5.0
 
@@ -135,6 +136,24 @@ def tokens_per_arrival(log: RequestLog) -> float | None:
     return tokens / pieces if pieces else None
 
 
+def cached_token_rows(log: RequestLog) -> list[MetricRow]:
+    """`cache_hit_ratio`: cached over all prompt tokens, as the usage of answers counts them; nothing where it does not."""
+    prompt, cached, _ = log.usage[log.ok].T
+    told = (cached >= 0) & (prompt > 0)
+    if not told.any():
+        return []
+    read = int(prompt[told].sum())
+    return [metric_row("cache_hit_ratio", float(cached[told].sum()) / read, read, phase=log.load.name)]
+
+
+def token_count_source(logs: Sequence[RequestLog]) -> str | None:
+    """What counted the tokens of the answers: "usage", "events" (one event taken for one token) or "usage and events"; None without an answer."""
+    counted = np.concatenate([log.usage[log.ok, -1] >= 0 for log in logs]) if logs else np.zeros(0, np.bool_)
+    if not len(counted):
+        return None
+    return "usage" if counted.all() else "usage and events" if counted.any() else "events"
+
+
 _STATUS = re.compile(r"^HTTP (\d{3})\b|^([A-Z_]+): ")
 _GRPC = {
     "UNAUTHENTICATED": 401,
@@ -154,6 +173,7 @@ _BY_ERROR: dict[str, FailureClass] = {
     "unreachable": "unreachable",
     "wrong_output": "bad_declaration",
     "not_sent": "unreachable",
+    "rate_limited": "quota_exceeded",
 }
 
 _REMEDIES = {
@@ -173,19 +193,19 @@ def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
         raise ValueError(f"no request of {log.load.name} failed")
     error = max(errors, key=lambda name: errors[name])
     status, detail = _most_frequent(log, error)
+    if status == 429 or error == "rate_limited":
+        return (
+            "quota_exceeded",
+            f"the endpoint reports too many requests ({detail}); expected lower rates in phases, or a higher quota there",
+        )
     if status is None:
-        hint = "; declare exact_output: false if it cannot" if error == "wrong_output" and "tokens; expected" in detail else ""
+        hint = "; declare exact_output: false if it cannot" if error == "wrong_output" and "; expected" in detail else ""
         hint = f"; {_REMEDIES[error]}" if error in _REMEDIES else hint
         return _BY_ERROR[error], f"{error}: {detail}{hint}"
     if status in (401, 403):
         return (
             "bad_declaration",
             f"the endpoint refuses the key ({detail}); expected launcher.connection to name a connection whose key is valid there",
-        )
-    if status == 429:
-        return (
-            "quota_exceeded",
-            f"the endpoint reports too many requests ({detail}); expected lower rates in phases, or a higher quota there",
         )
     if 300 <= status < 400:
         return "bad_declaration", f"the endpoint redirects ({detail}); expected launcher.url to be where it answers"

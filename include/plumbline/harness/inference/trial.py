@@ -171,7 +171,11 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> N
     client_facts(record, None)
     with record.watch.phase("cold_start"):
         of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
-    _phases(driver, schedule, prompts)
+    try:
+        _phases(driver, schedule, prompts)
+    finally:
+        if (source := served.token_count_source(record.logs)) is not None:
+            record.result.facts["endpoint.token_count"] = source
 
 
 def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:

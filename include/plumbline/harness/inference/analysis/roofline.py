@@ -117,7 +117,7 @@ def _memory_rows(bytes_per_token: float, log: RequestLog, read: Counts) -> list[
 
 
 def _decode(model: ServedGpt | Llama, log: RequestLog, read: Counts, bandwidth: float | None) -> list[MetricRow]:
-    phase, written = log.load.name, log.load.output_tokens[log.ok].astype(float)
+    phase, written = log.load.name, np.minimum(log.received, log.load.output_tokens)[log.ok].astype(float)
     rows = _memory_rows(kv_bytes_per_token(model), log, read)
     gaps = log.gaps()
     if bandwidth and len(gaps) and gaps.mean() > 0:

@@ -47,6 +47,28 @@ def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement |
     return degraded("counts_differ", detail)
 
 
+def tokens_not_counted(log: RequestLog) -> Judgement | None:
+    """Answers of any length whose tokens the endpoint did not count: an event may carry several."""
+    missing = int((log.usage[log.ok, -1] < 0).sum())
+    if not missing:
+        return None
+    detail = (
+        f"{missing} of {log.finished} answers of {log.load.name} have no usage, so their tokens were counted by events, of which one may "
+        "carry several; expected an endpoint that reports usage (stream_options.include_usage), or exact_output"
+    )
+    return degraded("tokens_not_counted", detail)
+
+
+def rate_limited(log: RequestLog) -> Judgement | None:
+    """The endpoint refused requests of the phase because of a limit on their rate, which is no property of the model or its hardware."""
+    refused = log.errors().get("rate_limited", 0)
+    if not refused:
+        return None
+    return degraded(
+        "rate_limited", f"the endpoint refused {refused} of {log.n} requests of {log.load.name}; first: {log.first_of('rate_limited')}"
+    )
+
+
 def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]) -> Judgement | None:
     """Criteria that the trial was too small to answer, and the needed size. `metrics`: the whole trial's."""
     absent = [

@@ -239,6 +239,7 @@ _CLASSES: dict[str, ErrorClass] = {
     "UNAVAILABLE": "unreachable",
     "CANCEL": "cancelled",
     "REFUSED_STREAM": "unreachable",
+    "429": "rate_limited",
     "502": "unreachable",
     "503": "unreachable",
     "504": "unreachable",

@@ -64,10 +64,12 @@ class InvalidResponse(Exception):
 
 @dataclass
 class CompletedResponse:
-    """`token_at`: arrival of each token, in the caller's clock; tokens that came together share one. `server_s` [len(STAGES)]: reported times."""
+    """`token_at`: arrival of each token, in the caller's clock; tokens that came together share one. `server_s` [len(STAGES)]: reported times.
+    `usage`: the server's own count, see USAGE; None: it reported none."""
 
     token_at: list[float]
     server_s: list[float] | None = None
+    usage: tuple[int, ...] | None = None
 
 
 class ResponseReader(Protocol):
@@ -110,8 +112,9 @@ class OpenAiResponse:
                 self._chunk(_object(event), now)
 
     def _chunk(self, chunk: dict[str, Any], now: float) -> None:
-        if "error" in chunk:
-            raise InvalidResponse("server_error", f"error in the stream: {_error_text(chunk['error'])}")
+        # Some servers send "error": null with each chunk.
+        if (error := chunk.get("error")) or chunk.get("object") == "error":
+            raise _stream_error(error or chunk)
         self._usage = chunk.get("usage") or self._usage
         for choice in chunk.get("choices") or ():
             text = _text(choice)
@@ -121,17 +124,19 @@ class OpenAiResponse:
                 self._all.append(now)
             elif text == "" and "role" not in (choice.get("delta") or ()):
                 self._all.append(now)
+            if choice.get("finish_reason") in _BROKEN_OFF:
+                raise InvalidResponse("server_error", f"the server ended the answer: finish_reason {choice['finish_reason']}")
 
     def complete(self) -> CompletedResponse:
         if not self._done:
             raise InvalidResponse("server_error", f"the stream ended without [DONE], after {len(self._with_text)} events with text")
-        usage = self._usage or {}
-        count = usage.get("completion_tokens")
-        tokens = int(count) if isinstance(count, int) else len(self._with_text)
+        prompt, _, count = usage = _usage_counts(self._usage or {})
+        counted = count >= 0
+        tokens = count if counted else len(self._with_text)
         if tokens > self.asked or (tokens < self.asked and self.exact):
-            raise InvalidResponse("wrong_output", f"{tokens} tokens; expected {self.asked}")
-        prompt = usage.get("prompt_tokens")
-        if self.sent_tokens is not None and isinstance(prompt, int) and prompt != self.sent_tokens:
+            what = "tokens" if counted else "events and no usage that counts their tokens"
+            raise InvalidResponse("wrong_output", f"{tokens} {what}; expected {self.asked} tokens")
+        if self.sent_tokens is not None and prompt not in (-1, self.sent_tokens):
             raise InvalidResponse("wrong_output", f"the server read {prompt} tokens of a prompt of {self.sent_tokens} token ids")
         # A token may be no whole character and so have no text of its own; then there are as many events as tokens.
         times = self._all if len(self._all) <= tokens else self._with_text
@@ -139,7 +144,7 @@ class OpenAiResponse:
             raise InvalidResponse("wrong_output", f"no event with text, although {tokens} tokens were counted")
         if len(times) > tokens:
             raise InvalidResponse("wrong_output", f"{len(times)} events with text, although only {tokens} tokens were counted")
-        return CompletedResponse(spread(times, tokens))
+        return CompletedResponse(spread(times, tokens), usage=usage if counted else None)
 
 
 @dataclass
@@ -161,7 +166,7 @@ class GenerateResponse:
         for event in _complete(self._events, data):
             chunk = _object(event)
             if "error" in chunk:
-                raise InvalidResponse("server_error", f"error in the stream: {_error_text(chunk['error'])}")
+                raise _stream_error(chunk["error"])
             for name in self.wire.responses:
                 if name not in chunk:
                     raise InvalidResponse("wrong_output", f"token {len(self._times)} has no {name}")
@@ -251,12 +256,36 @@ def _text(choice: dict[str, Any]) -> str | None:
     delta = choice.get("delta")
     if not isinstance(delta, dict):
         return _string(choice.get("text"))
-    # Thoughts are tokens too: they are generated, counted in the usage and paid for.
-    return _string(delta.get("content")) or _string(delta.get("reasoning_content")) or _string(delta.get("content"))
+    content = _string(delta.get("content"))
+    if content:
+        return content
+    # Thoughts are tokens too: they are generated, counted in the usage and paid for. Servers call them either.
+    return _string(delta.get("reasoning_content")) or _string(delta.get("reasoning")) or content
 
 
 def _string(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+_BROKEN_OFF = ("error", "abort")
+"""Values of finish_reason of an answer that the server did not finish."""
+
+
+def _usage_counts(usage: dict[str, Any]) -> tuple[int, int, int]:
+    """As USAGE names them; -1: not reported."""
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    return _count(prompt), _count(cached), _count(completion)
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value >= 0 else -1
+
+
+def _stream_error(error: Any) -> InvalidResponse:
+    limited = isinstance(error, dict) and str(error.get("code")) in ("429", "rate_limit_exceeded")
+    return InvalidResponse("rate_limited" if limited else "server_error", f"error in the stream: {_error_text(error)}")
 
 
 def _error_text(error: Any) -> str:

@@ -223,7 +223,10 @@ class Http1Connection(asyncio.Protocol):
             to = f" to {self._http.quoted(location)}, which is not followed" if location and 300 <= self._status < 400 else ""
             said = self._http.quoted(bytes(self._refusal))
             error = http_error(str(self._status))[0]
-            self._sink.fail(self._number, error, f"HTTP {self._status}{to}{': ' + said if said else ''}")
+            # The request is not sent again: its user would have waited, and the next requests are due at their own times.
+            wait = self._headers.get(b"retry-after")
+            after = f", Retry-After {self._http.quoted(wait)}" if wait else ""
+            self._sink.fail(self._number, error, f"HTTP {self._status}{to}{after}{': ' + said if said else ''}")
         elif not self._reported:
             self._try(self._outcome)
         self._end()
@@ -236,6 +239,8 @@ class Http1Connection(asyncio.Protocol):
             self._sink.token(self._number, at)
         if outcome.server_s is not None:
             self._sink.server_times(self._number, tuple(outcome.server_s))
+        if outcome.usage is not None:
+            self._sink.usage(self._number, outcome.usage)
 
     def _try(self, step: Callable[[ResponseReader], None]) -> None:
         """A step of the answer; after its first mistake the rest of the body is only read to its end."""

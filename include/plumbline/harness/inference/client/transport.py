@@ -84,6 +84,9 @@ class Sink(Protocol):
     def server_times(self, number: int, seconds: tuple[float, ...]) -> None:
         """The server's own account of a request, by the wire's stages."""
 
+    def usage(self, number: int, counts: tuple[int, ...]) -> None:
+        """The server's own count of a request's tokens, as USAGE names them; -1: not reported."""
+
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
         """A request failed; only the first failure is kept. It may go on; `ended` follows in any case."""
 

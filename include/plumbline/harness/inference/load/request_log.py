@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from plumbline.harness.inference.load.schedule import PhaseLoad
 
-ErrorClass = Literal["timeout", "cancelled", "server_error", "unreachable", "wrong_output", "not_sent"]
+ErrorClass = Literal["timeout", "cancelled", "server_error", "unreachable", "wrong_output", "not_sent", "rate_limited"]
 ERROR_CLASSES: tuple[str, ...] = get_args(ErrorClass)
 STAGES = ("tokenization", "queue", "prefill", "decode", "post_processing")
 """Stages that a server reports, in their order."""
@@ -20,6 +20,8 @@ RETRIEVAL = ("embedding", "search", "reranking")
 """Stages before the model in a retrieval pipeline."""
 PIPELINE = ("tokenization", *RETRIEVAL, "queue", "prefill", "decode", "post_processing", "orchestration")
 """Stages of a retrieval pipeline; orchestration is the rest of its time."""
+USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens")
+"""What a hosted model counts of a request, and bills."""
 Values = NDArray[np.float64]
 Zeros = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
 """Makes an array of zeros: numpy's own, or one in shared memory."""
@@ -35,6 +37,7 @@ class RequestLog:
     received  int32 [n]: responses (tokens) that came
     token_at  [sum of output_tokens]: arrival of each; those of request i begin at first_token_of[i]
     server_s  [n, len(stages)]: the server's own account in seconds
+    usage     int32 [n, len(USAGE)]: tokens of the request by the server's own count; -1: it reported none
     details   what went wrong, in words, by request number
     cpu_s     CPU seconds of the client's processes in the phase, by process
     capped    how many requests waited because as many as the client may have in flight were
@@ -51,6 +54,7 @@ class RequestLog:
     received: NDArray[np.int32]
     token_at: Values
     server_s: Values
+    usage: NDArray[np.int32]
     began: float = float("nan")
     details: dict[int, str] = field(default_factory=dict)
     cpu_s: tuple[float, ...] = ()
@@ -72,8 +76,10 @@ class RequestLog:
             received=zeros((n,), np.int32),
             token_at=zeros((int(load.output_tokens.sum()),), np.float64),
             server_s=zeros((n, len(stages)), np.float64),
+            usage=zeros((n, len(USAGE)), np.int32),
             stages=stages,
         )
+        log.usage.fill(-1)
         for times in (log.scheduled, log.dispatched, log.ended, log.token_at, log.server_s):
             times.fill(np.nan)
         log.due[:] = load.after < 0
@@ -136,6 +142,11 @@ class RequestLog:
     def errors(self) -> dict[str, int]:
         return {c: n for k, c in enumerate(ERROR_CLASSES, start=1) if (n := int(((self.error == k) & self.due).sum()))}
 
+    def first_of(self, error: ErrorClass) -> str:
+        """The detail of the first failure of a class; empty without one."""
+        failed = np.flatnonzero(self.due & (self.error == ERROR_CLASSES.index(error) + 1))
+        return self.details.get(int(failed[0]), "") if len(failed) else ""
+
     def first_error(self) -> str:
         failed = np.flatnonzero(self.due & (self.error > 0))
         return f"{self.error_of(int(failed[0]))}: {self.details.get(int(failed[0]), '')}" if len(failed) else ""
@@ -194,6 +205,9 @@ class Recorder:
 
     def server_times(self, number: int, seconds: tuple[float, ...]) -> None:
         self._log.server_s[number] = seconds
+
+    def usage(self, number: int, counts: tuple[int, ...]) -> None:
+        self._log.usage[number] = counts
 
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
         self._log.fail(number, error, detail)

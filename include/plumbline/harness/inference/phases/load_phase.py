@@ -110,7 +110,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     if load.name != "warmup":
         found.append(validity.cache_state_contradicted(record.workload, log, gained))
     if load.name == "steady":
-        found += [validity.client_limited(log, record.trial.validity), validity.counts_differ(log, gained)]
+        found += [validity.client_limited(log, record.trial.validity), validity.counts_differ(log, gained), *served.judgements(log)]
     record.result.judgements += [judgement for judgement in found if judgement is not None]
     # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.
     if load.name in ("warmup", "steady") and (not log.finished or under_test.silent_replicas(log, served.replicas)):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from plumbline.declarations import InferenceWorkload, Trial
 from plumbline.declarations.workloads.load import Requests, max_phase_seconds
 from plumbline.harness.contention_monitor import ContentionMonitor
-from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog, Values
+from plumbline.harness.inference.load.request_log import ERROR_CLASSES, USAGE, RequestLog, Values
 from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, turn_of
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement
@@ -92,6 +92,7 @@ def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path)
 
     `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
     and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
+    `usage_…` is the server's own count of the request's tokens;
     `replica` is the server that it went to, where several share the load; `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
     """
     return _write("requests", pa.concat_tables([_table(log, requests) for log in logs]), folder)
@@ -117,6 +118,7 @@ def _table(log: RequestLog, requests: Requests) -> pa.Table:
             "input_tokens": pa.array(log.load.input_tokens[due], pa.int32()),
             "output_tokens": pa.array(log.load.output_tokens[due], pa.int32()),
             "received_tokens": pa.array(log.received[due], pa.int32()),
+            **_usage(log, due),
             **{f"{stage}_s": _seconds(log.server_s[due, k]) for k, stage in enumerate(log.stages)},
             "token_times_s": _token_times(log, due),
         }
@@ -125,6 +127,14 @@ def _table(log: RequestLog, requests: Requests) -> pa.Table:
 
 def _seconds(values: Values) -> pa.Array:
     return pa.array(values, pa.float64(), mask=np.isnan(values))
+
+
+def _usage(log: RequestLog, due: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """By the server's own count; nothing where it counted nothing."""
+    counts = log.usage[due]
+    if not (counts >= 0).any():
+        return {}
+    return {f"usage_{name}": pa.array(counts[:, k], pa.int32(), mask=counts[:, k] < 0) for k, name in enumerate(USAGE)}
 
 
 def _after(after: NDArray[np.int32]) -> pa.Array:

@@ -17,15 +17,16 @@ import numpy as np
 
 from plumbline.declarations.providers import Accelerator
 from plumbline.harness.gpu_monitor import GpuMonitor
+from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.analysis.metrics import ServerCounters, energy_rows
 from plumbline.harness.inference.client import Target
-from plumbline.harness.inference.endpoint import Endpoint, classify_failure, tokens_per_arrival
+from plumbline.harness.inference.endpoint import Endpoint, cached_token_rows, classify_failure, token_count_source, tokens_per_arrival
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.control import Scraper
 from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Reload, StartUp, Triton
-from plumbline.harness.measurement import TrialFailed
+from plumbline.harness.measurement import Judgement, TrialFailed
 from plumbline.metrics import LoadPhase
 from plumbline.results import FailureClass, MetricRow, Telemetry, metric_row
 
@@ -78,6 +79,9 @@ class ServerUnderTest(Protocol):
     def rows(self, log: RequestLog) -> list[MetricRow]:
         """Rows that only this kind of server has."""
 
+    def judgements(self, log: RequestLog) -> list[Judgement]:
+        """What only this kind of server can do to a steady phase."""
+
     def beside(self, phase: LoadPhase) -> AbstractContextManager[PhaseSampler]: ...
 
     def peak_memory(self, *, gpu: bool) -> AbstractContextManager[PeakMemory]:
@@ -123,6 +127,9 @@ class ManagedTriton:
         return "server_error", f"{format_outcome(log)}; {self._states(quiet) if quiet else self.state()}"
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
+        return []
+
+    def judgements(self, log: RequestLog) -> list[Judgement]:
         return []
 
     def answered(self, requests: int) -> None:
@@ -244,7 +251,21 @@ class ExternalServer:
         return failure_class, f"{format_counts(log)}: {why}"
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
-        return [metric_row("tokens_per_event", tokens_per_arrival(log), log.finished, phase=log.load.name, statistic="mean")]
+        return [
+            metric_row("tokens_per_event", tokens_per_arrival(log), log.finished, phase=log.load.name, statistic="mean"),
+            *cached_token_rows(log),
+        ]
+
+    def judgements(self, log: RequestLog) -> list[Judgement]:
+        launcher = self.endpoint.launcher
+        found = [validity.rate_limited(log)]
+        if launcher.protocol.startswith("openai") and not launcher.exact_output:
+            found.append(validity.tokens_not_counted(log))
+        return [judgement for judgement in found if judgement is not None]
+
+    def token_count_source(self, logs: Sequence[RequestLog]) -> str | None:
+        """See endpoint.token_count_source; None for protocols that send a token at a time."""
+        return token_count_source(logs) if self.endpoint.launcher.protocol.startswith("openai") else None
 
     def answered(self, requests: int) -> None:
         return

@@ -25,6 +25,9 @@ class Heard:
     def token(self, number: int, at: float) -> None:
         self.tokens += 1
 
+    def usage(self, number: int, counts: tuple[int, ...]) -> None:
+        raise AssertionError("gRPC has no usage")
+
     def server_times(self, number: int, seconds: tuple[float, ...]) -> None:
         self.times = seconds
 

@@ -40,7 +40,7 @@ def read(answer: Any, *events: Any) -> CompletedResponse:
 
 
 def test_each_event_with_text_is_a_token() -> None:
-    assert read(OpenAiResponse(3, True), *said("a", "b", "c"), counted(3), "[DONE]") == CompletedResponse([0, 1, 2])
+    assert read(OpenAiResponse(3, True), *said("a", "b", "c"), counted(3), "[DONE]") == CompletedResponse([0, 1, 2], usage=(5, -1, 3))
 
 
 def test_who_speaks_and_why_it_ended_are_no_tokens() -> None:
@@ -51,6 +51,14 @@ def test_who_speaks_and_why_it_ended_are_no_tokens() -> None:
         {"choices": [{"delta": {}, "finish_reason": "length"}]},
     ]
     assert read(OpenAiResponse(2, True), *chunks, counted(2), "[DONE]").token_at == [1, 2]
+
+
+def test_cached_tokens_and_thoughts_by_either_name() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 6}}
+    chunks = [{"choices": [{"delta": {"reasoning": "a"}}], "error": None}, {"choices": [{"delta": {"content": "b"}}]}]
+    assert read(OpenAiResponse(2, True), *chunks, {"choices": [], "usage": usage}, "[DONE]") == CompletedResponse([0, 1], usage=(9, 6, 2))
+    usage["prompt_tokens_details"] = None  # type: ignore[assignment]
+    assert read(OpenAiResponse(2, True), *chunks, {"choices": [], "usage": usage}, "[DONE]").usage == (9, -1, 2)
 
 
 def test_an_empty_text_is_a_token_only_if_the_count_says_so() -> None:
@@ -73,6 +81,8 @@ def test_tokens_of_one_event_arrived_together() -> None:
         ([counted(2), "[DONE]"], True, "wrong_output", "no event with text"),
         (["{no", "[DONE]"], True, "server_error", "not JSON"),
         (["[1]", "[DONE]"], True, "server_error", "not a JSON object"),
+        ([{"object": "error", "message": "no", "code": 500}], True, "server_error", "error in the stream: no"),
+        ([{"error": {"message": "slow", "code": "429"}}], True, "rate_limited", "error in the stream: slow"),
         ([{"error": {"message": "too\nlong"}}], True, "server_error", "error in the stream: too long"),
     ],
 )
@@ -86,7 +96,7 @@ def test_what_is_wrong_with_a_completion(events: list[Any], exact: bool, error: 
 def test_a_prompt_of_ids_is_read_as_so_many_tokens() -> None:
     with pytest.raises(InvalidResponse, match=r"\b6 tokens.*\b5\b"):
         read(OpenAiResponse(1, True, 5), *said("a"), counted(1, prompt=6), "[DONE]")
-    assert read(OpenAiResponse(1, True, 5), *said("a"), counted(1), "[DONE]") == CompletedResponse([0])
+    assert read(OpenAiResponse(1, True, 5), *said("a"), counted(1), "[DONE]").token_at == [0]
 
 
 LM = causal_lm("m", text=True)
