@@ -26,6 +26,7 @@ from plumbline.declarations.teams import Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.workloads import Workload
 from plumbline.declarations.workloads.inference import InferenceWorkload
+from plumbline.declarations.workloads.prompt_files import load_prompts
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
@@ -125,7 +126,7 @@ def load(config: Path | None = None) -> Declarations:
         group = folder.split("/")[0]
         for path in sorted((root / folder).glob("*.y*ml")):
             added: list[str] = []
-            declared, lines, wrong = _read_file(path, model, root / "traces", defaults, added)
+            declared, lines, wrong = _read_file(path, model, root, defaults, added)
             # An invalid defaults.yaml is reported once, not also by the images that each provider then lacks.
             problems += [problem for problem in wrong if not (broken and problem.field == "launcher.images")]
             if declared is None:
@@ -153,7 +154,7 @@ def load(config: Path | None = None) -> Declarations:
             found[group][name] = declared
             if added:
                 from_defaults[name] = tuple(added)
-    thresholds, _, wrong = _read_file(root / "thresholds.yaml", Thresholds, root / "traces")
+    thresholds, _, wrong = _read_file(root / "thresholds.yaml", Thresholds)
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in _FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
     problems += _unknown_references(found, origin, unread)
@@ -206,7 +207,7 @@ def _optional_file(path: Path, model: type[Model]) -> tuple[Model, list[Problem]
     """An optional file without references to other files."""
     if not path.exists():
         return model(), []
-    declared, _, wrong = _read_file(path, model, path.parent / "traces")
+    declared, _, wrong = _read_file(path, model)
     return declared if declared is not None else model(), wrong
 
 
@@ -214,7 +215,7 @@ def _referring_file(path: Path, model: type[Naming], found: dict[str, dict[str, 
     """A file that may be left out and that names providers and workloads, with what it names in vain."""
     if not path.exists():
         return model(), []
-    declared, lines, wrong = _read_file(path, model, path.parent / "traces")
+    declared, lines, wrong = _read_file(path, model)
     if declared is None:
         return model(), wrong
     names = ({*found["providers"], *unread}, {*found["workloads"], *unread})
@@ -225,9 +226,7 @@ def _referring_file(path: Path, model: type[Naming], found: dict[str, dict[str, 
 
 def load_file(path: Path, model: type[Model]) -> Model:
     """One file that a person names, as `model`. DeclarationError with all its problems."""
-    declared, _, problems = (
-        _read_file(path, model, path.parent) if path.is_file() else (None, {}, [Problem(str(path), 1, "", "is not a file")])
-    )
+    declared, _, problems = _read_file(path, model) if path.is_file() else (None, {}, [Problem(str(path), 1, "", "is not a file")])
     if declared is None:
         raise DeclarationError(problems)
     return declared
@@ -246,14 +245,21 @@ def display_path(path: Path) -> str:
 
 
 def _read_file(
-    path: Path, model: type[Model], traces: Path, defaults: LauncherDefaults | None = None, added: list[str] | None = None
+    path: Path,
+    model: type[Model],
+    root: Path | None = None,
+    defaults: LauncherDefaults | None = None,
+    added: list[str] | None = None,
 ) -> tuple[Model | None, dict[FieldPath, int], list[Problem]]:
-    """The file's declaration, the lines of its fields and its problems; adds a provider's fields from `defaults` to `added`."""
+    """The file's declaration, the lines of its fields and its problems; adds a provider's fields from `defaults` to `added`.
+
+    `root`: the declarations, with folders for traces and prompts; None: both lie beside the file."""
     try:
         data, lines = read_yaml(path)
     except UnreadableYaml as error:
         return None, {}, [Problem(display_path(path), error.line, error.field, str(error))]
-    if model is InferenceWorkload and (unread := load_trace_rows(data, traces)):
+    traces, prompts = (root / "traces", root / "prompts") if root else (path.parent, path.parent)
+    if model is InferenceWorkload and (unread := [*load_trace_rows(data, traces), *load_prompts(data, prompts)]):
         return None, lines, [Problem(display_path(path), lines[field], format_path(field), message) for field, message in unread]
     if model is Provider and defaults is not None and added is not None:
         added += fill_in_defaults(data, defaults)

@@ -93,7 +93,9 @@ _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
 _OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
 # The limit does not change what a trial measures, so it must not start a new series.
 _LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
-_NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS, "model": set(DESCRIPTIVE)}
+# `selection` is the prompts' hash; how they are compressed differs between machines.
+_DERIVED: dict[str, Any] = {"requests": {"prompts": {"content", "expected_tokens"}}, "model": set(DESCRIPTIVE)}
+_NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS, **_DERIVED}
 
 
 def spec_hash(workload: TrainingWorkload | InferenceWorkload) -> str:
@@ -166,6 +168,8 @@ _REASONS = {
     "requests.input_tokens": "longer prompts take longer",
     "requests.output_tokens": "longer answers take longer",
     "requests.exact_output": "answers that may end earlier are not of one length",
+    "requests.output": "natural answers end where the model ends them: only latencies a token compare",
+    "requests.prompts": "other prompts are other work",
     "server.client_placement": "the network between client and server is part of the numbers",
     "replicas": "one server on a node and one for each of its accelerators do different work",
     "server.prefix_cache": "a prefix that is cached is not computed",

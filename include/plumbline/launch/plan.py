@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 
 from plumbline.declarations import (
@@ -21,6 +22,7 @@ from plumbline.declarations import (
     spec_hash,
     trial_id,
 )
+from plumbline.declarations.workloads.prompts import FilePrompts
 from plumbline.launch import PlanError
 
 __all__ = ["PlanError", "RunRequest", "declared_slots", "plan"]
@@ -183,9 +185,28 @@ def _schedule_hash(workload: AnyWorkload) -> str | None:
     from plumbline.harness.inference.load.schedule import schedule_of
 
     try:
-        return schedule_of(workload).sha256
+        hashed = schedule_of(workload).sha256
     except ValueError as error:
         raise PlanError(f'workload "{workload.name}" has no arrival schedule: {error}') from error
+    _check_prompts(workload)
+    return hashed
+
+
+def _check_prompts(workload: InferenceWorkload) -> None:
+    """Own prompts, if they and the tokenizer are here: nothing is started for prompts that the model cannot read."""
+    prompts = workload.requests.prompts
+    if not isinstance(prompts, FilePrompts):
+        return
+    from plumbline.harness.inference.load.own_prompts import OwnPrompts, selected_rows
+    from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
+
+    tokenizer = tokenizer_of(workload, None)
+    if tokenizer is None:
+        return
+    try:
+        OwnPrompts(workload, selected_rows(prompts, Path()), tokenizer).check()
+    except ValueError as error:
+        raise PlanError(f'workload "{workload.name}" has prompts that its model cannot be sent: {error}') from error
 
 
 def _count_words(what: str, items: Collection[Provider | AnyWorkload]) -> str:

@@ -184,6 +184,7 @@ class Telemetry(Part):
     n: Annotated[Count, Field(ge=1)]
     mean: float
     min: float
+    p50: float | None = Field(None, description="of a distribution of which every value is known, such as lengths in tokens")
     p95: float | None = Field(None, description="None if single samples were not kept")
     max: float
 

@@ -224,6 +224,6 @@ def prompt_tokens(workload: InferenceWorkload) -> float:
     """Tokens of the mean prompt as it is declared: with retrieved documents, and in a conversation with what was said before."""
     asked = workload.requests
     prefix = float(asked.shared_prefix.tokens) if asked.shared_prefix else 0.0
-    own, turns = mean_tokens(asked.input_tokens) - prefix, asked.turns.count if asked.turns else 1
+    own, turns = mean_tokens(asked.prompt_lengths) - prefix, asked.turns.count if asked.turns else 1
     said_before = (turns - 1) / 2 * (own + mean_tokens(asked.output_tokens))
     return prefix + own + said_before + workload.added_tokens

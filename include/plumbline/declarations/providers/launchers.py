@@ -317,6 +317,11 @@ class EndpointLauncher(LauncherBase):
         if self.near != (placement == "same_node"):
             where = "the client's own machine" if self.near else "another machine"
             return f"its client_placement is {placement}, but {self.url} is on {where}"
+        prompts = workload.requests.prompts
+        if prompts is not None and prompts.format != "text" and self.protocol != "openai_chat":
+            return (
+                f"its requests.prompts are {prompts.format}, for which {self.protocol} has no chat template; expected protocol openai_chat"
+            )
         if self.protocol == "openai_chat" and not workload.requests.text:
             return "it sends token ids, but openai_chat takes text only; expected requests: {text: true}"
         if self.protocol.startswith("openai") and workload.model.architecture == "encoder":

@@ -81,7 +81,7 @@ def unsupported_retrieval(
     ):
         if precision != "fp32":
             return f"{name}.precision {precision} with retrieval, whose outputs have no reference; expected fp32"
-    for what in ("turns", "shared_prefix"):
+    for what in ("turns", "shared_prefix", "prompts"):
         if getattr(requests, what) is not None:
             return f"requests.{what} with retrieval, where each prompt begins with its own documents; expected no {what}"
     for i, phase in enumerate(phases):
@@ -105,7 +105,7 @@ def _exceeds_context(retrieval: Retrieval, model: ServedGpt, requests: Requests,
 
 def _longest_queries(requests: Requests, phases: Sequence[PhaseSpec]) -> list[tuple[str, int, int]]:
     """The longest query: its field, its tokens, and those of its answer."""
-    found = [("requests", requests.input_tokens.longest, requests.output_tokens.longest)]
+    found = [("requests", requests.prompt_lengths.longest, requests.output_tokens.longest)]
     for i, phase in enumerate(phases):
         if isinstance(phase, ContextPhaseSpec):
             found.append((f"phases[{i}].input_tokens", phase.input_tokens[-1], requests.output_tokens.longest))
@@ -128,7 +128,9 @@ def check_request_lengths(requests: Requests, phases: Sequence[PhaseSpec], model
     """
     _check_unique_part(requests)
     context = model.context if model.context is not None else sys.maxsize
-    if (longest := _longest_sequence(requests)) > context:
+    if requests.prompts is not None:
+        _check_prompts(requests, phases, model, context)
+    elif (longest := _longest_sequence(requests)) > context:
         raise ValueError(
             f"requests can be {longest} tokens long ({_describe_turns(requests)}), over model.context {context}; expected at most the context"
         )
@@ -144,9 +146,26 @@ def check_request_lengths(requests: Requests, phases: Sequence[PhaseSpec], model
             _check_trace(f"phases[{i}].arrivals.trace", phase.arrivals.trace, requests, context, model)
 
 
+def _check_prompts(requests: Requests, phases: Sequence[PhaseSpec], model: ServedModel, context: int) -> None:
+    """Their own lengths are checked where there is a tokenizer: when a trial is planned, or when it begins."""
+    if (written := requests.output_tokens.longest) >= context:
+        raise ValueError(f"requests.output_tokens can be {written}, with model.context {context}; expected room for a prompt")
+    if isinstance(model, Encoder) and (model.task == "vision" or requests.prompts is None or requests.prompts.format != "text"):
+        raise ValueError(f"requests.prompts for a model of task {model.task}; expected format text, and a model that reads text")
+    for i, phase in enumerate(phases):
+        if isinstance(phase, ContextPhaseSpec):
+            raise ValueError(
+                f"phases[{i}] context with requests.prompts, but the phase sets the lengths of its prompts; expected no prompts"
+            )
+        if not isinstance(phase, SearchPhaseSpec) and phase.arrivals.trace is not None and phase.arrivals.trace.after is not None:
+            raise ValueError(
+                f"phases[{i}].arrivals.trace has conversations with requests.prompts, which have their own; expected a trace without conversations"
+            )
+
+
 def _check_unique_part(requests: Requests) -> None:
     prefix = requests.shared_prefix
-    if prefix is not None and requests.input_tokens.shortest <= prefix.tokens:
+    if prefix is not None and requests.input_tokens is not None and requests.input_tokens.shortest <= prefix.tokens:
         raise ValueError(
             f"requests.input_tokens can be {requests.input_tokens.shortest}, not more than the shared_prefix of {prefix.tokens} tokens; "
             f"expected at least {prefix.tokens + 1}: input_tokens include the prefix, and a prompt has its own part"
@@ -156,7 +175,7 @@ def _check_unique_part(requests: Requests) -> None:
 def _longest_sequence(requests: Requests) -> int:
     """Maximum of a request's tokens, input and output."""
     prefix = requests.shared_prefix.tokens if requests.shared_prefix else 0
-    a_turn = requests.input_tokens.longest - prefix + requests.output_tokens.longest
+    a_turn = requests.prompt_lengths.longest - prefix + requests.output_tokens.longest
     return prefix + a_turn * (requests.turns.count if requests.turns else 1)
 
 
@@ -177,7 +196,8 @@ def _check_trace(where: str, trace: Trace, requests: Requests, context: int, mod
     if requests.turns is not None:
         raise ValueError(f"{where} with requests.turns, but a recorded request has no next turn; expected no turns")
     prefix = requests.shared_prefix.tokens if requests.shared_prefix else 0
-    for i, (_, read, written) in enumerate(trace.rows or ()):
+    for i, (_, recorded, written) in enumerate(trace.rows or ()):
+        read = recorded if requests.prompts is None else 1
         if read + written > context:
             raise ValueError(
                 f"{where} {trace.row(i)}: {read} tokens in, {written} out, over model.context {context}; expected at most the context: "
@@ -215,6 +235,8 @@ class Server(Declared):
     )
 
 
+_ENDS_ITSELF = ("vllm", "external")
+"""Backends that end an answer where the model does. The project's own models, and TensorRT-LLM as it is set up, have no end token."""
 _DECLARABLE_PHASES = ("warmup", "steady", "context", "stress", "sweep", "burst", "fault")
 
 
@@ -305,6 +327,7 @@ class InferenceWorkload(Workload):
             raise ValueError(refusal)
         if self.requests.text and not served.reads_text:
             raise ValueError(f"requests.text on server.backend {self.server.backend}, which has no tokenizer; expected text: false")
+        self._own_prompts()
         if isinstance(self.model, Encoder) and self.model.task == "vision" and self.requests.text:
             raise ValueError("requests.text for a vision model, which is asked with images; expected text: false")
         if isinstance(self.model, Encoder) and self.requests.output_tokens.constant != 1:
@@ -325,6 +348,21 @@ class InferenceWorkload(Workload):
             )
         if self.server.prefix_cache == "primed" and self.requests.shared_prefix is None:
             raise ValueError("server.prefix_cache primed without requests.shared_prefix: there is nothing to prime it with")
+
+    def _own_prompts(self) -> None:
+        """Chat templates and ends of answers, which only some engines and models have."""
+        prompts, backend = self.requests.prompts, self.server.backend
+        architecture: str = self.model.architecture
+        if prompts is not None and prompts.format != "text" and backend != "external" and architecture != "checkpoint":
+            raise ValueError(
+                f"requests.prompts.format {prompts.format} with model.architecture {architecture}, which has no chat template; "
+                "expected format text, or a model with a checkpoint"
+            )
+        if self.requests.output == "natural" and (isinstance(self.model, Encoder) or backend not in _ENDS_ITSELF):
+            raise ValueError(
+                f"requests.output natural on server.backend {backend} with architecture {architecture}, whose answers have no end of their own; "
+                "expected output forced"
+            )
 
     def _retrieved(self, retrieval: Retrieval) -> None:
         if (refused := unsupported_retrieval(retrieval, self.model, self.server.backend, self.requests, self.phases)) is not None:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed
+from plumbline.declarations.workloads.prompts import DEFAULT_PROMPT_TOKENS, PromptSet
 from plumbline.metrics import LoadPhase
 from plumbline.metrics.units import Duration, Pause, Percent, Rate
 
@@ -110,29 +111,58 @@ class SharedPrefix(Declared):
 
 class Turns(Declared):
     """Conversations: each arrival is the first of `count` turns. A turn's prompt includes the conversation so far, and is due `think` after
-    the last answer."""
+    the last answer. With `prompts`, `count` is the maximum: a conversation with fewer turns ends earlier."""
 
     count: int = Field(ge=2, le=100)
     think: Pause = 0.0
 
 
 class Requests(Declared):
-    """The requests. Prompts are unique, drawn from `seed`; the output length is forced, so that latencies are comparable.
+    """The requests. Prompts are unique, drawn from `seed`, or those of `prompts`. The output length is forced, so that latencies are comparable.
 
     `text`: prompts are sent as text and tokenised by the server, which is then measured too; else they are sent as token ids.
     """
 
-    input_tokens: Tokens
+    input_tokens: Tokens | None = Field(None, description="of drawn prompts, such as {constant: 512}; `prompts` have their own lengths")
     output_tokens: Tokens
+    output: Literal["forced", "natural"] = Field(
+        "forced",
+        description="natural: the model ends its answer itself, after output_tokens at the latest; latencies a token stay comparable",
+    )
     text: bool = False
+    prompts: PromptSet | None = None
     shared_prefix: SharedPrefix | None = None
     turns: Turns | None = None
     unique: Literal[True] = True
     seed: Seed
 
+    @model_validator(mode="after")
+    def _one_source(self) -> Requests:
+        if self.prompts is None:
+            if self.input_tokens is None:
+                raise ValueError("input_tokens is missing; expected lengths such as {constant: 512}, or prompts")
+            return self
+        if self.input_tokens is not None:
+            raise ValueError("input_tokens with prompts, which have their own lengths; expected one of the two")
+        if not self.text:
+            raise ValueError("text false with prompts, which are text and not token ids; expected text: true")
+        if self.shared_prefix is not None:
+            raise ValueError("shared_prefix with prompts, which begin with their own text; expected no shared_prefix")
+        if self.turns is not None and self.prompts.format == "text":
+            raise ValueError("turns with prompts.format text, which has no conversations; expected format messages or sharegpt")
+        return self
+
+    @property
+    def prompt_lengths(self) -> Tokens:
+        """The declared lengths; of `prompts` an estimate, for forecasts."""
+        if self.input_tokens is not None:
+            return self.input_tokens
+        expected = self.prompts.expected_tokens if self.prompts else None
+        return Tokens(constant=expected or DEFAULT_PROMPT_TOKENS)
+
 
 MAX_TRACE_ROWS = 100_000
-TraceLayout = Literal["azure", "burstgpt", "mooncake"]
+TraceLayout = Literal["azure", "burstgpt", "mooncake", "plumbline"]
 
 
 class MeanRate(Declared):
@@ -174,12 +204,25 @@ class Trace(Declared):
     `file` lies in `traces/` beside the declarations; what a phase needs of it becomes `rows` (seconds since the first request, input tokens,
     output tokens) when declarations are read, so that a trial carries its trace and its hash. `layout`: the names of the file's columns, by
     who published them first. `speed` 2 replays twice as fast.
+
+    `after`: the next turns of conversations, as (row, row of the turn before, seconds from its answer to this request); the others come at
+    their own times. The file of layout plumbline has a column for the conversation; the other layouts have none.
     """
 
     file: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*\.(csv|jsonl)$")
     layout: TraceLayout
     speed: float = Field(1.0, gt=0)
     rows: tuple[tuple[float, int, int], ...] | None = Field(None, min_length=1, max_length=MAX_TRACE_ROWS)
+    after: tuple[tuple[int, int, float], ...] | None = Field(None, min_length=1, max_length=MAX_TRACE_ROWS)
+
+    @model_validator(mode="after")
+    def _following(self) -> Trace:
+        last = -1
+        for row, before, think in self.after or ():
+            if not (last < row < len(self.rows or ()) and 0 <= before < row and think >= 0):
+                raise ValueError(f"after ({row}, {before}, {think:g}) is no turn of an earlier row; expected rising rows of the trace")
+            last = row
+        return self
 
     @model_validator(mode="after")
     def _rising(self) -> Trace:

@@ -15,6 +15,9 @@ from plumbline.declarations.workloads.load import MAX_TRACE_ROWS, Trace, TraceLa
 from plumbline.metrics.units import SECONDS, parse
 
 Row = tuple[float, int, int]
+Following = tuple[int, int, float]
+"""A next turn: its row, the row of the turn before, seconds from that one's answer to this request."""
+CONVERSATION, THINK = "conversation", "think_s"
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
 
 
@@ -31,13 +34,16 @@ class _Layout:
     time: str
 
 
-def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float) -> tuple[Row, ...]:
+def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float, after: list[Following] | None = None) -> tuple[Row, ...]:
     """The recorded requests of the first `until_s` seconds of the file `name` in `folder`: seconds since the first one (whole microseconds), input and output tokens.
+
+    Next turns of conversations, which only layout plumbline knows, are added to `after`.
 
     Raises TraceError for a file that cannot be read, a missing column, a value that is none, time that goes back, too many rows.
     """
     described = _LAYOUTS[layout]
     rows: list[Row] = []
+    turns = _Turns(name, after if after is not None else [])
     began = 0.0
     try:
         with (folder / name).open(encoding="utf-8-sig", newline="") as file:
@@ -60,6 +66,8 @@ def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float) 
                 read, written = (
                     _parse_tokens(f"{name}:{line}", column, value) for column, value in zip(described.columns[1:], lengths, strict=True)
                 )
+                if layout == "plumbline":
+                    turns.add(line, len(rows), record)
                 rows.append((since, read, written))
     except OSError as error:
         raise TraceError(f"{name} cannot be read ({error.strerror}); expected a file {folder / name}") from error
@@ -68,6 +76,27 @@ def read_trace(folder: Path, name: str, layout: TraceLayout, *, until_s: float) 
     if not rows:
         raise TraceError(f"{name} has no request; expected rows with {', '.join(described.columns)}")
     return tuple(rows)
+
+
+class _Turns:
+    """Links each row of a conversation to the one before."""
+
+    def __init__(self, name: str, after: list[Following]) -> None:
+        self._name, self._after = name, after
+        self._last: dict[str, int] = {}
+
+    def add(self, line: int, row: int, record: Mapping[str, Any]) -> None:
+        conversation, think = ((record.get(column) or "").strip() for column in (CONVERSATION, THINK))
+        if not conversation:
+            return
+        if (before := self._last.get(conversation)) is not None:
+            try:
+                self._after.append((row, before, round(_parse_seconds(think), 6)))
+            except ValueError:
+                raise TraceError(
+                    f'{self._name}:{line}, {THINK} is "{think}"; expected seconds from the last answer of the conversation, such as 5.2'
+                ) from None
+        self._last[conversation] = row
 
 
 def _csv(file: Any, name: str, columns: tuple[str, ...]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -129,6 +158,7 @@ _LAYOUTS: dict[TraceLayout, _Layout] = {
         lambda text: _parse_seconds(text) / 1e3,
         "milliseconds since the beginning, such as 27482",
     ),
+    "plumbline": _Layout(("arrived_s", "input_tokens", "output_tokens"), _parse_seconds, "seconds, such as 5.2"),
 }
 
 
@@ -145,8 +175,8 @@ def load_trace_rows(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...]
         if not isinstance(declared, dict):
             continue
         field = ("phases", i, "arrivals", "trace")
-        if "rows" in declared:
-            problems.append(((*field, "rows"), "is what was read of the file; expected file, layout and speed alone"))
+        if derived := next((name for name in ("rows", "after") if name in declared), None):
+            problems.append(((*field, derived), "is what was read of the file; expected file, layout and speed alone"))
             continue
         try:
             trace = Trace.model_validate_json(json.dumps(declared))
@@ -156,8 +186,11 @@ def load_trace_rows(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...]
         # An overload replays faster, so it needs more rows.
         factor = phase.get("factor") if phase.get("inject") == "overload" else None
         further = factor if isinstance(factor, (int, float)) and factor > 1 else 1.0
+        after: list[Following] = []
         try:
-            declared["rows"] = read_trace(folder, trace.file, trace.layout, until_s=duration_s * trace.speed * further)
+            declared["rows"] = read_trace(folder, trace.file, trace.layout, until_s=duration_s * trace.speed * further, after=after)
+            if after:
+                declared["after"] = after
         except TraceError as error:
             problems.append(((*field, "file"), str(error)))
     return problems

@@ -49,12 +49,13 @@ class Endpoint:
     def wire(self) -> wires.Wire:
         """What its answers must carry; an external server need not report its times."""
         model, workload = self.launcher.model, self.workload
+        natural = workload.requests.output == "natural"
         if self.launcher.protocol.startswith("openai"):
             # Token ids are what they are; text is cut into tokens by a tokenizer that is not ours.
             return wires.Wire("stream", model, {}, {} if workload.requests.text else {wires.INPUT_TOKENS: 4}, index=None)
         if isinstance(workload.model, Encoder):
             return wires.encoder(model, workload.model.task, workload.model.width, timed=False)
-        return replace(wires.causal_lm(model, workload.requests.text), last={})
+        return replace(wires.causal_lm(model, workload.requests.text), last={}, natural=natural)
 
     def target(self) -> Target:
         """Where the load goes; it always counts as running."""
@@ -69,15 +70,19 @@ class Endpoint:
             tls=tls,
             headers={} if self.key is None else {"Authorization": f"Bearer {self.key}"},
             path=url.path.rstrip("/"),
-            exact=self.launcher.exact_output,
+            exact=self._exact,
         )
+
+    @property
+    def _exact(self) -> bool:
+        """Whether answers have exactly as many tokens as were asked for."""
+        return self.launcher.exact_output and self.workload.requests.output == "forced"
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
         protocol, wire, model = self.launcher.protocol, self.wire, self.workload.model
         if protocol in ("openai", "openai_chat"):
-            exact = self.launcher.exact_output
             return http_transport.completion_request(
-                self.launcher.model, prompt, output_tokens, chat=protocol == "openai_chat", exact=exact
+                self.launcher.model, prompt, output_tokens, chat=protocol == "openai_chat", exact=self._exact
             )
         if isinstance(model, Encoder):
             asked = wires.encoder_inputs(prompt, model.task)

@@ -14,6 +14,7 @@ from plumbline.declarations import InferenceWorkload, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
+from plumbline.declarations.workloads.prompt_files import selection_hash
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
@@ -22,8 +23,10 @@ from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_for_trial
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.endpoint import Endpoint
+from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts, selected_rows
 from plumbline.harness.inference.load.prompts import Prompt, Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
+from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
 from plumbline.harness.inference.phases import quality, trial_record
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
@@ -65,10 +68,12 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
         else:
             _on_own_triton(record, schedule, prompts, None if fetched is None else fetched.folder)
     except TrialFailed as failure:
-        raise TrialFailed(failure.failure_class, failure.detail, record.measured()) from failure
+        raise TrialFailed(failure.failure_class, record.publishable(failure.detail), record.measured()) from failure
     except KeyboardInterrupt as stop:
         # By now the server is gone; what it was measured to do until here is worth keeping.
         raise TrialFailed("interrupted", f"the measurement was asked to stop by {stop or 'the keyboard'}", record.measured()) from stop
+    if workload.requests.output == "natural":
+        record.result.facts["requests.output"] = "natural"
     record.result.facts["client.processes"] = max(len(log.cpu_s) for log in record.logs)
     if (few := validity.too_few_requests(workload.acceptance, record.result.metrics)) is not None:
         record.result.judgements.append(few)
@@ -96,24 +101,54 @@ def _fetch(record: TrialRecord) -> FetchedCheckpoint:
 def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None) -> tuple[Schedule, Prompts]:
     try:
         schedule = schedule_of(record.workload)
-        prompts = prompts_of(record.workload, schedule)
+        planned = schedule.sha256
+        if record.workload.requests.prompts is None:
+            prompts = prompts_of(record.workload, schedule)
+        else:
+            schedule, prompts = _own_prompts(record, schedule, None if fetched is None else fetched.folder)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
+    except FetchFailed as error:
+        raise TrialFailed("unreachable", str(error)) from error
     hashes = {
-        "schedule": schedule.sha256,
+        "schedule": planned,
         "prompts": prompts.sha256,
         "model": backends.model_hash(record.workload, None if fetched is None else fetched.manifest.sha256),
     }
     if fetched is not None:
         hashes["manifest"] = fetched.manifest.sha256
     record.result.hashes |= {name: value for name, value in hashes.items() if value}
-    if record.trial.schedule_hash not in (None, schedule.sha256):
+    if record.trial.schedule_hash not in (None, planned):
         raise TrialFailed(
             "harness_error",
-            f"the arrival schedule computed here hashes to {schedule.sha256}, the planned one to {record.trial.schedule_hash}: "
+            f"the arrival schedule computed here hashes to {planned}, the planned one to {record.trial.schedule_hash}: "
             "planner and harness are not the same version",
         )
     return schedule, prompts
+
+
+def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | None) -> tuple[Schedule, Prompts]:
+    """The schedule with the lengths of the workload's own prompts, and these; all are checked before a server starts."""
+    workload, declared = record.workload, record.workload.requests.prompts
+    assert declared is not None
+    rows = selected_rows(declared, record.workdir / "prompts")
+    if declared.private:
+        record.private_texts = tuple(text for row in rows for text in row.contents)
+    own = OwnPrompts(workload, rows, tokenizer_of(workload, checkpoint))
+    own.check()
+    fitted, prompts = own.schedule(schedule)
+    sent = sum(load.n for load in fitted.phases)
+    record.result.facts |= {
+        "prompts.source": declared.source,
+        "prompts.format": declared.format,
+        "prompts.sampled": len(rows),
+        "prompts.private": declared.private,
+        "prompts.sha256": selection_hash(rows),
+        # A prompt that is sent again may be in a prefix cache.
+        "prompts.sent_again": sent - len({id(prompt) for phase in prompts.by_phase for prompt in phase}),
+        "prompts.tokens_counted_by": "server" if own.tokenizer is None else "tokenizer",
+    }
+    return fitted, prompts
 
 
 def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts, checkpoint: Path | None) -> None:
@@ -162,7 +197,9 @@ def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
             record.event("server_stopping")
         record.event("server_stopped")
     finally:
-        record.result.evidence += [EvidenceFile("server_log", each.log) for each in servers if each.log.exists()]
+        # A server may log the prompts that it reads.
+        if not record.private_texts:
+            record.result.evidence += [EvidenceFile("server_log", each.log) for each in servers if each.log.exists()]
 
 
 def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> None:

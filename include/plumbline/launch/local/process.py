@@ -40,6 +40,8 @@ _ALLOWED_VARIABLES = frozenset(
         "TZ",
         "PYTHONPATH",
         "LD_LIBRARY_PATH",
+        "PLUMBLINE_CONFIG",  # private prompt files lie beside the declarations
+        "PLUMBLINE_PROMPTS",
         "VIRTUAL_ENV",
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",

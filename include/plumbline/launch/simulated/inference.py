@@ -82,7 +82,7 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, input
     if not has.gpu:  # the cores' rates are those of all together
         has = replace(has, matmul=has.matmul / replicas, memory=has.memory / replicas)
     slow, model, asked = draw.slowness("inference"), workload.model, workload.requests
-    sent = inputs or mean_tokens(asked.input_tokens)
+    sent = inputs or mean_tokens(asked.prompt_lengths)
     prompt = sent + workload.added_tokens
     outputs = max(1, round(mean_tokens(asked.output_tokens)))
     parameters = active_parameters(model)

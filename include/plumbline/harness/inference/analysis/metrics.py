@@ -126,10 +126,11 @@ def _rates(log: RequestLog, slo: Slo) -> list[MetricRow]:
     phase, n, finished, elapsed_s = log.load.name, log.n, log.finished, log.elapsed_s
     tokens, met = int(log.arrived.sum()), int(within_slo(log, slo).sum())
     asked = int(log.load.input_tokens[log.ok].sum())
+    known = bool((log.load.input_tokens[log.ok] > 0).all())  # an external server may not report what it read
     rows = [
         metric_row("request_throughput", finished / elapsed_s, finished, phase=phase),
         metric_row("output_token_throughput", tokens / elapsed_s, tokens, phase=phase),
-        metric_row("input_token_throughput", asked / elapsed_s, asked, phase=phase),
+        *([metric_row("input_token_throughput", asked / elapsed_s, asked, phase=phase)] if known else []),
         metric_row("goodput", met / elapsed_s, n, phase=phase),
     ]
     for name, count in (("goodput_ratio", met), ("error_rate", n - finished)):

@@ -110,14 +110,14 @@ def _checkpoint_memory(model: Checkpoint, log: RequestLog, read: Counts) -> list
 
 
 def _memory_rows(bytes_per_token: float, log: RequestLog, read: Counts) -> list[MetricRow]:
-    held = (read + log.load.output_tokens[log.ok].astype(float)) * bytes_per_token
+    held = (read + log.written[log.ok].astype(float)) * bytes_per_token
     rows = [metric_row("memory_per_sequence", float(held.mean()), len(held), phase=log.load.name)]
     rows.append(metric_row("memory_per_sequence", float(held.max()), len(held), phase=log.load.name, statistic="max"))
     return rows
 
 
 def _decode(model: ServedGpt | Llama, log: RequestLog, read: Counts, bandwidth: float | None) -> list[MetricRow]:
-    phase, written = log.load.name, np.minimum(log.received, log.load.output_tokens)[log.ok].astype(float)
+    phase, written = log.load.name, log.written[log.ok].astype(float)
     rows = _memory_rows(kv_bytes_per_token(model), log, read)
     gaps = log.gaps()
     if bandwidth and len(gaps) and gaps.mean() > 0:

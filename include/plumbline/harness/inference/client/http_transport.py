@@ -46,7 +46,7 @@ def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Ma
             sent = int(load.input_tokens[number]) if INPUT_TOKENS in target.wire.last else None
             return OpenAiResponse(int(load.output_tokens[number]), target.exact, sent)
         if target.wire.method == "stream":
-            return GenerateResponse(target.wire, int(load.output_tokens[number]), int(load.input_tokens[number]))
+            return GenerateResponse(target.wire, int(load.output_tokens[number]), int(load.input_tokens[number]) or None)
         length = headers.get(_HEADER_LENGTH, b"")
         return InferResponse(target.wire, int(length) if length.isdigit() else None)
 
@@ -291,7 +291,7 @@ def completion_request(model: str, prompt: Prompt, output_tokens: int, *, chat: 
     if exact:
         asked |= {"min_tokens": output_tokens, "ignore_eos": True}
     if chat:
-        asked["messages"] = [{"role": "user", "content": prompt.text}]
+        asked["messages"] = list(prompt.messages) if prompt.messages is not None else [{"role": "user", "content": prompt.text}]
     else:
         asked["prompt"] = prompt.text if prompt.text is not None else prompt.ids.tolist()
     return _streamed(asked)

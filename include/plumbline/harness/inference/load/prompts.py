@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -16,9 +17,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.inference import TOKENIZER_VOCABULARY
+from plumbline.declarations.workloads.prompt_files import Message
 from plumbline.harness.inference.load.schedule import PhaseLoad, Random, Schedule, request_rng, turn_of
 
-__all__ = ["Prompt", "Prompts", "TokenIds", "probe_prompts", "prompts_of"]
+__all__ = ["NO_IDS", "Prompt", "Prompts", "TokenIds", "probe_prompts", "prompts_of"]
 
 _DRAWS = 100
 
@@ -26,20 +28,31 @@ _DRAWS = 100
 @dataclass(frozen=True)
 class Prompts:
     """`cold_start` goes out before any load; `by_phase[i][j]` is request j of the schedule's phase i; `prefixes` are the shared ones, with
-    which a cache is primed."""
+    which a cache is primed. `own`: where further prompts come from, if the workload brings its own."""
 
     cold_start: Prompt
     by_phase: tuple[tuple[Prompt, ...], ...]
     prefixes: tuple[Prompt, ...] = ()
+    own: ProbeSource | None = None
 
     @cached_property
     def sha256(self) -> str:
-        """Hash (hex) over the ids of all prompts (cold start, phases, prefixes), each preceded by its length, little-endian."""
+        """Hash (hex) over the ids of all prompts (cold start, phases, prefixes), each preceded by its length, little-endian; of a prompt whose
+        ids are unknown over its text, in JSON."""
         hashed = hashlib.sha256()
         for prompt in chain((self.cold_start,), *self.by_phase, self.prefixes):
+            if not len(prompt.ids):
+                hashed.update(json.dumps([prompt.text, prompt.messages], sort_keys=True).encode())
+                continue
             hashed.update(len(prompt.ids).to_bytes(4, "little"))
             hashed.update(prompt.ids.astype("<i4").tobytes())
         return hashed.hexdigest()
+
+
+class ProbeSource(Protocol):
+    def probe(self, load: PhaseLoad, phase: int, probe: int) -> tuple[PhaseLoad, tuple[Prompt, ...]]:
+        """The load of a search's probe with its prompts' lengths, and its prompts."""
+        ...
 
 
 def prompts_of(workload: InferenceWorkload, schedule: Schedule) -> Prompts:
@@ -99,18 +112,21 @@ class _Unique:
         )
 
     def phase(self, load: PhaseLoad, prefixes: tuple[Prompt, ...], rng: Random) -> tuple[Prompt, ...]:
-        turn, chains = turn_of(load, self.workload.requests), load.chains
-        continues = np.append(turn[chains:] > 0, np.zeros(min(chains, load.n), bool))  # a next turn repeats the answer
+        turn = turn_of(load, self.workload.requests)
         own = load.input_tokens - (len(prefixes[0].ids) if prefixes else 0)
         later = np.flatnonzero(turn > 0)
-        own[later] = load.input_tokens[later] - load.input_tokens[later - chains] - load.output_tokens[later - chains]
+        before_it = load.after[later]
+        own[later] = load.input_tokens[later] - load.input_tokens[before_it] - load.output_tokens[before_it]
+        continues = np.zeros(load.n, bool)
+        continues[before_it] = True  # a next turn repeats the answer
         segments = self.source.segments(own.tolist(), rng)
         answers = self.source.segments(np.where(continues, load.output_tokens, 0).tolist(), rng) if len(later) else []
         group = rng.permutation(load.n) % max(1, len(prefixes))
         prompts: list[Prompt] = []
         for i, segment in enumerate(segments):
             if turn[i]:
-                before: Prompt | None = prompts[i - chains] + answers[i - chains]
+                last = int(load.after[i])
+                before: Prompt | None = prompts[last] + answers[last]
             else:
                 before = prefixes[group[i]] if prefixes else None
             prompts.append(self.first(before, segment, rng))
@@ -118,14 +134,19 @@ class _Unique:
 
 
 TokenIds = NDArray[np.int32]
+NO_IDS: TokenIds = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """`ids` int32 [tokens], and the text that the shipped tokenizer turns into exactly these ids, if prompts go out as text."""
+    """`ids` int32 [tokens], and the text that the served model's tokenizer turns into exactly these ids, if prompts go out as text.
+
+    `messages`: the conversation that the text was rendered from, for servers that apply their chat template. No ids: the server counts them.
+    """
 
     ids: TokenIds
     text: str | None = None
+    messages: tuple[Message, ...] | None = None
 
     def __add__(self, other: Prompt) -> Prompt:
         """One after the other. Holds for the text too: segments end where the tokenizer splits, whatever follows."""

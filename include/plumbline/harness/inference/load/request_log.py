@@ -123,6 +123,11 @@ class RequestLog:
         return self._token(np.zeros(self.load.n, np.int64))
 
     @property
+    def written(self) -> NDArray[np.int32]:
+        """int32 [n of the load]: tokens of each answer, at most those that were asked for."""
+        return np.minimum(self.received, self.load.output_tokens)
+
+    @property
     def last_token(self) -> Values:
         return self._token(np.minimum(self.received, self.load.output_tokens) - 1)
 

@@ -36,8 +36,10 @@ class PhaseLoad:
 
     `arrivals_s` float64 [n], whole microseconds: seconds from the start of the phase, or, where `after` int32 [n] is not -1, from the end of
     the request with that (smaller) number: the next turn of a conversation, the next request of a closed loop's user.
-    `input_tokens`, `output_tokens` int32 [n]. `closed`: a closed loop; it may end before its duration, when its requests are worked off.
+    `input_tokens`, `output_tokens` int32 [n]; input tokens of a workload's own prompts are 0 until their tokens are counted.
+    `closed`: a closed loop; it may end before its duration, when its requests are worked off.
     `probe`: which one of a search's loads, or of a growing context's, from 0; None: the phase's only one.
+    `turn`: which turn of its conversation each request is, from 0, int32 [n], where conversations differ in length; None: see `turn_of`.
     """
 
     name: LoadPhase
@@ -48,6 +50,7 @@ class PhaseLoad:
     after: Counts
     closed: bool = False
     probe: int | None = None
+    turn: Counts | None = None
 
     @property
     def n(self) -> int:
@@ -84,6 +87,8 @@ class Schedule:
             hashed.update(phase.output_tokens.astype("<i4").tobytes())
             if chained:
                 hashed.update(phase.after.astype("<i4").tobytes())
+            if phase.turn is not None:
+                hashed.update(phase.turn.astype("<i4").tobytes())
         for search in self.searches:
             hashed.update(f"{search}\n".encode())
         return hashed.hexdigest()
@@ -147,7 +152,8 @@ def _load(
 ) -> PhaseLoad:
     rng = request_rng(requests, *stream)
     if arrivals.trace is not None:
-        return _replayed(where, name, arrivals.trace, duration_s, overload)
+        load = _replayed(where, name, arrivals.trace, duration_s, overload)
+        return load if requests.prompts is None else replace(load, input_tokens=np.zeros(load.n, np.int32))
     if arrivals.closed is not None:
         times, after = _closed_loop(arrivals.closed, requests)
     else:
@@ -157,6 +163,9 @@ def _load(
             f"{where}: the seed {requests.seed} draws no arrival in {duration_s:g}s; "
             "expected a longer phase, a higher rate or another requests.seed"
         )
+    if requests.input_tokens is None:  # known once the workload's own prompts are tokenised
+        output = lengths(requests.output_tokens, len(times), rng)
+        return PhaseLoad(name, duration_s, times, np.zeros(len(times), np.int32), output, after, arrivals.closed is not None)
     fresh, output = (lengths(tokens, len(times), rng) for tokens in (requests.input_tokens, requests.output_tokens))
     return PhaseLoad(name, duration_s, times, _with_history(fresh, output, after, requests), output, after, arrivals.closed is not None)
 
@@ -177,7 +186,18 @@ def _replayed(where: str, name: LoadPhase, trace: Trace, duration_s: float, over
     times = round_to_microseconds(replay_times(recorded[:, 0] / trace.speed, overload, duration_s))
     rows = recorded[times < duration_s]
     times = times[times < duration_s]
-    return PhaseLoad(name, duration_s, times, rows[:, 1].astype(np.int32), rows[:, 2].astype(np.int32), np.full(len(times), -1, np.int32))
+    read, written, after = rows[:, 1].astype(np.int32), rows[:, 2].astype(np.int32), np.full(len(times), -1, np.int32)
+    if trace.after is None:
+        return PhaseLoad(name, duration_s, times, read, written, after)
+    turn = np.zeros(len(times), np.int32)
+    for row, before, think_s in trace.after:
+        if row >= len(times):
+            break
+        after[row] = before
+        times[row] = round(think_s / trace.speed, 6)
+        # A prompt that is no longer than what was said before does not contain it: the client has shortened the conversation.
+        turn[row] = turn[before] + 1 if read[row] > read[before] + written[before] else 0
+    return PhaseLoad(name, duration_s, times, read, written, after, turn=turn)
 
 
 def _conversations(first: Seconds, requests: Requests) -> tuple[Seconds, Counts]:
@@ -205,6 +225,8 @@ def _closed_loop(closed: Closed, requests: Requests) -> tuple[Seconds, Counts]:
 
 def turn_of(load: PhaseLoad, requests: Requests) -> Counts:
     """Which turn of its conversation each request is, from 0, int32 [n]; 0 without conversations."""
+    if load.turn is not None:
+        return load.turn
     count = requests.turns.count if requests.turns else 1
     return (np.arange(load.n) // load.chains % count).astype(np.int32)
 

@@ -47,6 +47,7 @@ class Wire:
     index      the tensor that counts a request's responses from 0; None if there is none
     tokens     the tensor (uint32 [1]) that says how many tokens a response brings, for servers that put several into one; None: one each
     stages     what SERVER_TIMES tells of
+    natural    answers may end before the tokens that were asked for
     """
 
     method: Literal["stream", "unary"]
@@ -56,6 +57,7 @@ class Wire:
     index: str | None = "INDEX"
     tokens: str | None = None
     stages: tuple[str, ...] = STAGES
+    natural: bool = False
 
     def body(self, number: int, tensors: Sequence[Tensor]) -> bytes:
         request = messages.ModelInferRequest(model_name=self.model, id=str(number))

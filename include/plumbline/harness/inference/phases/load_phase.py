@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import roofline, validity
+from plumbline.harness.inference.analysis.lengths import length_telemetry
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.client import Settings, round_trip
+from plumbline.harness.inference.load import privacy
 from plumbline.harness.inference.load.prompts import Prompt, Prompts
-from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.request_log import USAGE, RequestLog
 from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import under_test
@@ -63,6 +65,13 @@ class Driver:
             settings=settings or self.settings,
         )
         self.served.answered(log.finished)
+        requests = self.record.workload.requests
+        if requests.prompts is not None:
+            if not load.input_tokens.all():
+                counted = np.maximum(log.usage[:, USAGE.index("prompt_tokens")], 0)
+                log.load = replace(load, input_tokens=np.where(load.input_tokens > 0, load.input_tokens, counted).astype(np.int32))
+            if requests.prompts.private:
+                log.details = {number: privacy.safe_detail(detail) for number, detail in log.details.items()}
         return log
 
     def drive_each(self, phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int, *, note: str) -> RequestLog:
@@ -105,7 +114,11 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
         *beside.rows(log),
     ]
     record.result.stages += stages_of(log, gained)
-    record.result.telemetry += [*beside.telemetry(), *under_test.replica_telemetry(log, served.replicas)]
+    record.result.telemetry += [
+        *beside.telemetry(),
+        *length_telemetry(log, record.workload.requests),
+        *under_test.replica_telemetry(log, served.replicas),
+    ]
     found = []
     if load.name != "warmup":
         found.append(validity.cache_state_contradicted(record.workload, log, gained))

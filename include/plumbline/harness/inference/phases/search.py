@@ -51,7 +51,7 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
         number = len(state.probes)
         require_running(driver.served, f"before probe {number} of {spec.name}")
         prepare_cache(driver, spec.name, prompts)
-        log, probe = _probe(driver, phase, spec, number, rate)
+        log, probe = _probe(driver, phase, spec, number, rate, prompts)
         verdict = state.learn(probe)
         record.done_s = began_s + (number + 1) * spec.search.probe
         if verdict.holds:
@@ -71,11 +71,14 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
     record.result.evidence.append(_evidence(record, state))
 
 
-def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, rate: float) -> tuple[RequestLog, Probe]:
+def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, rate: float, prompts: Prompts) -> tuple[RequestLog, Probe]:
     record, workload, target = driver.record, driver.record.workload, spec.search.goodput
     try:
         load = probe_load(workload, phase, number, rate)
-        asked = probe_prompts(workload, load, phase, number)
+        if prompts.own is not None:
+            load, asked = prompts.own.probe(load, phase, number)
+        else:
+            asked = probe_prompts(workload, load, phase, number)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
     hopeless = False

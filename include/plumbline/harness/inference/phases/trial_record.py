@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from plumbline.declarations import InferenceWorkload, Trial
 from plumbline.declarations.workloads.load import Requests, max_phase_seconds
 from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.inference.load import privacy
 from plumbline.harness.inference.load.request_log import ERROR_CLASSES, USAGE, RequestLog, Values
 from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, turn_of
 from plumbline.harness.launcher_protocol import Progress
@@ -28,7 +29,8 @@ OVERHEAD_S = 5.0
 
 @dataclass
 class TrialRecord:
-    """`probed`: rows of the hardware probes. `logs`: one a phase of load, or one a probe of a search."""
+    """`probed`: rows of the hardware probes. `logs`: one a phase of load, or one a probe of a search. `private_texts`: what must appear in no
+    document and no evidence."""
 
     trial: Trial
     workload: InferenceWorkload
@@ -39,6 +41,7 @@ class TrialRecord:
     result: Measurement
     logs: list[RequestLog] = field(default_factory=list)
     done_s: float = 0.0
+    private_texts: tuple[str, ...] = field(default=(), repr=False)
     _fraction: float = 0.0
 
     @property
@@ -56,6 +59,10 @@ class TrialRecord:
         """Report progress, never decreasing: `into_s` seconds into what follows `done_s`."""
         self._fraction = max(self._fraction, min((self.done_s + into_s) / self.total_s, 1.0))
         self.progress(phase, self._fraction, note)
+
+    def publishable(self, detail: str) -> str:
+        """An error's detail without text of private prompts."""
+        return privacy.without_text(detail, self.private_texts) if self.private_texts else detail
 
     def measured(self) -> Measurement:
         seen = [item for item in self.result.evidence if item.kind != "requests"]
@@ -143,7 +150,7 @@ def _after(after: NDArray[np.int32]) -> pa.Array:
 
 def _turn(load: PhaseLoad, requests: Requests, due: NDArray[np.int64]) -> pa.Array:
     """Null where there are no conversations: the requests of a closed loop's user follow each other without belonging together."""
-    return pa.array(turn_of(load, requests)[due] + 1, pa.int32(), mask=np.full(len(due), requests.turns is None))
+    return pa.array(turn_of(load, requests)[due] + 1, pa.int32(), mask=np.full(len(due), requests.turns is None and load.turn is None))
 
 
 def _token_times(log: RequestLog, due: NDArray[np.int64]) -> pa.Array:

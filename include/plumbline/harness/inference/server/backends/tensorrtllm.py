@@ -101,7 +101,7 @@ def _build(declared: Path, engine: Path, workload: InferenceWorkload) -> None:
     command = [
         *(builder, "--model_config", str(declared), "--output_dir", str(engine)),
         *("--max_batch_size", str(workload.server.sequences), "--max_seq_len", str(workload.model.context)),
-        *("--max_input_len", str(workload.requests.input_tokens.longest)),
+        *("--max_input_len", str(workload.requests.prompt_lengths.longest)),
         *("--gemm_plugin", "auto", "--kv_cache_type", "paged", "--use_paged_context_fmha", "enable"),
     ]
     try:

@@ -53,11 +53,12 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
         **({"quantization": "fp8"} if shape.precision == "fp8" else {}),
     }
     (version / "model.json").write_text(json.dumps(engine, indent=2) + "\n", encoding="utf-8")
-    wire = Wire("stream", MODEL, {"text_output": ANY, _TOKENS: 4}, index=None, tokens=_TOKENS)
+    forced = workload.requests.output == "forced"
+    wire = Wire("stream", MODEL, {"text_output": ANY, _TOKENS: 4}, index=None, tokens=_TOKENS, natural=not forced)
 
     def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
-        # Greedy, and exactly so long whatever the model says. Ids are not turned into text that nobody asked for.
-        sampling = {"max_tokens": output_tokens, "ignore_eos": True, "temperature": 0.0, "detokenize": workload.requests.text}
+        # Greedy, and forced to its length whatever the model says. Ids are not turned into text that nobody asked for.
+        sampling = {"max_tokens": output_tokens, "ignore_eos": forced, "temperature": 0.0, "detokenize": workload.requests.text}
         return wire.body(
             number,
             [

@@ -1,0 +1,199 @@
+"""A workload's own prompts: read or fetched, checked against the model's context, and dealt out to the requests of a load."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from plumbline.declarations import InferenceWorkload, installation_paths
+from plumbline.declarations.workloads.prompt_files import (
+    PromptRow,
+    PromptsError,
+    read_file,
+    read_rows,
+    select,
+    selection_hash,
+    unpack,
+)
+from plumbline.declarations.workloads.prompts import FilePrompts, HubPrompts, PromptSet, UrlPrompts, file_name
+from plumbline.harness.inference.load.prompts import NO_IDS, Prompt, Prompts
+from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, request_rng, turn_of
+from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed
+
+FOLDER = "PLUMBLINE_PROMPTS"
+"""Names the folder with private prompt files where the trial runs; the installation's own prompts/ if unset."""
+MAX_FETCHED_BYTES = 2 * 2**30
+
+
+class FetchFailed(Exception):
+    """Prompts that could not be fetched; the message has no credentials."""
+
+
+def selected_rows(prompts: PromptSet, cache: Path) -> tuple[PromptRow, ...]:
+    """The sampled rows; a file of the hub is fetched into `cache`. Raises PromptsError, and FetchFailed for an address that does not answer."""
+    name = file_name(prompts)
+    if isinstance(prompts, FilePrompts):
+        if prompts.content is not None:
+            return unpack(prompts.content, prompts.selection)
+        rows, digest = read_file(private_folder(), prompts)
+        chosen = select(rows, name, prompts.sample, prompts.seed)
+        if (digest, selection_hash(chosen)) != (prompts.sha256, prompts.selection):
+            raise PromptsError(f"{name} has SHA-256 {digest}; expected {prompts.sha256}, which the trial was planned with")
+        return chosen
+    data = _from_url(prompts) if isinstance(prompts, UrlPrompts) else _from_hub(prompts, cache)
+    digest = hashlib.sha256(data).hexdigest()
+    if prompts.sha256 not in (None, digest):
+        raise PromptsError(f"{name} has SHA-256 {digest}; expected requests.prompts.sha256 {prompts.sha256}")
+    return select(read_rows(data, name, prompts.format), name, prompts.sample, prompts.seed)
+
+
+def private_folder() -> Path:
+    """Where private prompt files lie."""
+    named = os.environ.get(FOLDER)
+    return Path(named) if named else installation_paths().config / "prompts"
+
+
+def _from_url(prompts: UrlPrompts) -> bytes:
+    import fsspec  # only prompts at an address need it
+
+    try:
+        with fsspec.open(prompts.url, "rb") as file:
+            data: bytes = file.read(MAX_FETCHED_BYTES + 1)
+    except Exception as error:  # noqa: BLE001 - each file system has its own; their words may hold credentials
+        raise FetchFailed(f"requests.prompts.url {prompts.url} cannot be read ({type(error).__name__}); expected a file there") from None
+    if len(data) > MAX_FETCHED_BYTES:
+        raise PromptsError(f"{file_name(prompts)} has over {MAX_FETCHED_BYTES:,} bytes; expected a smaller file")
+    return data
+
+
+def _from_hub(prompts: HubPrompts, cache: Path) -> bytes:
+    import huggingface_hub  # only prompts of the hub need it
+
+    try:
+        path = huggingface_hub.hf_hub_download(
+            prompts.id,
+            prompts.path,
+            repo_type="dataset",
+            revision=prompts.revision,
+            cache_dir=cache,
+            endpoint=os.environ.get("HF_ENDPOINT"),
+        )
+    except Exception as error:  # noqa: BLE001 - HTTP and file errors of several libraries
+        where = f"{prompts.id} at {prompts.revision[:8]}"
+        raise FetchFailed(
+            f"{prompts.path} of {where} cannot be fetched ({type(error).__name__}); expected a dataset that this machine may read"
+        ) from None
+    if (size := Path(path).stat().st_size) > MAX_FETCHED_BYTES:
+        raise PromptsError(f"{prompts.path} has {size:,} bytes; expected at most {MAX_FETCHED_BYTES:,}")
+    return Path(path).read_bytes()
+
+
+@dataclass
+class OwnPrompts:
+    """The sampled rows of a workload, with the served model's tokenizer (None: the server counts tokens)."""
+
+    workload: InferenceWorkload
+    rows: Sequence[PromptRow]
+    tokenizer: ServedTokenizer | None
+    _made: dict[tuple[int, int], Prompt] = field(default_factory=dict)
+
+    @property
+    def declared(self) -> PromptSet:
+        declared = self.workload.requests.prompts
+        assert declared is not None
+        return declared
+
+    def check(self) -> None:
+        """Raises PromptsError for the first prompt that the chat template cannot render, or that is too long for the model's context."""
+        context = self.tokenizer.context if self.tokenizer else None
+        written = self.workload.requests.output_tokens.longest
+        for row in range(len(self.rows)):
+            for turn in range(self._turns(row)):
+                tokens = len(self.prompt(row, turn).ids)
+                if context is not None and tokens + written > context:
+                    raise PromptsError(
+                        f"{self._where(row, turn)}: {tokens} tokens, and up to {written} out, over the model's context of {context}; "
+                        "expected at most the context"
+                    )
+
+    def schedule(self, schedule: Schedule) -> tuple[Schedule, Prompts]:
+        """The schedule with the prompts' lengths, and without turns that a conversation does not have; and its prompts."""
+        loads, prompts, at = [], [], 1
+        for load in schedule.phases:
+            fitted, chosen, at = self._fit(load, at)
+            loads.append(fitted)
+            prompts.append(chosen)
+        # The first row of the sample goes out before any load.
+        return replace(schedule, phases=tuple(loads)), Prompts(self.prompt(0, 0), tuple(prompts), own=self)
+
+    def probe(self, load: PhaseLoad, phase: int, probe: int) -> tuple[PhaseLoad, tuple[Prompt, ...]]:
+        """A search's load as `schedule` makes it, and its prompts; they begin at a place of the sample that the seed draws."""
+        fitted, chosen, _ = self._fit(load, int(request_rng(self.workload, phase, 3, probe).integers(len(self.rows))))
+        return fitted, chosen
+
+    def prompt(self, row: int, turn: int) -> Prompt:
+        """Turn `turn` of row `row`, both from 0; without `requests.turns` a conversation is one request, up to its last message of a user."""
+        key = row, turn
+        if key not in self._made:
+            self._made[key] = self._make(row, turn)
+        return self._made[key]
+
+    def _make(self, row: int, turn: int) -> Prompt:
+        found = self.rows[row]
+        if found.text is not None:
+            return Prompt(NO_IDS if self.tokenizer is None else self.tokenizer.encode(found.text), found.text)
+        turns = found.turns
+        messages = found.messages[: turns[turn if self.workload.requests.turns else -1]]
+        if self.tokenizer is None:
+            return Prompt(NO_IDS, None, messages)
+        try:
+            text = self.tokenizer.render(messages)
+        except TemplateFailed as error:
+            why = "" if self.declared.private else f" ({error.reason})"
+            raise PromptsError(f"{self._where(row, turn)}: the chat template fails{why}; expected a conversation that it renders") from None
+        return Prompt(self.tokenizer.encode(text), text, messages)
+
+    def _turns(self, row: int) -> int:
+        declared = self.workload.requests.turns
+        return 1 if declared is None else min(declared.count, len(self.rows[row].turns))
+
+    def _where(self, row: int, turn: int) -> str:
+        place = f"{file_name(self.declared)}:{self.rows[row].line}"
+        return f"{place}, turn {turn + 1}" if self.workload.requests.turns else place
+
+    def _fit(self, load: PhaseLoad, at: int) -> tuple[PhaseLoad, tuple[Prompt, ...], int]:
+        """The load with prompts from row `at` of the sample on, in a circle; its prompts; the row after the last one."""
+        turn, chains, n = turn_of(load, self.workload.requests), max(1, load.chains), len(self.rows)
+        declared = self.workload.requests.turns
+        number = np.arange(load.n)
+        # Which conversation each request belongs to, in the order in which they begin; request i follows request i - chains.
+        conversation = number % chains + chains * (number // chains // (declared.count if declared else 1))
+        row = (at + conversation) % n
+        available = np.array([self._turns(i) for i in range(n)])
+        kept = turn < available[row]
+        prompts = tuple(self.prompt(int(row[i]), int(turn[i])) for i in np.flatnonzero(kept))
+        fitted = replace(
+            load,
+            arrivals_s=load.arrivals_s[kept],
+            input_tokens=np.array([len(prompt.ids) for prompt in prompts], np.int32),
+            output_tokens=load.output_tokens[kept],
+            after=_relinked(load.after, kept),
+            turn=None if kept.all() else turn[kept],
+        )
+        return fitted, prompts, (at + int(conversation.max(initial=-1)) + 1) % n
+
+
+def _relinked(after: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """`after` of the kept requests, int32 [kept]: each follows the nearest kept one before it in its chain."""
+    number = (np.cumsum(kept) - 1).astype(np.int32)
+    nearest = np.full(len(after), -1, np.int32)
+    for i, before in enumerate(after.tolist()):  # a predecessor has a smaller number
+        if before >= 0:
+            nearest[i] = before if kept[before] else nearest[before]
+    links = nearest[kept]
+    return np.where(links >= 0, number[links], -1).astype(np.int32)
