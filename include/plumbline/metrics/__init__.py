@@ -55,6 +55,12 @@ def _read() -> dict[str, Metric]:
 
 
 METRICS = _read()
+LENGTH_DEPENDENT = frozenset(
+    {"request_latency", "request_scheduled_latency", "request_throughput", "output_token_throughput", "goodput", "goodput_ratio"}
+)
+"""Metrics that a longer answer changes; latencies a token and to the first token do not depend on where it ends."""
+NATURAL_LENGTHS = "natural answer lengths"
+"""Stands beside them where the model ended its answers itself."""
 
 
 class UnknownMetric(KeyError, ValueError):

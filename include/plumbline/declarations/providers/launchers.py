@@ -235,7 +235,15 @@ class KubernetesLauncher(LauncherBase):
         return self.resources.ephemeral_storage
 
     def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        return self.server_mismatch(workload)
+        if (wrong := self.server_mismatch(workload)) is not None or workload.kind == "training":
+            return wrong
+        prompts = workload.requests.prompts
+        if isinstance(prompts, FilePrompts) and prompts.private and PRIVATE_FOLDER not in self.env:
+            return (
+                "its requests.prompts are a private file, which no pod is sent; expected source: url, or launcher.env with "
+                f"{PRIVATE_FOLDER} as the folder of a volume that has the file"
+            )
+        return None
 
     def missing(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
         if self.image_for(workload.kind) is None:

@@ -13,6 +13,9 @@ MAX_PROMPTS = 100_000
 DEFAULT_PROMPT_TOKENS = 512
 """For forecasts, where nothing is known of the prompts' lengths."""
 
+PRIVATE_FOLDER = "PLUMBLINE_PROMPTS"
+"""The variable that names the folder with private prompt files where the trial runs; the installation's own prompts/ if unset."""
+
 PromptFormat = Literal["text", "messages", "sharegpt"]
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _PATH = r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*\.(jsonl|json|txt)$"

@@ -6,7 +6,8 @@ import numpy as np
 
 from plumbline.declarations.workloads.load import Requests
 from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.results import Telemetry
+from plumbline.metrics import LENGTH_DEPENDENT, NATURAL_LENGTHS
+from plumbline.results import MetricRow, Telemetry
 
 
 def length_telemetry(log: RequestLog, requests: Requests) -> list[Telemetry]:
@@ -34,3 +35,10 @@ def length_telemetry(log: RequestLog, requests: Requests) -> list[Telemetry]:
             )
         )
     return rows
+
+
+def noted_lengths(rows: list[MetricRow], requests: Requests) -> list[MetricRow]:
+    """The rows, those that depend on the answers' lengths marked where the model ended its answers itself."""
+    if requests.output == "forced":
+        return rows
+    return [row.model_copy(update={"method": NATURAL_LENGTHS}) if row.metric in LENGTH_DEPENDENT else row for row in rows]

@@ -20,13 +20,11 @@ from plumbline.declarations.workloads.prompt_files import (
     selection_hash,
     unpack,
 )
-from plumbline.declarations.workloads.prompts import FilePrompts, HubPrompts, PromptSet, UrlPrompts, file_name
+from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER, FilePrompts, HubPrompts, PromptSet, UrlPrompts, file_name
 from plumbline.harness.inference.load.prompts import NO_IDS, Prompt, Prompts
 from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, request_rng, turn_of
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed
 
-FOLDER = "PLUMBLINE_PROMPTS"
-"""Names the folder with private prompt files where the trial runs; the installation's own prompts/ if unset."""
 MAX_FETCHED_BYTES = 2 * 2**30
 
 
@@ -54,7 +52,7 @@ def selected_rows(prompts: PromptSet, cache: Path) -> tuple[PromptRow, ...]:
 
 def private_folder() -> Path:
     """Where private prompt files lie."""
-    named = os.environ.get(FOLDER)
+    named = os.environ.get(PRIVATE_FOLDER)
     return Path(named) if named else installation_paths().config / "prompts"
 
 

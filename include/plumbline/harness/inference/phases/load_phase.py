@@ -10,7 +10,7 @@ import numpy as np
 
 from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import roofline, validity
-from plumbline.harness.inference.analysis.lengths import length_telemetry
+from plumbline.harness.inference.analysis.lengths import length_telemetry, noted_lengths
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.client import Settings, round_trip
 from plumbline.harness.inference.load import privacy
@@ -107,7 +107,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     trips.append(round_trip.measure_round_trip(served.target()))
     gained = after - before if after and before else None
     record.result.metrics += [
-        *metrics_of(log, record.workload.slo, gained),
+        *noted_lengths(metrics_of(log, record.workload.slo, gained), record.workload.requests),
         *roofline.roofline_rows(record.workload, log, record.probed),
         *round_trip.round_trip_rows(load.name, trips),
         *served.rows(log),

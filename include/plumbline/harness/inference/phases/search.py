@@ -13,6 +13,7 @@ import numpy as np
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.declarations.workloads.load import Search, SearchPhaseSpec
 from plumbline.harness.inference.analysis import validity
+from plumbline.harness.inference.analysis.lengths import length_telemetry, noted_lengths
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.load.prompts import Prompts, probe_prompts
 from plumbline.harness.inference.load.request_log import RequestLog
@@ -63,7 +64,8 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
     bracket = (state.held, state.failed) if state.held is not None and state.failed is not None else None
     record.result.metrics.append(metric_row("highest_sustained_rate", state.highest, len(state.probes), phase=spec.name, ci=bracket))
     if best is not None:
-        record.result.metrics += metrics_of(best, record.workload.slo, None)
+        record.result.metrics += noted_lengths(metrics_of(best, record.workload.slo, None), record.workload.requests)
+        record.result.telemetry += length_telemetry(best, record.workload.requests)
         record.result.stages += stages_of(best, None)
     if state.highest is None:
         code = "client_limited" if state.ending == "client_limited" else "search_open"
