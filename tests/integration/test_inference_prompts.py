@@ -64,7 +64,7 @@ def test_private_conversations_leave_no_text_behind(tmp_path: Path, monkeypatch:
     for folder in (home, temporary, prompts):
         folder.mkdir()
     monkeypatch.setenv("PLUMBLINE_HOME", str(home))
-    monkeypatch.setenv("PLUMBLINE_PROMPTS", str(prompts))
+    monkeypatch.setenv("PROMPTS_FOLDER", str(prompts))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     said = [{"role": role, "content": f"{role} {i}: {SECRET}"} for i in range(3) for role in ("user", "assistant")]
     (prompts / "c.jsonl").write_bytes(lines({"messages": said}, {"messages": said[:1]}))

@@ -238,10 +238,10 @@ class KubernetesLauncher(LauncherBase):
         if (wrong := self.server_mismatch(workload)) is not None or workload.kind == "training":
             return wrong
         prompts = workload.requests.prompts
-        if isinstance(prompts, FilePrompts) and prompts.private and PRIVATE_FOLDER not in self.env:
+        if prompts is not None and (variable := prompts.folder_variable) is not None and variable not in self.env:
             return (
                 "its requests.prompts are a private file, which no pod is sent; expected source: url, or launcher.env with "
-                f"{PRIVATE_FOLDER} as the folder of a volume that has the file"
+                f"{variable} as the folder of a volume that has the file"
             )
         return None
 

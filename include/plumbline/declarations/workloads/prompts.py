@@ -13,7 +13,7 @@ MAX_PROMPTS = 100_000
 DEFAULT_PROMPT_TOKENS = 512
 """For forecasts, where nothing is known of the prompts' lengths."""
 
-PRIVATE_FOLDER = "PLUMBLINE_PROMPTS"
+PRIVATE_FOLDER = "PROMPTS_FOLDER"
 """The variable that names the folder with private prompt files where the trial runs; the installation's own prompts/ if unset."""
 
 PromptFormat = Literal["text", "messages", "sharegpt"]
@@ -33,6 +33,11 @@ class _Prompts(Declared):
         None, ge=1, le=16_777_216, description="of a mean prompt, for cost forecasts; of a file a quarter of its characters if omitted"
     )
 
+    @property
+    def folder_variable(self) -> str | None:
+        """The variable that must name the file's folder where the trial runs elsewhere; None if the trial brings or fetches the prompts."""
+        return None
+
 
 class FilePrompts(_Prompts):
     """A file in `prompts/` beside the declarations. When declarations are read, `sha256` (of the file), `selection` (SHA-256 of the sampled
@@ -43,6 +48,11 @@ class FilePrompts(_Prompts):
     sha256: _Sha256 | None = None
     selection: _Sha256 | None = None
     content: str | None = Field(None, repr=False)
+
+    @property
+    def folder_variable(self) -> str | None:
+        """See _Prompts."""
+        return PRIVATE_FOLDER if self.private else None
 
 
 class UrlPrompts(_Prompts):

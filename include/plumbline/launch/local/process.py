@@ -41,7 +41,7 @@ _ALLOWED_VARIABLES = frozenset(
         "PYTHONPATH",
         "LD_LIBRARY_PATH",
         "PLUMBLINE_CONFIG",  # private prompt files lie beside the declarations
-        "PLUMBLINE_PROMPTS",
+        "PROMPTS_FOLDER",
         "VIRTUAL_ENV",
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",

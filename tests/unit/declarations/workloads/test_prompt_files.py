@@ -81,7 +81,7 @@ def test_a_sample_is_the_same_everywhere_and_differs_by_seed() -> None:
     assert [row.line for row in chosen] == [22, 32, 44, 40, 3]
     assert select(rows, "p.txt", 5, 8) != chosen
     assert sorted(row.line for row in select(rows, "p.txt", None, 7)) == list(range(1, 51))
-    with pytest.raises(PromptsError, match="sample 51 of p.txt, which holds 50"):
+    with pytest.raises(PromptsError, match=r"^sample 51 "):
         select(rows, "p.txt", 51, 7)
 
 
