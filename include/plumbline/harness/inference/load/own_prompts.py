@@ -23,7 +23,7 @@ from plumbline.declarations.workloads.prompt_files import (
 from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER, FilePrompts, HubPrompts, PromptSet, UrlPrompts, file_name
 from plumbline.harness.inference.load.prompts import NO_IDS, Prompt, Prompts
 from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, request_rng, turn_of
-from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed
+from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
 
 MAX_FETCHED_BYTES = 2 * 2**30
 
@@ -136,25 +136,29 @@ class OwnPrompts:
 
     def prompt(self, row: int, turn: int) -> Prompt:
         """Turn `turn` of row `row`, both from 0; without `requests.turns` a conversation is one request, up to its last message of a user."""
-        key = row, turn
-        if key not in self._made:
-            self._made[key] = self._make(row, turn)
-        return self._made[key]
+        if not self._made:
+            self._make()
+        return self._made[row, turn]
 
-    def _make(self, row: int, turn: int) -> Prompt:
-        found = self.rows[row]
-        if found.text is not None:
-            return Prompt(NO_IDS if self.tokenizer is None else self.tokenizer.encode(found.text), found.text)
-        turns = found.turns
-        messages = found.messages[: turns[turn if self.workload.requests.turns else -1]]
+    def _make(self) -> None:
+        """All prompts at once: a checkpoint's tokenizer takes seconds to load."""
+        places = [(row, turn) for row in range(len(self.rows)) for turn in range(self._turns(row))]
+        unread = [self._unread(row, turn) for row, turn in places]
+        messages = [None if isinstance(prompt, str) else prompt for prompt in unread]
         if self.tokenizer is None:
-            return Prompt(NO_IDS, None, messages)
-        try:
-            text = self.tokenizer.render(messages)
-        except TemplateFailed as error:
-            why = "" if self.declared.private else f" ({error.reason})"
-            raise PromptsError(f"{self._where(row, turn)}: the chat template fails{why}; expected a conversation that it renders") from None
-        return Prompt(self.tokenizer.encode(text), text, messages)
+            made = [Prompt(NO_IDS, prompt) if isinstance(prompt, str) else Prompt(NO_IDS, None, prompt) for prompt in unread]
+        else:
+            made = []
+            for place, said, found in zip(places, messages, self.tokenizer.read(unread), strict=True):
+                if isinstance(found, TemplateFailed):
+                    why = "" if self.declared.private else f" ({found.reason})"
+                    raise PromptsError(f"{self._where(*place)}: the chat template fails{why}; expected a conversation that it renders")
+                made.append(Prompt(found.ids, found.text, said))
+        self._made = dict(zip(places, made, strict=True))
+
+    def _unread(self, row: int, turn: int) -> Unread:
+        found = self.rows[row]
+        return found.text if found.text is not None else found.messages[: found.turns[turn if self.workload.requests.turns else -1]]
 
     def _turns(self, row: int) -> int:
         declared = self.workload.requests.turns

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,15 +17,28 @@ import numpy as np
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint
 from plumbline.declarations.workloads.prompt_files import Message
+from plumbline.harness import engine_python
 from plumbline.harness.inference.load.prompts import TokenIds, shipped_tokenizer
 
+_WITHIN_S = 600.0
 
-class TemplateFailed(ValueError):
-    """A chat template that cannot render a conversation. `reason` may quote the conversation."""
+Unread = str | tuple[Message, ...]
+"""A text, or a conversation up to a message of the user."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+
+@dataclass(frozen=True)
+class Tokenized:
+    """The text that a server must be sent, and the ids, int32 [tokens], that it reads from it, its own special tokens included."""
+
+    text: str
+    ids: TokenIds
+
+
+@dataclass(frozen=True)
+class TemplateFailed:
+    """A conversation that the chat template cannot render. `reason` may quote it."""
+
+    reason: str
 
 
 class ServedTokenizer(Protocol):
@@ -31,26 +47,24 @@ class ServedTokenizer(Protocol):
         """Longest sequence in tokens; None if unknown."""
         ...
 
-    def encode(self, text: str) -> TokenIds:
-        """The ids, int32 [tokens], that a server reads from this text, its own special tokens included."""
-        ...
-
-    def render(self, messages: Sequence[Message]) -> str:
-        """The text that a server must be sent for this conversation, up to where the model answers. Raises TemplateFailed."""
+    def read(self, prompts: Sequence[Unread]) -> list[Tokenized | TemplateFailed]:
+        """One for each prompt. Raises ValueError for a tokenizer that cannot be loaded."""
         ...
 
 
 @dataclass(frozen=True)
 class ShippedTokenizer:
-    """Of the project's own models and of dummy weights."""
+    """Of the project's own models and of dummy weights. It has no chat template."""
 
     context: int | None
 
-    def encode(self, text: str) -> TokenIds:
-        return np.array(shipped_tokenizer().encode(text, add_special_tokens=False).ids, np.int32)
-
-    def render(self, messages: Sequence[Message]) -> str:
-        raise TemplateFailed("the model has no chat template; expected format text")
+    def read(self, prompts: Sequence[Unread]) -> list[Tokenized | TemplateFailed]:
+        """See ServedTokenizer."""
+        encoded = iter(shipped_tokenizer().encode_batch([text for text in prompts if isinstance(text, str)], add_special_tokens=False))
+        return [
+            Tokenized(prompt, np.array(next(encoded).ids, np.int32)) if isinstance(prompt, str) else TemplateFailed("the model has none")
+            for prompt in prompts
+        ]
 
 
 @dataclass(frozen=True)
@@ -71,39 +85,36 @@ class CheckpointTokenizer:
         found = config.get("max_position_embeddings") or (config.get("text_config") or {}).get("max_position_embeddings")
         return found if isinstance(found, int) else None
 
-    def encode(self, text: str) -> TokenIds:
-        return np.array(self._tokenizer(text)["input_ids"], np.int32)
-
-    def render(self, messages: Sequence[Message]) -> str:
-        if not self._tokenizer.chat_template:
-            raise TemplateFailed("the checkpoint has no chat template; expected chat_template.jinja, or format text")
-        try:
-            rendered: str = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # noqa: BLE001 - a template's own code: any error of Jinja or of Python
-            raise TemplateFailed(f"{type(error).__name__}: {error}") from None
-        return self._sent(rendered)
-
-    def _sent(self, rendered: str) -> str:
-        """A server adds its special tokens to text, which a template has put there already: the text that leads to the template's ids."""
-        ids = self._tokenizer(rendered, add_special_tokens=False)["input_ids"]
-        first = self._tokenizer.bos_token
-        candidates = [rendered, *([rendered.removeprefix(first)] if first else [])]
-        for text in candidates:
-            if self._tokenizer(text)["input_ids"] == ids:
-                return text
-        raise TemplateFailed("the rendered conversation, sent as text, has other token ids; expected an endpoint of protocol openai_chat")
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer  # seconds to import, and only own prompts of a checkpoint need it
-
-        load: Any = AutoTokenizer.from_pretrained
-        try:
-            return load(str(self.folder), local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # noqa: BLE001 - OSError, ValueError and KeyError for a missing one, whatever its class raises for a broken one
-            raise ValueError(
-                f"the checkpoint's tokenizer cannot be loaded ({type(error).__name__}); expected tokenizer.json and tokenizer_config.json in it"
-            ) from None
+    def read(self, prompts: Sequence[Unread]) -> list[Tokenized | TemplateFailed]:
+        """See ServedTokenizer. In a process of its own: transformers imports torch, which has no place beside the client."""
+        with tempfile.TemporaryDirectory(prefix="plumbline-tokens-") as folder:
+            (Path(folder) / _ASKED).write_text(json.dumps({"checkpoint": str(self.folder), "prompts": prompts}), encoding="utf-8")
+            try:
+                done = subprocess.run(
+                    [engine_python.executable(), "-c", f"from {__name__} import main; main()", folder],
+                    env=engine_python.environment(),
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=_WITHIN_S,
+                )
+            except subprocess.TimeoutExpired:
+                raise ValueError(f"{len(prompts)} prompts were not tokenised within {_WITHIN_S:g}s; expected fewer prompts") from None
+            answered = Path(folder) / _ANSWERED
+            if not answered.exists():
+                last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+                raise ValueError(f"the tokenizer's process ended with exit status {done.returncode} ({last.partition(':')[0]})")
+            answer = json.loads(answered.read_text(encoding="utf-8"))
+            if "failed" in answer:
+                raise ValueError(
+                    f"the checkpoint's tokenizer cannot be loaded ({answer['failed']}); expected tokenizer.json and tokenizer_config.json in it"
+                )
+            ids = np.load(Path(folder) / _IDS)
+        ends = np.cumsum([item.get("tokens", 0) for item in answer["prompts"]]).tolist()
+        return [
+            TemplateFailed(item["error"]) if "error" in item else Tokenized(item["text"], ids[end - item["tokens"] : end].copy())
+            for item, end in zip(answer["prompts"], ends, strict=True)
+        ]
 
 
 def tokenizer_of(workload: InferenceWorkload, folder: Path | None) -> ServedTokenizer | None:
@@ -118,3 +129,48 @@ def tokenizer_of(workload: InferenceWorkload, folder: Path | None) -> ServedToke
     if folder is None and isinstance(workload.model, FolderCheckpoint) and Path(workload.model.path).is_dir():
         folder = Path(workload.model.path)
     return CheckpointTokenizer(folder, context) if folder is not None else None
+
+
+# What runs in the process of its own: prompts in, texts and ids out, as files of the folder that is its argument.
+
+_ASKED, _ANSWERED, _IDS = "asked.json", "answered.json", "ids.npy"
+
+
+def main() -> None:
+    """Tokenise the prompts of the folder named by the first argument."""
+    folder = Path(sys.argv[1])
+    asked = json.loads((folder / _ASKED).read_text(encoding="utf-8"))
+    try:
+        from transformers import AutoTokenizer
+
+        load: Any = AutoTokenizer.from_pretrained
+        tokenizer = load(asked["checkpoint"], local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # noqa: BLE001 - OSError, ValueError, KeyError …: whatever its class raises for a broken one
+        (folder / _ANSWERED).write_text(json.dumps({"failed": type(error).__name__}), encoding="utf-8")
+        return
+    found: list[dict[str, Any]] = []
+    ids: list[TokenIds] = []
+    for prompt in asked["prompts"]:
+        try:
+            text = prompt if isinstance(prompt, str) else _rendered(tokenizer, prompt)
+        except Exception as error:  # noqa: BLE001 - a template's own code: any error of Jinja or of Python
+            found.append({"error": f"{type(error).__name__}: {error}"})
+            continue
+        ids.append(np.array(tokenizer(text)["input_ids"], np.int32))
+        found.append({"text": text, "tokens": len(ids[-1])})
+    np.save(folder / _IDS, np.concatenate(ids) if ids else np.empty(0, np.int32))
+    (folder / _ANSWERED).write_text(json.dumps({"prompts": found}), encoding="utf-8")
+
+
+def _rendered(tokenizer: Any, messages: list[Message]) -> str:
+    """The conversation as text. A server adds its special tokens to text, which a template has put there already: the text that leads to the
+    template's ids."""
+    if not tokenizer.chat_template:
+        raise ValueError("the checkpoint has no chat template; expected chat_template.jinja, or format text")
+    rendered: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    ids = tokenizer(rendered, add_special_tokens=False)["input_ids"]
+    first = tokenizer.bos_token
+    for text in (rendered, rendered.removeprefix(first) if first else rendered):
+        if tokenizer(text)["input_ids"] == ids:
+            return text
+    raise ValueError("sent as text, the rendered conversation has other token ids; expected an endpoint of protocol openai_chat")

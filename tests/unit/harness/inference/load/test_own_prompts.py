@@ -17,7 +17,7 @@ from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts
 from plumbline.harness.inference.load.privacy import WITHHELD, safe_detail, without_text
 from plumbline.harness.inference.load.prompts import prompts_of, shipped_tokenizer
 from plumbline.harness.inference.load.schedule import schedule_of, turn_of
-from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer, ShippedTokenizer, tokenizer_of
+from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer, ShippedTokenizer, Tokenized, tokenizer_of
 from plumbline.launch import PlanError
 
 
@@ -133,18 +133,19 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_checkpoints_template_is_applied_and_sent_as_the_text_of_its_ids(llama: Path) -> None:
     served = CheckpointTokenizer(llama)
     assert served.context == 64 and CheckpointTokenizer(llama, 32).context == 32
-    text = served.render(conversation(1).messages[:1])
-    assert text.endswith("<|user|>user 1.0</s><|assistant|>")
+    said = conversation(1).messages[:1]
+    chat, text = served.read([said, "Just a text."])
+    assert isinstance(chat, Tokenized) and isinstance(text, Tokenized)
+    assert chat.text.endswith("<|user|>user 1.0</s><|assistant|>")
     from transformers import AutoTokenizer
 
     load: Any = AutoTokenizer.from_pretrained
-    expected = load(str(llama)).apply_chat_template(list(conversation(1).messages[:1]), add_generation_prompt=True)
-    assert served.encode(text).tolist() == list(
-        expected["input_ids"] if isinstance(expected, dict) or hasattr(expected, "keys") else expected
-    )
+    tokenizer = load(str(llama))
+    assert chat.ids.tolist() == tokenizer.apply_chat_template(list(said), add_generation_prompt=True, return_dict=False)
+    assert chat.ids.tolist() == tokenizer(chat.text)["input_ids"] and text.ids.tolist() == tokenizer("Just a text.")["input_ids"]
 
 
-@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("private", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_template_that_fails_names_the_line_and_quotes_nothing_private(llama: Path, tmp_path: Path, private: bool) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((llama / name).read_bytes())
@@ -159,6 +160,7 @@ def test_a_template_that_fails_names_the_line_and_quotes_nothing_private(llama: 
     assert ("user 5.0" in str(refused.value)) is not private
 
 
+@pytest.mark.full
 def test_a_checkpoint_without_a_tokenizer_or_a_template_is_refused(llama: Path, tmp_path: Path) -> None:
     declared = chat_workload(None, steady(CONSTANT))
     with pytest.raises(ValueError, match=r"tokenizer\.json"):
