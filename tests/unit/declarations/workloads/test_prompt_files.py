@@ -104,7 +104,7 @@ def test_the_specification_is_that_of_the_prompts_and_not_of_their_compression(t
 
 def test_private_prompts_are_not_in_the_trial(tmp_path: Path) -> None:
     declared = workload(tmp_path, lines({"prompt": "Our secret recipe"}), private=True)
-    assert "ecret" not in declared.model_dump_json()
+    assert "recipe" not in declared.model_dump_json()
     assert declared.requests.prompts.content is None and declared.requests.prompts.selection is not None  # type: ignore[union-attr]
 
 

@@ -223,7 +223,7 @@ def test_drawn_prompts_are_as_before() -> None:
         ("HTTP 429: you asked: our secret", f"HTTP 429: {WITHHELD}"),
         ("HTTP 500", "HTTP 500"),
         ("INVALID_ARGUMENT: our secret", f"INVALID_ARGUMENT: {WITHHELD}"),
-        ("7 tokens; expected 8", "7 tokens; expected 8"),
+        ("7 tokens; expected 8 tokens", "7 tokens; expected 8 tokens"),
         ("3 of 8 tokens within 2s", "3 of 8 tokens within 2s"),
         ("not JSON (x): our secret", WITHHELD),
         ("error in the stream: our secret", WITHHELD),
