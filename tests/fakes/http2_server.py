@@ -17,11 +17,21 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.settings
+from hyperframe.frame import GoAwayFrame
 from tritonclient.grpc import service_pb2 as messages
 
-Right = Literal["plain", "in_pieces", "padded", "pinged", "goaway"]
+Right = Literal["plain", "in_pieces", "padded", "pinged", "goaway", "answer_as_last", "turned_away"]
 Wrong = Literal[
-    "turned_away", "long_trailers", "reset", "refused", "http_503", "no_trailers", "unfinished", "compressed", "no_message", "two_messages"
+    "always_turned_away",
+    "long_trailers",
+    "reset",
+    "refused",
+    "http_503",
+    "no_trailers",
+    "unfinished",
+    "compressed",
+    "no_message",
+    "two_messages",
 ]
 Way = Right | Wrong | Literal["garbage", "broken_frame", "silent"]
 VECTOR = bytes(range(64))
@@ -37,9 +47,13 @@ class _Connection(asyncio.Protocol):
         self.server = server
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
         self.streams: dict[int, _Stream] = {}
+        self.last: int | None = None
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
+        if self.server.connections == self.server.most_connections:
+            transport.abort()
+            return
         self.server.connections += 1
         self.h2.initiate_connection()
         codes = h2.settings.SettingCodes
@@ -81,11 +95,14 @@ class _Connection(asyncio.Protocol):
 
     def answer(self, stream: int) -> None:
         asked = self.streams.pop(stream, None)
-        if asked is None:
+        if asked is None or (self.last is not None and stream > self.last):
             return
         request = messages.ModelInferRequest.FromString(bytes(asked.body[5:]))
         self.server.received[int(request.id)] = sum(map(len, request.raw_input_contents))
-        getattr(self, self.server.ways.get(int(request.id), "plain"))(stream)
+        way = self.server.ways.get(int(request.id), "plain")
+        if way in ("answer_as_last", "turned_away"):
+            del self.server.ways[int(request.id)]
+        getattr(self, way)(stream)
         self.flush()
 
     # The ways.
@@ -135,9 +152,21 @@ class _Connection(asyncio.Protocol):
         self.plain(stream)
         self.h2.close_connection(last_stream_id=stream)
 
+    def last_stream(self, stream: int) -> None:
+        """The library would refuse all that is still under way: the frame is written beside it."""
+        self.last = stream
+        self.flush()
+        self.transport.write(GoAwayFrame(0, last_stream_id=stream).serialize())
+
+    def answer_as_last(self, stream: int) -> None:
+        self.last_stream(stream)
+        self.plain(stream)
+
     def turned_away(self, stream: int) -> None:
-        """The connection is closed, and nothing that came over it will be answered."""
-        self.h2.close_connection(last_stream_id=0)
+        """Nothing that came over this connection will be answered, and this request on another one."""
+        self.last_stream(0)
+
+    always_turned_away = turned_away
 
     def http_503(self, stream: int) -> None:
         self.h2.send_headers(stream, [(":status", "503")], end_stream=True)
@@ -198,7 +227,7 @@ def response() -> bytes:
 
 class Http2Server:
     """The server as a context manager, on a loop in a thread of its own. `window`: each stream's bytes before credit is needed, which
-    comes `credit_after_s` after the bytes."""
+    comes `credit_after_s` after the bytes. Connections beyond `most_connections` are hung up."""
 
     def __init__(
         self,
@@ -208,7 +237,9 @@ class Http2Server:
         credit_after_s: float = 0.001,
         delay_s: float = 0.0,
         ways: dict[int, Way] | None = None,
+        most_connections: int = 10_000,
     ) -> None:
+        self.most_connections = most_connections
         self.most_streams, self.window, self.credit_after_s, self.delay_s, self.ways = (
             most_streams,
             window,

@@ -83,10 +83,40 @@ def test_a_server_that_says_goodbye_loses_no_request() -> None:
 
 
 def test_what_waits_for_room_is_not_sent_where_the_server_says_goodbye() -> None:
-    """The request under way is turned away, and its end makes room: for those that wait, on another connection."""
+    """The request under way is turned away, and goes to another connection before those that wait."""
     with Http2Server(most_streams=1, delay_s=0.2, ways={0: "turned_away"}) as server:
         log = drive(server, 60, rate=2000)
-    assert log.errors() == {"unreachable": 1} and set(log.details) == {0}, log.details
+    assert log.finished == 60 and set(log.details) == {0}, log.details
+
+
+def test_streams_above_the_last_one_are_sent_again_and_their_time_goes_on() -> None:
+    """All are under way when the server says goodbye with the fifth; it answers those up to it, and has not looked at the others."""
+    with Http2Server(delay_s=0.3, ways={4: "answer_as_last"}) as server:
+        log = drive(server, 20, rate=2000)
+    assert log.finished == 20, log.details
+    assert set(log.details) == set(range(5, 20))
+    assert server.connections >= 2
+    waited = log.latencies("scheduled", "first_token")
+    assert waited[:5].min() >= 0.3
+    assert waited[5:].min() >= 0.6, "from the scheduled arrival, both ways"
+    assert (log.last_token - log.dispatched)[5:].min() >= 0.6, "from the first sending"
+    assert log.dispatch_delays().max() < 0.3, "the goodbye is not the client's delay"
+
+
+def test_a_request_is_sent_again_once() -> None:
+    with Http2Server(ways=dict.fromkeys(range(4), "always_turned_away")) as server:
+        log = drive(server, 8, rate=100, one_user=True)
+    assert log.errors() == {"unreachable": 4}
+    assert np.flatnonzero(log.error).tolist() == [0, 1, 2, 3]
+    assert np.isfinite(log.ended).all()
+
+
+def test_a_request_that_finds_no_other_connection_ends_in_time() -> None:
+    with Http2Server(delay_s=0.1, ways={0: "turned_away"}, most_connections=1) as server:
+        log = drive(server, 3, rate=1000, timeout_s=1.5)
+    assert log.errors().keys() <= {"unreachable", "timeout"} and log.finished == 0
+    assert np.isfinite(log.ended).all()
+    assert server.connections == 1
 
 
 def test_a_client_that_stood_still_sends_nothing_that_it_has_given_up() -> None:

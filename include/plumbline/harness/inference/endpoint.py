@@ -23,7 +23,7 @@ from plumbline.harness.inference.client.round_trip import grpc_channel, http_con
 from plumbline.harness.inference.client.transport import Target
 from plumbline.harness.inference.load import wire as wires
 from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog
+from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.results import FailureClass, MetricRow, Scalar, metric_row
 
 _CALL_S = 5.0
@@ -224,7 +224,7 @@ def _most_frequent(log: RequestLog, error: str) -> tuple[int | None, str]:
     found: Counter[int | None] = Counter()
     first: dict[int | None, str] = {}
     for number, detail in sorted(log.details.items()):
-        if ERROR_CLASSES[log.error[number] - 1] != error:
+        if log.error_of(number) != error:
             continue
         status = _status(detail)
         found[status] += 1

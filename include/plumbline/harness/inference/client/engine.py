@@ -10,7 +10,7 @@ import os
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Literal
@@ -53,6 +53,7 @@ class Engine(Recorder):
         self._mine = mine
         self._state = bytearray(log.load.n)
         self._parked: deque[int] = deque()
+        self._sent_again: set[int] = set()
         self._deadlines: deque[int] = deque()
         self._where: dict[int, Connection] = {}
         self._left = self._upcoming.timed
@@ -95,7 +96,7 @@ class Engine(Recorder):
         at = _monotonic()
         lost = self._log.due[self._mine] & np.isnan(self._log.ended[self._mine])
         for number in self._mine[lost].tolist():
-            if self._state[number] == _OUT:
+            if self._state[number] == _OUT or number in self._sent_again:
                 self.fail(number, error, under_way)
                 self.note_ended(number, at)
             else:
@@ -162,12 +163,16 @@ class Engine(Recorder):
                 elif (connection := self._connection(number)) is None:
                     return
                 else:
+                    first = self._dispatched[number]
                     self._send(number, connection)
+                    if not math.isnan(first):
+                        self._dispatched[number] = first  # it was sent then; that it went to another connection is the server's doing
             self._parked.popleft()
 
     def _turn_away(self, number: int) -> None:
         at = _monotonic()
-        self.note_dispatched(number, at)
+        if number not in self._sent_again:
+            self.note_dispatched(number, at)
         self.fail(number, "unreachable", self._connections.down)
         self._done(number, at)
 
@@ -178,6 +183,20 @@ class Engine(Recorder):
         self._done(number, at)
         if self._parked:
             self._unpark()
+
+    def turned_away(self, numbers: Sequence[int], why: str, at: float) -> None:
+        """Send them once more, before those that came later; time counts from their scheduled moments as before. Once, as other gRPC clients do."""
+        for number in reversed(numbers):
+            if number in self._sent_again:
+                self.fail(number, "unreachable", f"{why}, for the second time")
+                self.ended(number, at)
+                continue
+            self._sent_again.add(number)
+            del self._where[number]
+            self._state[number] = _WAITING
+            self._parked.appendleft(number)
+            self._log.details[number] = f"sent again: {why}"
+        self._unpark()
 
     def room(self, connection: Connection) -> None:
         self._connections.roomy(connection)
@@ -232,6 +251,8 @@ class Engine(Recorder):
         if self._state[number] == _OUT:
             self.fail(number, "timeout", f"{self._received[number]} of {self._tokens[number]} tokens within {self._timeout_s:g}s")
             self._where.pop(number).cancel(number)
+        elif number in self._sent_again:
+            self.fail(number, "timeout", f"no connection within {self._timeout_s:g}s; {self._log.details[number]}")
         else:
             self.fail(number, "not_sent", f"not sent within {self._timeout_s:g}s: too many requests in flight")
         self._done(number, at)

@@ -301,10 +301,20 @@ class GrpcConnection(asyncio.Protocol):
         why = f"the server closes the connection: {http2.error_name(code)}"
         # First of all: with each that ends there is room for one that waited, and that must not be sent here.
         self._retire(why)
-        for stream, call in list(self._calls.items()):
-            if stream > last:
-                self._sink.fail(call.number, "unreachable", why)
+        # The server has not looked at the streams above the last one (RFC 9113, 6.8): they may go to another connection.
+        turned_away = []
+        for call in [call for stream, call in self._calls.items() if stream > last]:
+            if call.responses:
+                self._sink.fail(call.number, "unreachable", f"{why}, although it had begun to answer")
                 self._finish(call, at)
+                continue
+            del self._calls[call.stream]
+            self._out.forget(call.stream)
+            if not call.given_up:
+                del self._streams[call.number]
+                turned_away.append(call.number)
+        self._left_one()
+        self._sink.turned_away(turned_away, why, at)
 
     # Streams and room for more of them.
 

@@ -93,6 +93,9 @@ class Sink(Protocol):
     def ended(self, number: int, at: float) -> None:
         """The request is over: called exactly once for each that was sent and not cancelled."""
 
+    def turned_away(self, numbers: Sequence[int], why: str, at: float) -> None:
+        """The server has not processed these requests and never will on their connection, which is lost by now."""
+
     def room(self, connection: Connection) -> None:
         """The full connection has room again."""
 

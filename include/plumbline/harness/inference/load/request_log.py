@@ -38,7 +38,7 @@ class RequestLog:
     token_at  [sum of output_tokens]: arrival of each; those of request i begin at first_token_of[i]
     server_s  [n, len(stages)]: the server's own account in seconds
     usage     int32 [n, len(USAGE)]: tokens of the request by the server's own count; -1: it reported none
-    details   what went wrong, in words, by request number
+    details   what went wrong, in words, by request number; of a request that succeeded, that it was sent again
     cpu_s     CPU seconds of the client's processes in the phase, by process
     capped    how many requests waited because as many as the client may have in flight were
     stages    what `server_s` tells of

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -24,6 +25,9 @@ class Heard:
 
     def token(self, number: int, at: float) -> None:
         self.tokens += 1
+
+    def turned_away(self, numbers: Sequence[int], why: str, at: float) -> None:
+        raise AssertionError("no connection is lost here")
 
     def usage(self, number: int, counts: tuple[int, ...]) -> None:
         raise AssertionError("gRPC has no usage")
