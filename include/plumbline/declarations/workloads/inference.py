@@ -13,6 +13,7 @@ from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, ServedModel
 from plumbline.declarations.workloads.engines import engine, engines_of, registered_or_own
+from plumbline.declarations.workloads.evaluation import Evaluation
 from plumbline.declarations.workloads.load import (
     ContextPhaseSpec,
     FaultPhaseSpec,
@@ -22,7 +23,8 @@ from plumbline.declarations.workloads.load import (
     SearchPhaseSpec,
     Trace,
 )
-from plumbline.declarations.workloads.models import Encoder, Llama, Quality, ServedGpt, ServingPrecision, unsupported_precision
+from plumbline.declarations.workloads.models import Encoder, Llama, ServedGpt, ServingPrecision, unsupported_precision
+from plumbline.declarations.workloads.quality import Quality
 from plumbline.metrics import PHASES
 from plumbline.metrics.units import Duration
 
@@ -271,6 +273,7 @@ class InferenceWorkload(Workload):
     request_timeout: Duration = 30.0
     slo: Slo
     quality: Quality | None = None
+    evaluation: Evaluation | None = Field(None, description="questions with expected answers, asked before the load")
     retrieval: Retrieval | None = Field(None, description="documents that are searched for each request and added to its prompt")
 
     @model_validator(mode="after")
@@ -291,6 +294,7 @@ class InferenceWorkload(Workload):
             self._one_server_only()
         if self.retrieval is not None:
             self._retrieved(self.retrieval)
+        self._outputs()
         measured = {phase.name for phase in self.phases} | {"cold_start"}
         if any(isinstance(phase, FaultPhaseSpec) for phase in self.phases):
             measured.add("recovery")
@@ -363,6 +367,26 @@ class InferenceWorkload(Workload):
                 f"requests.output natural on server.backend {backend} with architecture {architecture}, whose answers have no end of their own; "
                 "expected output forced"
             )
+
+    def _outputs(self) -> None:
+        """What can be known of a model's answers depends on whose weights it has."""
+        checkpoint, quality, asked = isinstance(self.model, Checkpoint), self.quality, self.evaluation
+        if quality is not None and not checkpoint:
+            for what in ("log_probability_difference", "text"):
+                if getattr(quality, what) is not None:
+                    raise ValueError(
+                        f"quality.{what} of a model by its dimensions, whose weights are random; expected a checkpoint (model.source)"
+                    )
+            if isinstance(quality.reference, Checkpoint):
+                raise ValueError("quality.reference is a checkpoint, the model is none; expected a precision such as fp32")
+        if asked is None:
+            return
+        if not checkpoint and self.server.backend != "external":
+            raise ValueError("evaluation of a model whose weights are random; expected a checkpoint (model.source), or backend external")
+        if self.retrieval is not None or isinstance(self.model, Encoder):
+            raise ValueError("evaluation of a model that generates no text by itself; expected a causal LM without retrieval")
+        if asked.lost is not None and quality is None:
+            raise ValueError("evaluation.lost without quality: there is no reference to compare with; expected quality, or accuracy alone")
 
     def _retrieved(self, retrieval: Retrieval) -> None:
         if (refused := unsupported_retrieval(retrieval, self.model, self.server.backend, self.requests, self.phases)) is not None:

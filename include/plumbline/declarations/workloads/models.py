@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed
-from plumbline.metrics.units import Percent
 
 
 class TransformerShape(Declared):
@@ -197,15 +196,3 @@ def unsupported_precision(model: ServedGpt | Llama | Encoder, backend: str, acce
     if model.precision == "fp16" and accelerator == "cpu":
         return "model.precision fp16 needs a GPU; expected fp32, bf16 or int8 with needs.accelerator cpu"
     return None
-
-
-class Quality(Declared):
-    """How much of the reference precision's output a faster precision must keep, on a fixed set of prompts.
-
-    `agreement`: share of tokens that are the reference's, each predicted after the reference's own tokens (teacher forcing); of embeddings
-    the least cosine similarity of any vector with the reference's; of rerankers the correlation of the scores with the reference's.
-    """
-
-    reference: ServingPrecision = "fp32"
-    agreement: Percent = Field(gt=0, le=1)
-    prompts: int = Field(16, ge=4, le=1024)

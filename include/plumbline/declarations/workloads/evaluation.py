@@ -1,0 +1,151 @@
+"""A user's own evaluation set: questions with expected answers, which a served model must answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads import Seed
+from plumbline.metrics.units import Percent
+
+MAX_QUESTIONS = 10_000
+MAX_BYTES = 2**20
+"""Of the questions of a trial, as JSON: its document carries them."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class EvaluationError(ValueError):
+    """An evaluation set that cannot be used. The message has file, line, field and what was expected."""
+
+
+class Question(Declared):
+    """A prompt and exactly one of `answer` (text), `choices` with `answer` (the right one's letter, from A on), `pattern` (a regular expression
+    that is searched in the model's answer)."""
+
+    prompt: str = Field(min_length=1)
+    answer: str | None = Field(None, min_length=1)
+    choices: tuple[str, ...] | None = Field(None, min_length=2, max_length=len(LETTERS))
+    pattern: str | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def _decidable(self) -> Question:
+        if (self.answer is None) == (self.pattern is None) or (self.choices is not None and self.pattern is not None):
+            raise ValueError("expected answer, or choices and answer, or pattern")
+        if self.choices is not None and self.answer not in tuple(LETTERS[: len(self.choices)]):
+            raise ValueError(f"answer is not a letter of its choices; expected one of {', '.join(LETTERS[: len(self.choices)])}")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise ValueError(f"pattern is not a regular expression ({error}); expected Python's syntax") from None
+        return self
+
+    @property
+    def text(self) -> str:
+        """What the model reads: the prompt, with its choices by letter."""
+        if self.choices is None:
+            return self.prompt
+        listed = "\n".join(f"{letter}. {choice}" for letter, choice in zip(LETTERS, self.choices, strict=False))
+        return f"{self.prompt}\n{listed}\nAnswer with the letter of the right choice."
+
+    def accepts(self, output: str) -> bool:
+        """Whether the model's output is right. An expected text must begin the output, or be all of one of its lines, regardless of case and
+        of spaces; of choices the first letter that stands alone counts."""
+        if self.pattern is not None:
+            return re.search(self.pattern, output) is not None
+        assert self.answer is not None
+        if self.choices is not None:
+            found = re.search(rf"(?<![A-Za-z])[{LETTERS[: len(self.choices)]}](?![A-Za-z])", output)
+            return found is not None and found[0] == self.answer
+        expected = _plain(self.answer)
+        lines = [_plain(line) for line in output.splitlines()]
+        return expected in lines or re.match(rf"{re.escape(expected)}(?!\w)", _plain(output)) is not None
+
+
+class Evaluation(Declared):
+    """Questions of the JSONL file `file` in `evaluations/` beside the declarations. The model answers greedily, through its chat template if
+    `chat`. What a trial asks becomes `questions` when declarations are read, so that a trial carries its questions and their hash."""
+
+    file: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*\.jsonl$")
+    sample: int | None = Field(None, ge=1, le=MAX_QUESTIONS, description="questions, drawn by seed; all if omitted")
+    seed: Seed = 7
+    output_tokens: int = Field(64, ge=1, le=65536, description="limit of an answer")
+    chat: bool = Field(True, description="false: the prompt is continued as it is")
+    accuracy: Percent | None = Field(None, gt=0, le=1, description="share of right answers below which a trial is invalid")
+    lost: Percent | None = Field(
+        None, ge=0, le=1, description="percentage points below the reference's accuracy beyond which a trial is invalid"
+    )
+    questions: tuple[Question, ...] | None = Field(None, min_length=1, max_length=MAX_QUESTIONS)
+
+
+def read_questions(folder: Path, declared: Evaluation) -> tuple[Question, ...]:
+    """The declared questions of the file, in the order of the file. EvaluationError."""
+    name = declared.file
+    try:
+        text = (folder / name).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise EvaluationError(f"{name} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
+    except UnicodeDecodeError as error:
+        raise EvaluationError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
+    found = [_question(f"{name}:{number}", line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    if not found:
+        raise EvaluationError(f"{name} holds no question; expected lines such as {_EXAMPLE}")
+    if declared.sample is not None and declared.sample > len(found):
+        raise EvaluationError(f"sample {declared.sample} of {name}, which holds {len(found)} questions; expected at most {len(found)}")
+    if declared.sample is not None:
+        # By a hash: the same questions on every machine and in every version of Python.
+        order = sorted(range(len(found)), key=lambda i: hashlib.sha256(f"{declared.seed} {i}".encode()).digest())
+        found = [found[i] for i in sorted(order[: declared.sample])]
+    if len(found) > MAX_QUESTIONS or (size := sum(len(each.model_dump_json(exclude_none=True)) for each in found)) > MAX_BYTES:
+        taken = f"{len(found):,} questions" if len(found) > MAX_QUESTIONS else f"{size:,} bytes of questions"
+        raise EvaluationError(f"{name} has {taken}; expected at most {MAX_QUESTIONS:,} and {MAX_BYTES:,} bytes in all: set sample")
+    return tuple(found)
+
+
+def load_questions(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
+    """Add the questions of `evaluation` to an inference workload's data; its problems, by field.
+
+    Whatever else is wrong with the declaration is left alone: its own check reports it.
+    """
+    declared = data.get("evaluation") if isinstance(data, dict) else None
+    if not isinstance(declared, dict):
+        return []
+    if "questions" in declared:
+        return [(("evaluation", "questions"), "questions are read from the file; expected file alone")]
+    try:
+        evaluation = Evaluation.model_validate_json(json.dumps(declared))
+    except (TypeError, ValidationError):
+        return []
+    try:
+        questions = read_questions(folder, evaluation)
+    except EvaluationError as error:
+        return [(("evaluation", "sample" if str(error).startswith("sample ") else "file"), str(error))]
+    declared["questions"] = [each.model_dump(mode="json", exclude_none=True) for each in questions]
+    return []
+
+
+_EXAMPLE = '{"prompt": "2 + 2 =", "answer": "4"}'
+
+
+def _question(where: str, line: str) -> Question:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise EvaluationError(f"{where} is not JSON ({error.msg}); expected {_EXAMPLE}") from None
+    try:
+        return Question.model_validate_json(json.dumps(record))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise EvaluationError(f"{where}{f', {field}' if field else ''}: {reason}; expected a question such as {_EXAMPLE}") from None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".!")

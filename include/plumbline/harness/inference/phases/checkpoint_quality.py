@@ -1,0 +1,194 @@
+"""Output quality of a served checkpoint: against a reference on the same engine, and on the user's evaluation set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.checkpoints import Checkpoint
+from plumbline.declarations.workloads.evaluation import Evaluation
+from plumbline.declarations.workloads.quality import Quality
+from plumbline.harness.inference.phases.outputs import CheckpointTokenizer, NotReported, OutputClient, TokenIds, TokenScores
+from plumbline.harness.inference.phases.quality import QualityResult, judge_agreement, quality_prompts
+from plumbline.harness.measurement import EvidenceFile, Judgement, invalid
+from plumbline.metrics import Phase
+from plumbline.metrics.proportions import wilson_interval
+from plumbline.results import MetricRow, metric_row
+
+_CONTINUATION = 32
+"""Tokens that the reference adds to each prompt."""
+_LONGEST_PROMPT, _WINDOW = 512, 512
+_PHASE: Phase = "cold_start"
+
+
+@dataclass(frozen=True)
+class ReferenceOutputs:
+    """What the reference answered. `sequences`: each prompt with its continuation; `scores`: of their last `continued` tokens; `passage`: of
+    the windows of the declared text; `right`: of each question. `unreported`: why there are no scores."""
+
+    sequences: tuple[TokenIds, ...] = ()
+    continued: int = 0
+    scores: tuple[TokenScores, ...] = ()
+    passage: tuple[TokenScores, ...] = ()
+    right: NDArray[np.bool_] | None = None
+    unreported: str | None = None
+
+
+def reference_workload(workload: InferenceWorkload) -> InferenceWorkload:
+    """The workload that serves the reference: its checkpoint, or the model's own in the reference precision."""
+    assert workload.quality is not None
+    reference = workload.quality.reference
+    model = reference if isinstance(reference, Checkpoint) else workload.model.model_copy(update={"precision": reference})
+    return workload.model_copy(update={"model": model, "replicas": None})
+
+
+def ask_reference(client: OutputClient, workload: InferenceWorkload, tokenizer: CheckpointTokenizer) -> ReferenceOutputs:
+    """The reference's outputs, from its server. TrialFailed as of `OutputClient`."""
+    quality = workload.quality
+    assert quality is not None
+    right = None if workload.evaluation is None else evaluate(client, workload.evaluation)
+    prompts = _prompts(workload, quality, tokenizer)
+    continued = min(_CONTINUATION, int(workload.model.context or _LONGEST_PROMPT) - max(map(len, prompts)) - 1)
+    try:
+        sequences = [np.concatenate(pair) for pair in zip(prompts, client.continuations(prompts, continued), strict=True)]
+        scores = [each.last(continued) for each in client.scores(sequences)]
+        passage = client.scores(_windows(workload, quality, tokenizer))
+    except NotReported as error:
+        return ReferenceOutputs(right=right, unreported=str(error))
+    return ReferenceOutputs(tuple(sequences), continued, tuple(scores), tuple(passage), right)
+
+
+def check(
+    client: OutputClient,
+    workload: InferenceWorkload,
+    tokenizer: CheckpointTokenizer | None,
+    reference: ReferenceOutputs | None,
+    workdir: Path,
+) -> tuple[QualityResult, list[EvidenceFile]]:
+    """Rows of phase cold_start, and what makes the trial invalid. `tokenizer`: needed with a quality only."""
+    rows: list[MetricRow] = []
+    judgements: list[Judgement | None] = []
+    evidence, asked = [], 0
+    if workload.evaluation is not None:
+        right = evaluate(client, workload.evaluation)
+        asked += len(right)
+        before = None if reference is None else reference.right
+        rows += _accuracy_rows(right, before)
+        judgements += _judge_accuracy(right, before, workload.evaluation)
+        evidence.append(_write_answers(workdir / "evaluation.parquet", right, before))
+    if workload.quality is not None and reference is not None:
+        assert tokenizer is not None
+        try:
+            if reference.unreported is not None:
+                raise NotReported(reference.unreported)
+            found = _compare(client, workload, workload.quality, tokenizer, reference)
+        except NotReported as error:
+            judgements.append(invalid("quality_unchecked", f"{error}: the speed is measured, the quality of the outputs is not"))
+        else:
+            rows, judgements, asked = rows + found.rows, [*judgements, *found.judgements], asked + found.asked
+    return QualityResult(rows, [each for each in judgements if each is not None], asked), evidence
+
+
+def evaluate(client: OutputClient, declared: Evaluation) -> NDArray[np.bool_]:
+    """Whether each question is answered right, bool [questions]."""
+    questions = declared.questions or ()
+    found = client.answers([question.text for question in questions], declared.output_tokens, chat=declared.chat)
+    return np.array([question.accepts(answer) for question, answer in zip(questions, found, strict=True)], bool)
+
+
+def _compare(
+    client: OutputClient, workload: InferenceWorkload, quality: Quality, tokenizer: CheckpointTokenizer, reference: ReferenceOutputs
+) -> QualityResult:
+    served = [each.last(reference.continued) for each in client.scores(reference.sequences)]
+    greedy = np.concatenate([each.greedy for each in served])
+    agreement, n = float(greedy.mean()), len(greedy)
+    difference = float(np.abs(_joined(served) - _joined(reference.scores)).mean())
+    rows = [
+        metric_row("output_agreement", agreement, n, phase=_PHASE),
+        metric_row("log_probability_difference", difference, n, phase=_PHASE),
+    ]
+    judgements = [judge_agreement(agreement, quality, workload.model.precision, n)]
+    limit = quality.log_probability_difference
+    if limit is not None and difference > limit:
+        judgements.append(
+            invalid("quality_lost", f"log-probabilities differ by {difference:.3g} nats from the reference's; expected at most {limit:g}")
+        )
+    asked = len(served)
+    if reference.passage:
+        scored = client.scores(_windows(workload, quality, tokenizer))
+        asked += len(scored)
+        perplexity, before = (float(np.exp(-_joined(scores).mean())) for scores in (scored, reference.passage))
+        tokens = len(_joined(scored))
+        rows += [
+            metric_row("perplexity", perplexity, tokens, phase=_PHASE),
+            metric_row("perplexity_increase", perplexity / before - 1, tokens, phase=_PHASE),
+        ]
+        most = quality.perplexity_increase
+        if most is not None and perplexity / before - 1 > most:
+            detail = f"perplexity is {perplexity:.4g}, the reference's {before:.4g}: {perplexity / before - 1:+.2%}; expected at most {most:+.2%}"
+            judgements.append(invalid("quality_lost", detail))
+    return QualityResult(rows, [each for each in judgements if each is not None], asked)
+
+
+def _joined(scores: Sequence[TokenScores]) -> NDArray[np.float64]:
+    return np.concatenate([each.log_probability for each in scores])
+
+
+def _prompts(workload: InferenceWorkload, quality: Quality, tokenizer: CheckpointTokenizer) -> list[TokenIds]:
+    """The evaluation set's questions, else parts of the declared text, else random ids; each leaves half of the context free."""
+    context, vocabulary = int(workload.model.context or 2 * _LONGEST_PROMPT), int(workload.model.vocabulary or 0)
+    longest = min(_LONGEST_PROMPT, context // 2)
+    if workload.evaluation is not None and workload.evaluation.questions:
+        asked = [
+            tokenizer.ids(question.text, chat=workload.evaluation.chat) for question in workload.evaluation.questions[: quality.prompts]
+        ]
+        return [ids[-longest:] for ids in asked]
+    if quality.passage is not None:
+        ids = tokenizer.ids(quality.passage, chat=False)
+        size = max(1, min(longest, len(ids) // quality.prompts))
+        return [ids[k * size : (k + 1) * size] for k in range(quality.prompts) if len(ids) >= (k + 1) * size]
+    return quality_prompts(vocabulary, context, quality.prompts)
+
+
+def _windows(workload: InferenceWorkload, quality: Quality, tokenizer: CheckpointTokenizer) -> list[TokenIds]:
+    """The declared text in pieces that overlap by one token, so that each token but the first is scored once."""
+    if quality.passage is None:
+        return []
+    ids, size = tokenizer.ids(quality.passage, chat=False), min(_WINDOW, int(workload.model.context or _WINDOW) - 1)
+    return [piece for k in range(0, len(ids) - 1, size - 1) if len(piece := ids[k : k + size]) > 1]
+
+
+def _accuracy_rows(right: NDArray[np.bool_], before: NDArray[np.bool_] | None) -> list[MetricRow]:
+    rows = []
+    for name, found in (("answer_accuracy", right), ("reference_accuracy", before)):
+        if found is None:
+            continue
+        share = wilson_interval(int(found.sum()), len(found))
+        ci = None if share.low is None or share.high is None else (share.low, share.high)
+        rows.append(metric_row(name, share.ratio, len(found), phase=_PHASE, ci=ci))
+    return rows
+
+
+def _judge_accuracy(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, declared: Evaluation) -> list[Judgement | None]:
+    found, n, judged = float(right.mean()), len(right), []
+    if declared.accuracy is not None and found < declared.accuracy:
+        detail = f"{int(right.sum())} of {n} questions are answered right ({found:.1%}); expected at least {declared.accuracy:.1%}"
+        judged.append(invalid("quality_lost", detail))
+    if declared.lost is not None and before is not None and float(before.mean()) - found > declared.lost:
+        detail = f"{found:.1%} of {n} questions are answered right, by the reference {float(before.mean()):.1%}; "
+        judged.append(invalid("quality_lost", f"{detail}expected at most {100 * declared.lost:g} points less"))
+    return [*judged]
+
+
+def _write_answers(file: Path, right: NDArray[np.bool_], before: NDArray[np.bool_] | None) -> EvidenceFile:
+    """Which questions were answered right; no text of question or answer."""
+    columns = {"question": np.arange(len(right)), "right": right} | ({} if before is None else {"reference_right": before})
+    pq.write_table(pa.table(columns), file)
+    return EvidenceFile("evaluation", file, len(right))

@@ -1,0 +1,233 @@
+"""What a served model answers, outside of any load: answers to questions, greedy continuations, log-probabilities of given tokens."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+from plumbline.harness.inference.client import Target
+from plumbline.harness.inference.client.round_trip import http_connection
+from plumbline.harness.inference.load import wire
+from plumbline.harness.measurement import TrialFailed
+
+TokenIds = NDArray[np.int32]
+_ANSWER_WITHIN_S = 300.0
+_AT_ONCE = 16
+_QUOTED_BYTES = 300
+T = TypeVar("T")
+
+
+class NotReported(Exception):
+    """The server does not report log-probabilities of given tokens; the message says what it answered."""
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """Of one sequence, for each token after the first: its log-probability (nats), and whether it is the most probable one."""
+
+    log_probability: NDArray[np.float64]
+    greedy: NDArray[np.bool_]
+
+    def last(self, n: int) -> TokenScores:
+        return TokenScores(self.log_probability[-n:], self.greedy[-n:])
+
+
+class OutputClient(Protocol):
+    """Each method raises TrialFailed("server_error") if the server refuses, fails or does not answer."""
+
+    def answers(self, prompts: Sequence[str], output_tokens: int, *, chat: bool) -> list[str]:
+        """Greedy answers that end where the model ends them, after `output_tokens` at the latest. `chat`: through the chat template."""
+
+    def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
+        """Exactly `output_tokens` greedy tokens after each prompt. NotReported if the server reports no token ids."""
+
+    def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
+        """Of sequences of at least two tokens. NotReported."""
+
+
+class CheckpointTokenizer:
+    """The tokenizer of a checkpoint's folder. TrialFailed("bad_declaration") if it cannot be read, or if its chat template fails."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @cached_property
+    def _loaded(self) -> Any:
+        # Hundreds of modules, which a trial without questions does not need.
+        from transformers import AutoTokenizer
+
+        try:
+            return AutoTokenizer.from_pretrained(str(self._folder), local_files_only=True)
+        except (OSError, ValueError, KeyError) as error:
+            raise TrialFailed("bad_declaration", f"the checkpoint's tokenizer cannot be loaded: {_line(error)}") from error
+
+    def ids(self, text: str, *, chat: bool) -> TokenIds:
+        """Token ids of a prompt, or of a user's message in the chat template."""
+        if not chat:
+            return np.array(self._loaded(text)["input_ids"], np.int32)
+        try:
+            rendered = self._loaded.apply_chat_template([{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template is a program of its author
+            raise TrialFailed(
+                "bad_declaration", f"the checkpoint's chat template raises {_line(error)}; expected one that renders"
+            ) from error
+        # The template writes the special tokens itself.
+        return np.array(self._loaded(rendered, add_special_tokens=False)["input_ids"], np.int32)
+
+    def text(self, ids: Sequence[int]) -> str:
+        return str(self._loaded.decode(ids, skip_special_tokens=True))
+
+
+class TritonOutputs:
+    """A model on Triton that takes and gives token ids (backends/generation.py)."""
+
+    def __init__(self, address: str, model: str, tokenizer: CheckpointTokenizer) -> None:
+        self._address, self._model, self._tokenizer = address, model, tokenizer
+
+    def answers(self, prompts: Sequence[str], output_tokens: int, *, chat: bool) -> list[str]:
+        asked = [self._request(i, self._tokenizer.ids(text, chat=chat), output_tokens, NATURAL=1) for i, text in enumerate(prompts)]
+        return [self._tokenizer.text(np.concatenate(found["TOKENS"]).tolist()) for found in self._streamed(asked)]
+
+    def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
+        asked = [self._request(i, ids, output_tokens) for i, ids in enumerate(prompts)]
+        return [np.concatenate(found["TOKENS"]).astype(np.int32) for found in self._streamed(asked)]
+
+    def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
+        answered = self._streamed([self._request(i, ids, 1, SCORE=1) for i, ids in enumerate(sequences)])
+        if answered and "LOG_PROBABILITIES" not in answered[0]:
+            raise NotReported(f"the model {self._model} answers without LOG_PROBABILITIES")
+        return [
+            TokenScores(np.concatenate(found["LOG_PROBABILITIES"]).astype(np.float64), np.concatenate(found["GREEDY"]) != 0)
+            for found in answered
+        ]
+
+    def _request(self, number: int, ids: TokenIds, output_tokens: int, **flags: int) -> Any:
+        numbers = {"PROMPT_IDS": ids, "MAX_TOKENS": np.array([output_tokens]), **{name: np.array([value]) for name, value in flags.items()}}
+        tensors = [wire.Tensor(name, "INT32", value.shape, value.astype("<i4").tobytes()) for name, value in numbers.items()]
+        return messages.ModelInferRequest.FromString(wire.Wire("stream", self._model, {}).body(number, tensors))
+
+    def _streamed(self, requests: Sequence[Any]) -> list[dict[str, list[NDArray[Any]]]]:
+        """Of each request all values of each output, in the order of its responses."""
+        found: list[dict[str, list[NDArray[Any]]]] = [{} for _ in requests]
+        with grpc.insecure_channel(self._address) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            try:
+                for message in stub.ModelStreamInfer(iter(requests), timeout=_ANSWER_WITHIN_S + len(requests)):
+                    if message.error_message:
+                        raise TrialFailed("server_error", f"the check of the outputs was refused: {message.error_message}")
+                    response = message.infer_response
+                    for output, data in zip(response.outputs, response.raw_output_contents, strict=False):
+                        kind = {"INT32": "<i4", "FP32": "<f4"}.get(output.datatype)
+                        if kind is not None:
+                            found[int(response.id)].setdefault(output.name, []).append(np.frombuffer(data, kind))
+            except grpc.RpcError as error:
+                raise TrialFailed("server_error", f"the check of the outputs was not answered: {error.code()}") from error
+        if missing := sum("TOKENS" not in each for each in found):
+            raise TrialFailed("server_error", f"the check of the outputs got {len(found) - missing} of {len(found)} answers")
+        return found
+
+
+class OpenAiOutputs:
+    """An OpenAI-compatible server. Token ids and log-probabilities of given tokens are vLLM's and SGLang's extensions of the protocol."""
+
+    def __init__(self, target: Target) -> None:
+        self._target, self._model = target, target.wire.model
+
+    def answers(self, prompts: Sequence[str], output_tokens: int, *, chat: bool) -> list[str]:
+        path, limits = ("/chat/completions" if chat else "/completions"), {"max_tokens": output_tokens, "temperature": 0}
+
+        def one(connection: http.client.HTTPConnection, text: str) -> str:
+            asked = {"messages": [{"role": "user", "content": text}]} if chat else {"prompt": text}
+            choice = self._choice(self._post(connection, path, {**asked, **limits}))
+            found = (choice.get("message") or {}).get("content") if chat else choice.get("text")
+            return found if isinstance(found, str) else ""  # a model may think until its limit and say nothing
+
+        return self._each(one, prompts)
+
+    def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
+        exact = {"max_tokens": output_tokens, "min_tokens": output_tokens, "ignore_eos": True, "temperature": 0, "return_token_ids": True}
+
+        def one(connection: http.client.HTTPConnection, ids: TokenIds) -> TokenIds:
+            found = self._choice(self._post(connection, "/completions", {"prompt": ids.tolist(), **exact})).get("token_ids")
+            if not isinstance(found, list) or len(found) != output_tokens:
+                raise NotReported("the server answers /completions without choices[0].token_ids")
+            return np.array(found, np.int32)
+
+        return self._each(one, prompts)
+
+    def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
+        def one(connection: http.client.HTTPConnection, ids: TokenIds) -> TokenScores:
+            asked = {"prompt": ids.tolist(), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+            reported = self._choice(self._post(connection, "/completions", asked)).get("prompt_logprobs")
+            if not isinstance(reported, list) or len(reported) != len(ids):
+                raise NotReported("the server answers /completions without choices[0].prompt_logprobs")
+            own = [position.get(str(token)) for position, token in zip(reported[1:], ids[1:].tolist(), strict=True)]
+            if any(each is None or "logprob" not in each or "rank" not in each for each in own):
+                raise NotReported("choices[0].prompt_logprobs lacks tokens of the prompt, or their rank")
+            return TokenScores(np.array([each["logprob"] for each in own], np.float64), np.array([each["rank"] == 1 for each in own]))
+
+        return self._each(one, sequences)
+
+    def _each(self, one: Callable[[http.client.HTTPConnection, T], Any], asked: Sequence[T]) -> list[Any]:
+        """Some requests at a time, each thread on a connection of its own."""
+        width = min(_AT_ONCE, len(asked))
+
+        def some(k: int) -> list[Any]:
+            with self._connection() as connection:
+                return [one(connection, each) for each in asked[k::width]]
+
+        with ThreadPoolExecutor(width or 1, "outputs") as pool:
+            parts = list(pool.map(some, range(width)))
+        return [parts[i % width][i // width] for i in range(len(asked))]
+
+    @contextmanager
+    def _connection(self) -> Iterator[http.client.HTTPConnection]:
+        connection = http_connection(self._target, _ANSWER_WITHIN_S)
+        try:
+            yield connection
+        except (OSError, http.client.HTTPException) as error:
+            raise TrialFailed("server_error", f"the check of the outputs was not answered: {_line(error)}") from error
+        finally:
+            connection.close()
+
+    def _post(self, connection: http.client.HTTPConnection, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        body = json.dumps({"model": self._model, **asked})
+        connection.request("POST", self._target.path + path, body, {**self._target.headers, "Content-Type": "application/json"})
+        response = connection.getresponse()
+        content = response.read()
+        if response.status != 200:
+            said = " ".join(content[:_QUOTED_BYTES].decode("utf-8", "replace").split())
+            for secret in self._target.headers.values():  # some servers repeat the key
+                said = said.replace(secret.rpartition(" ")[2], "***")
+            raise TrialFailed("server_error", f"the check of the outputs was refused: HTTP {response.status}: {said}")
+        try:
+            found = json.loads(content)
+        except ValueError as error:
+            raise TrialFailed("server_error", f"the check of the outputs got no JSON: {_line(error)}") from error
+        if not isinstance(found, dict):
+            raise TrialFailed("server_error", "the check of the outputs got no JSON object")
+        return found
+
+    @staticmethod
+    def _choice(answer: Mapping[str, Any]) -> dict[str, Any]:
+        choices = answer.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            raise TrialFailed("server_error", "the check of the outputs got an answer without choices")
+        return choices[0]
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:_QUOTED_BYTES]
