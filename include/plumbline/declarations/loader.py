@@ -25,8 +25,10 @@ from plumbline.declarations.references import References
 from plumbline.declarations.teams import Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.workloads import Workload
+from plumbline.declarations.workloads.evaluation import load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompt_files import load_prompts
+from plumbline.declarations.workloads.quality import load_passage
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
@@ -244,6 +246,17 @@ def display_path(path: Path) -> str:
     return str(path)
 
 
+def _read_companions(data: Any, root: Path | None, beside: Path) -> list[tuple[tuple[str | int, ...], str]]:
+    """Add what a trial needs of the files that a workload names; problems by field."""
+    traces, prompts, evaluations = (root / name if root else beside for name in ("traces", "prompts", "evaluations"))
+    return [
+        *load_trace_rows(data, traces),
+        *load_prompts(data, prompts),
+        *load_questions(data, evaluations),
+        *load_passage(data, evaluations),
+    ]
+
+
 def _read_file(
     path: Path,
     model: type[Model],
@@ -253,13 +266,12 @@ def _read_file(
 ) -> tuple[Model | None, dict[FieldPath, int], list[Problem]]:
     """The file's declaration, the lines of its fields and its problems; adds a provider's fields from `defaults` to `added`.
 
-    `root`: the declarations, with folders for traces and prompts; None: both lie beside the file."""
+    `root`: the declarations, with folders for traces, prompts and evaluations; None: all lie beside the file."""
     try:
         data, lines = read_yaml(path)
     except UnreadableYaml as error:
         return None, {}, [Problem(display_path(path), error.line, error.field, str(error))]
-    traces, prompts = (root / "traces", root / "prompts") if root else (path.parent, path.parent)
-    if model is InferenceWorkload and (unread := [*load_trace_rows(data, traces), *load_prompts(data, prompts)]):
+    if model is InferenceWorkload and (unread := _read_companions(data, root, path.parent)):
         return None, lines, [Problem(display_path(path), lines[field], format_path(field), message) for field, message in unread]
     if model is Provider and defaults is not None and added is not None:
         added += fill_in_defaults(data, defaults)
