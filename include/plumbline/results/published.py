@@ -20,8 +20,27 @@ PUBLISHED_SCHEMA_VERSION = 1
 _UNSAFE_IN_NAME = re.compile(r"[^a-z0-9]+")
 
 
+class SourceFile(Part):
+    """The file that a result was read from. `tool_version`: None where the file does not name it."""
+
+    name: str = Field(min_length=1)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    tool: str = Field(min_length=1, examples=["aiperf"])
+    tool_version: str | None = None
+
+
+class Gap(Part):
+    """Why an imported figure is not what a trial here would measure. `metrics`: those that it touches; empty if it touches no imported one."""
+
+    code: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["closed_loop"])
+    detail: str = Field(min_length=1)
+    metrics: tuple[str, ...] = ()
+
+
 class PublishedResult(Part):
-    """One run of an outside benchmark. `spec` is what was asked of the system, as far as the publisher says; `original` its row."""
+    """One run of an outside benchmark. `spec` is what was asked of the system, as far as the publisher says; `original` its row.
+
+    It lies at `url`, or was read from the file `source`."""
 
     schema_version: Literal[1] = 1
     publisher: str = Field(min_length=1, examples=["MLPerf Training v5.0"], description="who measured by which rules")
@@ -34,20 +53,24 @@ class PublishedResult(Part):
     version: int = Field(1, ge=1)
     provider: Name
     region: Name
-    instance_type: Name
+    instance_type: str = Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     system: Name = Field(description="the machine or cluster; takes the place of a trial's slot, so that its repeats are grouped")
     repeat: int = Field(ge=0, description="the publisher's own number of the run")
     spec: dict[str, Scalar]
     environment: Environment
     validity: Validity
     metrics: Many[MetricRow]
-    url: str = Field(pattern=r"^https://[^\s]+$", description="where the publisher keeps the results")
+    url: str | None = Field(None, pattern=r"^https://[^\s]+$", description="where the publisher keeps the results")
     original: Annotated[dict[str, str], Field(min_length=1)]
+    source: SourceFile | None = None
+    gaps: tuple[Gap, ...] = ()
 
     @model_validator(mode="after")
     def _judged(self) -> PublishedResult:
         if self.validity.status == "valid" and not any(m.value is not None for m in self.metrics):
             raise ValueError("a valid result without a number; expected at least one metric with a value")
+        if (self.url is None) == (self.source is None):
+            raise ValueError("url and source are both given or both missing; expected one of them")
         return self
 
     @property
@@ -70,8 +93,15 @@ class PublishedResult(Part):
         return digest({"protocol": self.protocol, "publisher": self.publisher})
 
     @property
+    def address(self) -> str:
+        """Where the result comes from: the publisher's page, or the file's SHA-256 as a URN."""
+        return self.url or f"urn:sha256:{self.source.sha256 if self.source else ''}"
+
+    @property
     def checksum(self) -> str:
-        return digest(self.model_dump(mode="json"))
+        # Results of earlier versions have neither a source nor gaps, and keep their checksums.
+        unset = {name for name in ("source", "gaps") if not getattr(self, name)}
+        return digest(self.model_dump(mode="json", exclude=unset))
 
 
 def slug(text: str) -> str:

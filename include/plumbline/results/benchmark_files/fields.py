@@ -1,0 +1,129 @@
+"""Checked access to the fields of a file that another tool wrote: an error names file, field and expected shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from plumbline.results.bounded_json import InvalidResult, check_size
+
+MAX_FILE_BYTES = 512 * 2**20
+"""Reports that list each request take kilobytes a request."""
+
+
+class UnreadableFile(InvalidResult):
+    """The file is not one of the tool, is damaged, or lacks a field; the message names file, field and expected shape."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """An object of the file. `path` leads to it, such as `benchmarks.0.metrics`; empty for the whole file."""
+
+    file: str
+    values: Mapping[str, Any]
+    path: str = ""
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self.values.get(name) is not None
+
+    def part(self, *names: str) -> Fields:
+        """The object at the end of these names."""
+        here = self
+        for name in names:
+            here = here._object(name, here._required(name, "an object"))
+        return here
+
+    def maybe_part(self, *names: str) -> Fields | None:
+        """The object, or None where one of the names is missing or null."""
+        here = self
+        for name in names:
+            if not here.has(name):
+                return None
+            here = here.part(name)
+        return here
+
+    def parts(self, name: str) -> list[Fields]:
+        """A list of at least one object."""
+        found = self._required(name, "a list of objects")
+        if not isinstance(found, list) or not found:
+            raise self.error(name, f"is {_shown(found)}", "a list of at least one object")
+        return [self._object(f"{name}.{i}", one) for i, one in enumerate(found)]
+
+    def number(self, name: str, unit: str = "", least: float = 0.0) -> float:
+        """A finite number of at least `least`. `unit` is named by the error."""
+        shape = f"a number of at least {least:g}{f' in {unit}' if unit else ''}"
+        found = self._required(name, shape)
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found) or found < least:
+            raise self.error(name, f"is {_shown(found)}", shape)
+        return float(found)
+
+    def maybe_number(self, name: str, unit: str = "", least: float = 0.0) -> float | None:
+        """The number, or None where it is missing or null."""
+        return self.number(name, unit, least) if self.has(name) else None
+
+    def whole(self, name: str, least: int = 0) -> int:
+        """A whole number of at least `least`."""
+        found = self.number(name, least=least)
+        if found != int(found):
+            raise self.error(name, f"is {found:g}", f"a whole number of at least {least}")
+        return int(found)
+
+    def text(self, name: str, shape: str = "text") -> str:
+        """Text that is not empty."""
+        found = self._required(name, shape)
+        if not isinstance(found, str) or not found.strip() or not found.isprintable():
+            raise self.error(name, f"is {_shown(found)}", shape)
+        return found.strip()
+
+    def maybe_text(self, name: str) -> str | None:
+        """The text, or None where it is missing, null or empty."""
+        return self.text(name) if self.values.get(name) not in (None, "") else None
+
+    def error(self, name: str, problem: str, expected: str) -> UnreadableFile:
+        """An error about one field of this object."""
+        where = f"{self.path}.{name}" if self.path else name
+        return UnreadableFile(f"{self.file}: {where} {problem}; expected {expected}")
+
+    def _required(self, name: str, shape: str) -> Any:
+        if name not in self.values:
+            raise self.error(name, "is missing", shape)
+        return self.values[name]
+
+    def _object(self, name: str, value: Any) -> Fields:
+        if not isinstance(value, dict):
+            raise self.error(name, f"is {_shown(value)}", "an object")
+        return Fields(self.file, value, f"{self.path}.{name}" if self.path else name)
+
+
+def json_fields(raw: bytes, file: str) -> Fields:
+    """The JSON object that the file is."""
+    check_size(len(raw), file, MAX_FILE_BYTES)
+    try:
+        found = from_json(raw, cache_strings="none")
+    except ValueError as error:
+        raise UnreadableFile(f"{file}: not whole JSON ({error}); expected one JSON object") from error
+    if not isinstance(found, dict):
+        raise UnreadableFile(f"{file}: the file is {_shown(found)}; expected one JSON object")
+    return Fields(file, found)
+
+
+def text_lines(raw: bytes, file: str) -> list[str]:
+    """The lines of a text file, without the empty ones."""
+    check_size(len(raw), file, MAX_FILE_BYTES)
+    try:
+        return [line for line in raw.decode("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(f"{file}: not text in UTF-8 ({error.reason} at byte {error.start}); expected a text file") from error
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return "null" if value is None else repr(value)[:60]

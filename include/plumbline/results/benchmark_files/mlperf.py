@@ -1,0 +1,130 @@
+"""`mlperf_log_detail.txt` of MLPerf's load generator: a line of JSON for each key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from plumbline.results.benchmark_files.fields import Fields, UnreadableFile, text_lines
+from plumbline.results.benchmark_files.records import day_of
+from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, error_row, gap, latency_rows, rate_row
+from plumbline.results.document import MetricRow, Reason, metric_row
+
+FILE = "mlperf_log_detail.txt of MLPerf's load generator"
+MARK = ":::MLLOG "
+
+_PERCENTILES = {"p50": "50.00", "p90": "90.00", "p95": "95.00", "p99": "99.00"}
+_SUMMARY = "MLPerf Results Summary"
+
+
+def read(raw: bytes, file: str) -> BenchmarkFile:
+    """Server latencies count from the scheduled arrival. Results of an accuracy run are refused: they have no figures of performance."""
+    whole = Fields(file, _keys(text_lines(raw, file), file))
+    version = whole.text("loadgen_version").split(" @ ")[0]
+    mode = whole.text("effective_test_mode", "PerformanceOnly")
+    if mode != "PerformanceOnly":
+        raise whole.error("effective_test_mode", f'is "{mode}"', "PerformanceOnly")
+    scenario = whole.text("effective_scenario")
+    if scenario not in _SCENARIOS:
+        raise whole.error("effective_scenario", f'is "{scenario}"', f"one of {', '.join(_SCENARIOS)}")
+    run = _SCENARIOS[scenario](whole, tuple(_invalid(whole)))
+    return BenchmarkFile("mlperf", version, day_of(whole, "test_datetime"), (run.with_common_gaps(),))
+
+
+def _keys(lines: list[str], file: str) -> dict[str, Any]:
+    if any(_SUMMARY in line for line in lines[:3]):
+        raise UnreadableFile(
+            f"{file}: this is mlperf_log_summary.txt; expected mlperf_log_detail.txt, which the load generator writes beside it"
+        )
+    found: dict[str, Any] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.startswith(MARK):
+            raise UnreadableFile(f"{file}: line {number} does not begin with {MARK.strip()}; expected lines of {FILE}")
+        try:
+            entry = json.loads(line[len(MARK) :])
+            found[entry["key"]] = entry["value"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadableFile(f"{file}: line {number} is damaged ({error}); expected one JSON object with key and value") from error
+    return found
+
+
+def _server(whole: Fields, invalid: tuple[Reason, ...]) -> Run:
+    requests = whole.whole("result_query_count", least=1)
+    rows = [*_latencies(whole, "request_scheduled_latency", requests), *_tokens(whole, requests)]
+    rows.append(rate_row(whole, "request_throughput", "result_completed_samples_per_sec", "samples/s", requests))
+    rows.append(_errors(whole, requests))
+    load = Load("open", rate=whole.number("effective_target_qps", "requests/s"), arrivals="poisson")
+    return Run(load, tuple(rows), requests, invalid=invalid, scheduled=True, first_token_expected=_streams(whole))
+
+
+def _single_stream(whole: Fields, invalid: tuple[Reason, ...]) -> Run:
+    requests = whole.whole("result_query_count", least=1)
+    rows = [*_latencies(whole, "request_latency", requests), *_tokens(whole, requests)]
+    rows.append(rate_row(whole, "request_throughput", "result_qps_with_loadgen_overhead", "queries/s", requests))
+    rows.append(_errors(whole, requests))
+    return Run(Load("closed", concurrency=1), tuple(rows), requests, invalid=invalid, first_token_expected=_streams(whole))
+
+
+def _offline(whole: Fields, invalid: tuple[Reason, ...]) -> Run:
+    requests = whole.whole("effective_samples_per_query", least=1) * whole.whole("result_query_count", least=1)
+    rows = [rate_row(whole, "request_throughput", "result_samples_per_second", "samples/s", requests)]
+    if whole.has("result_tokens_per_second"):
+        rows.append(rate_row(whole, "output_token_throughput", "result_tokens_per_second", "tokens/s", requests))
+    rows.append(_errors(whole, requests))
+    left_out = gap("no_latencies", "the Offline scenario's latencies are positions in the queue: they are not imported")
+    return Run(Load("at_once"), tuple(rows), requests, gaps=(left_out,), invalid=invalid, first_token_expected=False)
+
+
+_SCENARIOS = {"Server": _server, "SingleStream": _single_stream, "Offline": _offline}
+
+
+def _streams(whole: Fields) -> bool:
+    return whole.has("result_first_token_mean_latency_ns")
+
+
+def _tokens(whole: Fields, requests: int) -> list[MetricRow]:
+    """What a run with token latencies adds."""
+    if not _streams(whole):
+        return []
+    first = {"mean": "result_first_token_mean_latency_ns", **_names("result_first_token_{}_percentile_latency_ns")}
+    each = {"mean": "result_time_to_output_token_mean", **_names("result_time_per_output_token_{}_percentile_ns")}
+    return [
+        *latency_rows(whole, "time_to_first_token", first, "ns", requests),
+        *latency_rows(whole, "time_per_output_token", each, "ns", requests),
+        rate_row(whole, "output_token_throughput", "result_completed_tokens_per_second", "tokens/s", requests),
+    ]
+
+
+def _latencies(whole: Fields, metric: str, requests: int) -> list[MetricRow]:
+    whole.number("result_99.00_percentile_latency_ns", "ns")
+    names = {"mean": "result_mean_latency_ns", "min": "result_min_latency_ns", "max": "result_max_latency_ns"}
+    return [*latency_rows(whole, metric, {**names, **_names("result_{}_percentile_latency_ns")}, "ns", requests)]
+
+
+def _names(pattern: str) -> dict[str, str]:
+    return {statistic: pattern.format(percent) for statistic, percent in _PERCENTILES.items()}
+
+
+def _errors(whole: Fields, requests: int) -> MetricRow:
+    # The load generator writes num_errors last: without it, the log was cut off. It counts errors of the run, which MLPerf does not tie to requests.
+    errors = whole.whole("num_errors")
+    return (
+        error_row(0, requests, "num_errors")
+        if errors == 0
+        else metric_row("error_rate", None, requests, reason=f"{errors} errors of the run")
+    )
+
+
+def _invalid(whole: Fields) -> list[Reason]:
+    validity = whole.text("result_validity", "VALID or INVALID")
+    if validity not in ("VALID", "INVALID"):
+        raise whole.error("result_validity", f'is "{validity}"', "VALID or INVALID")
+    if validity == "VALID":
+        return []
+    failed = {
+        "result_perf_constraints_met": "latency targets missed",
+        "result_min_duration_met": "run shorter than the minimum duration",
+        "result_min_queries_met": "fewer queries than the minimum",
+    }
+    causes = [text for key, text in failed.items() if whole.values.get(key) is False] or ["early stopping not satisfied"]
+    return [Reason(code="rejected_by_tool", detail=f"the load generator's result is INVALID: {', '.join(causes)}")]

@@ -1,0 +1,61 @@
+"""The CSV report of `perf_analyzer -f FILE`: one row for each concurrency or request rate."""
+
+from __future__ import annotations
+
+import csv
+
+from plumbline.results.benchmark_files.fields import Fields, UnreadableFile, text_lines
+from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, latency_rows
+from plumbline.results.document import MetricRow, metric_row
+
+FILE = "the CSV report of `perf_analyzer -f FILE`"
+COLUMNS = ("Inferences/Second", "p50 latency", "p90 latency", "p95 latency", "p99 latency")
+
+_STATISTICS = {"mean": "Avg latency", **{p: f"{p} latency" for p in ("p50", "p90", "p95", "p99")}}
+_SERVER_TIMES = {
+    "queue_time": ("Server Queue",),
+    "compute_time": ("Server Compute Input", "Server Compute Infer", "Server Compute Output"),
+}
+"""Columns that are there if the server is a Triton. Mean microseconds of a request."""
+
+
+def read(raw: bytes, file: str) -> BenchmarkFile:
+    """Latencies are microseconds, from the send to the last response. The report has no version, date, failures or number of requests."""
+    rows = list(csv.reader(text_lines(raw, file)))
+    header = rows[0] if rows else []
+    loads = [name for name in ("Concurrency", "Request Rate") if name in header]
+    missing = [name for name in COLUMNS if name not in header]
+    if missing or not loads:
+        name = missing[0] if missing else "Concurrency or Request Rate"
+        raise UnreadableFile(f'{file}: column "{name}" is missing; expected a header with {", ".join(("Concurrency", *COLUMNS))}')
+    # A run with --collect-metrics ends with a table of its own after the first one.
+    body = [row for row in rows[1:] if row]
+    if not body:
+        raise UnreadableFile(f"{file}: no row follows the header; expected one for each {loads[0].lower()}")
+    return BenchmarkFile("perf_analyzer", None, None, tuple(_run(_record(file, header, i, row), loads[0]) for i, row in enumerate(body, 2)))
+
+
+def _record(file: str, header: list[str], line: int, row: list[str]) -> Fields:
+    if len(row) < len(header):
+        raise UnreadableFile(f'{file}: line {line} ends before column "{header[len(row)]}"; expected {len(header)} values')
+    values: dict[str, object] = {}
+    for name, text in zip(header, row, strict=False):
+        try:
+            values[name] = float(text)
+        except ValueError:
+            values[name] = text
+    return Fields(file, values, f"line {line}")
+
+
+def _run(record: Fields, load: str) -> Run:
+    amount = record.number(load, "requests/s" if load == "Request Rate" else "", least=1e-9)
+    for name in COLUMNS[1:]:
+        record.number(name, "us")
+    rows: list[MetricRow] = [*latency_rows(record, "request_latency", _STATISTICS, "us", 0)]
+    rows.append(metric_row("request_throughput", record.number("Inferences/Second", "inferences/s"), 0, method="Inferences/Second"))
+    for metric, columns in _SERVER_TIMES.items():
+        if all(record.has(name) for name in columns):
+            mean = sum(record.number(name, "us") for name in columns) * 1e-6
+            rows.append(metric_row(metric, mean, 0, statistic="mean", method=f"{' + '.join(columns)}, us"))
+    kind = Load("closed", concurrency=int(amount)) if load == "Concurrency" else Load("open", rate=amount)
+    return Run(kind, tuple(rows), 0).with_common_gaps()
