@@ -354,6 +354,14 @@ def published_result(session: Session, trial_id: str) -> PublishedResult | None:
         raise InvalidResult(f"the imported result {trial_id} does not hold: {error.errors(include_url=False)[0]['msg']}") from error
 
 
+def published_results(session: Session, workload: str, latest: int = 12) -> list[PublishedResult]:
+    """What was read from files of other benchmark tools for a workload, newest first, at most `latest` runs."""
+    query = select(Document.content).join(Trial, Trial.id == Document.trial_pk).join(Series, Series.series_key == Trial.series_key)
+    query = query.where(Series.workload == workload, Series.source == "imported", Trial.launcher == IMPORTED_LAUNCHER)
+    newest = session.scalars(query.order_by(Trial.planned_at.desc(), Trial.id).limit(latest))
+    return [result for content in newest if (result := PublishedResult.model_validate_json(content)).source is not None]
+
+
 def _insert_published_series(session: Session, result: PublishedResult, now: datetime) -> None:
     if insert_new(session, Series, {**published_series_row(result), "recorded_at": now}, ["series_key"]):
         return
@@ -395,7 +403,7 @@ def published_trial_row(result: PublishedResult) -> dict[str, Any]:
         "dag_id": None,
         "run_id": None,
         "bundle_version": None,
-        "uri": result.url,
+        "uri": result.address,
         "checksum": result.checksum,
     }
 
@@ -446,5 +454,6 @@ class Recording:
     correct = writes(correct)
     import_outside = writes(import_published)
     imported = reads(published_result)
+    imported_files = reads(published_results)
     issue_signing_key = writes(issue_signing_key)
     signing_keys = reads(signing_keys)

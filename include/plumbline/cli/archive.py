@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import getpass
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -20,15 +18,15 @@ from plumbline.archive import Refused, SchemaMismatch
 from plumbline.archive.backup import Backup, BackupError
 from plumbline.archive.backup import backup as make_backup
 from plumbline.archive.backup import restore as make_restored
-from plumbline.archive.bundle import BadBundle, ExportedCampaign, ImportedCampaign
+from plumbline.archive.bundle import BadBundle, ExportedCampaign
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import move
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
+from plumbline.cli.imports import import_, import_mlperf
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.embedded.connections import database_url
-from plumbline.results.published import MLPERF_ROUNDS, parse_mlperf
 
 Airflow = Annotated[bool, typer.Option("--airflow", help="Airflow's database instead: runs, and connections encrypted with the Fernet key")]
 
@@ -205,6 +203,8 @@ archive.command()(migrate)
 archive.command()(size)
 archive.command()(backup)
 archive.command()(restore)
+archive.command("import")(import_)
+archive.command("import-mlperf")(import_mlperf)
 
 
 @archive.command()
@@ -235,19 +235,6 @@ def export(
     with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
         done = opened.export(folder, campaign)
     emit(as_json, done, lambda: _show_exported(folder, done))
-
-
-@archive.command("import")
-def import_(
-    folder: Annotated[Path, typer.Argument(help="what `archive export` wrote")],
-    campaign: Annotated[list[str] | None, typer.Option(help="only this campaign; may be repeated")] = None,
-    as_json: Json = False,
-) -> None:
-    """Take in what another archive exported. What is there stays; a campaign that contradicts it, or its documents, is refused. Exit code 1 then."""
-    with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
-        done = workflows.transfer.import_bundle(opened, folder, campaign, getpass.getuser())
-    emit(as_json, done, lambda: _show_imported(done))
-    raise typer.Exit(FAILED if any(one.refused for one in done) else OK)
 
 
 @archive.command()
@@ -358,70 +345,3 @@ def _show_exported(folder: Path, done: list[ExportedCampaign]) -> None:
     for one in done:
         shown.add_row(one.campaign_id, str(one.trials), one.content_hash[:16])
     out.print(shown if done else "the archive has no campaign to export")
-
-
-def _show_imported(done: list[ImportedCampaign]) -> None:
-    shown = table("Imported", "campaign", "new trials", "there already", "notes", right=("new trials", "there already"))
-    for one in done:
-        shown.add_row(one.campaign_id, str(one.new), str(one.known), one.refused or "; ".join(one.notes))
-    out.print(shown if done else "nothing to import")
-
-
-@archive.command("import-mlperf")
-def import_mlperf(
-    file: Annotated[Path, typer.Argument(help="CSV, one run a row", exists=True, dir_okay=False, readable=True)],
-    rounds: Annotated[
-        list[str] | None, typer.Option("--round", help="a round that is not known here and when it was published, such as v6.0=2026-06-03")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Import published MLPerf Training runs: never scored, never compared with what was measured here. Again changes nothing."""
-    with clear_errors(ValueError, Refused):
-        # utf-8-sig: spreadsheets put a mark before the first column's name.
-        published = {**MLPERF_ROUNDS, **dict(_round(text) for text in rounds or ())}
-        try:
-            with file.open(newline="", encoding="utf-8-sig") as lines:
-                parsed = parse_mlperf(lines, published)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file} is not text in UTF-8 ({error}); expected a CSV file") from error
-        with open_archive() as archive:
-            imported = archive.import_outside(parsed.results)
-    statuses = Counter(r.validity.status for r in parsed.results)
-    counted = {
-        "rows": len(parsed.results) + len(parsed.rejected),
-        "imported": imported.inserted,
-        "unchanged": imported.unchanged,
-        "kept_out": imported.kept_out,
-        "rejected": parsed.rejected,
-        "valid": statuses["valid"],
-        "invalid": statuses["invalid"],
-        "campaigns": sorted({r.campaign_id for r in parsed.results}),
-        "series": len({r.series_key for r in parsed.results}),
-    }
-
-    def show() -> None:
-        shown = table("", "campaign", "runs", "valid", "invalid", "series", right=("runs", "valid", "invalid", "series"))
-        for campaign in sorted({r.campaign_id for r in parsed.results}):
-            own = [r for r in parsed.results if r.campaign_id == campaign]
-            valid = sum(r.validity.status == "valid" for r in own)
-            shown.add_row(campaign, str(len(own)), str(valid), str(len(own) - valid), str(len({r.series_key for r in own})))
-        if parsed.results:
-            out.print(shown)
-        out.print(
-            f"{counted['rows']} rows: {imported.inserted} imported, {imported.unchanged} known already, "
-            f"{len(imported.kept_out)} kept out, {len(parsed.rejected)} rejected"
-        )
-        for name in imported.kept_out:
-            out.print(f"  kept out: the archive holds {name} with other values, which stay")
-        for bad in parsed.rejected:
-            out.print(f"  {file.name}:{bad.line}  {bad.reason}", style="yellow")
-
-    emit(as_json, counted, show)
-
-
-def _round(text: str) -> tuple[str, date]:
-    name, _, day = text.partition("=")
-    try:
-        return name, date.fromisoformat(day)
-    except ValueError:
-        raise ValueError(f'--round "{text}"; expected a name and a date such as v6.0=2026-06-03') from None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         decide as decide,
         evidence_pack as evidence_pack,
         findings as findings,
+        import_results as import_results,
         pending_changes as pending_changes,
         plan as plan,
         probe as probe,

@@ -1,0 +1,54 @@
+"""Import a result file of another benchmark tool as published results of a declared provider and workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TypeVar
+
+from plumbline.archive import Archive
+from plumbline.archive.recording import PublishedImport
+from plumbline.declarations import Declarations, InferenceWorkload
+from plumbline.results.benchmark_files import FORMATS, UnreadableFile, read_benchmark_file
+from plumbline.results.benchmark_files.fields import MAX_FILE_BYTES
+from plumbline.results.benchmark_files.publish import published_results
+from plumbline.results.bounded_json import check_size
+from plumbline.results.published import PublishedResult
+
+Declared = TypeVar("Declared")
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """The file's runs as published results, and what became of them in the archive."""
+
+    results: tuple[PublishedResult, ...]
+    imported: PublishedImport
+
+
+def import_benchmark_file(
+    archive: Archive, declared: Declarations, path: Path, tool: str, provider: str, workload: str, day: date | None = None
+) -> ImportedFile:
+    """Read the file and record its runs, all or none; the same file again changes nothing.
+
+    `tool`: one of benchmark_files.FORMATS. `day`: of the measurement, where the file does not say. LookupError for an unknown tool, provider
+    or workload; ValueError for a training workload or a wrong day; UnreadableFile for a file that is not the tool's; OSError."""
+    if tool not in FORMATS:
+        raise LookupError(f'no tool is called "{tool}"; expected one of {", ".join(FORMATS)}')
+    place, measured = _declared("provider", provider, declared.providers), _declared("workload", workload, declared.workloads)
+    if not isinstance(measured, InferenceWorkload):
+        raise ValueError(f'workload "{workload}" is of kind {measured.kind}; expected one of kind inference, which {tool} measures')
+    if not path.is_file():
+        raise UnreadableFile(f"{path} is not a file; expected {FORMATS[tool].file}")
+    check_size(path.stat().st_size, str(path), MAX_FILE_BYTES)
+    raw = path.read_bytes()
+    results = published_results(read_benchmark_file(raw, path.name, tool), raw, path.name, place, measured, day)
+    return ImportedFile(tuple(results), archive.import_outside(results))
+
+
+def _declared(kind: str, name: str, found: Mapping[str, Declared]) -> Declared:
+    if name not in found:
+        raise LookupError(f'no {kind} is called "{name}"; declared: {", ".join(sorted(found))}')
+    return found[name]
