@@ -178,8 +178,14 @@ def trial_page(
 
 
 def published_metrics(result: PublishedResult) -> tuple[tuple[str, str], ...]:
-    """An imported result's metrics: (name, value with unit)."""
-    return tuple((format_name(m.metric), common_scale(m.unit, [m.value], m.metric).text(m.value)) for m in result.metrics)
+    """An imported result's metrics: (name with statistic, value with unit)."""
+    return tuple(
+        (
+            format_name(m.metric) if m.statistic == "value" else f"{format_name(m.metric)} {m.statistic}",
+            common_scale(m.unit, [m.value], m.metric).text(m.value),
+        )
+        for m in result.metrics
+    )
 
 
 def _phase(document: ResultDocument, phase: str) -> PhasePart:

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries
 from plumbline.analysis.prices.book import Quote, quote
-from plumbline.analysis.scorecards.scorecard import primary_of, scorecards
+from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.archive import Archive
 from plumbline.archive.pages import WorkloadName
@@ -22,6 +22,7 @@ from plumbline.declarations import Declarations
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.scorecards import headline_charts
 from plumbline.presentation.costs import CostRow, cost_rows
+from plumbline.presentation.imported_runs import ImportedRun, imported_runs
 from plumbline.presentation.scorecard_rows import CardTable, CriterionRow, ScorecardRows, acceptance_rows, card_tables, scorecard_rows
 from plumbline.presentation.series_summary import format_age
 from plumbline.workflows.current_results import current_results
@@ -42,7 +43,9 @@ class SourceTrials:
 
 @dataclass(frozen=True)
 class WorkloadPage:
-    """`table`, `rows`: None where no provider of this page has a usable trial. `more`: the provider after which the next page begins."""
+    """`table`, `rows`: None where no provider of this page has a usable trial. `more`: the provider after which the next page begins.
+
+    `imported`: runs of other tools, on the first page."""
 
     name: str
     kind: str
@@ -56,6 +59,7 @@ class WorkloadPage:
     quotes: dict[str, Quote]
     charts: tuple[Chart, ...]
     behind: tuple[SourceTrials, ...]
+    imported: tuple[ImportedRun, ...]
     left_out: tuple[ExcludedSeries, ...]
     simulated: frozenset[str]
     teams: tuple[str, ...]
@@ -102,10 +106,21 @@ def workload_page(archive: Archive, declared: Declarations, now: datetime, name:
         quotes=quotes,
         charts=headline_charts(table.cards) if table is not None else (),
         behind=_source_trials(found, name, places, now),
+        imported=() if after else _imported(archive, declared, now, name, columns.rows, cards),
         left_out=found.left_out,
         simulated=found.simulated,
         teams=_teams(declared, name),
     )
+
+
+def _imported(
+    archive: Archive, declared: Declarations, now: datetime, name: str, providers: Sequence[str], cards: Sequence[Scorecard]
+) -> tuple[ImportedRun, ...]:
+    """Runs of other tools, beside the cards of this page's `providers` and of any other provider that they are of."""
+    results = archive.imported_files(name)
+    others = sorted({result.provider for result in results} - set(providers))
+    beside = current_results(archive, declared, now.date(), workloads=[name], providers=others) if others else None
+    return imported_runs(results, (*cards, *(scorecards(beside.trials, providers=beside.providers) if beside else ())), declared.workloads)
 
 
 def _quotes(found: CurrentResults, day: date) -> dict[str, Quote]:

@@ -6,15 +6,18 @@ import json
 import re
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign
+from tests.unit.results.test_benchmark_files import DATA, FILES
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.metrics.formatting import format_name
+from plumbline.workflows.import_results import import_benchmark_file
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +71,36 @@ def test_the_list_names_the_teams_that_ask_and_what_never_ran(client: TestClient
 def test_a_workload_that_never_ran_says_so_and_an_unknown_one_has_no_page(client: TestClient) -> None:
     assert 'id="no-results"' in client.get("/workloads/vision-cpu").text
     assert client.get("/workloads/nothing").status_code == 404
+
+
+def test_imported_runs_stand_beside_what_was_measured_with_their_gaps(tmp_path: Path) -> None:
+    data = campaign(tmp_path / "results")
+    assert data.store is not None
+    file = DATA / FILES["vllm-bench"]
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for document in data.documents:
+            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        for provider in ("local-2core", "example-lambda-h100"):
+            done = import_benchmark_file(archive, load(), file, "vllm-bench", provider, "chat-tiny-cpu")
+    (result,) = done.results
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        text = client.get("/workloads/chat-tiny-cpu").text
+        section = text[text.index('id="imported"') :].split("</section>")[0]
+        page = client.get(f"/trials/{result.trial_id}").text
+        elsewhere = client.get("/workloads/vision-cpu").text
+    ours, others = section.split("<details")[1:] if "local-2core" in section.split("<details")[1] else section.split("<details")[:0:-1]
+    assert "<code>other_load</code>" in ours and "<code>counted_from_send</code>" in ours
+    assert file.name in ours and f"/trials/{result.trial_id.replace('example-lambda-h100', 'local-2core')[:20]}" in ours
+    row = ours[ours.index("Time to first token") :].split("</tr>")[0]
+    assert re.findall(r'class="value">([^<]+)<', row)[0] == "38.4 ms" and ">–<" not in row.split("</td>")[1] and "other_load" in row
+    assert ">–<" in others[others.index("Time to first token") :].split("</tr>")[0].split("</td>")[1]
+    assert result.source is not None and result.source.sha256 in page and "<code>itl_between_events</code>" in page
+    assert 'id="imported"' not in elsewhere
+
+
+def test_a_workload_that_only_others_measured_shows_their_runs(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        import_benchmark_file(archive, load(), DATA / FILES["aiperf"], "aiperf", "local-2core", "chat-cpu")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        text = client.get("/workloads/chat-cpu").text
+    assert 'id="no-results"' in text and "<code>closed_loop</code>" in text[text.index('id="imported"') :]

@@ -1,0 +1,91 @@
+"""Runs of other tools beside a scorecard: a ratio only where load, lengths and definition are the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.results.test_benchmark_files import DATA, FILES
+from tests.unit.scorecards.made import launched, number
+
+from plumbline.analysis.scorecards.imported import ImportedComparison, compare_imported
+from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
+from plumbline.declarations import InferenceWorkload, load
+from plumbline.declarations.installation import REPOSITORY
+from plumbline.results.benchmark_files import read_benchmark_file
+from plumbline.results.benchmark_files.publish import published_results
+from plumbline.results.published import PublishedResult
+
+DECLARED = load(REPOSITORY / "include" / "config")
+CHAT = DECLARED.workloads["chat-tiny-cpu"]
+
+
+def card(**measured: float) -> Scorecard:
+    """A card that measured these medians in the steady phase."""
+    return scorecard(
+        [launched(1, kind="inference", metrics=tuple(number(name, value, statistic="p50") for name, value in measured.items()))]
+    )
+
+
+def results(change: Callable[[Any], None] = lambda content: None) -> list[PublishedResult]:
+    """The runs of vLLM's file after a change, at 8 requests/s with the workload's lengths."""
+    content = json.loads((DATA / FILES["vllm-bench"]).read_bytes())
+    content.update(request_rate=8.0, request_throughput=8.0, total_input_tokens=24 * 40, total_output_tokens=16 * 40)
+    change(content)
+    raw = json.dumps(content).encode()
+    assert isinstance(CHAT, InferenceWorkload)
+    return published_results(read_benchmark_file(raw, "run.json", "vllm-bench"), raw, "run.json", DECLARED.providers["local-2core"], CHAT)
+
+
+def compared(change: Callable[[Any], None] = lambda content: None, workload: Any = CHAT) -> ImportedComparison:
+    (result,) = results(change)
+    measured = card(request_latency=0.2, time_to_first_token=0.05, inter_token_latency=0.01)
+    return compare_imported(result, measured, workload)
+
+
+def ratio(found: ImportedComparison, metric: str, statistic: str = "p50") -> tuple[float | None, tuple[str, ...]]:
+    figure = next(f for f in found.figures if (f.imported.metric, f.imported.statistic) == (metric, statistic))
+    return figure.ratio, figure.why
+
+
+def test_at_the_same_load_a_figure_of_the_same_definition_has_a_ratio() -> None:
+    found = compared()
+    assert found.differs == ()
+    value, why = ratio(found, "request_latency")
+    assert value == pytest.approx(0.2 / 0.1827637259993935) and why == ()
+    assert ratio(found, "time_to_first_token") == (None, ("counted_from_send",))
+    assert ratio(found, "inter_token_latency") == (None, ("itl_between_events",))
+    assert ratio(found, "request_latency", "p99") == (None, ()), "nothing measured this statistic"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"request_rate": 8.5, "request_throughput": 8.5},
+        {"request_rate": "inf", "max_concurrency": 8},
+        {"burstiness": 0.5},
+        {"total_input_tokens": 30 * 40},
+        {"total_output_tokens": 12 * 40},
+    ],
+)
+def test_another_load_or_other_lengths_have_no_ratio_and_are_named(change: dict[str, Any]) -> None:
+    found = compared(lambda content: content.update(change))
+    assert len(found.differs) == 1
+    assert all(f.ratio is None and "other_load" in f.why for f in found.figures)
+
+
+def test_without_a_card_or_a_workload_nothing_is_compared() -> None:
+    (result,) = results()
+    assert all(f.measured is None and f.ratio is None for f in compare_imported(result, None, CHAT).figures)
+    assert len(compared(workload=None).differs) == 1
+
+
+def test_a_run_that_its_tool_rejects_has_no_ratio() -> None:
+    raw = (DATA / FILES["mlperf"]).read_bytes().replace(b'"result_validity", "value": "VALID"', b'"result_validity", "value": "INVALID"')
+    assert isinstance(CHAT, InferenceWorkload)
+    read = read_benchmark_file(raw, "log.txt", "mlperf")
+    (result,) = published_results(read, raw, "log.txt", DECLARED.providers["local-2core"], CHAT)
+    found = compare_imported(result, card(time_to_first_token=0.05), CHAT)
+    assert result.validity.status == "invalid" and ratio(found, "time_to_first_token") == (None, ("other_load", "rejected_by_tool"))
