@@ -49,8 +49,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def trial_on(url: str, connection: str | None = "hosted_key", **declare: Any) -> Trial:
+def trial_on(url: str, connection: str | None = "hosted_key", server_process: str | None = None, **declare: Any) -> Trial:
     endpoint = {"kind": "endpoint", "url": url, "protocol": "openai", "model": "chat", "connection": connection, "timeout": "60s"}
+    endpoint["server_process"] = server_process
     data = json.loads(local_provider().model_dump_json())
     provider = Provider.model_validate_json(json.dumps({**data, "name": "hosted", "launcher": endpoint}))
     return a_trial("inference", provider, {"server": {"backend": "external"}, **declare})
@@ -143,6 +144,19 @@ def test_a_hosted_model_is_measured_from_here(home: Path, tmp_path: Path) -> Non
     assert facts["client.cpu.usable"]
     assert len(hosted.records) == 1 + round(sum(rows[phase, "request_throughput", "value"].n for phase in ("warmup", "steady")))
     assert KEY.encode() not in everything_written(home, tmp_path)
+
+
+def test_a_server_on_this_machine_is_the_system_under_test(home: Path) -> None:
+    with Hosted(Plan(first_s=0.02)) as hosted:
+        trial = trial_on(hosted.url + "/v1", None, server_process="same_machine", **SHORT)
+        document = measured(trial)
+    assert document.validity.failure_class is None, document.validity
+    signals = {row.signal for row in document.telemetry if row.phase == "steady"}
+    assert {"server_cpu", "own_cpu", "foreign_cpu"} <= signals
+    assert document.environment is not None
+    assert document.environment.facts["server.process"].startswith("python")
+    assert {"client.cpus", "server.cpus"} <= document.environment.facts.keys()
+    assert document.environment.facts["endpoint.token_count"] == "usage"
 
 
 def test_a_wrong_key_is_named_and_not_repeated(home: Path, tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ def test_what_it_prints_can_be_declared_and_driven(tmp_path: Path) -> None:
         assert process.stdout is not None
         printed = [process.stdout.readline() for _ in range(2)]
         for line in printed:
-            found = re.fullmatch(r"launcher: \{kind: endpoint, url: (\S+), protocol: (\w+), model: (\w+)\}\n", line)
+            found = re.fullmatch(
+                r"launcher: \{kind: endpoint, url: (\S+), protocol: (\w+), model: (\w+), server_process: same_machine\}\n", line
+            )
             assert found is not None, line
             log = drive(endpoint_at(found[1], found[2], model_name=found[3]), load_of(5, rate=10))
             assert log.errors() == {}, log.first_error()

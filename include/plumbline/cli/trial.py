@@ -90,7 +90,9 @@ def serve(workload: Annotated[str, typer.Argument(help="name of a declared infer
                 tritonserver.find_installation(), repository.folder, repository.model, Path(folder), ready_within_s=_READY_S, http=True
             ) as triton:
                 for protocol, url in (("kserve_grpc", f"grpc://{triton.address}"), ("kserve_http", f"http://{triton.http_address}")):
-                    out.print(f"launcher: {{kind: endpoint, url: {url}, protocol: {protocol}, model: {repository.model}}}")
+                    out.print(
+                        f"launcher: {{kind: endpoint, url: {url}, protocol: {protocol}, model: {repository.model}, server_process: same_machine}}"
+                    )
                 while triton.running():
                     time.sleep(_LOOK_S)
                 fail(triton.state(), FAILED)

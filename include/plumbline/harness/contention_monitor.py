@@ -1,7 +1,8 @@
 """Contention beside a measurement: how much of the trial's cores others used, by phase, and when that makes a number invalid.
 
 foreign_cpu        share of the trial's cores (of what it was promised of them) that went to others: time the cores were not idle, less
-                   interrupts, less the CPU time of the harness and everything it started. Time that a hypervisor took away counts.
+                   interrupts, less the CPU time of the harness, everything it started, and a server
+                   under test that was declared to run here. Time that a hypervisor took away counts.
 cpu_pressure_some  PSI: share of time in which a task that could run waited for a core. A trial waits for itself as well (server and client on
                    one core), and the machine's PSI speaks of other cores too: judged is the lesser of the pressure and the core-seconds a
                    second that others used."""
@@ -61,6 +62,7 @@ class _CpuReading:
     at_s: float
     cores: CoreTimes
     own_s: float
+    server_s: float
 
 
 class ContentionMonitor:
@@ -88,6 +90,7 @@ class ContentionMonitor:
         self._phases: list[Phase] = []
         self._signals: dict[tuple[Phase, str], _Signal] = {}
         self._tree: ProcessTreeCpu | None = None
+        self._servers: list[ProcessTreeCpu] = []
         self._split: _CpuReading | None = None
         self._pressure: tuple[float, float] | None = None
         self._overhead: tuple[float, float] | None = None
@@ -126,6 +129,20 @@ class ContentionMonitor:
                 self._sample(split=True)
                 self._phases.remove(name)
             self.gpus.change(name, around)
+
+    def include(self, root: int, cpus: Collection[int]) -> None:
+        """Count a process tree that the harness did not start, on these cores, as the trial's own from now on: the server under test.
+
+        Its share is the signal `server_cpu` too. OSError if there is no such process."""
+        with self._lock:
+            self._sample(split=True)
+            self._servers.append(ProcessTreeCpu(root))
+            whole = self._promised == len(self.cpus)
+            self.cpus = tuple(sorted({*self.cpus, *cpus}))
+            self._promised = len(self.cpus) if whole else self._promised
+            # Neither its time until now nor that of further cores belongs to the next window.
+            self._split = None
+            self._sample(split=True)
 
     def telemetry(self) -> list[Telemetry]:
         """One row a phase and signal. Means are over time, exact from end to end; min and max over the single samples."""
@@ -197,7 +214,8 @@ class ContentionMonitor:
     def _sample_split(self) -> None:
         if self._tree is None:
             return
-        new = _CpuReading(time.monotonic(), core_times(self.cpus), self._tree.seconds())
+        server_s = sum(server.seconds() for server in self._servers)
+        new = _CpuReading(time.monotonic(), core_times(self.cpus), self._tree.seconds() + server_s, server_s)
         old, self._split = self._split, new
         if old is None or new.at_s <= old.at_s:
             return
@@ -211,6 +229,8 @@ class ContentionMonitor:
         taken = others if capacity == there else max(others - (there - capacity), 0.0)
         self._add("foreign_cpu", "ratio", taken / capacity, seconds, CPU_INTERVAL_S / 2)
         self._add("own_cpu", "ratio", own / capacity, seconds, CPU_INTERVAL_S / 2)
+        if self._servers:
+            self._add("server_cpu", "ratio", (new.server_s - old.server_s) / capacity, seconds, CPU_INTERVAL_S / 2)
         self._add("cpu_steal", "ratio", (new.cores.stolen_s - old.cores.stolen_s) / capacity, seconds, CPU_INTERVAL_S / 2)
 
     def _measure_overhead(self) -> None:

@@ -119,6 +119,7 @@ def test_a_server_of_somebody_else_is_not_killed(broken: Break) -> None:
         (HOSTED % "http://127.evil.example/v1", "expected https://"),
         (HOSTED % "http://127.0.0.1.evil.example/v1", "expected https://"),
         (HOSTED % "grpcs://api.example.com", "expected http:// or"),
+        ((HOSTED % "https://api.example.com/v1").replace("}", ", server_process: same_machine}"), "expected a loopback url"),
         ("{kind: endpoint, url: https://api.example.com, protocol: kserve_grpc, model: chat}", "expected grpc:// or grpcs://"),
         (HOSTED % "https://me:secret@api.example.com", "launcher.url"),
         (HOSTED % "https://api.example.com/v1?key=secret", "launcher.url"),

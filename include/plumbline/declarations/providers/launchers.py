@@ -286,6 +286,10 @@ class EndpointLauncher(LauncherBase):
         description="Airflow connection whose password is the API key; no key if omitted",
     )
     machine: Name = Field("this-machine", description="where the client runs; trials that name the same machine never overlap")
+    server_process: Literal["same_machine"] | None = Field(
+        None,
+        description="same_machine: the process that listens on the url's port is the server under test, whose CPU time is no contention",
+    )
     timeout: Duration = Field(3600.0, description="time limit of a trial")
 
     @model_validator(mode="after")
@@ -295,6 +299,11 @@ class EndpointLauncher(LauncherBase):
             raise ValueError(
                 f'url has the scheme "{scheme}", which does not carry {self.protocol}; expected '
                 + ("grpc:// or grpcs://" if self.protocol == "kserve_grpc" else "http:// or https://")
+            )
+        if self.server_process is not None and not self.near:
+            raise ValueError(
+                f"server_process {self.server_process}, but {self.url} is on another machine; expected a loopback url such as "
+                "http://127.0.0.1:8000/v1, or no server_process"
             )
         if self.protocol == "kserve_grpc" and self.url.count("/") > 2:
             raise ValueError(f'url "{self.url}" has a path, which gRPC has no place for; expected {scheme}://host:port')

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -34,6 +33,8 @@ from plumbline.harness.inference.phases.load_phase import Driver, measure_phase,
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, tritonserver, under_test
+from plumbline.harness.inference.server.cores import CoreSplit, divide_cores
+from plumbline.harness.inference.server.listening import own_server
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.inference.server.under_test import ExternalServer, ManagedTriton
 from plumbline.harness.launcher_protocol import Progress
@@ -204,15 +205,19 @@ def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
 
 def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> None:
     served = ExternalServer(Endpoint.of(record.trial))
-    driver = Driver(record, served, Settings())
-    client_facts(record, None)
-    with record.watch.phase("cold_start"):
-        of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
-    try:
-        _phases(driver, schedule, prompts)
-    finally:
-        if (source := served.token_count_source(record.logs)) is not None:
-            record.result.facts["endpoint.token_count"] = source
+    with own_server(served.endpoint.launcher, record.watch) as here:
+        cores, server = here or (None, None)
+        driver = Driver(record, served, Settings(cpus=cores.client if cores else None))
+        client_facts(record, cores)
+        if server is not None:
+            record.result.facts["server.process"] = server.name
+        with record.watch.phase("cold_start"):
+            of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
+        try:
+            _phases(driver, schedule, prompts)
+        finally:
+            if (source := served.token_count_source(record.logs)) is not None:
+                record.result.facts["endpoint.token_count"] = source
 
 
 def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:
@@ -304,38 +309,3 @@ def _facts(record: TrialRecord, served: ManagedTriton) -> None:
     }
     if about and about["prefix"] != sys.prefix:
         raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {sys.prefix}")
-
-
-_APART_FROM = 4
-_CLIENT_SHARE = 8
-"""One core in this many is the client's, at least one."""
-
-
-@dataclass(frozen=True)
-class CoreSplit:
-    """Cores of each side; None: all of them. `server_count`: cores that the server can count on. `pool`: cores of isolated servers together."""
-
-    client: tuple[int, ...] | None
-    server: tuple[int, ...] | None
-    server_count: int
-    description: str
-    pool: tuple[int, ...] | None = None
-
-    def each(self, replicas: int) -> list[tuple[int, ...]] | None:
-        """As many distinct cores for each of several servers; None if there are too few."""
-        share = len(self.pool or ()) // replicas
-        return [tuple((self.pool or ())[k * share : (k + 1) * share]) for k in range(replicas)] if share else None
-
-
-def divide_cores(usable: Sequence[int], promised: int, claimed: int = 0) -> CoreSplit:
-    """Divide the trial's cores: the last ones go to the client, if the trial has at least four to itself and the servers keep `claimed`.
-
-    `promised` below the number of usable cores is a limit on time: the cores are shared with the node, so binding would be worse."""
-    n = len(usable)
-    if promised < n:
-        return CoreSplit(None, None, promised, f"shared: {promised} cores' worth of time on {n} cores of the node")
-    client = tuple(usable[-max(1, n // _CLIENT_SHARE) :])
-    server = tuple(usable[: n - len(client)])
-    if n < _APART_FROM or len(server) < claimed:
-        return CoreSplit(None, None, n, f"shared: {n} cores are too few to divide", tuple(usable))
-    return CoreSplit(client, server, len(server), "apart", server)
