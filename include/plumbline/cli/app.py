@@ -69,6 +69,7 @@ COMMANDS = {
     "airflow": ("campaign:airflow", "Airflow's own commands, such as `connections import`, on the Airflow that this installation uses."),
     "drift": ("compare:drift", "Change points of series that come from elsewhere."),
     "prices": ("prices:prices", "What the sources of prices say."),
+    "workload": ("workload:workload", "Make workloads from what you have: the traffic of an access log."),
     "cluster": ("cluster:cluster", "Connect a provider's Kubernetes cluster, and check it."),
 }
 """Name to the function or group in this package, and its line in `plumbline --help`: the first paragraph of its own help."""

@@ -1,0 +1,76 @@
+"""`plumbline workload`: make workloads from what you have, such as an access log."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
+from plumbline.declarations import DeclarationError
+from plumbline.declarations.workloads.access_logs import FORMATS, LogError
+from plumbline.metrics.units import SECONDS, parse
+from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workload_from_log
+
+workload = typer.Typer(help="Make workloads from what you have: the traffic of an access log.", no_args_is_help=True)
+
+
+@workload.callback()
+def group() -> None:
+    """Make workloads from what you have: the traffic of an access log."""
+
+
+@workload.command("from-log")
+def from_log(
+    file: Annotated[Path, typer.Argument(help="the access log; no text of it is kept")],
+    name: Annotated[str | None, typer.Option(help="of the workload; the file's name if left out")] = None,
+    kind: Annotated[str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}; recognised if left out")] = None,
+    like: Annotated[str, typer.Option(help="the inference workload whose model, server and limits it takes")] = TEMPLATE,
+    start: Annotated[str, typer.Option(help="where in the log to begin, such as 2h")] = "0s",
+    duration: Annotated[str | None, typer.Option(help="how much of the log to replay, such as 10min; all of it if left out")] = None,
+    input_tokens: Annotated[int | None, typer.Option(min=1, help="for requests whose prompts' lengths the log lacks")] = None,
+    output_tokens: Annotated[int | None, typer.Option(min=1, help="for requests whose answers' lengths the log lacks")] = None,
+    config: Annotated[Path | None, typer.Option(help="folder of declarations; the installation's own if left out")] = None,
+    as_json: Json = False,
+) -> None:
+    """Turn an access log of vLLM, LiteLLM, OpenAI's usage or aiperf into a workload that replays its arrivals, lengths and conversations."""
+    chosen = next((known for known in FORMATS if known == kind), None)
+    if kind is not None and chosen is None:
+        fail(f'no log format is called "{kind}"; expected one of {", ".join(FORMATS)}')
+    called = name or re.sub(r"[^a-z0-9]+", "-", file.name.split(".")[0].lower()).strip("-")
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", called):
+        fail(f'"{called}" is no workload\'s name; expected --name with lower-case letters, digits and dashes, at most 63')
+    with clear_errors(LogError, DeclarationError, ValueError):
+        begin, length = (None if text is None else parse(text, SECONDS, "a duration", "10min") for text in (start, duration))
+        made = workload_from_log(
+            file,
+            called,
+            kind=chosen,
+            like=like.removeprefix("inference/"),
+            start_s=begin or 0.0,
+            duration_s=length,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            config=config,
+        )
+    emit(as_json, made, lambda: _show(made))
+
+
+def _show(made: WorkloadOfLog) -> None:
+    linked = f", {made.conversations:,} conversations" if made.conversations else ""
+    out.print(
+        f"{made.requests:,} requests in {made.seconds:,.6g} s ({made.requests / made.seconds:.3g}/s){linked}, from a {made.format} log"
+    )
+    lengths = table("", "tokens", "min", "p50", "p95", "max", right=("min", "p50", "p95", "max"))
+    for what, values in (("in", made.input_tokens), ("out", made.output_tokens)):
+        lengths.add_row(what, *(f"{value:,}" for value in values))
+    out.print(lengths)
+    for reason, n in made.skipped.items():
+        out.print(f"left out: {n:,} {reason}")
+    for line in made.unknown:
+        out.print(f"not in the log: {line}")
+    out.print(f"workload: {made.workload}")
+    out.print(f"trace: {made.trace}")
+    out.print(f"next: plumbline check, then plumbline trial inference/{made.name}")

@@ -1,0 +1,351 @@
+"""Read access logs of inference servers and gateways: when requests came, how long they were, which belong to one conversation. Text is never kept.
+
+vllm           the log of `vllm serve --enable-log-requests`, with `--enable-log-outputs` for the answers' lengths
+litellm        LiteLLM's spend logs, or its StandardLoggingPayload, as JSON lines or a JSON array
+openai-usage   pages of OpenAI's /v1/organization/usage/completions: sums of a minute, an hour or a day
+aiperf         aiperf's profile_export.jsonl
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any, Literal, get_args
+
+LogFormat = Literal["vllm", "litellm", "openai-usage", "aiperf"]
+FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
+MAX_REQUESTS = 5_000_000
+
+
+class LogError(ValueError):
+    """A log that cannot be read. The message has file, line, field and what was expected, and no text of a prompt."""
+
+
+@dataclass(frozen=True)
+class LoggedRequest:
+    """`at`, `ended`: seconds since an origin that all requests of the log share; None: not logged. `conversation`: the log's own id."""
+
+    line: int
+    at: float
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    ended: float | None = None
+    conversation: str | None = None
+
+
+@dataclass
+class AccessLog:
+    """`requests` in order of arrival. `skipped`: why requests were left out, and how many. `notes`: what the log does not say."""
+
+    format: LogFormat
+    requests: list[LoggedRequest] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def skip(self, reason: str, n: int = 1) -> None:
+        """Count requests that are left out."""
+        self.skipped[reason] = self.skipped.get(reason, 0) + n
+
+
+def read_log(text: str, name: str, kind: LogFormat | None = None) -> AccessLog:
+    """The requests of a log; `name` is the file's, in messages; `kind` None: recognised by the content.
+
+    Raises LogError for a wrong line, an unknown format, and a log without requests.
+    """
+    kind = kind or _recognised(text, name)
+    log = AccessLog(kind)
+    _READERS[kind](text, name, log)
+    if not log.requests:
+        left_out = "; ".join(f"{n} left out: {why}" for why, n in log.skipped.items())
+        raise LogError(f"{name} holds no finished request{f' ({left_out})' if left_out else ''}; expected {_EXPECTED[kind]}")
+    if len(log.requests) > MAX_REQUESTS:
+        raise LogError(f"{name} holds {len(log.requests):,} requests; expected at most {MAX_REQUESTS:,}: a part of the log")
+    log.requests.sort(key=lambda request: (request.at, request.line))
+    return log
+
+
+_EXPECTED: dict[LogFormat, str] = {
+    "vllm": 'lines with "Received request", of vllm serve --enable-log-requests',
+    "litellm": "objects with startTime, prompt_tokens and completion_tokens",
+    "openai-usage": "pages of buckets with results, of /v1/organization/usage/completions",
+    "aiperf": "lines of profile_export.jsonl with metadata and metrics",
+}
+
+
+def _recognised(text: str, name: str) -> LogFormat:
+    if _RECEIVED.search(text):
+        return "vllm"
+    try:
+        first = next(_objects(text, name))[1]
+    except (LogError, StopIteration):
+        first = None
+    if isinstance(first, Mapping):
+        if first.get("object") in ("page", "bucket"):
+            return "openai-usage"
+        if "metadata" in first and "metrics" in first:
+            return "aiperf"
+        if "startTime" in first:
+            return "litellm"
+    raise LogError(f"{name} is of no known format; expected --format with one of {', '.join(FORMATS)}")
+
+
+def _objects(text: str, name: str) -> Iterator[tuple[str, Any, int]]:
+    """Place, value and line of each object: JSON lines, or one JSON document (an array's items, or itself)."""
+    lines = [(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("["):
+            raise LogError(f"{name}:{error.lineno} is not JSON ({error.msg}); expected an array of objects") from None
+        if len(lines) > 1 and lines[0][1].strip() in ("{", "{\r"):
+            raise LogError(f"{name}:{error.lineno} is not JSON ({error.msg}); expected one document, or one object a line") from None
+    else:
+        items = whole if isinstance(whole, list) else [whole]
+        for number, item in enumerate(items):
+            yield (f"{name}[{number}]" if isinstance(whole, list) else f"{name}:1"), item, number + 1
+        return
+    for i, line in lines:
+        try:
+            yield f"{name}:{i}", json.loads(line), i
+        except json.JSONDecodeError as error:
+            raise LogError(f"{name}:{i} is not JSON ({error.msg}); expected one object a line") from None
+
+
+# Fields of an object, with the place in the error.
+
+
+def _mapping(where: str, value: Any, field_name: str = "") -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise LogError(f"{where}{', ' + field_name if field_name else ''} is not an object; expected one")
+    return value
+
+
+def _whole(where: str, field_name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != int(value):
+        raise LogError(f"{where}, {field_name} is {_shown(value)}; expected a whole number, at least 0")
+    return int(value)
+
+
+def _shown(value: Any) -> str:
+    """A value in a message. Longer text could be a prompt."""
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"a {type(value).__name__}"
+
+
+def _moment(where: str, field_name: str, value: Any) -> float:
+    """Epoch seconds of a number or of an ISO 8601 time, UTC without a zone."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        except ValueError:
+            pass
+        else:
+            return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    raise LogError(f"{where}, {field_name} is {_shown(value)}; expected epoch seconds, or a time such as 2026-11-16T18:17:03.5Z")
+
+
+# vLLM. Lines of several loggers, of which those of the request logger matter; a date without a year.
+
+_STAMP = r"INFO (?P<month>\d\d)-(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d+)? "
+_RECEIVED = re.compile(r"Received request (?P<id>\S+?): (?=.*?params: )")
+_LINE = re.compile(
+    _STAMP + r".*?(?P<what>Received request|Generated response) (?P<id>\S+?)(?: \((?P<stream>streaming \w+)\))?: (?P<rest>.*)"
+)
+_DETAILS = re.compile(r"Request (?P<id>\S+) details: (?P<rest>.*prompt_token_ids: .*)")
+_PROMPT_IDS = re.compile(r".*prompt_token_ids: (\[[\d, ]*\]|None)")
+_OUTPUT_IDS = re.compile(r".*output_token_ids: (\[[\d, ]*\]|None)")
+_LEAP_YEAR = 2000
+
+
+def _vllm(text: str, name: str, log: AccessLog) -> None:
+    found: dict[str, LoggedRequest] = {}
+    prompt_tokens: dict[str, int] = {}
+    deltas: dict[str, int] = {}
+    year, month = _LEAP_YEAR, 0
+    fractions = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if (details := _DETAILS.search(line)) is not None:
+            if (count := _ids(_PROMPT_IDS, details["rest"])) is not None:
+                prompt_tokens[details["id"]] = count
+            continue
+        match = _LINE.search(line)
+        if match is None:
+            if _RECEIVED.search(line):
+                raise LogError(
+                    f"{name}:{number} has no time before its request; expected a line such as INFO 11-23 17:38:21 [logger.py:39] Received …"
+                )
+            continue
+        fractions = fractions or match["fraction"] is not None
+        if int(match["month"]) < month:  # the log goes on after New Year
+            year += 1
+        month = int(match["month"])
+        try:
+            at = datetime.fromisoformat(f"{year}-{match['month']}-{match['day']}T{match['time']}+00:00").timestamp()
+        except ValueError:
+            raise LogError(
+                f"{name}:{number}, the time is {match['month']}-{match['day']} {match['time']}; expected month-day and time"
+            ) from None
+        at += float((match["fraction"] or ".0").replace(",", "."))
+        request = match["id"]
+        if match["what"] == "Received request":
+            if request not in found:
+                found[request] = LoggedRequest(number, at, _ids(_PROMPT_IDS, match["rest"]))
+            continue
+        # An answer is logged by its response's id, which lacks the number that a completion's prompts have.
+        request = request if request in found else f"{request}-0"
+        if request not in found:
+            continue
+        count = _ids(_OUTPUT_IDS, match["rest"])
+        if match["stream"] == "streaming delta":
+            deltas[request] = deltas.get(request, 0) + (count or 0)
+        else:
+            written = count if count is not None else deltas.get(request) or None
+            found[request] = replace(found[request], output_tokens=written, ended=at)
+    log.requests = [replace(request, input_tokens=prompt_tokens.get(key, request.input_tokens)) for key, request in found.items()]
+    if not fractions:
+        log.requests = _spread_over_seconds(log.requests)
+        log.notes.append("times within a second: the log has whole seconds, over which its requests are spread evenly")
+    log.notes.append("conversations: vLLM logs no id of them")
+
+
+def _ids(pattern: re.Pattern[str], text: str) -> int | None:
+    """How many ids the last such list has; None if they were not logged."""
+    match = pattern.match(text)
+    if match is None or match[1] == "None":
+        return None
+    return match[1].count(",") + 1 if match[1] != "[]" else 0
+
+
+def _spread_over_seconds(requests: list[LoggedRequest]) -> list[LoggedRequest]:
+    by_second: dict[float, list[LoggedRequest]] = {}
+    for request in requests:
+        by_second.setdefault(request.at, []).append(request)
+    return [
+        replace(request, at=at + (i + 0.5) / len(several)) for at, several in sorted(by_second.items()) for i, request in enumerate(several)
+    ]
+
+
+# LiteLLM.
+
+_GENERATES = re.compile(r"a?(text_)?completion|anthropic_messages|a?responses|a?generate_content(_stream)?")
+
+
+def _litellm(text: str, name: str, log: AccessLog) -> None:
+    sessions = False
+    for where, record, number in _objects(text, name):
+        record = _mapping(where, record)
+        if (record.get("status") or "success") != "success":
+            log.skip("failed")
+            continue
+        if not _GENERATES.fullmatch(str(record.get("call_type") or "acompletion")):
+            log.skip("no generation of text (call_type)")
+            continue
+        for required in ("startTime", "prompt_tokens", "completion_tokens"):
+            if required not in record:
+                raise LogError(f"{where} has no {required}; expected a spend log or a StandardLoggingPayload")
+        if str(record.get("cache_hit")).lower() == "true":
+            log.skip("answered by the gateway's cache")
+            continue
+        at = _moment(where, "startTime", record["startTime"])
+        ended = _moment(where, "endTime", record["endTime"]) if record.get("endTime") else None
+        conversation = record.get("session_id") or record.get("trace_id")
+        sessions = sessions or conversation is not None
+        read, written = (_whole(where, key, record[key]) for key in ("prompt_tokens", "completion_tokens"))
+        log.requests.append(LoggedRequest(number, at, read, written, ended, None if conversation is None else str(conversation)))
+    if not sessions:
+        log.notes.append("conversations: no request has a session_id or a trace_id")
+
+
+# OpenAI's usage: sums over buckets.
+
+
+def _openai_usage(text: str, name: str, log: AccessLog) -> None:
+    # Drawn, because nothing is known within a bucket; the same file gives the same arrivals.
+    drawn = random.Random(f"{len(text)}")
+    widths = set()
+    for where, page, number in _objects(text, name):
+        page = _mapping(where, page)
+        buckets = page.get("data") if page.get("object") == "page" else [page]
+        if not isinstance(buckets, list):
+            raise LogError(f"{where}, data is not a list; expected a page's buckets")
+        for i, bucket in enumerate(buckets):
+            place = f"{where}, data[{i}]" if page.get("object") == "page" else where
+            bucket = _mapping(place, bucket)
+            begins, ends = (_moment(place, key, bucket.get(key)) for key in ("start_time", "end_time"))
+            if ends <= begins:
+                raise LogError(f"{place}, end_time {ends:g} is not after start_time {begins:g}; expected a bucket's times")
+            results = bucket.get("results", bucket.get("result"))
+            if not isinstance(results, list):
+                raise LogError(f"{place} has no results; expected a bucket with a list of them")
+            for k, result in enumerate(results):
+                _bucket(f"{place}.results[{k}]", _mapping(f"{place}.results[{k}]", result), begins, ends, number, drawn, log)
+            widths.add(ends - begins)
+    width = f"{max(widths):g}" if widths else "some"
+    log.notes += [
+        f"arrivals within a bucket: only how many came in up to {width} s is known; times are drawn evenly",
+        "lengths of single requests: each has the mean of its bucket",
+        "conversations: usage has no ids of them",
+    ]
+
+
+def _bucket(where: str, result: Mapping[str, Any], begins: float, ends: float, number: int, drawn: random.Random, log: AccessLog) -> None:
+    read, written, n = (_whole(where, key, result.get(key)) for key in ("input_tokens", "output_tokens", "num_model_requests"))
+    if result.get("batch") is True:
+        log.skip("of the batch API", n)
+        return
+    if len(log.requests) + n > MAX_REQUESTS:
+        raise LogError(f"{where}, num_model_requests {n:,} makes more than {MAX_REQUESTS:,} requests; expected a part of the export")
+    for k in range(n):
+        # The sums stay what they are: the first requests have one token more where the mean is no whole number.
+        log.requests.append(
+            LoggedRequest(number, begins + drawn.random() * (ends - begins), read // n + (k < read % n), written // n + (k < written % n))
+        )
+
+
+# aiperf.
+
+
+def _aiperf(text: str, name: str, log: AccessLog) -> None:
+    for where, record, number in _objects(text, name):
+        record = _mapping(where, record)
+        if "metadata" not in record:
+            raise LogError(f"{where} has no metadata; expected a line of profile_export.jsonl")
+        metadata = _mapping(where, record["metadata"], "metadata")
+        if record.get("error") or metadata.get("was_cancelled"):
+            log.skip("failed or cancelled")
+            continue
+        if (metadata.get("benchmark_phase") or metadata.get("credit_phase") or "profiling") != "profiling":
+            log.skip("of the warm-up")
+            continue
+        if "request_start_ns" not in metadata:
+            raise LogError(f"{where}, metadata has no request_start_ns; expected nanoseconds since 1970")
+        at = _whole(where, "metadata.request_start_ns", metadata["request_start_ns"]) / 1e9
+        ended = metadata.get("request_end_ns")
+        metrics = _mapping(where, record.get("metrics"), "metrics")
+        read = _aiperf_length(where, metrics, "input_sequence_length")
+        written = _aiperf_length(where, metrics, "output_sequence_length", "output_token_count")
+        over = None if ended is None else _whole(where, "metadata.request_end_ns", ended) / 1e9
+        # The correlation id is a session's, the conversation id that of the data set's entry, which several sessions may replay.
+        session = metadata.get("x_correlation_id") or metadata.get("conversation_id")
+        log.requests.append(LoggedRequest(number, at, read, written, over, None if session is None else str(session)))
+
+
+def _aiperf_length(where: str, metrics: Mapping[str, Any], *names: str) -> int | None:
+    for metric in names:
+        if metric in metrics:
+            return _whole(where, f"metrics.{metric}.value", _mapping(where, metrics[metric], f"metrics.{metric}").get("value"))
+    return None
+
+
+_READERS: dict[LogFormat, Callable[[str, str, AccessLog], None]] = {
+    "vllm": _vllm,
+    "litellm": _litellm,
+    "openai-usage": _openai_usage,
+    "aiperf": _aiperf,
+}
