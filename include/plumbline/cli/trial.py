@@ -229,6 +229,11 @@ def show(document: ResultDocument) -> None:
     listed = [curve for curve in document.curves if curve.along in ("input_tokens", "rank", "message_bytes")]
     for phase in dict.fromkeys(curve.phase for curve in listed):
         out.print(_curves([curve for curve in listed if curve.phase == phase]))
+    for sampled in document.telemetry:
+        if sampled.unit == "tokens" and sampled.phase != left_out:
+            named = zip(("min", "p50", "p95", "max"), (sampled.min, sampled.p50, sampled.p95, sampled.max), strict=True)
+            lengths = " · ".join(f"{name} {value:g}" for name, value in named if value is not None)
+            out.print(f"  {sampled.phase} {sampled.signal}: {lengths} ({sampled.n:,} requests)", style="dim")
     if left_out in known:
         out.print("  warmup: not shown, because nothing is judged by it; its rows stand in the document, as with --json", style="dim")
     for item in document.evidence:

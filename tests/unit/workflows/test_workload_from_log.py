@@ -48,6 +48,11 @@ VLLM = "\n".join(
         answer("01-01 00:00:04", "chatcmpl-d", "[1, 2]", " (streaming delta)"),
         answer("01-01 00:00:04", "chatcmpl-d", "[3, 4]", " (streaming delta)"),
         answer("01-01 00:00:05", "chatcmpl-d", "None", " (streaming complete)"),
+        "DEBUG 01-01 00:00:05 [logger.py:31] Request chatcmpl-e details: prompt: 'x', prompt_token_ids: [1, 2], prompt_embeds shape: None.",
+        "INFO 01-01 00:00:05 [request_logger.py:66] Received request chatcmpl-e: params: " + PARAMS + ", lora_request: None.",
+        "DEBUG 01-01 00:00:06 [request_logger.py:95] Generated response chatcmpl-e (streaming delta) details: output_token_ids: [1, 2]",
+        "DEBUG 01-01 00:00:06 [request_logger.py:95] Generated response chatcmpl-e (streaming delta) details: output_token_ids: [3]",
+        f"INFO 01-01 00:00:06 [request_logger.py:102] Generated response chatcmpl-e (streaming complete): output: {SECRET!r}, finish_reason: stop",
     ]
 )
 
@@ -168,11 +173,11 @@ def rows_of(workload: InferenceWorkload) -> Any:
 def test_a_vllm_log_gives_arrivals_and_the_lengths_that_it_has(tmp_path: Path) -> None:
     log = read_log(VLLM, "vllm.log")
     assert log.format == "vllm"
-    assert [(r.input_tokens, r.output_tokens) for r in log.requests] == [(4, 3), (2, 1), (None, None), (5, 4)]
-    assert [round(r.at - log.requests[0].at, 3) for r in log.requests] == [0, 0.5, 4.25, 5.25], "over New Year, spread over seconds"
+    assert [(r.input_tokens, r.output_tokens) for r in log.requests] == [(4, 3), (2, 1), (None, None), (5, 4), (2, 3)]
+    assert [round(r.at - log.requests[0].at, 3) for r in log.requests] == [0, 0.5, 4.25, 5.25, 7.25], "over New Year, spread over seconds"
     made = made_from(tmp_path, VLLM)
     trace = rows_of(loaded(made))
-    assert [row[1:] for row in trace.rows] == [(4, 3), (2, 1), (4, 3), (5, 4)]
+    assert [row[1:] for row in trace.rows] == [(4, 3), (2, 1), (3, 3), (5, 4), (2, 3)]
     assert trace.after is None and made.conversations == 0
     assert len(made.unknown) == 4, "whole seconds, conversations, both lengths of a request"
 

@@ -158,6 +158,7 @@ _LINE = re.compile(
     _STAMP + r".*?(?P<what>Received request|Generated response) (?P<id>\S+?)(?: \((?P<stream>streaming \w+)\))?: (?P<rest>.*)"
 )
 _DETAILS = re.compile(r"Request (?P<id>\S+) details: (?P<rest>.*prompt_token_ids: .*)")
+_ANSWER_DETAILS = re.compile(r"Generated response (?P<id>\S+?)(?: \((?P<stream>streaming \w+)\))? details: (?P<rest>output_token_ids: .*)")
 _PROMPT_IDS = re.compile(r".*prompt_token_ids: (\[[\d, ]*\]|None)")
 _OUTPUT_IDS = re.compile(r".*output_token_ids: (\[[\d, ]*\]|None)")
 _LEAP_YEAR = 2000
@@ -166,13 +167,19 @@ _LEAP_YEAR = 2000
 def _vllm(text: str, name: str, log: AccessLog) -> None:
     found: dict[str, LoggedRequest] = {}
     prompt_tokens: dict[str, int] = {}
-    deltas: dict[str, int] = {}
+    answered: dict[str, int] = {}
     year, month = _LEAP_YEAR, 0
     fractions = False
     for number, line in enumerate(text.split("\n"), start=1):
         if (details := _DETAILS.search(line)) is not None:
             if (count := _ids(_PROMPT_IDS, details["rest"])) is not None:
                 prompt_tokens[details["id"]] = count
+            continue
+        if (details := _ANSWER_DETAILS.search(line)) is not None:
+            if (count := _ids(_OUTPUT_IDS, details["rest"])) is not None:
+                # Of a stream each part's ids, and at its end perhaps all of them again.
+                part = details["stream"] == "streaming delta"
+                answered[details["id"]] = count + (answered.get(details["id"], 0) if part else 0)
             continue
         match = _LINE.search(line)
         if match is None:
@@ -197,16 +204,15 @@ def _vllm(text: str, name: str, log: AccessLog) -> None:
             if request not in found:
                 found[request] = LoggedRequest(number, at, _ids(_PROMPT_IDS, match["rest"]))
             continue
-        # An answer is logged by its response's id, which lacks the number that a completion's prompts have.
-        request = request if request in found else f"{request}-0"
-        if request not in found:
-            continue
         count = _ids(_OUTPUT_IDS, match["rest"])
         if match["stream"] == "streaming delta":
-            deltas[request] = deltas.get(request, 0) + (count or 0)
-        else:
-            written = count if count is not None else deltas.get(request) or None
-            found[request] = replace(found[request], output_tokens=written, ended=at)
+            answered[request] = answered.get(request, 0) + (count or 0)
+            continue
+        # An answer is logged by its response's id, which lacks the number that a completion's prompts have.
+        numbered = request if request in found else f"{request}-0"
+        if numbered in found:
+            written = count if count is not None else answered.get(request) or None
+            found[numbered] = replace(found[numbered], output_tokens=written, ended=at)
     log.requests = [replace(request, input_tokens=prompt_tokens.get(key, request.input_tokens)) for key, request in found.items()]
     if not fractions:
         log.requests = _spread_over_seconds(log.requests)
