@@ -14,7 +14,7 @@ from plumbline import workflows
 from plumbline.archive import Refused
 from plumbline.archive.bundle import BadBundle, ImportedCampaign
 from plumbline.cli.exit_status import FAILED, OK
-from plumbline.cli.output import Json, clear_errors, emit, fail, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.results.benchmark_files import FORMATS
@@ -89,7 +89,8 @@ def _run(result: PublishedResult) -> dict[str, object]:
 
 def _show_file(done: ImportedFile) -> None:
     for result in done.results:
-        shown = table(f"{result.trial_id}: {result.spec['load']}", "figure", *_SHOWN, right=_SHOWN)
+        out.print(marked("[bold]{}[/]: {}", result.spec["load"], result.trial_id))
+        shown = table("", "figure", *_SHOWN, right=_SHOWN)
         for metric in dict.fromkeys(m.metric for m in result.metrics):
             own = {m.statistic: m for m in result.metrics if m.metric == metric}
             scale = common_scale(next(iter(own.values())).unit, [m.value for m in own.values()], metric)
@@ -101,9 +102,8 @@ def _show_file(done: ImportedFile) -> None:
             out.print(f"  {gap.code}: {gap.detail}")
     source = done.results[0].source
     assert source is not None
-    out.print(
-        f"{source.name} (SHA-256 {source.sha256[:16]}…): {done.imported.inserted} runs imported, {done.imported.unchanged} known already"
-    )
+    new, known = done.imported.inserted, done.imported.unchanged
+    out.print(f"{source.name} (SHA-256 {source.sha256[:16]}…): {new} run{'' if new == 1 else 's'} imported, {known} known already")
     for name in done.imported.kept_out:
         out.print(f"  kept out: the archive holds {name} with other values, which stay", style="yellow")
 

@@ -26,6 +26,8 @@ FILES = {
 JSON_TOOLS = [tool for tool, name in FILES.items() if name.endswith(".json")]
 CLOSED = {"closed_loop", "coordinated_omission"}
 TIMES = ("p50", "p99")
+E2EL = [f"{name}_e2el_ms" for name in ("mean", "std", "median", "p50", "p90", "p95", "p99")]
+"""What vLLM leaves out by default."""
 
 
 def read(tool: str, change: Callable[[Any], Any] | None = None) -> BenchmarkFile:
@@ -106,6 +108,17 @@ def test_guidellms_own_tpot_is_left_out_for_its_inter_token_latency() -> None:
     assert run.value("request_scheduled_latency", "p99") == metrics["request_scheduled_latency"]["successful"]["percentiles"]["p99"]
     assert (run.load.kind, run.load.rate, run.load.arrivals) == ("open", 5.0, "poisson")
     assert {"counted_from_send", "rate_differs"} <= {gap.code for gap in run.gaps}
+
+
+def test_perf_analyzers_server_times_are_tritons() -> None:
+    file = "perf_analyzer-2.60.0-triton.csv"
+    raw = (DATA / file).read_bytes()
+    one, two = read_benchmark_file(raw, file, "perf_analyzer").runs
+    assert one.value("queue_time") == pytest.approx(24e-6) and two.value("queue_time") == pytest.approx(92e-6)
+    assert one.value("compute_time") == pytest.approx((9 + 266 + 92) * 1e-6)
+    assert (one.value("request_latency", "mean"), one.value("request_latency")) == (pytest.approx(545e-6), pytest.approx(225e-6))
+    short = b"\n".join(b",".join(line.split(b",")[:13]) for line in raw.splitlines())
+    assert read_benchmark_file(short, file, "perf_analyzer").runs[0].value("request_latency", "mean") is None, "without --verbose-csv"
 
 
 def test_llmperfs_inter_token_latency_is_in_no_figure() -> None:
@@ -227,6 +240,7 @@ def test_a_wrong_line_of_mlperfs_log_is_named(old: str, new: str, field: str) ->
         ({"request_rate": 20}, "open", {"rate_differs", "counted_from_send"}),
         ({"burstiness": 0.5, "completed": 4000}, "open", {"counted_from_send"}),
         ({"p95_ttft_ms": None}, "open", {"missing_percentiles", "counted_from_send"}),
+        (dict.fromkeys(E2EL), "open", {"missing_metrics", "counted_from_send"}),
     ],
 )
 def test_the_load_decides_on_the_gaps(changes: dict[str, Any], kind: str, codes: set[str]) -> None:

@@ -54,7 +54,8 @@ def _gaps(whole: Fields) -> list[Gap]:
                 "inter_token_latency",
             )
         )
-    if delay := whole.maybe_part("load_summary", "schedule_delay"):
+    delay = whole.maybe_part("load_summary", "schedule_delay")
+    if delay is not None and not whole.part("load_summary").has("concurrency"):  # a closed loop has no schedule
         late = delay.number("p99" if delay.has("p99") else "max", "s", least=float("-inf"))
         found.append(gap("client_delay", f"the client sent 99 % of the requests at most {1e3 * late:.3g} ms after their time"))
     mismatched = whole.part("successes").maybe_number("token_count_mismatches")
@@ -62,7 +63,7 @@ def _gaps(whole: Fields) -> list[Gap]:
         found.append(
             gap(
                 "tokens_counted_by_client",
-                f"{mismatched:g} answers have other token counts by the client's tokenizer than asked for",
+                f"{mismatched:g} answers have other token counts by the client's tokenizer than by the server's",
                 *BY_TOKENS,
             )
         )

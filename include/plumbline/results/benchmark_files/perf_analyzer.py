@@ -28,7 +28,6 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
     if missing or not loads:
         name = missing[0] if missing else "Concurrency or Request Rate"
         raise UnreadableFile(f'{file}: column "{name}" is missing; expected a header with {", ".join(("Concurrency", *COLUMNS))}')
-    # A run with --collect-metrics ends with a table of its own after the first one.
     body = [row for row in rows[1:] if row]
     if not body:
         raise UnreadableFile(f"{file}: no row follows the header; expected one for each {loads[0].lower()}")

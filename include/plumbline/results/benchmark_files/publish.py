@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import date, datetime, time, timezone
 
 from plumbline.declarations import InferenceWorkload, Provider
+from plumbline.metrics import METRICS
 from plumbline.results.benchmark_files.run import BenchmarkFile, Run
 from plumbline.results.document import Environment, Scalar, Validity
 from plumbline.results.published import PublishedResult, SourceFile, slug
@@ -48,6 +49,7 @@ def _result(
 ) -> PublishedResult:
     tool, system = slug(read.tool), slug(run.load.name)
     repeats[system] += 1
+    metrics = tuple(sorted(run.metrics, key=lambda row: list(METRICS).index(row.metric)))
     facts: dict[str, Scalar] = {"tool.name": read.tool, "tool.version": read.version}
     publisher = f"{read.tool} {read.version}" if read.version else read.tool
     return PublishedResult(
@@ -67,8 +69,8 @@ def _result(
         spec=_spec(run),
         environment=Environment.of(facts),
         validity=Validity(status="invalid", reasons=run.invalid) if run.invalid else Validity(status="valid"),
-        metrics=run.metrics,
-        original={f"{row.metric} {row.statistic}": row.method or "" for row in run.metrics},
+        metrics=metrics,
+        original={f"{row.metric} {row.statistic}": row.method or "" for row in metrics},
         source=source,
         gaps=run.gaps,
     )

@@ -147,6 +147,8 @@ def _figure_gaps(run: Run) -> Iterator[Gap]:
         if row.value is not None:
             present.setdefault(row.metric, set()).add(row.statistic)
     expected = ["time_to_first_token", "time_per_output_token"] if run.first_token_expected else []
+    if run.load.kind != "at_once" and "request_scheduled_latency" not in present:
+        expected.append("request_latency")
     if missing := [name for name in (*expected, "output_token_throughput", "error_rate") if name not in present]:
         yield gap("missing_metrics", f"the file has no {', '.join(missing)}")
     for name in LATENCIES:
