@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from plumbline.declarations.installation import REPOSITORY
 from plumbline.results.benchmark_files import FORMATS, BenchmarkFile, UnreadableFile, read_benchmark_file
 
 DATA = Path(__file__).parents[2] / "data/imported_results"
@@ -252,3 +254,11 @@ def test_the_load_decides_on_the_gaps(changes: dict[str, Any], kind: str, codes:
 def test_a_median_without_its_percentile_is_p50() -> None:
     (run,) = read("vllm-bench", edited("p50_ttft_ms")).runs
     assert run.value("time_to_first_token", "p50") == pytest.approx(0.03840662750099)
+
+
+def test_the_page_names_every_tool_and_every_gap() -> None:
+    page = (REPOSITORY / "docs" / "import-results.md").read_text(encoding="utf-8")
+    folder = REPOSITORY / "include" / "plumbline" / "results" / "benchmark_files"
+    codes = {code for file in folder.glob("*.py") for code in re.findall(r'gap\(\s*"([a-z_]+)"', file.read_text(encoding="utf-8"))}
+    assert len(codes) > 15 and [code for code in sorted(codes) if f"`{code}`" not in page] == []
+    assert all(f"| `{tool}` |" in page for tool in FORMATS)
