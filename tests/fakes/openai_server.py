@@ -116,7 +116,7 @@ class Hosted:
         self.records = [Record(**record) for record in json.loads(out)]
 
 
-class _Server:
+class Server:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.records, self.connections = plan, list[Record](), 0
 
@@ -237,7 +237,7 @@ class _Server:
 
 
 async def _main(plan: Plan) -> None:
-    server = _Server(plan)
+    server = Server(plan)
     tls = None
     if plan.certificate is not None:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

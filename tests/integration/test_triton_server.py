@@ -16,7 +16,8 @@ from tests.fakes import listening, noop_model
 from tritonclient.utils import InferenceServerException
 
 from plumbline.harness.inference.server import control, process, tritonserver
-from plumbline.harness.inference.server.tritonserver import Triton, free_port
+from plumbline.harness.inference.server.local_server import free_port
+from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.measurement import TrialFailed
 
 pytestmark = pytest.mark.integration

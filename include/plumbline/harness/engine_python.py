@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from plumbline.harness.measurement import TrialFailed
@@ -20,17 +21,23 @@ from plumbline.harness.measurement import TrialFailed
 VARIABLE = "PLUMBLINE_ENGINE_PYTHON"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _QUERY_TIMEOUT_S = 60.0
-_QUERY = "import json, sys, sysconfig; print(json.dumps([sys.executable, sysconfig.get_config_var('LIBDIR'), sys.path]))"
+_QUERY = "import json, sys, sysconfig; print(json.dumps([sys.executable, sysconfig.get_config_var('LIBDIR'), sys.path, sys.prefix]))"
 
 
 @dataclass(frozen=True)
 class EnginePython:
-    """`executable`, the folder of its libpython, and its module search path; `apart`: not this process's own."""
+    """`executable`, the folder of its libpython, its module search path and `prefix` (sys.prefix); `apart`: not this process's own."""
 
     executable: str
     libraries: str
     search_path: tuple[str, ...]
     apart: bool
+    prefix: str = sys.prefix
+
+    def require(self, package: str, remedy: str) -> None:
+        """TrialFailed("image_error") unless it can import the top-level package; nothing is imported."""
+        if PathFinder.find_spec(package, self.search_path) is None:
+            raise TrialFailed("image_error", f"{self.executable} has no package {package}; {remedy}")
 
     @property
     def base_path(self) -> tuple[str, ...]:
@@ -64,7 +71,7 @@ def _query(program: str) -> EnginePython:
     expected = f"{VARIABLE} is {program}; expected a Python with torch and the engines of this image"
     try:
         done = subprocess.run([program, "-c", _QUERY], capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S, check=False)
-        base, libraries, path = json.loads(done.stdout)
+        base, libraries, path, prefix = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise TrialFailed("image_error", f"{expected}: {type(error).__name__}: {error}") from error
-    return EnginePython(base, libraries, tuple(part for part in path if part), apart=True)
+    return EnginePython(base, libraries, tuple(part for part in path if part), apart=True, prefix=prefix)

@@ -166,6 +166,9 @@ class Curve(Part):
         return self
 
 
+StageSource = Literal["client", "response", "metrics", "triton"]
+
+
 class Stage(Part):
     """Where the time of a phase went: total seconds spent in one stage over `n` occurrences."""
 
@@ -173,6 +176,11 @@ class Stage(Part):
     stage: str = Field(pattern=r"^[a-z][a-z0-9_]*$", examples=["forward", "queue"])
     total_s: float = Field(ge=0)
     n: Count
+    source: StageSource | None = Field(
+        None,
+        description="of an inference stage, who measured it. client: the load generator; response: the engine, with each answer; metrics: totals "
+        "of the server's metrics page; triton: Triton's statistics",
+    )
 
 
 class Telemetry(Part):

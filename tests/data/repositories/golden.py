@@ -1,22 +1,21 @@
 """The repositories that the golden files show, and how they are written again: `PYTHONPATH=include:. python -m tests.data.repositories.golden`, then read the diff.
 
-Engines are built by a stand-in for `trtllm-build`, and exported models are left out: both are made, not written.
+Exported models are left out: they are made, not written.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload
+from plumbline.harness import engine_python
 from plumbline.harness.inference.server import backends
 from plumbline.harness.measurement import TrialFailed
 
@@ -45,14 +44,6 @@ RETRIEVAL = {
 ONE = {"output_tokens": {"constant": 1}}
 GPU = {"accelerator": "nvidia", "count": 1}
 _QUALITY = {"reference": "bf16", "agreement": "98%"}
-_BUILDER = """#!/bin/sh
-# Takes the place of trtllm-build: the engine is what it was asked for.
-while [ $# -gt 0 ]; do
-  case $1 in --output_dir) engine=$2 ;; esac
-  line="$line $1"; shift
-done
-echo "trtllm-build$line" >"$engine/asked.txt"
-"""
 CASES: dict[str, dict[str, Any]] = {
     "python-chat": {},
     "python-chat-text": {"requests": {"text": True, "input_tokens": {"constant": 16}}, "server": {"sequences": 8, "prefix_cache": "cold"}},
@@ -65,6 +56,28 @@ CASES: dict[str, dict[str, Any]] = {
         "server": {"backend": "vllm", "prefix_cache": "cold", "sequences": 256},
         "needs": GPU | {"count": 2},
         "quality": _QUALITY,
+    },
+    "vllm-options": {
+        "model": LLAMA,
+        "server": {
+            "backend": "vllm",
+            "engine_args": {"max_num_batched_tokens": 4096, "compilation_config": {"level": 3}},
+            "parallel": {"tensor": 2, "data": 2, "expert": 4},
+            "speculative": {"method": "ngram", "tokens": 5},
+            "kv_cache_precision": "fp8",
+        },
+        "needs": GPU | {"count": 4},
+    },
+    "tensorrtllm-options": {
+        "model": LLAMA,
+        "server": {
+            "backend": "tensorrtllm",
+            "engine_args": {"kv_cache_config": {"free_gpu_memory_fraction": 0.8}, "enable_chunked_prefill": True},
+            "parallel": {"tensor": 2, "pipeline": 2, "expert": 2},
+            "speculative": {"method": "eagle3", "tokens": 3, "model": "/models/eagle"},
+            "kv_cache_precision": "fp8",
+        },
+        "needs": GPU | {"count": 4},
     },
     "tensorrtllm": {"model": LLAMA, "server": {"backend": "tensorrtllm", "prefix_cache": "cold"}, "needs": GPU},
     "onnxruntime": {"model": ENCODER, "requests": ONE, "server": {"backend": "onnxruntime", "sequences": 32}},
@@ -81,30 +94,19 @@ def workload(**parts: Any) -> InferenceWorkload:
     return InferenceWorkload.model_validate_json(json.dumps(data))
 
 
-@contextmanager
-def builder_on_path(folder: Path, script: str = _BUILDER) -> Iterator[None]:
-    """A `trtllm-build` of ours is the first on PATH until the block ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "trtllm-build"
-    program.write_text(script)
-    program.chmod(0o755)
-    before = os.environ["PATH"]
-    os.environ["PATH"] = f"{folder}{os.pathsep}{before}"
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before
-
-
 def written(case: str, folder: Path) -> dict[str, str]:
     """What the case's repository and the folders beside it hold, by path; `folder`'s own path stands as FOLDER."""
     # The packages that write ONNX are the image's; the configuration is written before they are missed.
     may_miss = suppress(TrialFailed) if case == "onnxruntime" else nullcontext()
-    with builder_on_path(folder / "bin"), may_miss:
+    with may_miss:
         backends.write(workload(**CASES[case]), folder / "models", threads=2)
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix not in _MADE and path.parent.name != "bin")
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix not in _MADE)
     return {
-        str(path.relative_to(folder)): path.read_text().replace(str(folder), "FOLDER") for path in files if path.name != "tokenizer.json"
+        str(path.relative_to(folder)): path.read_text()
+        .replace(str(folder), "FOLDER")
+        .replace(engine_python.describe().executable, "PYTHON")
+        for path in files
+        if path.name != "tokenizer.json"
     }
 
 

@@ -85,6 +85,7 @@ FACT_RULES: tuple[FactRule, ...] = (
     FactRule(r"flash_attn_3\..*", "runtime libraries", True, 0.7, ("compute", "software"), "flash-attn 3"),
     FactRule(r"transformer_engine\..*", "runtime libraries", True, 0.7, ("compute", "software"), "Transformer Engine"),
     FactRule(r"tensorrt_llm\..*", "runtime libraries", True, 0.7, ("compute", "software"), "TensorRT-LLM"),
+    FactRule(r"engine\..*", "runtime libraries", True, 0.7, ("compute", "software"), "inference engine"),
     FactRule(r"vllm\..*", "runtime libraries", True, 0.7, ("compute", "software"), "vLLM"),
     FactRule(
         r"(torch|torchao|flashinfer|torchvision|transformers|peft|safetensors|triton|tritonserver|tensorrt)\..*",

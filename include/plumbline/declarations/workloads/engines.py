@@ -15,10 +15,10 @@ GROUP = "plumbline.inference_engines"
 class InferenceEngine:
     """What planning must know of an engine; the module `writer` does the rest and is imported in the trial's process only.
 
-    `writer` has `write(workload, folder, threads) -> Repository` (of a checkpoint with its folder as `checkpoint`), and `model_hash(workload) -> str` if the model is made from more than its
-    declaration. `triton_backend` is Triton's backend that runs the model, `image` the suffix of NVIDIA's image that has it. `amd`: it
+    `writer` has `write(workload, folder, threads) -> Repository` (of a checkpoint with its folder as `checkpoint`), and
+    `model_hash(workload) -> str` if the model is made from more than its declaration. `triton_backend` is Triton's backend that runs the model, `image` the suffix of NVIDIA's image that has it. `amd`: it
     computes on AMD GPUs too. `starts_slowly`: it loads a compiler or captures graphs before it is ready. `disk_bytes_per_parameter`: files
-    that it writes.
+    that it writes. `package`: what the engine Python must be able to import.
     """
 
     architectures: tuple[str, ...]
@@ -29,20 +29,17 @@ class InferenceEngine:
     amd: bool = False
     starts_slowly: bool = False
     disk_bytes_per_parameter: float = 0.0
+    package: str = ""
 
 
 _WRITERS = "plumbline.harness.inference.server.backends"
 ENGINES = {
     "python": InferenceEngine(("gpt", "encoder", "checkpoint"), f"{_WRITERS}.python", "python", amd=True),
-    "vllm": InferenceEngine(("llama", "checkpoint"), f"{_WRITERS}.vllm", "vllm", "vllm-python-py3", starts_slowly=True),
-    "tensorrtllm": InferenceEngine(  # a checkpoint and an engine, two bytes each
-        ("llama", "checkpoint"),
-        f"{_WRITERS}.tensorrtllm",
-        "tensorrtllm",
-        "trtllm-python-py3",
-        starts_slowly=True,
-        disk_bytes_per_parameter=4.0,
+    "vllm": InferenceEngine(("llama", "checkpoint"), f"{_WRITERS}.vllm", "python", "vllm-python-py3", starts_slowly=True, package="vllm"),
+    "tensorrtllm": InferenceEngine(
+        ("llama", "checkpoint"), f"{_WRITERS}.tensorrtllm", "python", "trtllm-python-py3", starts_slowly=True, package="tensorrt_llm"
     ),
+    "openai": InferenceEngine(("llama", "checkpoint"), "", "", starts_slowly=True),
     "onnxruntime": InferenceEngine(("encoder",), f"{_WRITERS}.exported", "onnxruntime", reads_text=False, disk_bytes_per_parameter=4.0),
     "pytorch": InferenceEngine(("encoder",), f"{_WRITERS}.exported", "pytorch", reads_text=False, disk_bytes_per_parameter=4.0),
     "external": InferenceEngine(("gpt", "llama", "encoder", "checkpoint"), "", "", amd=True),

@@ -12,6 +12,7 @@ from pydantic import Field, PlainSerializer, WrapValidator, model_validator
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, ServedModel
+from plumbline.declarations.workloads.engine_options import EngineOptions, check_engine_options
 from plumbline.declarations.workloads.engines import engine, engines_of, registered_or_own
 from plumbline.declarations.workloads.evaluation import Evaluation
 from plumbline.declarations.workloads.load import (
@@ -211,17 +212,18 @@ def _check_trace(where: str, trace: Trace, requests: Requests, context: int, mod
             raise ValueError(f"{where} {trace.row(i)}: {written} tokens out; expected 1 for an encoder")
 
 
-class Server(Declared):
+class Server(EngineOptions):
     """What serves, and how it is set up.
 
-    python       Triton's Python backend: the project's own causal LM that streams its tokens, or its own encoder
-    vllm, tensorrtllm    Triton with NVIDIA's images: a causal LM with dummy weights from a config
+    python       Triton's Python backend: the project's own causal LM or encoder, or a checkpoint with transformers
+    vllm, tensorrtllm    the engine behind the project's model on Triton's Python backend: a checkpoint, or dummy weights of a shape
+    openai       an OpenAI-compatible server that the trial starts by `command`
     onnxruntime, pytorch Triton with NVIDIA's images: tensor models (embedding, reranking, vision)
     external     a server that exists already: the provider's launcher says where
     """
 
     backend: Annotated[
-        Literal["python", "vllm", "tensorrtllm", "onnxruntime", "pytorch", "external"],
+        Literal["python", "vllm", "tensorrtllm", "openai", "onnxruntime", "pytorch", "external"],
         WrapValidator(registered_or_own),
         # A lambda: without the annotation of a return type the JSON Schema stays that of the own engines.
         PlainSerializer(lambda name: name),
@@ -237,8 +239,8 @@ class Server(Declared):
     )
 
 
-_ENDS_ITSELF = ("vllm", "external")
-"""Backends that end an answer where the model does. The project's own models, and TensorRT-LLM as it is set up, have no end token."""
+_ENDS_ITSELF = ("vllm", "tensorrtllm", "openai", "external")
+"""Backends that end an answer where the model does. The project's own models have no end token."""
 _DECLARABLE_PHASES = ("warmup", "steady", "context", "stress", "sweep", "burst", "fault")
 
 
@@ -341,8 +343,11 @@ class InferenceWorkload(Workload):
                 f"server.prefix_cache {self.server.prefix_cache} for an encoder, whose tokens depend on later ones, so that no prefix can be "
                 "cached; expected off"
             )
+        check_engine_options(self.server, self.server.backend, self.needs, text=self.requests.text)
         if self.server.backend == "external":
             self._left_alone()
+        if self.server.backend == "openai":
+            self._openai()
         reference: ServingPrecision = "bf16" if isinstance(self.model, Llama | Checkpoint) else "fp32"
         unquantised = UNQUANTISED if isinstance(self.model, Checkpoint) else (reference,)
         if self.model.precision not in unquantised and self.quality is None and self.server.backend != "external":
@@ -362,7 +367,9 @@ class InferenceWorkload(Workload):
                 f"requests.prompts.format {prompts.format} with model.architecture {architecture}, which has no chat template; "
                 "expected format text, or a model with a checkpoint"
             )
-        if self.requests.output == "natural" and (isinstance(self.model, Encoder) or backend not in _ENDS_ITSELF):
+        if self.requests.output == "natural" and (
+            isinstance(self.model, Encoder) or (backend not in _ENDS_ITSELF and architecture != "checkpoint")
+        ):
             raise ValueError(
                 f"requests.output natural on server.backend {backend} with architecture {architecture}, whose answers have no end of their own; "
                 "expected output forced"
@@ -436,6 +443,14 @@ class InferenceWorkload(Workload):
     def added_tokens(self) -> int:
         """Tokens of retrieved documents that the server adds to each prompt."""
         return self.retrieval.added_tokens if self.retrieval else 0
+
+    def _openai(self) -> None:
+        """What the protocol of an OpenAI-compatible server does not offer."""
+        if self.quality is not None:
+            raise ValueError("quality with server.backend openai, whose answers have no token ids; expected backend vllm")
+        for i, phase in enumerate(self.phases):
+            if isinstance(phase, FaultPhaseSpec) and phase.inject == "model_reload":
+                raise ValueError(f"phases[{i}] injects model_reload with server.backend openai, which cannot reload; expected server_kill")
 
     def _left_alone(self) -> None:
         """What cannot be done to, or known of, an external server."""

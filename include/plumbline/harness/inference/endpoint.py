@@ -51,8 +51,7 @@ class Endpoint:
         model, workload = self.launcher.model, self.workload
         natural = workload.requests.output == "natural"
         if self.launcher.protocol.startswith("openai"):
-            # Token ids are what they are; text is cut into tokens by a tokenizer that is not ours.
-            return wires.Wire("stream", model, {}, {} if workload.requests.text else {wires.INPUT_TOKENS: 4}, index=None)
+            return openai_wire(model, text=workload.requests.text)
         if isinstance(workload.model, Encoder):
             return wires.encoder(model, workload.model.task, workload.model.width, timed=False)
         return replace(wires.causal_lm(model, workload.requests.text), last={}, natural=natural)
@@ -108,6 +107,11 @@ class Endpoint:
             return (_server_by_grpc if self.launcher.protocol == "kserve_grpc" else _server_by_http)(self.target())
         except (OSError, http.client.HTTPException, grpc.RpcError, ValueError):
             return None  # it serves without saying what it is
+
+
+def openai_wire(model: str, *, text: bool) -> wires.Wire:
+    """Token ids are what they are; text is cut into tokens by a tokenizer that is not ours."""
+    return wires.Wire("stream", model, {}, {} if text else {wires.INPUT_TOKENS: 4}, index=None)
 
 
 def _server_by_grpc(target: Target) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
-import sys
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
-from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.declarations.workloads.prompt_files import selection_hash
+from plumbline.harness import engine_python
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
@@ -32,21 +34,21 @@ from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
-from plumbline.harness.inference.server import backends, control, tritonserver, under_test
+from plumbline.harness.inference.server import backends, control, under_test
+from plumbline.harness.inference.server.assembly import Place, assemble
 from plumbline.harness.inference.server.cores import CoreSplit, divide_cores
 from plumbline.harness.inference.server.listening import own_server
-from plumbline.harness.inference.server.tritonserver import Triton
-from plumbline.harness.inference.server.under_test import ExternalServer, ManagedTriton
+from plumbline.harness.inference.server.under_test import ExternalServer, ManagedOpenAi, ManagedTriton
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
-from plumbline.results import MetricRow, metric_row
+from plumbline.results import MetricRow, Scalar, metric_row
 
 
 def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMonitor, probed: Sequence[MetricRow] = ()) -> Measurement:
     """Measure one inference trial in `workdir`, with an own server that is gone afterwards, or against an endpoint.
 
     `probed`: rows of the hardware probes, for the roofline. Raises TrialFailed with everything measured until then:
-    image_error      no usable tritonserver
+    image_error      no usable tritonserver, or no engine
     unreachable, insufficient_capacity, bad_declaration: also of a checkpoint, see `fetch_for_trial`
     server_error     it ends, its model does not load, or no request of warm-up or steady state succeeds
     timeout          it is not ready in time
@@ -67,7 +69,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
         if trial.provider.launcher.hosted:
             _on_endpoint(record, schedule, prompts)
         else:
-            _on_own_triton(record, schedule, prompts, None if fetched is None else fetched.folder)
+            _on_own_server(record, schedule, prompts, None if fetched is None else fetched.folder)
     except TrialFailed as failure:
         raise TrialFailed(failure.failure_class, record.publishable(failure.detail), record.measured()) from failure
     except KeyboardInterrupt as stop:
@@ -152,34 +154,17 @@ def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | Non
     return fitted, prompts
 
 
-def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts, checkpoint: Path | None) -> None:
+def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, checkpoint: Path | None) -> None:
     workload, accelerator = record.workload, record.trial.provider.accelerator
     n, each = workload.replicas_on(accelerator.count), workload.needs.count
     # Replicas on a CPU are kept to cores of their own; those on GPUs share the servers' cores, as the processes of one server do.
     apart = n > 1 and accelerator.kind == "cpu"
     cores = divide_cores(usable_cores(), allotted_cores(), n * each if apart else 0)
     own = cores.each(n) if apart else None
-    installed = tritonserver.find_installation()
-    installed.require(engine(workload.server.backend).triton_backend)
     shown = under_test.visible_devices(accelerator, n, each, os.environ)
-    threads = len(own[0]) if own else max(1, cores.server_count // n)
-    repository = backends.write(workload, record.workdir / "models", threads=threads, checkpoint=checkpoint)
-    record.report("cold_start", 0.0, "starting tritonserver" if n == 1 else f"starting {n} tritonservers")
-    servers = [
-        Triton(
-            installed,
-            repository.folder,
-            repository.model,
-            record.workdir,
-            ready_within_s=workload.ready_timeout_s,
-            cpus=own[k] if own else cores.server,
-            backend=repository.backend,
-            variables=shown[k],
-            name="server" if n == 1 else f"server-{k}",
-        )
-        for k in range(n)
-    ]
-    served = ManagedTriton(servers[0], repository, *servers[1:])
+    place = Place(record.workdir, own or [cores.server] * n, shown, len(own[0]) if own else max(1, cores.server_count // n))
+    served = assemble(workload, place, checkpoint)
+    record.report("cold_start", 0.0, f"starting {served.servers[0].program}" if n == 1 else f"starting {n} × {served.servers[0].program}")
     driver = Driver(record, served, Settings(cpus=cores.client))
     client_facts(record, cores, own)
     if n > 1:
@@ -187,10 +172,10 @@ def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
     try:
         with ExitStack() as server:
             with record.watch.phase("cold_start"):
-                server.enter_context(under_test.all_running(servers))
-                of_triton(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
-            if workload.quality is not None:
-                checked = quality.check(workload, repository, *served.target().addresses)
+                server.enter_context(under_test.all_running(served.servers))
+                of_own_server(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
+            if workload.quality is not None and isinstance(served, ManagedTriton):
+                checked = quality.check(workload, served.repository, *served.target().addresses)
                 served.answered(checked.asked)
                 record.result.metrics += checked.rows
                 record.result.judgements += checked.judgements
@@ -200,7 +185,7 @@ def _on_own_triton(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
     finally:
         # A server may log the prompts that it reads.
         if not record.private_texts:
-            record.result.evidence += [EvidenceFile("server_log", each.log) for each in servers if each.log.exists()]
+            record.result.evidence += [EvidenceFile("server_log", each.log) for each in served.servers if each.log.exists()]
 
 
 def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> None:
@@ -242,7 +227,7 @@ _TO_READY = 0.6
 """Share of the trial's overhead."""
 
 
-def of_triton(driver: Driver, served: ManagedTriton, prompt: Prompt, output_tokens: int) -> None:
+def of_own_server(driver: Driver, served: ManagedTriton | ManagedOpenAi, prompt: Prompt, output_tokens: int) -> None:
     """Rows of a started server, its facts, and its first inference.
 
     Raises TrialFailed: "server_error" if that fails, "harness_error" if the model runs in another Python environment."""
@@ -293,19 +278,35 @@ def client_facts(record: TrialRecord, cores: CoreSplit | None, apart: Sequence[S
         }
 
 
-def _facts(record: TrialRecord, served: ManagedTriton) -> None:
-    about = served.start_up.about
-    record.result.facts |= {
-        "triton.version": control.server_version(served.triton.address),
-        "triton.backend": served.repository.backend,
-        "client.grpc": version("grpcio"),
-        **{
-            f"model.{key}": about.get(key)
-            for key in ("parameters", "dtype", "device", "threads", "python", "torch")
-            if key in about or f"model.{key}" not in record.result.facts  # the checkpoint's files say what a server may not
-        },
-        # Keys and values of all rows: reserved, and resident, from the start on.
-        **{f"model.{key}": about[key] for key in ("kv_cache_bytes",) if key in about},
-    }
-    if about and about["prefix"] != sys.prefix:
-        raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {sys.prefix}")
+def _facts(record: TrialRecord, served: ManagedTriton | ManagedOpenAi) -> None:
+    about, facts = served.start_up.about, record.result.facts
+    if isinstance(served, ManagedTriton):
+        facts |= {
+            "triton.version": control.server_version(served.triton.address),
+            "triton.backend": served.repository.backend,
+            "client.grpc": version("grpcio"),
+            **{
+                f"model.{key}": about.get(key)
+                for key in ("parameters", "dtype", "device", "threads", "python", "torch")
+                if about.get(key) is not None or f"model.{key}" not in facts  # the checkpoint's files say what a server may not
+            },
+            # Keys and values of all rows: reserved, and resident, from the start on.
+            **{f"model.{key}": about[key] for key in ("kv_cache_bytes", "kv_cache_tokens") if about.get(key) is not None},
+        }
+        if about and about["prefix"] != (expected := engine_python.describe().prefix):
+            raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {expected}")
+    facts |= engine_facts(record.workload, about)
+
+
+def engine_facts(workload: InferenceWorkload, about: Mapping[str, Any]) -> dict[str, Scalar]:
+    """`engine.name`, `engine.version`, and how the declaration sets it up; nothing for the project's own models."""
+    if "engine" not in about:
+        return {}
+    server = workload.server
+    found: dict[str, Scalar] = {"engine.name": about["engine"], "engine.version": about["engine_version"]}
+    if server.command is not None:
+        found["engine.command"] = shlex.join(server.command)
+    for field in ("engine_args", "parallel", "speculative", "adapters"):
+        if value := server.model_dump(mode="json")[field]:
+            found[f"engine.{field.removeprefix('engine_')}"] = json.dumps(value, sort_keys=True)
+    return found

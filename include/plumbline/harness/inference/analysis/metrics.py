@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.harness.gpu_monitor import GpuMonitor
 from plumbline.harness.inference.load.request_log import RETRIEVAL, RequestLog
+from plumbline.metrics import LoadPhase
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.metrics.quantiles import PERCENTILES, Values, interval, percentile, supported
-from plumbline.results import MetricRow, Stage, metric_row
+from plumbline.results import MetricRow, Stage, StageSource, metric_row
 
 
 def metrics_of(log: RequestLog, slo: Slo, server: ServerCounters | None) -> list[MetricRow]:
@@ -194,16 +195,23 @@ def stage_rows(log: RequestLog, server: ServerCounters | None) -> list[MetricRow
         rows.append(
             metric_row("cache_hit_ratio", server.cache_hit_ratio, (server.cache_hits or 0) + (server.cache_misses or 0), phase=phase)
         )
-    return rows
+    return rows + _draft_rows(phase, server)
 
 
 def stages_of(log: RequestLog, server: ServerCounters | None) -> list[Stage]:
-    """Total time in each stage of one phase, over its finished requests."""
+    """Total time in each stage of one phase, over its finished requests, with who measured it."""
     n = log.finished
     if not n:
         return []
+    by_server: StageSource = "response" if _reported_seconds(log) else "metrics" if server and server.prefill_s is not None else "triton"
     spent = {"dispatch": float((log.dispatched - log.scheduled)[log.ok].mean()), **_seconds(log, server)}
-    return [Stage(phase=log.load.name, stage=name, total_s=max(0.0, mean * n), n=n) for name, mean in spent.items()]
+    return [
+        Stage(phase=log.load.name, stage=name, total_s=max(0.0, mean * n), n=n, source="client" if name in _CLIENTS else by_server)
+        for name, mean in spent.items()
+    ]
+
+
+_CLIENTS = ("dispatch", "delivery")
 
 
 def _seconds(log: RequestLog, server: ServerCounters | None) -> dict[str, float]:
@@ -212,9 +220,11 @@ def _seconds(log: RequestLog, server: ServerCounters | None) -> dict[str, float]
     found = {stage: mean for stage, mean in reported.items() if mean > 0 and stage != "queue"}
     if server is None or not server.succeeded:
         return found
+    if not reported and server.prefill_s is not None and server.decode_s is not None:
+        found = {"prefill": server.prefill_s / server.succeeded, "decode": server.decode_s / server.succeeded}
     queue = server.queued_s / server.succeeded + reported.get("queue", 0.0)
     ordered = {stage: queue if stage == "queue" else found[stage] for stage in log.stages if stage in found or stage == "queue"}
-    at_work = sum(found.values()) if reported else _computed(log, server)
+    at_work = sum(found.values()) if found else _computed(log, server)
     if at_work is None:
         return ordered
     seen = float((log.last_token - log.dispatched)[log.ok].mean())
@@ -231,7 +241,11 @@ def _computed(log: RequestLog, server: ServerCounters | None) -> float | None:
     """Computing time as the model reports it, else Triton's if it is meaningful."""
     if reported := _reported_seconds(log):
         return reported["prefill"] + reported["decode"]
-    if server is None or not server.succeeded or not _answered_once(log):
+    if server is None or not server.succeeded:
+        return None
+    if server.prefill_s is not None and server.decode_s is not None:
+        return (server.prefill_s + server.decode_s) / server.succeeded
+    if not _answered_once(log):
         return None
     return (server.compute_input_s + server.compute_infer_s + server.compute_output_s) / server.succeeded
 
@@ -252,6 +266,8 @@ class ServerCounters:
     executions, inferences   calls of the model and what was computed in them: inferences / executions is the mean batch size
     cache_hits, cache_misses  tokens of prompts that were found in the prefix cache, and that were not; None: the server does not say
     gpu_memory_bytes    memory in use on all GPUs at that moment, which is no total; None: the server sees no GPU
+    prefill_s, decode_s   seconds of both over the succeeded requests, by the engine's own metrics page; None: it has none
+    drafted, accepted     tokens that speculative decoding proposed, and those accepted; None: the server does not say
 
     A decoupled model answers its calls at once and computes afterwards: its compute times say little, and its batch size nothing.
     """
@@ -267,6 +283,10 @@ class ServerCounters:
     cache_hits: int | None
     cache_misses: int | None
     gpu_memory_bytes: int | None
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    drafted: int | None = None
+    accepted: int | None = None
 
     def __add__(self, other: ServerCounters) -> ServerCounters:
         """Totals of two servers. A counter that one server does not report has counted nothing there."""
@@ -291,6 +311,12 @@ class ServerCounters:
         if self.cache_hits is None or self.cache_misses is None or self.cache_hits + self.cache_misses == 0:
             return None
         return self.cache_hits / (self.cache_hits + self.cache_misses)
+
+
+def _draft_rows(phase: LoadPhase, server: ServerCounters | None) -> list[MetricRow]:
+    if server is None or not server.drafted or server.accepted is None:
+        return []
+    return [metric_row("draft_acceptance_ratio", server.accepted / server.drafted, server.drafted, phase=phase)]
 
 
 def energy_rows(log: RequestLog, gpus: GpuMonitor) -> list[MetricRow]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Task = Literal["embedding", "reranking", "vision"]
 SERVER_TIMES, INPUT_TOKENS, DOCUMENTS = "SERVER_TIMES", "INPUT_TOKENS", "DOCUMENTS"
+TOKENS, COUNT, CACHED_TOKENS = "TOKENS", "COUNT", "CACHED_TOKENS"
 ANY = -1
 """As a tensor's size: at least one byte."""
 PERHAPS = -2
@@ -74,6 +75,12 @@ def causal_lm(model: str, text: bool) -> Wire:
     return Wire("stream", model, {"TOKEN": 4, "INDEX": 4}, {SERVER_TIMES: _TIMES_BYTES})
 
 
+def generation(model: str, text: bool) -> Wire:
+    """An inference engine that streams its tokens in pieces, each with their ids and number; the last one says what the engine read."""
+    pieces = {TOKENS: PERHAPS, COUNT: 4} | ({"TEXT": PERHAPS} if text else {})
+    return Wire("stream", model, pieces, {SERVER_TIMES: _TIMES_BYTES, INPUT_TOKENS: 4, CACHED_TOKENS: 4}, index=None, tokens=COUNT)
+
+
 def pipeline(model: str, text: bool, top: int) -> Wire:
     """A language model behind a retrieval, asked and answering like one; it says besides which `top` documents it put before the query."""
     alone = causal_lm(model, text)
@@ -96,6 +103,17 @@ def lm_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int) -> byte
     """A request for exactly `output_tokens` tokens after the prompt."""
     asked = _text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)
     return wire.body(number, [asked, _int32("MAX_TOKENS", np.array([output_tokens], np.int32))])
+
+
+def generation_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int, *, natural: bool = False, adapter: str = "") -> bytes:
+    """A request for exactly `output_tokens` tokens, or for at most as many if `natural`; `adapter`: of the LoRA adapters the one to use."""
+    tensors = [_text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)]
+    tensors.append(_int32("MAX_TOKENS", np.array([output_tokens], np.int32)))
+    if natural:
+        tensors.append(_int32("NATURAL", np.array([1], np.int32)))
+    if adapter:
+        tensors.append(_text("ADAPTER", adapter))
+    return wire.body(number, tensors)
 
 
 def encoder_body(wire: Wire, number: int, prompt: Prompt, task: Task) -> bytes:

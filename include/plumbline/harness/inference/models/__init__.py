@@ -11,20 +11,30 @@ from plumbline.declarations.workloads.models import Encoder, ServedGpt
 _HERE = Path(__file__).parent
 _TOKENIZER = _HERE.parent / "load" / "tokenizer.json"
 _SHARED = ("precision.py", "serving.py", "journal.py")
+_GENERATION = ("generation.py", "serving.py", "journal.py")
 _SOURCES = {
     "gpt": ("gpt_model.py", "transformer.py", *_SHARED),
     "encoder": ("encoder_model.py", "encoder.py", *_SHARED),
     "retrieval": ("retrieval_model.py", "retrieval.py", "encoder.py", "serving.py", "journal.py"),
+    "vllm": ("vllm_model.py", *_GENERATION),
+    "tensorrtllm": ("tensorrtllm_model.py", *_GENERATION),
+    "transformers": ("transformers_model.py", *_GENERATION),
 }
-"""By architecture; the first file is the model itself, which Triton looks for as `model.py`."""
+"""By architecture, or by engine; the first file is the model itself, which Triton looks for as `model.py`."""
 
 
 def sources_of(workload: InferenceWorkload) -> dict[str, Path]:
     """The files of the workload's model (of its pipeline, if it retrieves) on Triton's Python backend, by the name that each must have in the
     version folder."""
-    model, *others = _SOURCES["retrieval" if workload.retrieval else workload.model.architecture]
-    sources = {"model.py": _HERE / model} | {name: _HERE / name for name in others}
+    sources = engine_sources("retrieval" if workload.retrieval else workload.model.architecture)
     return sources | ({"tokenizer.json": _TOKENIZER} if workload.requests.text else {})
+
+
+def engine_sources(name: str) -> dict[str, Path]:
+    """The files of a model on Triton's Python backend, by the name that each must have in the version folder: of an architecture of our own, or
+    of an engine (vllm, tensorrtllm, transformers)."""
+    model, *others = _SOURCES[name]
+    return {"model.py": _HERE / model} | {each: _HERE / each for each in others}
 
 
 def parameters_of(workload: InferenceWorkload, threads: int) -> dict[str, str | int]:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,12 @@ from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.models import journal
 from plumbline.harness.inference.phases.load_phase import Driver, require_running
 from plumbline.harness.inference.phases.trial_record import TrialRecord
-from plumbline.harness.inference.server.under_test import ManagedTriton, ServerUnderTest, format_outcome
+from plumbline.harness.inference.server.under_test import ManagedServers, ManagedTriton, ServerUnderTest, format_outcome
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, degraded
 from plumbline.metrics import LoadPhase
 from plumbline.results import MetricRow, metric_row
 
+Managed = ManagedServers[Any]
 _POLL_S = 0.005
 _STARTED_WITHIN_S = 1.0
 _GIVEN_UP = [ERROR_CLASSES.index(name) + 1 for name in ("timeout", "cancelled", "wrong_output")]
@@ -40,10 +42,10 @@ class _Injection:
     rows: list[MetricRow] = field(default_factory=list)
 
 
-def _kill(served: ManagedTriton, injection: _Injection) -> None:
-    injection.began = injection.ended = served.triton.kill()
+def _kill(served: Managed, injection: _Injection) -> None:
+    injection.began = injection.ended = served.kill()
     injection.events.append(("fault_injected", injection.began))
-    start = served.triton.restart()
+    start = served.restart()
     injection.events.append(("server_restarted", start.ready))
     injection.rows += [
         metric_row("time_to_ready", start.time_to_ready_s, 1, phase="fault"),
@@ -51,7 +53,7 @@ def _kill(served: ManagedTriton, injection: _Injection) -> None:
     ]
 
 
-def _reload(served: ManagedTriton, injection: _Injection) -> None:
+def _reload(served: Managed, injection: _Injection) -> None:
     injection.began = injection.ended = time.monotonic()
     done = served.reload()
     injection.began = injection.ended = done.began
@@ -62,13 +64,13 @@ def _reload(served: ManagedTriton, injection: _Injection) -> None:
     ]
 
 
-_INJECTIONS: dict[str, Callable[[ManagedTriton, _Injection], None]] = {"server_kill": _kill, "model_reload": _reload}
+_INJECTIONS: dict[str, Callable[[Managed, _Injection], None]] = {"server_kill": _kill, "model_reload": _reload}
 
 
 class _FaultInjector:
     """Injects the fault at its moment in a separate thread: the client is busy with the load."""
 
-    def __init__(self, served: ManagedTriton, at_s: float, do: Callable[[ManagedTriton, _Injection], None]) -> None:
+    def __init__(self, served: Managed, at_s: float, do: Callable[[Managed, _Injection], None]) -> None:
         self.served, self.at_s, self.do = served, at_s, do
         self.injection = _Injection()
         self.underway = False
@@ -153,7 +155,7 @@ def _drive_with_fault(
 ) -> tuple[RequestLog, _Injection]:
     served = driver.served
     if spec.inject in _INJECTIONS:
-        assert isinstance(served, ManagedTriton), "only a managed server can be faulted"
+        assert isinstance(served, ManagedServers), "only a managed server can be faulted"
         with _FaultInjector(served, spec.at, _INJECTIONS[spec.inject]) as deed:
             log = driver.drive(load, prompts, sample=sample, stop=deed.watch, running=deed.running)
         if isinstance(deed.failure, TrialFailed):

@@ -19,7 +19,7 @@ from plumbline.harness.inference.load.request_log import USAGE, RequestLog
 from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import under_test
-from plumbline.harness.inference.server.under_test import ManagedTriton, ServerUnderTest, format_outcome
+from plumbline.harness.inference.server.under_test import ManagedServers, ServerUnderTest, format_outcome
 from plumbline.harness.measurement import TrialFailed
 from plumbline.metrics import LoadPhase
 
@@ -148,7 +148,7 @@ def prepare_cache(driver: Driver, phase: LoadPhase, prompts: Prompts) -> None:
     state = driver.record.workload.server.prefix_cache
     if state == "cold":
         served = driver.served
-        assert isinstance(served, ManagedTriton), "only a managed server's cache can be emptied"
+        assert isinstance(served, ManagedServers), "only a managed server's cache can be emptied"
         served.reload()
         # A model that was just loaded is slow at its first inference, which is no matter of the cache: a prompt without shared prefix takes that.
         _fill_cache(driver, phase, [prompts.cold_start])

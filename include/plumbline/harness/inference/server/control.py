@@ -58,13 +58,14 @@ def server_counters(address: str, model: str, metrics_address: str | None = None
     with _service(address) as service:
         found = service.ModelStatistics(messages.ModelStatisticsRequest(name=model), timeout=_CALL_S).model_stats
     counters = [item.inference_stats for item in found]
-    hits = misses = memory = None
+    hits = misses = memory = drafted = accepted = None
     if metrics_address is not None:
         try:
             lines = parse_metrics(fetch_metrics(metrics_address))
         except MetricsUnavailable:
             lines = []
         hits, misses = sum_metric(lines, CACHE_HITS, model), sum_metric(lines, CACHE_MISSES, model)
+        drafted, accepted = sum_metric(lines, DRAFTED, model), sum_metric(lines, ACCEPTED, model)
         memory = sum_metric(lines, "nv_gpu_memory_used_bytes")
     return ServerCounters(
         succeeded=sum(c.success.count for c in counters),
@@ -78,6 +79,8 @@ def server_counters(address: str, model: str, metrics_address: str | None = None
         cache_hits=None if hits is None else int(hits),
         cache_misses=None if misses is None else int(misses),
         gpu_memory_bytes=None if memory is None else int(memory),
+        drafted=None if drafted is None else int(drafted),
+        accepted=None if accepted is None else int(accepted),
     )
 
 
@@ -109,6 +112,8 @@ def unload_model(address: str, model: str, within_s: float) -> None:
 
 CACHE_HITS, CACHE_MISSES = "plumbline_prefix_cache_hits", "plumbline_prefix_cache_misses"
 """Counters of prompt tokens that our own model's prefix cache had, and had not."""
+DRAFTED, ACCEPTED = "plumbline_draft_tokens", "plumbline_accepted_draft_tokens"
+"""Counters of tokens that speculative decoding proposed, and of those accepted."""
 _FETCH_S = 2.0
 _EVERY_S = 1.0
 _GAUGES = {
@@ -117,8 +122,16 @@ _GAUGES = {
     "nv_gpu_memory_used_bytes": ("server_gpu_memory", "bytes"),
     "nv_gpu_power_usage": ("server_gpu_power", "W"),
     "nv_cpu_utilization": ("server_host_cpu_utilization", "ratio"),
+    "vllm:num_requests_running": ("server_running_requests", "count"),
+    "vllm:num_requests_waiting": ("server_pending_requests", "count"),
+    "vllm:kv_cache_usage_perc": ("server_kv_cache_usage", "ratio"),
+    "sglang:num_running_reqs": ("server_running_requests", "count"),
+    "sglang:num_queue_reqs": ("server_pending_requests", "count"),
+    "sglang:token_usage": ("server_kv_cache_usage", "ratio"),
+    "llamacpp:requests_processing": ("server_running_requests", "count"),
+    "llamacpp:requests_deferred": ("server_pending_requests", "count"),
 }
-"""Gauges of Triton that become telemetry: signal and unit. Those of several GPUs become one signal each, by their order of identity."""
+"""Gauges that become telemetry: signal and unit. Those of several GPUs become one signal each, by their order of identity."""
 
 
 class MetricsUnavailable(Exception):

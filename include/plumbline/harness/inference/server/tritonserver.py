@@ -4,50 +4,27 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import grpc
 
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.declarations.workloads.engines import ENGINES
-from plumbline.harness import engine_python, image_requirements
+from plumbline.declarations.workloads.engines import InferenceEngine
+from plumbline.harness import engine_python
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server import control, process
-from plumbline.harness.inference.server.process import ServerLog, ServerProcess
+from plumbline.harness.inference.server.local_server import HOST, POLL_S, LocalServer, StartUp, free_port
 from plumbline.harness.measurement import TrialFailed
-from plumbline.results import FailureClass
 
 GAUGES_EVERY_S = 1.0
 """How often the server looks at its gauges, GPU memory among them."""
-_HOST = "127.0.0.1"
 _ADDRESS = "PLUMBLINE_TRITON_ADDRESS"
 """The environment variable with the server's gRPC endpoint, read by models/retrieval.py."""
-_PORT_TRIES = 5
-_POLL_S = 0.01
-_PORT_TAKEN = ("already in use", "at the same address and port")
-
-
-@dataclass(frozen=True)
-class StartUp:
-    """`time_to_ready_s` from the start of its process; `model_load_s` by its log (None without an entry); `started` and `ready` monotonic seconds;
-    `about`: what the model reported."""
-
-    started: float
-    ready: float
-    model_load_s: float | None
-    about: dict[str, Any]
-
-    @property
-    def time_to_ready_s(self) -> float:
-        return self.ready - self.started
 
 
 @dataclass(frozen=True)
@@ -60,20 +37,13 @@ class Reload:
     ended: float
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
+class Triton(LocalServer):
+    """A tritonserver. `address` is its gRPC endpoint, `http_address` KServe over HTTP if `http` is set.
 
+    `backend` is the model's: an engine's own backend sees the base's packages alone. Triton does not restart a model process, and requests to
+    it hang: without one the server is not `running`, except during a `reload`."""
 
-class Triton:
-    """A context manager around one server. `address` is host:port of its gRPC endpoint, `metrics_address` of its metrics page,
-    `http_address` of KServe over HTTP if `http` is set.
-
-    `backend` is the model's: an engine's own backend sees the base's packages alone. `name`: of its log and its backends' folder in `workdir`.
-    `variables`: added to its environment. `ports`: tried in turn if a port is taken in between. `cpus`: the server and its model processes
-    run on these only. Entering raises TrialFailed: "image_error" without a usable server, "server_error" if it ends or its model does not
-    load, "timeout" if it is not ready in time."""
+    program = "tritonserver"
 
     def __init__(
         self,
@@ -90,78 +60,16 @@ class Triton:
         variables: Mapping[str, str] | None = None,
         name: str = "server",
     ) -> None:
-        self.installation, self.repository, self.model = installation, repository, model
-        self.workdir, self.ready_within_s, self.ports, self.http, self.backend = workdir, ready_within_s, ports, http, backend
-        self.address = self.metrics_address = self.http_address = ""
-        self.variables, self.name = dict(variables or {}), name
-        self._log = ServerLog(workdir / f"{name}.log")
-        self.log = self._log.path
-        self._process = ServerProcess(cpus)
+        super().__init__(workdir, ready_within_s=ready_within_s, ports=ports, cpus=cpus, variables=variables, name=name)
+        self.installation, self.repository, self.model, self.http, self.backend = installation, repository, model, http, backend
+        self.http_address = ""
         self._shared_memory = f"{process.shared_memory_prefix()}{name}-"
 
-    def __enter__(self) -> Triton:
-        process.sweep_shared_memory()
-        try:
-            self._backends = self.installation.backend_directory(self.workdir / f"{self.name}-backends")
-            self.start_up = self._started()
-        except BaseException:
-            self._close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._close()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def abort_start(self) -> None:
-        """Let a start that another thread waits for fail now, with whatever it raises; that thread closes the server."""
-        self._process.abort_start()
-
-    def running(self) -> bool:
-        """Whether the server and its model processes live; Triton does not restart a model process, and requests to it hang.
-
-        False from `kill` until `restart` returns; True during a `reload`."""
-        return self._process.running()
-
-    def resident_bytes(self) -> int:
-        return self._process.resident_bytes()
-
-    def reset_peak(self) -> bool:
-        """Reset `peak_resident_bytes`; False where the kernel does not offer that."""
-        return self._process.reset_peak()
-
-    def peak_resident_bytes(self) -> int | None:
-        """Peak resident memory since `reset_peak`; None if a process has ended."""
-        return self._process.peak_resident_bytes()
-
     def view(self) -> ServerCounters | None:
-        """The server's counters now; None if it does not answer."""
         try:
             return control.server_counters(self.address, self.model, self.metrics_address)
         except grpc.RpcError:
             return None
-
-    def state(self) -> str:
-        """In words, whether the server lives or how it ended, and what it logged last."""
-        return f"tritonserver {self._process.state()}; {self.last_errors()}"
-
-    def last_errors(self) -> str:
-        return self._log.last_errors()
-
-    def kill(self) -> float:
-        """SIGKILL to the server and its model processes; returns the monotonic moment. `restart` brings them back."""
-        at = self._process.kill()
-        process.remove_shared_memory(self._shared_memory)
-        return at
-
-    def restart(self) -> StartUp:
-        """Start the killed server at the same addresses and wait until it is ready; raises TrialFailed as entering does.
-
-        For any thread. The log continues; the counters begin at zero."""
-        return self._ready(time.monotonic())
 
     def reload(self, within_s: float) -> Reload:
         """Unload the model and load it again; in between, requests are refused. Its counters begin at zero.
@@ -184,28 +92,21 @@ class Triton:
         self._process.refresh_children()
         return Reload(unloaded - began, ended - unloaded, began, ended)
 
-    def _started(self) -> StartUp:
-        for attempt in range(1, _PORT_TRIES + 1):
-            self.address, self.metrics_address = (f"{_HOST}:{self.ports()}" for _ in range(2))
-            self.http_address = f"{_HOST}:{self.ports()}" if self.http else ""
-            try:
-                return self._ready(time.monotonic())
-            except TrialFailed:
-                if attempt == _PORT_TRIES or not any(taken in self._log.text() for taken in _PORT_TAKEN):
-                    raise
-                self._stop()
-        raise AssertionError("unreachable")
+    def _prepare(self) -> None:
+        process.sweep_shared_memory()
+        self._backends = self.installation.backend_directory(self.workdir / f"{self.name}-backends")
 
-    def _ready(self, started: float) -> StartUp:
-        self._log.begin()
-        self._process.start(
-            self._command(), {**self.installation.environment(self.backend), **self.variables, _ADDRESS: self.address}, self.log
-        )
-        ready = self._wait(started)
-        if ready is None:
-            failure_class: FailureClass = "image_error" if image_requirements.find_image_fault(self._log.text()) else "server_error"
-            raise TrialFailed(failure_class, f"not ready after {time.monotonic() - started:.1f}s: {self.state()}")
-        self._process.refresh_children()
+    def _cleared(self) -> None:
+        process.remove_shared_memory(self._shared_memory)
+
+    def _choose_ports(self) -> None:
+        self.address, self.metrics_address = (f"{HOST}:{self.ports()}" for _ in range(2))
+        self.http_address = f"{HOST}:{self.ports()}" if self.http else ""
+
+    def _environment(self) -> dict[str, str]:
+        return {**self.installation.environment(self.backend), _ADDRESS: self.address}
+
+    def _report(self, started: float, ready: float) -> StartUp:
         return StartUp(started, ready, self._log.load_s(self.model), self._log.about())
 
     def _command(self) -> list[str]:
@@ -238,8 +139,8 @@ class Triton:
                 if self._metrics_are_ours(deadline):
                     return ready
             if time.monotonic() > deadline:
-                raise TrialFailed("timeout", f"tritonserver was not ready within {self.ready_within_s:g}s; {self.last_errors()}")
-            time.sleep(_POLL_S)
+                raise self._timeout()
+            time.sleep(POLL_S)
         return None
 
     def _metrics_are_ours(self, deadline: float) -> bool:
@@ -249,18 +150,8 @@ class Triton:
                 page = control.parse_metrics(control.fetch_metrics(self.metrics_address))
                 if control.sum_metric(page, "nv_inference_request_success", self.model) is not None:
                     return self.running()
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         return False
-
-    def _stop(self) -> None:
-        self._process.stop()
-        process.remove_shared_memory(self._shared_memory)
-
-    def _close(self) -> None:
-        try:
-            self._process.close()
-        finally:
-            process.remove_shared_memory(self._shared_memory)
 
 
 TRITONSERVER_VARIABLE = "PLUMBLINE_TRITONSERVER"
@@ -300,11 +191,14 @@ class Installation:
         folder = self.root / "backends"
         return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
 
-    def require(self, backend: str) -> None:
-        """TrialFailed("image_error") unless it brings `backend`."""
-        if backend not in (found := self.backends()):
-            brings = f"; the image tritonserver:YY.MM-{ENGINES[backend].image} brings it" if backend in ENGINES else ""
-            raise TrialFailed("image_error", f"{self.server} has no {backend} backend, it has {', '.join(found) or 'none'}{brings}")
+    def require(self, engine: InferenceEngine) -> None:
+        """TrialFailed("image_error") unless it brings the engine's backend, and the engine Python the engine."""
+        brings = f"the image tritonserver:YY.MM-{engine.image} brings it"
+        if (backend := engine.triton_backend) not in (found := self.backends()):
+            raise TrialFailed("image_error", f"{self.server} has no {backend} backend, it has {', '.join(found) or 'none'}; {brings}")
+        if engine.package:
+            remedy = f"{brings}, or set {engine_python.VARIABLE} to a Python that has it"
+            engine_python.describe().require(engine.package, remedy)
 
     def backend_directory(self, folder: Path) -> Path:
         """Lay out the backends in `folder` and return it: the Python backend's stub must lie beside its library, all others as they are."""

@@ -1,8 +1,9 @@
-"""The server under test as a phase sees it: local Triton replicas, or an external server."""
+"""The server under test as a phase sees it: local replicas of Triton or of an OpenAI-compatible server, or an external server."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,21 +12,32 @@ from functools import reduce
 from operator import add
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.providers import Accelerator
 from plumbline.harness.gpu_monitor import GpuMonitor
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.analysis.metrics import ServerCounters, energy_rows
 from plumbline.harness.inference.client import Target
-from plumbline.harness.inference.endpoint import Endpoint, cached_token_rows, classify_failure, token_count_source, tokens_per_arrival
+from plumbline.harness.inference.client.http_transport import completion_request
+from plumbline.harness.inference.endpoint import (
+    Endpoint,
+    cached_token_rows,
+    classify_failure,
+    openai_wire,
+    token_count_source,
+    tokens_per_arrival,
+)
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.control import Scraper
-from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Reload, StartUp, Triton
+from plumbline.harness.inference.server.local_server import LocalServer, StartUp
+from plumbline.harness.inference.server.openai_server import OpenAiServer
+from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Reload, Triton
 from plumbline.harness.measurement import Judgement, TrialFailed
 from plumbline.metrics import LoadPhase
 from plumbline.results import FailureClass, MetricRow, Telemetry, metric_row
@@ -88,14 +100,26 @@ class ServerUnderTest(Protocol):
         """Peak memory during the block, on its GPUs or of the machine; single servers only."""
 
 
-class ManagedTriton:
-    """A Triton that the harness started, with the model of `repository`; `others`: replicas that share the load."""
+Server = TypeVar("Server", bound=LocalServer)
 
-    def __init__(self, triton: Triton, repository: Repository, *others: Triton) -> None:
-        self.triton, self.repository = triton, repository
-        self.servers = (triton, *others)
-        self.replicas = len(self.servers)
+
+class ManagedServers(ABC, Generic[Server]):
+    """Servers that the harness started: replicas of one model that share the load."""
+
+    def __init__(self, *servers: Server) -> None:
+        self.servers = servers
+        self.replicas = len(servers)
         self._answered = 0
+
+    @abstractmethod
+    def target(self, running: Callable[[], bool] | None = None) -> Target: ...
+
+    @abstractmethod
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes: ...
+
+    @abstractmethod
+    def _empty(self, k: int) -> Reload:
+        """Empty one server's memory, its prefix cache included; its counters begin at zero."""
 
     @property
     def start_up(self) -> StartUp:
@@ -104,13 +128,6 @@ class ManagedTriton:
         loads = [up.model_load_s for up in ups if up.model_load_s is not None]
         load_s = max(loads) if len(loads) == len(ups) else None
         return StartUp(min(up.started for up in ups), max(up.ready for up in ups), load_s, ups[0].about)
-
-    def target(self, running: Callable[[], bool] | None = None) -> Target:
-        further = tuple(server.address for server in self.servers[1:])
-        return Target(self.triton.address, self.repository.wire, running or self.running, replicas=further)
-
-    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
-        return self.repository.body(number, prompt, output_tokens)
 
     def running(self) -> bool:
         return all(server.running() for server in self.servers)
@@ -138,10 +155,17 @@ class ManagedTriton:
     def reset_counters(self) -> None:
         self._answered = 0
 
+    def kill(self) -> float:
+        """SIGKILL to the only server; returns the monotonic moment. `restart` brings it back."""
+        return self.servers[0].kill()
+
+    def restart(self) -> StartUp:
+        return self.servers[0].restart()
+
     def reload(self) -> Reload:
-        """Empties its memory and resets its counters."""
+        """Empties their memory and resets their counters."""
         if self.replicas == 1:
-            done = self.triton.reload(RELOAD_WITHIN_S)
+            done = self._empty(0)
         else:
             with ThreadPoolExecutor(self.replicas, "reload") as pool:
                 done = max(pool.map(self._reload, range(self.replicas)), key=lambda each: each.ended)
@@ -150,7 +174,7 @@ class ManagedTriton:
 
     def _reload(self, k: int) -> Reload:
         try:
-            return self.servers[k].reload(RELOAD_WITHIN_S)
+            return self._empty(k)
         except TrialFailed as failure:
             raise TrialFailed(failure.failure_class, replica_label(k, self.replicas, failure.detail)) from failure
 
@@ -168,34 +192,90 @@ class ManagedTriton:
         return reduce(add, views) if len(views) == self.replicas else None
 
     def beside(self, phase: LoadPhase) -> AbstractContextManager[PhaseSampler]:
-        return _TritonSampler(self.servers, phase)
+        return _ServerSampler(self.servers, phase)
 
     @contextmanager
     def peak_memory(self, *, gpu: bool) -> Iterator[PeakMemory]:
-        peak = PeakMemory()
-        reset = self.triton.reset_peak()
+        peak, server = PeakMemory(), self.servers[0]
+        reset = server.reset_peak()
         yield peak
         if gpu:
             # Allocators of GPU memory keep what they once had, so that the end tells of the peak, as soon as the gauge has been read again.
             time.sleep(1.1 * GAUGES_EVERY_S)
-            view = self.triton.view()
+            view = server.view()
             peak.bytes = view.gpu_memory_bytes if view else None
         elif reset:
-            peak.bytes = self.triton.peak_resident_bytes()
+            peak.bytes = server.peak_resident_bytes()
+
+
+class ManagedTriton(ManagedServers[Triton]):
+    """A Triton that the harness started, with the model of `repository`; `others`: replicas that share the load."""
+
+    def __init__(self, triton: Triton, repository: Repository, *others: Triton) -> None:
+        super().__init__(triton, *others)
+        self.triton, self.repository = triton, repository
+
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        further = tuple(server.address for server in self.servers[1:])
+        return Target(self.triton.address, self.repository.wire, running or self.running, replicas=further)
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        return self.repository.body(number, prompt, output_tokens)
+
+    def _empty(self, k: int) -> Reload:
+        return self.servers[k].reload(RELOAD_WITHIN_S)
 
     @property
     def journal_folder(self) -> Path:
         return self.repository.folder / self.repository.model / "1"
 
 
-class _TritonSampler:
-    def __init__(self, servers: Sequence[Triton], phase: LoadPhase) -> None:
+class ManagedOpenAi(ManagedServers[OpenAiServer]):
+    """OpenAI-compatible servers that the harness started by the workload's command."""
+
+    def __init__(self, workload: InferenceWorkload, *servers: OpenAiServer) -> None:
+        super().__init__(*servers)
+        self._options, self._text = workload.server, workload.requests.text
+        self._exact = workload.server.exact_output and workload.requests.output == "forced"
+        self._adapters = list(workload.server.adapters or ())
+
+    def target(self, running: Callable[[], bool] | None = None) -> Target:
+        first, *others = self.servers
+        return Target(
+            first.address,
+            openai_wire(first.served_name, text=self._text),
+            running or self.running,
+            protocol=self._options.protocol or "openai",
+            path="/v1",
+            exact=self._exact,
+            replicas=tuple(server.address for server in others),
+        )
+
+    def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        # A LoRA adapter is a model of its own to the protocol.
+        model = self._adapters[number % len(self._adapters)] if self._adapters else self.servers[0].served_name
+        chat = self._options.protocol == "openai_chat"
+        return completion_request(model, prompt, output_tokens, chat=chat, exact=self._exact)
+
+    def rows(self, log: RequestLog) -> list[MetricRow]:
+        return [metric_row("tokens_per_event", tokens_per_arrival(log), log.finished, phase=log.load.name, statistic="mean")]
+
+    def _empty(self, k: int) -> Reload:
+        server = self.servers[k]
+        began = server.kill()
+        killed = time.monotonic()
+        start = server.restart()
+        return Reload(killed - began, start.ready - killed, began, start.ready)
+
+
+class _ServerSampler:
+    def __init__(self, servers: Sequence[LocalServer], phase: LoadPhase) -> None:
         self._servers, self._phase = servers, phase
         self._scrapers = [Scraper(server.metrics_address) for server in servers]
         self._gpus = GpuMonitor()
         self._resident: list[float] = []
 
-    def __enter__(self) -> _TritonSampler:
+    def __enter__(self) -> _ServerSampler:
         for scraper in self._scrapers:
             scraper.__enter__()
         self._gpus.__enter__()
@@ -338,7 +418,7 @@ def _physical_device(gpu: str, below: Sequence[str] | None) -> str:
 
 
 @contextmanager
-def all_running(servers: Sequence[Triton]) -> Iterator[None]:
+def all_running(servers: Sequence[LocalServer]) -> Iterator[None]:
     """All servers, started together, while the block runs.
 
     The first failure ends the others' start, and its TrialFailed names the server."""

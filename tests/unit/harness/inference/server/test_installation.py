@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.golden import Golden
 
+from plumbline.declarations.workloads.engines import ENGINES
+from plumbline.harness import engine_python
 from plumbline.harness.inference.server import tritonserver
 from plumbline.harness.inference.server.tritonserver import Installation, find_installation
 from plumbline.harness.measurement import TrialFailed
@@ -101,11 +103,18 @@ def test_the_other_backends_are_used_where_they_lie(tmp_path: Path) -> None:
     assert not (folder / "python").is_symlink(), "its stub comes from elsewhere"
     assert found.backend_directory(folder) == folder, "a second time changes nothing"
     assert found.backends() == ("onnxruntime", "python")
-    found.require("onnxruntime")
+    found.require(ENGINES["onnxruntime"])
 
 
 def test_a_backend_that_is_missing(tmp_path: Path) -> None:
     found = Installation.of(unpack(tmp_path, wheel=False))
+    with pytest.raises(TrialFailed, match=r"^image_error: .*\bonnxruntime\b.*-py3"):
+        found.require(ENGINES["onnxruntime"])
+    found.require(ENGINES["python"])
+
+
+def test_an_engine_that_the_engine_python_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(engine_python.VARIABLE, raising=False)
+    found = Installation.of(unpack(tmp_path, wheel=False))
     with pytest.raises(TrialFailed, match=r"^image_error: .*\bvllm\b.*-vllm-python-py3"):
-        found.require("vllm")
-    found.require("python")
+        found.require(ENGINES["vllm"])

@@ -20,8 +20,10 @@ def write(workload: InferenceWorkload, folder: Path, *, threads: int, checkpoint
 
     May take minutes: an engine is built, a model exported. Raises TrialFailed: "bad_declaration" if the engine cannot serve what is
     declared, "image_error" if a needed tool is absent or fails."""
-    if workload.server.backend == "external":
-        raise TrialFailed("bad_declaration", "server.backend external: that server has its own model; expected an endpoint to drive")
+    if workload.server.backend in ("external", "openai"):
+        raise TrialFailed(
+            "bad_declaration", f"server.backend {workload.server.backend}: that server has its own model; expected an endpoint or a command"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     more = {} if checkpoint is None else {"checkpoint": checkpoint}
     repository: Repository = _writer(workload).write(workload, folder, threads, **more)
@@ -36,6 +38,8 @@ def model_hash(workload: InferenceWorkload, manifest: str | None = None) -> str:
     if manifest is not None:
         served = {"backend": workload.server.backend, "manifest": manifest, "precision": workload.model.precision}
         return digest({**served, "context": workload.model.context})
+    if workload.server.backend == "openai":
+        return hash_of(workload)
     result: str = getattr(_writer(workload), "model_hash", hash_of)(workload)
     return result
 

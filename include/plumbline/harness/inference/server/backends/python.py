@@ -11,18 +11,32 @@ from pathlib import Path
 from plumbline.declarations import InferenceWorkload, digest
 from plumbline.declarations.workloads.inference import Retrieval
 from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
+from plumbline.harness import engine_python
 from plumbline.harness.inference import models
 from plumbline.harness.inference.load import wire
 from plumbline.harness.inference.load.request_log import PIPELINE, STAGES
-from plumbline.harness.inference.server.backends.repository import Config, Input, Repository, config_of, hash_of, version_folder
+from plumbline.harness.inference.server.backends import generation
+from plumbline.harness.inference.server.backends.repository import (
+    DTYPES,
+    Config,
+    Input,
+    Repository,
+    config_of,
+    hash_of,
+    needs_precision,
+    version_folder,
+)
+from plumbline.harness.measurement import TrialFailed
 
 CHAT, ENCODER = "chat", "encoder"
 PIPELINE_MODEL, EMBEDDING, RERANKING, GENERATOR = "pipeline", "embedding", "reranking", "generator"
 Output = tuple[str, str, tuple[int, ...]]
 
 
-def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
-    """The repository of the workload's model; it computes on `threads` cores."""
+def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: Path | None = None) -> Repository:
+    """The repository of the workload's model; it computes on `threads` cores. A checkpoint is served with transformers."""
+    if checkpoint is not None:
+        return _write_checkpoint(workload, folder, threads, checkpoint)
     text, shape = workload.requests.text, workload.model
     if workload.retrieval is not None:
         return _write_pipeline(workload, workload.retrieval, folder, threads)
@@ -118,6 +132,19 @@ def _write_pipeline(workload: InferenceWorkload, retrieval: Retrieval, folder: P
     place(folder, causal_lm(PIPELINE_MODEL, text, parameters, last=[documents], times=len(PIPELINE)), workload)
     asked = wire.pipeline(PIPELINE_MODEL, text, retrieval.top)
     return Repository(folder, PIPELINE_MODEL, "python", asked, lambda number, prompt, tokens: wire.lm_body(asked, number, prompt, tokens))
+
+
+def _write_checkpoint(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: Path) -> Repository:
+    engine_python.describe().require("transformers", f"expected it installed, or {engine_python.VARIABLE} naming a Python that has it")
+    needs_precision(workload, ("fp32", "fp16", "bf16"), "transformers computes in these; quantised weights need an engine")
+    if workload.server.prefix_cache != "off":
+        raise TrialFailed(
+            "bad_declaration",
+            f"server.prefix_cache {workload.server.prefix_cache} for a checkpoint on server.backend python, which has no prefix cache; expected off",
+        )
+    weights = generation.weights_of(workload, checkpoint)
+    settings = {"model": str(weights.folder), "dtype": DTYPES[workload.model.precision], "sequences": workload.server.sequences}
+    return generation.write(workload, folder, "transformers", weights, threads, settings)
 
 
 def _pipeline_hash(workload: InferenceWorkload, retrieval: Retrieval) -> str:

@@ -1,82 +1,93 @@
-"""The repository of a Llama-shaped model on Triton's vLLM backend, for NVIDIA's `tritonserver:YY.MM-vllm-python-py3` from 25.02 on.
-
-The backend takes text, streams text, and says of each response how many tokens it brings: it hands over several at once when they come
-faster than it can send.
-"""
+"""The repository of a model on vLLM's AsyncLLM: NVIDIA's `tritonserver:YY.MM-vllm-python-py3`, or a vLLM for CPUs in the engine Python."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.wire import ANY, Tensor, Wire
-from plumbline.harness.inference.server.backends import repository
-from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, needs_precision, version_folder
-
-MODEL = "chat"
-_TOKENS = "num_output_tokens"
+from plumbline.declarations.workloads.engine_options import Parallel, Speculative
+from plumbline.harness.inference.server.backends import generation, repository
+from plumbline.harness.inference.server.backends.generation import Weights
+from plumbline.harness.inference.server.backends.repository import Repository, needs_precision
+from plumbline.harness.measurement import TrialFailed
 
 
-def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository:
-    """The repository; `threads` says nothing to a model on GPUs."""
-    shape = repository.llama_of(workload)
-    needs_precision(workload, repository.DTYPES, "vLLM quantises dummy weights to fp8 alone, the others need a quantised checkpoint")
-    config = config_of(
-        MODEL,
-        "vllm",
-        [
-            Input("text_input", "STRING"),
-            Input("stream", "BOOL", optional=True),
-            Input("sampling_parameters", "STRING", optional=True),
-            Input("exclude_input_in_output", "BOOL", optional=True),
-            Input("return_num_output_tokens", "BOOL", optional=True),
-        ],
-        [("text_output", "STRING", (-1,)), (_TOKENS, "UINT32", (-1,))],
-        kind="MODEL",  # vLLM takes the GPUs itself
-        decoupled=True,
-    )
-    version = version_folder(folder, config)
-    # Not below the repository: Triton takes every folder there for a model.
-    hub = folder.with_name(f"{folder.name}-hub")
-    repository.write_hub_folder(workload, hub)
-    engine = {
-        "model": str(hub),
-        "load_format": "dummy",
-        "dtype": repository.DTYPES[shape.precision],
-        "seed": shape.seed,
-        "max_model_len": shape.context,
-        "max_num_seqs": workload.server.sequences,
-        "enable_prefix_caching": workload.server.prefix_cache != "off",
-        "tensor_parallel_size": workload.needs.count,
-        **({"quantization": "fp8"} if shape.precision == "fp8" else {}),
+def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: Path | None = None) -> Repository:
+    """The repository of a checkpoint, or of dummy weights of the declared shape."""
+    if checkpoint is None:
+        needs_precision(workload, repository.DTYPES, "vLLM quantises dummy weights to fp8 alone, the others need a quantised checkpoint")
+    weights = generation.dummy(workload, folder) if checkpoint is None else generation.weights_of(workload, checkpoint)
+    variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    if workload.needs.accelerator == "cpu":
+        variables |= {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": str(generation.kv_cache_gib(workload, weights))}
+    return generation.write(workload, folder, "vllm", weights, threads, engine_args(workload, weights), variables)
+
+
+def model_hash(workload: InferenceWorkload) -> str:
+    return generation.model_hash(workload, "vllm")
+
+
+def engine_args(workload: InferenceWorkload, weights: Weights) -> dict[str, Any]:
+    """AsyncEngineArgs: those that the workload's own fields set, and `server.engine_args`."""
+    model, server, cpu = workload.model, workload.server, workload.needs.accelerator == "cpu"
+    parallel = server.parallel or Parallel(tensor=1 if cpu else workload.needs.count)
+    several = {"pipeline_parallel_size": parallel.pipeline, "data_parallel_size": parallel.data}
+    return {
+        "model": str(weights.folder),
+        **({"load_format": "dummy"} if weights.dummy else {}),
+        # A quantised checkpoint says itself what it is computed in.
+        "dtype": repository.DTYPES.get(model.precision, "auto") if weights.dummy or model.precision != "fp8" else "auto",
+        "seed": model.seed,
+        "max_model_len": weights.context,
+        "max_num_seqs": server.sequences,
+        "enable_prefix_caching": server.prefix_cache != "off",
+        "tensor_parallel_size": parallel.tensor,
+        **{name: n for name, n in several.items() if n > 1},
+        **({"enable_expert_parallel": True} if parallel.expert > 1 else {}),
+        "skip_tokenizer_init": weights.dummy and not workload.requests.text,
+        **({"quantization": "fp8"} if weights.dummy and model.precision == "fp8" else {}),
+        # Its compiler needs Triton (the language), which CPUs lack.
+        **({"enforce_eager": True} if cpu else {}),
+        **(
+            {"kv_cache_dtype": {"bf16": "bfloat16"}.get(server.kv_cache_precision, server.kv_cache_precision)}
+            if server.kv_cache_precision
+            else {}
+        ),
+        **_speculative(server.speculative),
+        **_adapters(server.adapters),
+        **server.engine_args,
     }
-    (version / "model.json").write_text(json.dumps(engine, indent=2) + "\n", encoding="utf-8")
-    forced = workload.requests.output == "forced"
-    wire = Wire("stream", MODEL, {"text_output": ANY, _TOKENS: 4}, index=None, tokens=_TOKENS, natural=not forced)
-
-    def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
-        # Greedy, and forced to its length whatever the model says. Ids are not turned into text that nobody asked for.
-        sampling = {"max_tokens": output_tokens, "ignore_eos": forced, "temperature": 0.0, "detokenize": workload.requests.text}
-        return wire.body(
-            number,
-            [
-                _string("text_input", repository.prompt_text(prompt)),
-                _yes("stream"),
-                _string("sampling_parameters", json.dumps(sampling)),
-                _yes("exclude_input_in_output"),
-                _yes("return_num_output_tokens"),
-            ],
-        )
-
-    return Repository(folder, MODEL, "vllm", wire, body)
 
 
-def _string(name: str, text: str) -> Tensor:
-    encoded = text.encode()
-    return Tensor(name, "BYTES", (1,), len(encoded).to_bytes(4, "little") + encoded)
+def _speculative(declared: Speculative | None) -> dict[str, Any]:
+    if declared is None:
+        return {}
+    config: dict[str, Any] = {"method": declared.method, "num_speculative_tokens": declared.tokens}
+    if declared.method == "ngram":
+        config["prompt_lookup_max"] = declared.lookup
+    if declared.model is not None:
+        config["model"] = declared.model
+    return {"speculative_config": config}
 
 
-def _yes(name: str) -> Tensor:
-    return Tensor(name, "BOOL", (1,), b"\x01")
+def _adapters(declared: Mapping[str, str] | None) -> dict[str, Any]:
+    """TrialFailed("bad_declaration") for a folder without a LoRA adapter."""
+    if not declared:
+        return {}
+    ranks = [_rank(name, Path(folder)) for name, folder in declared.items()]
+    return {"enable_lora": True, "max_loras": len(ranks), "max_lora_rank": next((r for r in _RANKS if r >= max(ranks)), max(ranks))}
+
+
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM has kernels for."""
+
+
+def _rank(name: str, folder: Path) -> int:
+    try:
+        return int(json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        expected = "expected a folder with adapter_config.json and its weights"
+        raise TrialFailed("bad_declaration", f"server.adapters.{name}: {folder}: {type(error).__name__}: {error}; {expected}") from error

@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.data.repositories.golden import CASES, ENCODER, FOLDER, GPU, LLAMA, ONE, RETRIEVAL, builder_on_path, workload, written
+from google.protobuf import text_format
+from tests.data.repositories.golden import CASES, ENCODER, FOLDER, GPU, LLAMA, ONE, RETRIEVAL, workload, written
 from tokenizers import Tokenizer
+from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc import service_pb2 as messages
 
+from plumbline.harness.inference.load import wire
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.server import backends
 from plumbline.harness.inference.server.backends import Repository
@@ -22,8 +25,7 @@ PROMPT = Prompt(np.array([3, 17, 0, 22, 5], np.int32))
 
 
 def write(folder: Path, **parts: Any) -> Repository:
-    with builder_on_path(folder / "bin"):
-        return backends.write(workload(**parts), folder / "models", threads=2)
+    return backends.write(workload(**parts), folder / "models", threads=2)
 
 
 def asked(repository: Repository, prompt: Prompt = PROMPT, tokens: int = 7) -> dict[str, tuple[str, list[int], bytes]]:
@@ -73,21 +75,40 @@ def test_a_pipelines_models_lie_beside_it_and_its_hash_covers_them(tmp_path: Pat
     assert hashes[0] == backends.model_hash(workload(**declared))
 
 
-def test_vllm_is_asked_by_text_for_exactly_so_many_tokens(tmp_path: Path) -> None:
-    repository = write(tmp_path, model=LLAMA, server={"backend": "vllm"}, needs=GPU)
+@pytest.mark.parametrize("backend", ["vllm", "tensorrtllm"])
+def test_an_engine_is_asked_for_exactly_so_many_tokens(tmp_path: Path, backend: str) -> None:
+    repository = write(tmp_path, model=LLAMA, server={"backend": backend}, needs=GPU)
     tensors = asked(repository)
-    length, text = tensors["text_input"][2][:4], tensors["text_input"][2][4:]
-    assert (tensors["text_input"][:2], int.from_bytes(length, "little")) == (("BYTES", [1]), len(text))
-    tokenizer = Tokenizer.from_file(str(tmp_path / "models-hub" / "tokenizer.json"))
-    assert tokenizer.encode(text.decode()).ids == PROMPT.ids.tolist(), "the server makes the declared ids of the text"
-    assert json.loads(tensors["sampling_parameters"][2][4:]) == {
-        "max_tokens": 7,
-        "ignore_eos": True,
-        "temperature": 0.0,
-        "detokenize": False,
-    }
-    assert tensors["stream"] == tensors["return_num_output_tokens"] == ("BOOL", [1], b"\x01")
-    assert (repository.wire.tokens, repository.wire.index) == ("num_output_tokens", None)
+    assert np.frombuffer(tensors["PROMPT_IDS"][2], "<i4").tolist() == PROMPT.ids.tolist()
+    assert tensors["MAX_TOKENS"] == ("INT32", [1], (7).to_bytes(4, "little"))
+    assert set(tensors) == {"PROMPT_IDS", "MAX_TOKENS"}, "forced, and of the base model"
+    assert (repository.wire.tokens, repository.wire.index, repository.backend) == ("COUNT", None, "python")
+    assert {p.name for p in (repository.folder / "chat" / "1").iterdir()} == {"model.py", "generation.py", "serving.py", "journal.py"}
+
+
+def test_requests_take_adapters_in_turn(tmp_path: Path) -> None:
+    adapters = {}
+    for name, rank in (("legal", 4), ("medical", 12)):
+        (folder := tmp_path / name).mkdir()
+        (folder / "adapter_config.json").write_text(json.dumps({"r": rank}))
+        adapters[name] = str(folder)
+    repository = write(tmp_path, model=LLAMA, server={"backend": "vllm", "adapters": adapters}, needs=GPU)
+    bodies = [messages.ModelInferRequest.FromString(repository.body(i, PROMPT, 7)) for i in range(3)]
+    assert [dict(zip([t.name for t in b.inputs], b.raw_input_contents, strict=True))["ADAPTER"] for b in bodies] == [
+        b"legal",
+        b"medical",
+        b"legal",
+    ]
+    arguments = settings(repository)["engine_args"]
+    assert (arguments["enable_lora"], arguments["max_loras"], arguments["max_lora_rank"]) == (True, 2, 16)
+    with pytest.raises(TrialFailed, match=r"^bad_declaration: server\.adapters\.none: .*adapter_config\.json"):
+        write(tmp_path, model=LLAMA, server={"backend": "vllm", "adapters": {"none": str(tmp_path)}}, needs=GPU)
+
+
+def settings(repository: Repository) -> dict[str, Any]:
+    config = text_format.Parse((repository.folder / "chat" / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
+    found: dict[str, Any] = json.loads(config.parameters["settings"].string_value)
+    return found
 
 
 def test_no_llama_can_say_the_end_of_text(tmp_path: Path) -> None:
@@ -96,23 +117,15 @@ def test_no_llama_can_say_the_end_of_text(tmp_path: Path) -> None:
     assert tokenizer.token_to_id("</s>") == json.loads((tmp_path / "models-hub" / "config.json").read_text())["vocab_size"]
 
 
-def test_declared_text_reaches_vllm_with_the_shipped_tokenizer(tmp_path: Path) -> None:
-    parts = {"model": LLAMA | {"vocabulary": 2048}, "server": {"backend": "vllm"}, "needs": GPU, "requests": {"text": True}}
+@pytest.mark.parametrize("backend", ["vllm", "tensorrtllm"])
+def test_declared_text_reaches_an_engine_with_the_shipped_tokenizer(tmp_path: Path, backend: str) -> None:
+    parts = {"model": LLAMA | {"vocabulary": 2048}, "server": {"backend": backend}, "needs": GPU, "requests": {"text": True}}
     repository = write(tmp_path, **parts)
-    text = "The rate rises."
-    tokenizer = Tokenizer.from_file(str(tmp_path / "models-hub" / "tokenizer.json"))
-    tensors = asked(repository, Prompt(np.array(tokenizer.encode(text).ids, np.int32), text))
-    assert tensors["text_input"][2][4:].decode() == text
-    assert json.loads(tensors["sampling_parameters"][2][4:])["detokenize"] is True
-
-
-def test_tensorrtllm_is_asked_by_ids_in_a_batch_of_one(tmp_path: Path) -> None:
-    tensors = asked(write(tmp_path, model=LLAMA, server={"backend": "tensorrtllm"}, needs=GPU))
-    assert tensors["input_ids"][:2] == ("INT32", [1, 5])
-    assert np.frombuffer(tensors["input_ids"][2], "<i4").tolist() == PROMPT.ids.tolist()
-    numbers = {name: int.from_bytes(tensors[name][2], "little", signed=True) for name in ("input_lengths", "request_output_len", "end_id")}
-    assert numbers == {"input_lengths": 5, "request_output_len": 7, "end_id": -1}
-    assert tensors["streaming"] == ("BOOL", [1, 1], b"\x01")
+    text, file = "The rate rises.", settings(repository)["tokenizer"]
+    tensors = asked(repository, Prompt(np.array(Tokenizer.from_file(file).encode(text).ids, np.int32), text))
+    assert tensors["PROMPT"][2].decode() == text
+    assert repository.wire.responses["TEXT"] == wire.PERHAPS
+    assert settings(repository)["engine_args"]["skip_tokenizer_init"] is False
 
 
 def test_an_exported_encoder_answers_as_the_model_does(tmp_path: Path) -> None:
@@ -174,11 +187,6 @@ def test_what_writes_onnx_is_missing_or_works(tmp_path: Path) -> None:
             r"precision int4 on server.backend vllm: .*expected one of fp32, fp16, bf16, fp8",
         ),
         (
-            {"model": LLAMA, "server": {"backend": "tensorrtllm"}, "requests": {"text": True}},
-            r"requests.text .*tensorrtllm.*expected text: false",
-        ),
-        ({"model": LLAMA, "server": {"backend": "tensorrtllm"}, "needs": GPU | {"count": 2}}, r"needs.count 2 .*one GPU; expected 1"),
-        (
             {"model": ENCODER | {"precision": "bf16"}, "requests": ONE, "server": {"backend": "pytorch"}, "quality": {"agreement": "90%"}},
             r"precision bf16 on server.backend pytorch: .*expected one of fp32$",
         ),
@@ -190,19 +198,6 @@ def test_what_a_backend_cannot_serve(tmp_path: Path, parts: dict[str, Any], mess
         parts = parts | {"model": parts["model"] | {"vocabulary": 2048}}
     with pytest.raises(TrialFailed, match=f"bad_declaration: .*{message}"):
         write(tmp_path, **({"needs": GPU} | parts if parts.get("model", {}).get("architecture") == "llama" else parts))
-
-
-def test_an_engine_that_cannot_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = workload(model=LLAMA, server={"backend": "tensorrtllm"}, needs=GPU)
-    with (
-        builder_on_path(tmp_path / "bin", "#!/bin/sh\necho reading; echo broken; exit 3\n"),
-        pytest.raises(TrialFailed, match=r"^image_error: trtllm-build ") as caught,
-    ):
-        backends.write(parts, tmp_path / "models", threads=2)
-    assert caught.value.detail.endswith("reading | broken") and "code 3" in caught.value.detail
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(TrialFailed, match=r"^image_error: .*trtllm-build.*PATH"):
-        backends.write(parts, tmp_path / "models", threads=2)
 
 
 def test_the_hash_covers_model_backend_and_weights_and_nothing_else() -> None:

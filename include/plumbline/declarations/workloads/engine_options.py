@@ -1,0 +1,170 @@
+"""How an engine is set up: its arguments, parallelism, speculative decoding, adapters, and the command of an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from plumbline.declarations.base import Declared
+
+if TYPE_CHECKING:
+    from plumbline.declarations.workloads import Needs
+
+PLACEHOLDERS = ("model", "host", "port", "served_name", "context", "threads")
+"""What a command's `{…}` can name."""
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+ArgName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+EngineArgs = dict[ArgName, JsonValue]
+"""Arguments of an engine by its own names: scalars, lists and mappings."""
+
+_OWNED: Mapping[str, Mapping[str, str]] = {
+    "vllm": {
+        "model": "model",
+        "tokenizer": "model",
+        "seed": "model.seed",
+        "dtype": "model.precision",
+        "max_model_len": "model.context",
+        "max_num_seqs": "server.sequences",
+        "enable_prefix_caching": "server.prefix_cache",
+        "tensor_parallel_size": "server.parallel.tensor",
+        "pipeline_parallel_size": "server.parallel.pipeline",
+        "data_parallel_size": "server.parallel.data",
+        "enable_expert_parallel": "server.parallel.expert",
+        "speculative_config": "server.speculative",
+        "kv_cache_dtype": "server.kv_cache_precision",
+        "enable_lora": "server.adapters",
+        "disable_log_stats": "nothing: stage times need them",
+    },
+    "tensorrtllm": {
+        "model": "model",
+        "tokenizer": "model",
+        "dtype": "model.precision",
+        "max_seq_len": "model.context",
+        "max_batch_size": "server.sequences",
+        "tensor_parallel_size": "server.parallel.tensor",
+        "pipeline_parallel_size": "server.parallel.pipeline",
+        "moe_expert_parallel_size": "server.parallel.expert",
+        "speculative_config": "server.speculative",
+    },
+}
+"""Arguments that other fields set, by backend."""
+
+
+class Parallel(Declared):
+    """How one model is divided over the accelerators of a node; tensor × pipeline × data is their number."""
+
+    tensor: int = Field(1, ge=1, le=1024, description="each matrix over so many")
+    pipeline: int = Field(1, ge=1, le=1024, description="the layers over so many")
+    data: int = Field(1, ge=1, le=1024, description="copies, which one engine feeds")
+    expert: int = Field(1, ge=1, le=1024, description="the experts of a mixture over so many, in place of dividing each of them")
+
+    @property
+    def accelerators(self) -> int:
+        return self.tensor * self.pipeline * self.data
+
+
+class Speculative(Declared):
+    """Tokens are proposed cheaply and verified by the model in one step; the answer is the model's own."""
+
+    method: Literal["ngram", "draft_model", "eagle", "eagle3"] = Field(
+        description="ngram: proposals are copied from the prompt and the answer so far"
+    )
+    tokens: int = Field(ge=1, le=64, description="proposed at once")
+    model: str | None = Field(None, min_length=1, description="folder (or hub id) of the draft model or EAGLE head; none for ngram")
+    lookup: int = Field(4, ge=1, le=64, description="longest n-gram that is looked up")
+
+    @model_validator(mode="after")
+    def _drafter(self) -> Speculative:
+        if (self.method == "ngram") == (self.model is not None):
+            expected = "no model" if self.method == "ngram" else "model: a folder with the draft model's checkpoint"
+            raise ValueError(f"method {self.method} {'with' if self.model else 'without'} a model; expected {expected}")
+        return self
+
+
+class EngineOptions(Declared):
+    """Fields of `server` that concern the engine."""
+
+    engine_args: EngineArgs = Field(
+        default_factory=dict, description="further arguments of vLLM (AsyncEngineArgs) or TensorRT-LLM (LLM), by the engine's own names"
+    )
+    parallel: Parallel | None = Field(None, description="tensor parallel over needs.count accelerators if omitted")
+    speculative: Speculative | None = None
+    adapters: dict[str, str] | None = Field(
+        None, min_length=1, description="LoRA adapters served together, name: folder; requests take them in turn"
+    )
+    kv_cache_precision: Literal["bf16", "fp8"] | None = Field(None, description="of keys and values; the engine's choice if omitted")
+    command: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="backend openai: the program and its arguments, with {model}, {host}, {port}, {served_name}, {context} and {threads}",
+    )
+    protocol: Literal["openai", "openai_chat"] | None = Field(None, description="backend openai: completions or chat; openai if omitted")
+    exact_output: bool = Field(True, description="backend openai: false for a server that has no min_tokens and ignore_eos")
+
+
+def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, text: bool) -> None:
+    """ValueError, with the field, for options that the backend does not have or that contradict the workload."""
+    engines = ("vllm", "tensorrtllm")
+    for field in ("engine_args", "parallel", "speculative", "kv_cache_precision"):
+        if getattr(options, field) and backend not in engines:
+            hint = "; with backend openai write them into server.command" if backend == "openai" else ""
+            raise ValueError(f"server.{field} on server.backend {backend}; expected backend vllm or tensorrtllm{hint}")
+    if options.adapters and backend not in ("vllm", "openai"):
+        raise ValueError(f"server.adapters on server.backend {backend}; expected backend vllm or openai")
+    for name in options.engine_args:
+        if (field_ := _OWNED.get(backend, {}).get(name)) is not None:
+            raise ValueError(f"server.engine_args.{name} is set by {field_}; expected it there")
+    if options.parallel is not None:
+        _check_parallel(options.parallel, backend, needs)
+    _check_command(options, backend, text=text)
+
+
+def _check_parallel(parallel: Parallel, backend: str, needs: Needs) -> None:
+    used = parallel.accelerators
+    if used != needs.count and (needs.accelerator != "cpu" or used > needs.count):
+        expected = f"{needs.count}" if needs.accelerator != "cpu" else f"at most {needs.count}"
+        raise ValueError(
+            f"server.parallel divides the model over {used} (tensor {parallel.tensor} × pipeline {parallel.pipeline} × data {parallel.data}) "
+            f"with needs.count {needs.count}; expected a product of {expected}"
+        )
+    if parallel.data > 1 and backend == "tensorrtllm":
+        raise ValueError("server.parallel.data on server.backend tensorrtllm, which runs one copy; expected 1, or replicas: fill")
+    ranks = parallel.tensor * parallel.data
+    whole = backend == "vllm" and parallel.expert not in (1, ranks)
+    if whole or math.gcd(parallel.expert, ranks) != parallel.expert:
+        expected = f"1 or {ranks} (tensor × data)" if backend == "vllm" else f"a divisor of tensor {parallel.tensor}"
+        raise ValueError(f"server.parallel.expert {parallel.expert} on server.backend {backend}; expected {expected}")
+
+
+def _check_command(options: EngineOptions, backend: str, *, text: bool) -> None:
+    if backend != "openai":
+        for field in ("command", "protocol"):
+            if getattr(options, field) is not None:
+                raise ValueError(f"server.{field} on server.backend {backend}; expected backend openai")
+        if not options.exact_output:
+            raise ValueError(f"server.exact_output on server.backend {backend}; expected backend openai")
+        return
+    if options.command is None:
+        raise ValueError(
+            "server.backend openai without server.command; expected the command of an OpenAI-compatible server, such as "
+            '[vllm, serve, "{model}", --port, "{port}"]'
+        )
+    named = [name for part in options.command for name in _PLACEHOLDER.findall(part)]
+    for name in named:
+        if name not in PLACEHOLDERS:
+            raise ValueError(f"server.command names {{{name}}}; expected one of {', '.join(f'{{{each}}}' for each in PLACEHOLDERS)}")
+    if "port" not in named:
+        raise ValueError("server.command does not name {port}, which the trial chooses; expected it among the arguments")
+    if options.protocol == "openai_chat" and not text:
+        raise ValueError(
+            "server.protocol openai_chat with requests.text false: a chat has no token ids; expected text: true, or protocol openai"
+        )
+
+
+def fill_command(command: tuple[str, ...], values: Mapping[str, str | int]) -> list[str]:
+    """The command with its placeholders replaced; other braces, such as JSON's, stay."""
+    return [_PLACEHOLDER.sub(lambda match: str(values[match[1]]), part) for part in command]

@@ -1,0 +1,291 @@
+"""Triton's side of an inference engine that generates text: requests in, decoupled responses out, one for each piece that the engine gives.
+
+In    PROMPT_IDS int32 [tokens], or PROMPT uint8 [bytes] (UTF-8; the ids are taken if both come); MAX_TOKENS int32 [1]; NATURAL int32 [1]: 1 if
+      the answer may end before (else the model's end of text is never chosen); ADAPTER uint8 [bytes]: the name of a LoRA adapter
+Out   TOKENS int32 [tokens] and COUNT int32 [1] with every response, TEXT uint8 [bytes] too if the model speaks text; with the last one
+      SERVER_TIMES fp64 [5]: seconds of tokenization, queue, prefill, decode, post-processing; INPUT_TOKENS and CACHED_TOKENS int32 [1]
+
+An engine's model.py defines `TritonPythonModel(Generation)` with `start`, `generate` and `stop`. Text is uint8: under numpy 2 the backend cannot
+carry Triton's own strings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import triton_python_backend_utils as pb_utils
+from journal import Journal  # type: ignore[import-not-found]
+from serving import CLOSE_AFTER_S, leave_with_server, output, parameters_of, tensor_of  # type: ignore[import-not-found]
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+_SWEEP_S = 0.25
+_COUNTS = [torch.tensor([n], dtype=torch.int32) for n in range(64)]
+_COUNTERS = {
+    "prefix_cache_hits": "prompt tokens found in the prefix cache",
+    "prefix_cache_misses": "prompt tokens that were computed",
+    "draft_tokens": "tokens that speculative decoding proposed",
+    "accepted_draft_tokens": "proposed tokens that the model accepted",
+}
+
+
+class Ending(NamedTuple):
+    """The engine's own account of a finished request: seconds, and prompt tokens that its prefix cache had."""
+
+    queue_s: float
+    prefill_s: float
+    decode_s: float
+    cached_tokens: int
+
+
+class Piece(NamedTuple):
+    """Tokens that the engine gives together, their text, and with the last piece the request's ending."""
+
+    tokens: Sequence[int]
+    text: str = ""
+    ending: Ending | None = None
+
+
+@dataclass
+class Request:
+    """One request. `natural`: it may end at the model's end of text. `adapter`: empty for the base model."""
+
+    number: str
+    prompt: list[int]
+    tokens: int
+    natural: bool
+    adapter: str
+    tokenization_s: float
+
+
+class Generation:
+    """The engine lives on an event loop in a thread of its own; responses leave from another thread, so that sending delays no other request."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Start the engine as config.pbtxt's parameter `settings` (JSON) says; raises what the engine raises."""
+        began = time.monotonic()
+        self.settings: dict[str, Any] = json.loads(parameters_of(args)["settings"])
+        # The stub is no interpreter: what an engine starts beside itself needs one.
+        import multiprocessing
+
+        # It ignores PYTHONPATH too: the engine Python's packages are found as that Python finds them.
+        here = str(Path(__file__).parent)
+        sys.path[:] = list(dict.fromkeys([here, *self.settings["search_path"], *sys.path]))
+        sys.executable = self.settings["python"]
+        multiprocessing.set_executable(sys.executable)
+        self.text = _Tokenizer(self.settings["tokenizer"], special=self.settings["special_tokens"]) if self.settings["text"] else None
+        self.journal = Journal(Path(__file__).parent)
+        self.counters = _Counters(args["model_name"])
+        self.active: dict[asyncio.Task[None], Any] = {}
+        self.outbox: queue.SimpleQueue[tuple[Any, Any, int, str] | None] = queue.SimpleQueue()
+        self.sender = threading.Thread(target=self._deliver, name="send", daemon=True)
+        self.sender.start()
+        self.loop = asyncio.new_event_loop()
+        self.worker = threading.Thread(target=self.loop.run_forever, name="engine", daemon=True)
+        self.worker.start()
+        about = asyncio.run_coroutine_threadsafe(self.start(self.settings), self.loop).result()
+        asyncio.run_coroutine_threadsafe(self._sweep(), self.loop)
+        leave_with_server()
+        about = {
+            "python": sys.version.split()[0],
+            "prefix": sys.prefix,
+            "torch": torch.__version__,
+            "threads": self.settings["threads"],
+            "build_s": time.monotonic() - began,
+            **about,
+        }
+        pb_utils.Logger.log_info(f"plumbline-model {json.dumps(about)}")
+
+    def execute(self, requests: list[Any]) -> None:
+        """Hand requests to the engine and return at once: Triton keeps delivering while earlier ones stream."""
+        for request in requests:
+            self.journal.started(request.request_id())
+            sender = request.get_response_sender()
+            try:
+                asked = self._read(request)
+            except ValueError as error:
+                self.outbox.put((sender, _refusal(str(error)), FINAL, ""))
+                continue
+            self.loop.call_soon_threadsafe(self._begin, asked, sender)
+
+    def finalize(self) -> None:
+        """End the engine; unfinished requests are closed so that Triton can release them."""
+        asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(timeout=30)
+        self.outbox.put(None)
+        self.sender.join(timeout=10)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+    # What an engine defines
+
+    async def start(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Start the engine and return what it says about itself: engine, engine_version, device, dtype, parameters …"""
+        raise NotImplementedError
+
+    def generate(self, request: Request) -> AsyncIterator[Piece]:
+        """The answer's pieces; closing the iterator ends the request. ValueError for a request that the engine refuses."""
+        raise NotImplementedError
+
+    async def stop(self) -> None:
+        raise NotImplementedError
+
+    def broken(self) -> bool:
+        """Whether the engine can answer no further request."""
+        return False
+
+    def drafted(self) -> tuple[int, int] | None:
+        """Tokens that speculative decoding has proposed, and those accepted, since the start; None without it."""
+        return None
+
+    # Requests
+
+    def _read(self, request: Any) -> Request:
+        began = time.monotonic()
+        ids, wanted = tensor_of(request, "PROMPT_IDS"), int(tensor_of(request, "MAX_TOKENS")[0])
+        if ids is not None:
+            prompt, took = ids.tolist(), 0.0
+        else:
+            text = tensor_of(request, "PROMPT") if self.text else None
+            if text is None or self.text is None:
+                raise ValueError("a request without a prompt; expected PROMPT_IDS" + (" or PROMPT" if self.text else ""))
+            prompt = self.text.ids(_string(text))
+            took = time.monotonic() - began
+        n, context = len(prompt), self.settings["context"]
+        if n < 1 or wanted < 1 or n + wanted > context:
+            raise ValueError(f"{n} tokens in, {wanted} out; expected at least 1 each and at most {context} in all")
+        natural, adapter = tensor_of(request, "NATURAL"), tensor_of(request, "ADAPTER")
+        name = "" if adapter is None else _string(adapter)
+        if name and name not in self.settings["adapters"]:
+            raise ValueError(f"no adapter {name}; expected one of {', '.join(self.settings['adapters']) or 'none'}")
+        return Request(request.request_id(), prompt, wanted, natural is not None and bool(natural[0]), name, took)
+
+    def _begin(self, asked: Request, sender: Any) -> None:
+        task = self.loop.create_task(self._serve(asked, sender))
+        self.active[task] = sender
+        task.add_done_callback(lambda ended: self.active.pop(ended, None))
+
+    async def _serve(self, asked: Request, sender: Any) -> None:
+        pieces = self.generate(asked)
+        try:
+            async for piece in pieces:
+                self._send(asked, sender, piece)
+                if piece.ending is not None:
+                    return
+            self.outbox.put((sender, _refusal("the engine ended the request without its last token"), FINAL, ""))
+        except asyncio.CancelledError:
+            # The client gave up: the engine stops at once, and the response is closed when the server has dealt with the cancellation.
+            await pieces.aclose()  # type: ignore[attr-defined]  # generators have it
+            await asyncio.sleep(CLOSE_AFTER_S)
+            self.outbox.put((sender, None, FINAL, ""))
+        except Exception as error:  # noqa: BLE001 - whatever an engine raises is the answer to this request
+            self.outbox.put((sender, _refusal(f"{type(error).__name__}: {error}"), FINAL, ""))
+            if self.broken():
+                pb_utils.Logger.log_error(f"the engine has ended: {type(error).__name__}: {error}")
+                os._exit(1)  # a dead stub is an error at once; a dead engine behind a live one is a timeout for every client
+
+    def _send(self, asked: Request, sender: Any, piece: Piece) -> None:
+        tokens = torch.tensor(list(piece.tokens), dtype=torch.int32)
+        n = len(tokens)
+        outputs = [output("TOKENS", tokens), output("COUNT", _COUNTS[n] if n < len(_COUNTS) else torch.tensor([n], dtype=torch.int32))]
+        if self.text:
+            outputs.append(output("TEXT", _bytes(piece.text)))
+        if piece.ending is not None:
+            ending, read = piece.ending, len(asked.prompt)
+            # Post-processing is part of what the client sees as delivery: the engine does not tell it apart.
+            times = [asked.tokenization_s, max(0.0, ending.queue_s), max(0.0, ending.prefill_s), max(0.0, ending.decode_s), 0.0]
+            outputs.append(output("SERVER_TIMES", torch.tensor(times, dtype=torch.float64)))
+            outputs.append(output("INPUT_TOKENS", torch.tensor([read], dtype=torch.int32)))
+            outputs.append(output("CACHED_TOKENS", torch.tensor([ending.cached_tokens], dtype=torch.int32)))
+            self.counters.add(prefix_cache_hits=ending.cached_tokens, prefix_cache_misses=read - ending.cached_tokens)
+            if len(self.active) == 1:
+                self._count_drafts()
+        final = piece.ending is not None
+        self.outbox.put((sender, pb_utils.InferenceResponse(outputs), FINAL if final else 0, asked.number if final else ""))
+
+    def _deliver(self) -> None:
+        while (item := self.outbox.get()) is not None:
+            sender, response, flags, finished = item
+            try:
+                sender.send(flags=flags) if response is None else sender.send(response, flags=flags)
+            except Exception as error:  # noqa: BLE001 - one response that Triton refuses must not end all others
+                pb_utils.Logger.log_error(f"a response was not sent: {type(error).__name__}: {error}")
+                continue
+            if finished:
+                self.journal.finished(finished)
+
+    async def _sweep(self) -> None:
+        """End requests whose clients gave up. Off the path of tokens: asking Triton takes a round trip between processes."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            for task, sender in list(self.active.items()):
+                if sender.is_cancelled():
+                    task.cancel()
+            self._count_drafts()
+
+    def _count_drafts(self) -> None:
+        found = self.drafted()
+        if found is not None:
+            self.counters.reach(draft_tokens=found[0], accepted_draft_tokens=found[1])
+
+    async def _end(self) -> None:
+        for task in list(self.active):
+            task.cancel()
+        await asyncio.gather(*self.active, return_exceptions=True)
+        await self.stop()
+
+
+class _Counters:
+    """Counters on Triton's own metrics page; one appears with its first event."""
+
+    def __init__(self, model: str) -> None:
+        self._labels = {"model": model}
+        self._metrics: dict[str, Any] = {}
+        self._families: dict[str, Any] = {}
+        self._values: dict[str, int] = {}
+
+    def add(self, **gained: int) -> None:
+        for name, by in gained.items():
+            if name not in self._metrics:
+                family = pb_utils.MetricFamily(name=f"plumbline_{name}", description=_COUNTERS[name], kind=pb_utils.MetricFamily.COUNTER)
+                self._families[name], self._metrics[name] = family, family.Metric(labels=self._labels)
+            self._values[name] = self._values.get(name, 0) + by
+            if by:
+                self._metrics[name].increment(by)
+
+    def reach(self, **totals: int) -> None:
+        self.add(**{name: max(0, total - self._values.get(name, 0)) for name, total in totals.items()})
+
+
+class _Tokenizer:
+    """A tokenizer.json. `special`: prompts get the tokenizer's own first and last tokens, as OpenAI-compatible servers add them."""
+
+    def __init__(self, file: str, *, special: bool) -> None:
+        from tokenizers import Tokenizer  # here: a model that is sent ids needs no tokenizer
+
+        self.tokenizer, self._special = Tokenizer.from_file(file), special
+
+    def ids(self, text: str) -> list[int]:
+        found: list[int] = self.tokenizer.encode(text, add_special_tokens=self._special).ids
+        return found
+
+
+def _string(values: torch.Tensor) -> str:
+    return values.contiguous().numpy().tobytes().decode("utf-8")
+
+
+def _bytes(text: str) -> torch.Tensor:
+    encoded = text.encode()
+    return torch.frombuffer(bytearray(encoded), dtype=torch.uint8) if encoded else torch.empty(0, dtype=torch.uint8)
+
+
+def _refusal(problem: str) -> Any:
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(problem))

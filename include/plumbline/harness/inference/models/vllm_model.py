@@ -1,0 +1,108 @@
+"""vLLM's AsyncLLM as a model of Triton's Python backend: on GPUs in NVIDIA's image with vLLM, on a CPU in any environment with a vLLM for CPUs.
+
+Greedy tokens, each piece as the engine gives it. Times and cached tokens are those of the engine's own request metrics."""
+
+from __future__ import annotations
+
+import locale
+from contextlib import suppress
+
+# The stub runs in the C locale and ignores PYTHONUTF8: files that torch and vLLM read in the locale's encoding are UTF-8. Before they are imported.
+with suppress(locale.Error):
+    locale.setlocale(locale.LC_ALL, "C.UTF-8")
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+# The stub imports this file as a member of a package named after the version folder and puts no such folder on the path.
+sys.path.insert(0, str(Path(__file__).parent))
+from generation import Ending, Generation, Piece, Request  # type: ignore[import-not-found]
+
+
+class TritonPythonModel(Generation):  # type: ignore[misc]
+    async def start(self, settings: dict[str, Any]) -> dict[str, Any]:
+        for name, value in settings["variables"].items():
+            os.environ.setdefault(name, value)
+        if settings["device"] == "cpu":
+            # The cores that the harness pinned the server to: vLLM binds its threads itself.
+            cores = sorted(os.sched_getaffinity(0))[: settings["threads"]]
+            os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", ",".join(map(str, cores)))
+        import vllm
+        from vllm import SamplingParams
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        try:
+            arguments = AsyncEngineArgs(**settings["engine_args"])
+        except TypeError as error:
+            raise ValueError(f"server.engine_args: {error}; expected arguments of vLLM {vllm.__version__}") from error
+        self.engine = AsyncLLM.from_engine_args(arguments)
+        self.sampling, self.delta, self.numbers = SamplingParams, RequestOutputKind.DELTA, count()
+        self.adapters = {}
+        if settings["adapters"]:
+            from vllm.lora.request import LoRARequest
+
+            self.adapters = {name: LoRARequest(name, i, path) for i, (name, path) in enumerate(settings["adapters"].items(), start=1)}
+        self.speculates = "speculative_config" in settings["engine_args"]
+        config = self.engine.vllm_config
+        blocks = config.cache_config.num_gpu_blocks
+        return {
+            "engine": "vllm",
+            "engine_version": vllm.__version__,
+            "device": settings["device"],
+            "dtype": str(config.model_config.dtype).removeprefix("torch."),
+            "parameters": settings["parameters"],
+            "kv_cache_tokens": blocks * config.cache_config.block_size if blocks else None,
+        }
+
+    async def generate(self, request: Request) -> AsyncIterator[Piece]:
+        # A forced length: the end of text is never chosen, as `min_tokens` of OpenAI-compatible servers has it. Dummy weights have no end of text.
+        forced = not request.natural
+        least = {"min_tokens": request.tokens} if forced and self.settings["end_of_text"] else {}
+        sampling = self.sampling(
+            temperature=0.0,
+            max_tokens=request.tokens,
+            ignore_eos=forced,
+            detokenize=self.text is not None,
+            output_kind=self.delta,
+            **least,
+        )
+        adapter = self.adapters.get(request.adapter)
+        prompt = {"prompt_token_ids": request.prompt}
+        # Numbers of our own: two phases number their requests alike, and an aborted one may still be known to the engine.
+        async for found in self.engine.generate(prompt, sampling, request_id=f"plumbline-{next(self.numbers)}", lora_request=adapter):
+            piece = found.outputs[0]
+            yield Piece(piece.token_ids, piece.text, _ending(found) if found.finished else None)
+
+    async def stop(self) -> None:
+        self.engine.shutdown()
+
+    def broken(self) -> bool:
+        return bool(self.engine.errored)
+
+    def drafted(self) -> tuple[int, int] | None:
+        if not self.speculates:
+            return None
+        from vllm.v1.metrics.reader import get_metrics_snapshot
+
+        found = {metric.name: getattr(metric, "value", 0) for metric in get_metrics_snapshot()}
+        totals = (found.get(f"vllm:spec_decode_num_{name}_tokens", 0) for name in ("draft", "accepted"))
+        drafts, accepted = map(int, totals)
+        return drafts, accepted
+
+
+def _ending(found: Any) -> Ending:
+    times = found.metrics
+    if times is None:
+        raise RuntimeError("vLLM reports no times of this request; expected disable_log_stats false")
+    return Ending(
+        times.scheduled_ts - times.queued_ts,
+        times.first_token_ts - times.scheduled_ts,
+        times.last_token_ts - times.first_token_ts,
+        int(found.num_cached_tokens or 0),
+    )

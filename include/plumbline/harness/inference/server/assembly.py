@@ -1,0 +1,68 @@
+"""The servers of a trial, not yet started: Triton with the model's repository, or the workload's own command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.engines import engine
+from plumbline.harness.inference.server import backends, tritonserver
+from plumbline.harness.inference.server.backends import generation, repository
+from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
+from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the servers run. `cpus`: each one's cores (None: any); `variables`: each one's environment; `threads`: cores each computes on."""
+
+    workdir: Path
+    cpus: Sequence[Sequence[int] | None]
+    variables: Sequence[dict[str, str]]
+    threads: int
+
+    def options(self, k: int, workload: InferenceWorkload) -> dict[str, Any]:
+        """Of server `k`."""
+        several = len(self.variables) > 1
+        return {
+            "ready_within_s": workload.ready_timeout_s,
+            "cpus": self.cpus[k],
+            "variables": self.variables[k],
+            "name": f"server-{k}" if several else "server",
+        }
+
+
+def assemble(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedTriton | ManagedOpenAi:
+    """As many servers as `place` has variables for. Raises TrialFailed as `backends.write` does, and "image_error" without an engine."""
+    return (_openai if workload.server.backend == "openai" else _triton)(workload, place, checkpoint)
+
+
+def _triton(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedTriton:
+    installed = tritonserver.find_installation()
+    installed.require(engine(workload.server.backend))
+    written = backends.write(workload, place.workdir / "models", threads=place.threads, checkpoint=checkpoint)
+    servers = [
+        Triton(installed, written.folder, written.model, place.workdir, backend=written.backend, **place.options(k, workload))
+        for k in range(len(place.variables))
+    ]
+    return ManagedTriton(servers[0], written, *servers[1:])
+
+
+def _openai(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedOpenAi:
+    assert workload.server.command is not None
+    if checkpoint is None:
+        shape = repository.llama_of(workload)
+        folder, context = place.workdir / "models-hub", shape.context
+        repository.write_hub_folder(workload, folder)
+    else:
+        weights = generation.weights_of(workload, checkpoint)
+        folder, context = weights.folder, weights.context
+    model = OpenAiModel(folder, context, place.threads)
+    servers = [
+        OpenAiServer(workload.server.command, model, place.workdir, **place.options(k, workload)) for k in range(len(place.variables))
+    ]
+    return ManagedOpenAi(workload, *servers)

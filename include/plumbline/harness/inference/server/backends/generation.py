@@ -1,0 +1,144 @@
+"""The repository of an inference engine behind the project's own model on Triton's Python backend (models/generation.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from plumbline.declarations import InferenceWorkload
+from plumbline.harness import engine_python
+from plumbline.harness.inference import models
+from plumbline.harness.inference.load import wire
+from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.server.backends import repository
+from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, hash_of, version_folder
+from plumbline.harness.measurement import TrialFailed
+
+MODEL = "chat"
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What an engine loads. `folder`: configuration and tokenizer in Hugging Face's layout, with weights unless `dummy`; `context`: in tokens."""
+
+    folder: Path
+    dummy: bool
+    context: int
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.folder / "tokenizer.json"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """config.json; of a model with several parts that of its text part."""
+        found: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        text = found.get("text_config")
+        return {**found, **text} if isinstance(text, dict) else found
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Of keys and values at two bytes each, an upper bound for models with compressed caches."""
+        c = self.config
+        heads = int(c.get("num_attention_heads", 1))
+        size = int(c.get("head_dim") or int(c.get("hidden_size", 0)) // heads)
+        return 4 * int(c.get("num_hidden_layers", 1)) * int(c.get("num_key_value_heads") or heads) * size
+
+
+def weights_of(workload: InferenceWorkload, checkpoint: Path) -> Weights:
+    """A checkpoint's; TrialFailed("bad_declaration") if its context is neither declared nor in its configuration."""
+    loaded = Weights(checkpoint, dummy=False, context=0)
+    context = workload.model.context or loaded.config.get("max_position_embeddings")
+    if not context:
+        raise TrialFailed(
+            "bad_declaration", "model.context is not declared, and config.json has no max_position_embeddings; expected model.context"
+        )
+    return Weights(checkpoint, dummy=False, context=int(context))
+
+
+def dummy(workload: InferenceWorkload, folder: Path) -> Weights:
+    """Of the declared shape; its folder lies beside the repository, because Triton takes every folder there for a model."""
+    hub = folder.with_name(f"{folder.name}-hub")
+    repository.write_hub_folder(workload, hub)
+    return Weights(hub, dummy=True, context=repository.llama_of(workload).context)
+
+
+def kv_cache_gib(workload: InferenceWorkload, weights: Weights) -> int:
+    """Whole GiB for the keys and values of all sequences at full length, at least 1."""
+    return max(1, math.ceil(workload.server.sequences * weights.context * weights.kv_bytes_per_token / _GIB))
+
+
+def write(
+    workload: InferenceWorkload,
+    folder: Path,
+    engine: str,
+    weights: Weights,
+    threads: int,
+    engine_args: Mapping[str, Any],
+    variables: Mapping[str, str] | None = None,
+) -> Repository:
+    """The repository of `engine` (a name of models.engine_sources). `variables`: of its environment, where they are not set already."""
+    text, python = workload.requests.text, engine_python.describe()
+    settings = {
+        "engine_args": dict(engine_args),
+        "context": weights.context,
+        "text": text,
+        "tokenizer": str(weights.tokenizer),
+        # OpenAI-compatible servers add them to a completion's prompt; the shipped tokenizer has none.
+        "special_tokens": not weights.dummy,
+        # Dummy weights can choose no end of text: it is an id past the vocabulary.
+        "end_of_text": not weights.dummy,
+        "adapters": dict(workload.server.adapters or {}),
+        "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
+        "threads": threads,
+        "parameters": getattr(workload.model, "parameters", None),
+        "python": python.executable,
+        "search_path": list(python.search_path) if python.apart else [],
+        "variables": dict(variables or {}),
+    }
+    config = config_of(
+        MODEL,
+        "python",
+        [
+            Input("PROMPT_IDS", "INT32", (-1,), optional=text),
+            *([Input("PROMPT", "UINT8", (-1,), optional=True)] if text else []),
+            Input("MAX_TOKENS", "INT32"),
+            Input("NATURAL", "INT32", optional=True),
+            Input("ADAPTER", "UINT8", (-1,), optional=True),
+        ],
+        [
+            (wire.TOKENS, "INT32", (-1,)),
+            (wire.COUNT, "INT32", (1,)),
+            *([("TEXT", "UINT8", (-1,))] if text else []),
+            (wire.SERVER_TIMES, "FP64", (5,)),
+            (wire.INPUT_TOKENS, "INT32", (1,)),
+            (wire.CACHED_TOKENS, "INT32", (1,)),
+        ],
+        kind="CPU",  # the engine takes its devices itself
+        decoupled=True,
+        parameters={"settings": json.dumps(settings, sort_keys=True)},
+    )
+    version = version_folder(folder, config)
+    for name, source in models.engine_sources(engine).items():
+        shutil.copyfile(source, version / name)
+    natural, adapters = workload.requests.output == "natural", list(workload.server.adapters or ())
+    streamed = replace(wire.generation(MODEL, text), natural=natural)
+
+    def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
+        adapter = adapters[number % len(adapters)] if adapters else ""
+        return wire.generation_body(streamed, number, prompt, output_tokens, natural=natural, adapter=adapter)
+
+    return Repository(folder, MODEL, "python", streamed, body)
+
+
+def model_hash(workload: InferenceWorkload, engine: str) -> str:
+    """Hash of the model's declaration and of the source that serves it."""
+    sources = sorted(models.engine_sources(engine).items())
+    return hash_of(workload, **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sources})

@@ -1,0 +1,152 @@
+"""An OpenAI-compatible server that the trial starts by the workload's command: vLLM, SGLang, llama.cpp and others."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.declarations.workloads.engine_options import fill_command
+from plumbline.harness import engine_python
+from plumbline.harness.inference.analysis.metrics import ServerCounters
+from plumbline.harness.inference.server import control, engine_metrics
+from plumbline.harness.inference.server.local_server import HOST, LocalServer, StartUp, free_port
+from plumbline.harness.measurement import TrialFailed
+
+SERVED_NAME = "plumbline"
+_CALL_S = 5.0
+_POLL_S = 0.05
+_READY_PATHS = ("/health", "/v1/models")
+_VERSIONS = (("/version", "version"), ("/server_info", "version"), ("/get_server_info", "version"), ("/props", "build_info"))
+"""Where servers report their version, and under which key: vLLM, SGLang (new and old), llama.cpp."""
+
+
+@dataclass(frozen=True)
+class OpenAiModel:
+    """What the command serves. `folder`: the checkpoint; `context` in tokens; `threads`: cores to compute on."""
+
+    folder: Path
+    context: int
+    threads: int
+
+
+class OpenAiServer(LocalServer):
+    """A server started by `command` (see EngineOptions.command). It is ready when /health, or /v1/models where there is no /health, answers
+    200; its port serves the Prometheus page too, if it has one."""
+
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        model: OpenAiModel,
+        workdir: Path,
+        *,
+        ready_within_s: float,
+        ports: Callable[[], int] = free_port,
+        cpus: Collection[int] | None = None,
+        variables: Mapping[str, str] | None = None,
+        name: str = "server",
+    ) -> None:
+        super().__init__(workdir, ready_within_s=ready_within_s, ports=ports, cpus=cpus, variables=variables, name=name)
+        self.command, self.model, self.program = command, model, Path(command[0]).name
+        self.served_name = SERVED_NAME
+
+    def view(self) -> ServerCounters | None:
+        try:
+            return engine_metrics.counters_of(control.parse_metrics(control.fetch_metrics(self.metrics_address)))
+        except control.MetricsUnavailable:
+            return None
+
+    def _choose_ports(self) -> None:
+        self.address = self.metrics_address = f"{HOST}:{self.ports()}"
+
+    def _command(self) -> list[str]:
+        host, port = self.address.split(":")
+        values: dict[str, str | int] = {
+            "model": str(self.model.folder),
+            "host": host,
+            "port": port,
+            "served_name": SERVED_NAME,
+            "context": self.model.context,
+            "threads": self.model.threads,
+        }
+        program, *arguments = fill_command(self.command, values)
+        path = self._environment()["PATH"]
+        found = shutil.which(program, path=path)
+        if found is None:
+            raise TrialFailed(
+                "image_error", f"server.command: no program {program} on PATH ({path}); expected an image that brings it, or its whole path"
+            )
+        return [found, *arguments]
+
+    def _environment(self) -> dict[str, str]:
+        """The harness's own, with the engine Python's programs first and without its module search path, which is not the server's."""
+        python = engine_python.describe()
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        first = str(Path(python.executable).parent)
+        usage = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+        return {**usage, **own, "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)])}
+
+    def _wait(self, started: float) -> float | None:
+        deadline = started + self.ready_within_s
+        while self.running():
+            status, _ = self._get(_READY_PATHS[0])
+            if status == 404:
+                status, _ = self._get(_READY_PATHS[1])
+            if status == 200 and self.running():
+                return time.monotonic()
+            if time.monotonic() > deadline:
+                raise self._timeout()
+            time.sleep(_POLL_S)
+        return None
+
+    def _report(self, started: float, ready: float) -> StartUp:
+        listed = self._listed()
+        # A command without {served_name} serves the model under a name of its own.
+        if SERVED_NAME not in listed and listed:
+            self.served_name = listed[0]
+        about: dict[str, Any] = {"engine": self._engine(), "engine_version": self._version(), "threads": self.model.threads}
+        return StartUp(started, ready, None, about)
+
+    def _listed(self) -> list[str]:
+        status, body = self._get("/v1/models")
+        try:
+            return [str(each["id"]) for each in json.loads(body)["data"]] if status == 200 else []
+        except (ValueError, KeyError, TypeError):
+            return []
+
+    def _engine(self) -> str:
+        """By its own metrics, else the program's name."""
+        try:
+            page = control.fetch_metrics(self.metrics_address)
+        except control.MetricsUnavailable:
+            return self.program
+        return engine_metrics.engine_of(page) or self.program
+
+    def _version(self) -> str | None:
+        for path, key in _VERSIONS:
+            status, body = self._get(path)
+            try:
+                found = json.loads(body).get(key) if status == 200 else None
+            except (ValueError, AttributeError):
+                continue
+            if found is not None:
+                return str(found)
+        return None
+
+    def _get(self, path: str) -> tuple[int | None, bytes]:
+        host, port = self.address.split(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=_CALL_S)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException):
+            return None, b""
+        finally:
+            connection.close()
