@@ -100,13 +100,14 @@ class PhasePart:
 
 @dataclass(frozen=True)
 class SignalLine:
-    """One sampled signal of one phase, its values in one unit."""
+    """One sampled signal of one phase, its values in one unit. `quantiles`: those that are known."""
 
     name: str
     phase: str
     mean: str
     low: str
     high: str
+    quantiles: str = ""
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,9 @@ def _line(rows: list[MetricRow]) -> MetricLine:
 
 def _signal(item: Telemetry) -> SignalLine:
     shown = common_scale(item.unit, [item.mean, item.max])
-    return SignalLine(format_name(item.signal), format_name(item.phase), *(shown.text(value) for value in (item.mean, item.min, item.max)))
+    quantiles = " · ".join(f"{name} {shown.text(value)}" for name, value in (("p50", item.p50), ("p95", item.p95)) if value is not None)
+    values = [shown.text(value) for value in (item.mean, item.min, item.max)]
+    return SignalLine(format_name(item.signal), format_name(item.phase), *values, quantiles)
 
 
 def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str], ...]:
