@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from plumbline.declarations.workloads.load import FaultPhaseSpec
 from plumbline.harness.inference.analysis import validity
+from plumbline.harness.inference.analysis.lengths import length_telemetry, noted_lengths
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog
@@ -178,7 +179,8 @@ def _record_parts(record: TrialRecord, log: RequestLog, found: Recovery, duratio
     for part in (slice_log(log, "fault", 0.0, back), slice_log(log, "recovery", back, duration_s)):
         if part.n:
             # Counters of a server that was killed are gone, and those of one that was not cannot be divided.
-            record.result.metrics += metrics_of(part, record.workload.slo, None)
+            record.result.metrics += noted_lengths(metrics_of(part, record.workload.slo, None), record.workload.requests)
+            record.result.telemetry += length_telemetry(part, record.workload.requests)
             record.result.stages += stages_of(part, None)
 
 
