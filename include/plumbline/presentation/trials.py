@@ -224,8 +224,8 @@ def _line(rows: list[MetricRow]) -> MetricLine:
 def _signal(item: Telemetry) -> SignalLine:
     shown = common_scale(item.unit, [item.mean, item.max])
     quantiles = " · ".join(f"{name} {shown.text(value)}" for name, value in (("p50", item.p50), ("p95", item.p95)) if value is not None)
-    values = [shown.text(value) for value in (item.mean, item.min, item.max)]
-    return SignalLine(format_name(item.signal), format_name(item.phase), *values, quantiles)
+    mean, low, high = (shown.text(value) for value in (item.mean, item.min, item.max))
+    return SignalLine(format_name(item.signal), format_name(item.phase), mean, low, high, quantiles)
 
 
 def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str], ...]:

@@ -329,6 +329,7 @@ def slice_log(log: RequestLog, name: LoadPhase, start_s: float, end_s: float) ->
         due=log.due[chosen],
         error=log.error[chosen],
         received=log.received[chosen],
+        usage=log.usage[chosen],
         token_at=log.token_at[np.isin(tokens, chosen)] - start_s,
         server_s=log.server_s[chosen],
         began=log.began + start_s,
