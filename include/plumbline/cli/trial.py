@@ -144,7 +144,7 @@ def replay(
         document = archive.document(trial_id)
         imported = archive.imported(trial_id)
     if imported is not None:
-        fail(f"{trial_id} is imported from {imported.publisher}: nobody here has what it ran; see {imported.url}")
+        fail(f"{trial_id} is imported from {imported.publisher}: its program is not here; see {imported.address}")
     if document is None:
         fail(f'no trial "{trial_id}" in the archive; `plumbline campaigns` lists what is there')
     _run(plan_replay(document.trial), as_json)

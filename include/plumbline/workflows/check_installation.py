@@ -191,7 +191,8 @@ def _watched_since(archive: Archive, provider: Provider, now: datetime) -> datet
 
 
 def _measured_since(archive: Archive, provider: Provider, slot: datetime) -> bool:
-    campaigns = (c for series in archive.series(provider=provider.name) for c in archive.series_campaigns(series.series_key, 1))
+    own = (s.series_key for s in archive.series(provider=provider.name) if s.source != "imported")
+    campaigns = (c for key in own for c in archive.series_campaigns(key, 1))
     return any(at >= slot for _, at in campaigns)
 
 

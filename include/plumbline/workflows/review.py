@@ -184,7 +184,8 @@ def missing_data_findings(
         if any(last[key] is not None for key in keys):
             continue
         # All series are new, as after a new version of every workload: earlier series of the provider count.
-        before = [c for s in archive.series(provider=name) for c in archive.series_campaigns(s.series_key, _MONTHS)]
+        own = [s.series_key for s in archive.series(provider=name) if s.source != "imported"]
+        before = [c for key in own for c in archive.series_campaigns(key, _MONTHS)]
         newest = max((c for c, _ in before if missing_data.is_monthly(c) and c <= campaign_id), default=None)
         if newest is not None:
             last |= dict.fromkeys(keys, newest)
