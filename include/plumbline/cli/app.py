@@ -70,6 +70,7 @@ COMMANDS = {
     "drift": ("compare:drift", "Change points of series that come from elsewhere."),
     "prices": ("prices:prices", "What the sources of prices say."),
     "workload": ("workload:workload", "Make workloads from what you have: the traffic of an access log."),
+    "model": ("model:model", "Checkpoints that workloads serve."),
     "cluster": ("cluster:cluster", "Connect a provider's Kubernetes cluster, and check it."),
 }
 """Name to the function or group in this package, and its line in `plumbline --help`: the first paragraph of its own help."""

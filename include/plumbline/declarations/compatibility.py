@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from plumbline.declarations.model_fit import too_large
 from plumbline.declarations.providers import Provider
+from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
 from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.inference import InferenceWorkload
@@ -34,11 +36,11 @@ class Scratch:
         return math.ceil((self.checkpoints + self.data + self.weights + self.caches) * _MARGIN / GIB) * GIB
 
 
-def scratch_needed(workload: TrainingWorkload | InferenceWorkload) -> Scratch | None:
-    """Of one trial; None if its model's size is not declared (a hub model, a checkpoint without weights_bytes)."""
+def scratch_needed(workload: TrainingWorkload | InferenceWorkload, *, cached: bool = False) -> Scratch | None:
+    """Of one trial; `cached`: fetched checkpoints lie on a volume. None if its model's size is not declared (a hub model, a checkpoint without weights_bytes)."""
     caches = _CPU_CACHES if workload.needs.accelerator == "cpu" else _ACCELERATOR_CACHES
     if isinstance(workload, InferenceWorkload):
-        served = _served_bytes(workload)
+        served = 0.0 if cached and isinstance(workload.model, Checkpoint) else _served_bytes(workload)
         return None if served is None else Scratch(0.0, 0.0, served, caches)
     if workload.pod_deletions:
         return Scratch(0.0, 0.0, 0.0, caches)  # all other files are on the provider's volume_claim
@@ -90,9 +92,10 @@ def _served_bytes(workload: InferenceWorkload) -> float | None:
     return engine(workload.server.backend).disk_bytes_per_parameter * workload.model.parameters
 
 
-def scratch_shortage(workload: TrainingWorkload | InferenceWorkload, declared: float | None) -> str | None:
+def scratch_shortage(workload: TrainingWorkload | InferenceWorkload, launcher: LauncherBase) -> str | None:
     """Why a declared `ephemeral_storage` (bytes) is too little, or None."""
-    needed = scratch_needed(workload)
+    declared = launcher.ephemeral_storage
+    needed = scratch_needed(workload, cached=launcher.model_access.cache is not None)
     if declared is None or needed is None or needed.total <= declared:
         return None
     parts = {"checkpoints": needed.checkpoints, "data": needed.data, "weights": needed.weights, "caches and probes": needed.caches}
@@ -109,7 +112,8 @@ def incompatibility(workload: TrainingWorkload | InferenceWorkload, provider: Pr
         _unsuitable(workload, provider)
         or _missing_engine(workload, provider)
         or provider.launcher.missing(workload)
-        or scratch_shortage(workload, provider.launcher.ephemeral_storage)
+        or scratch_shortage(workload, provider.launcher)
+        or (too_large(workload, provider) if isinstance(workload, InferenceWorkload) else None)
     )
 
 
@@ -142,8 +146,4 @@ def reason_to_skip(workload: TrainingWorkload | InferenceWorkload, provider: Pro
     if _unsuitable(workload, provider) is not None:
         return None
     why = _missing_engine(workload, provider)
-    return (
-        why
-        if why is not None or provider.launcher.missing(workload) is not None
-        else scratch_shortage(workload, provider.launcher.ephemeral_storage)
-    )
+    return why if why is not None or provider.launcher.missing(workload) is not None else scratch_shortage(workload, provider.launcher)

@@ -101,6 +101,17 @@ def parse_deletions(text: str | None) -> tuple[Deletion, ...]:
     return tuple(Deletion(**row) for row in json.loads(text or "[]"))
 
 
+MODELS_TOKEN_VARIABLE = "PLUMBLINE_MODELS_TOKEN"
+MODELS_OPTIONS_VARIABLE = "PLUMBLINE_MODELS_OPTIONS"
+"""Environment variables: the hub's token; options of fsspec's client of the checkpoints' store, as a JSON object."""
+
+
+def take_models_credentials() -> tuple[str | None, dict[str, object] | None]:
+    """The hub's token and the store's options, removed from the environment so that no child process inherits them."""
+    token, options = os.environ.pop(MODELS_TOKEN_VARIABLE, None), os.environ.pop(MODELS_OPTIONS_VARIABLE, None)
+    return token or None, json.loads(options) if options else None
+
+
 ENDPOINT_KEY_VARIABLE = "PLUMBLINE_ENDPOINT_KEY"
 
 

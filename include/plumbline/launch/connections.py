@@ -8,23 +8,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from plumbline.declarations import LocalLauncher
+from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
+from plumbline.harness import launcher_protocol
+
 Options = dict[str, Any]
 
 
-def store_options(url: str, connection_id: str) -> Options:
-    """Options of the client of `url`. ValueError naming the connection if it is not defined or does not fit the URL."""
-    from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
-    try:
-        connection = Connection.get(connection_id)
-    except AirflowNotFoundException as error:
-        raise ValueError(
-            f"Airflow connection {connection_id} for {url} is not defined; create it, or correct launcher.results_connection"
-        ) from error
+def store_options(url: str, connection_id: str, field: str = "launcher.results_connection") -> Options:
+    """Options of the client of `url`. ValueError naming the connection, and the field that names it, if it is not defined or does not fit
+    the URL."""
+    connection = _connection(url, connection_id, field)
     reader = _READERS.get(url.partition("://")[0])
     if reader is None:
-        raise ValueError(f"Airflow connection {connection_id}: {url} takes no credentials; remove launcher.results_connection")
+        raise ValueError(f"Airflow connection {connection_id}: {url} takes no credentials; remove {field}")
     try:
         options = {name: value for name, value in reader(connection, connection.extra_dejson).items() if value}
     except ValueError as error:
@@ -35,6 +32,37 @@ def store_options(url: str, connection_id: str) -> Options:
             "aws, google_cloud_platform or wasb connection"
         )
     return options
+
+
+def _connection(url: str, connection_id: str, field: str) -> Any:
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        return Connection.get(connection_id)
+    except AirflowNotFoundException as error:
+        raise ValueError(f"Airflow connection {connection_id} for {url} is not defined; create it, or correct {field}") from error
+
+
+def model_secrets(model: Checkpoint, launcher: LocalLauncher, environment: Mapping[str, str]) -> dict[str, str]:
+    """Secret variables with which a process on this machine fetches a checkpoint: of `models_connection`, else of the environment.
+
+    ValueError if the connection has nothing for it."""
+    if isinstance(model, FolderCheckpoint):
+        return {}
+    url = model.url if isinstance(model, UrlCheckpoint) else launcher.models_url or "https://huggingface.co"
+    scheme = url.partition("://")[0]
+    of_hub = isinstance(model, HubCheckpoint) and scheme in ("http", "https")
+    if launcher.models_connection is None:
+        token = environment.get("HF_TOKEN") if of_hub else None
+        return {launcher_protocol.MODELS_TOKEN_VARIABLE: token} if token else {}
+    field = "launcher.models_connection"
+    if not of_hub:
+        return {launcher_protocol.MODELS_OPTIONS_VARIABLE: json.dumps(store_options(url, launcher.models_connection, field))}
+    token = _connection(url, launcher.models_connection, field).password
+    if not token:
+        raise ValueError(f"Airflow connection {launcher.models_connection} has no password; expected the hub's token there")
+    return {launcher_protocol.MODELS_TOKEN_VARIABLE: str(token)}
 
 
 def _aws(connection: Any, extra: Mapping[str, Any]) -> Options:

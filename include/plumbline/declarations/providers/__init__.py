@@ -13,7 +13,7 @@ from plumbline.declarations.extensions import extensible
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices, check_rates
-from plumbline.metrics.units import Duration, HourlyPrice, Pause, Share
+from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
 
 
 class PriceSourceBase(Declared):
@@ -116,6 +116,7 @@ class Accelerator(Declared):
     kind: Literal["cpu", "nvidia", "amd"]
     product: str | None = Field(None, description="as the device reports itself, such as NVIDIA-H100-80GB-HBM3")
     count: int = Field(ge=1, le=1024)
+    memory: ByteSize | None = Field(None, ge=2.0**28, description="of one accelerator, such as 80GiB; known from `product` if omitted")
 
 
 class Price(Declared):

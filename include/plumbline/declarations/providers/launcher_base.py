@@ -23,6 +23,14 @@ class RemoteStore(NamedTuple):
     connection: str | None
 
 
+class ModelAccess(NamedTuple):
+    """How trials get checkpoints. `mirror` replaces the hub; `cache` is a folder that outlives a trial, None: the trial's own scratch disk or
+    the installation's cache."""
+
+    mirror: str | None = None
+    cache: str | None = None
+
+
 class Retries(NamedTuple):
     """Further attempts after a temporary failure. `doubled`: each delay is twice the last."""
 
@@ -100,6 +108,16 @@ class LauncherBase(Declared):
     @property
     def remote_store(self) -> RemoteStore | None:
         """Where trials write; None for the installation's own store."""
+        return None
+
+    @property
+    def model_access(self) -> ModelAccess:
+        """Where trials get checkpoints from, and where they stay."""
+        return ModelAccess(getattr(self, "models_url", None), getattr(self, "models_cache", None))
+
+    @property
+    def main_memory(self) -> float | None:
+        """Bytes that a trial's processes may use together; None where none are declared."""
         return None
 
     @property

@@ -12,6 +12,7 @@ from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.extensions import extensible
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
 from plumbline.declarations.providers.pods import (
+    AbsolutePath,
     Annotations,
     Image,
     Key,
@@ -24,6 +25,7 @@ from plumbline.declarations.providers.pods import (
     check_mounts,
     check_patch,
     has_registry,
+    is_within,
 )
 from plumbline.declarations.providers.simulation import SimulatedLauncher
 from plumbline.metrics.units import ByteSize, Duration
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 _COLLECTIVE_DESCRIPTION = "time limit of a probe's collectives, including NCCL's start, which takes minutes on many or large nodes"
 
 
+ModelsUrl = Annotated[str, Field(pattern=r"^(https?|s3|gs|gcs|az|abfs|abfss)://[^\s?#@]+$|^file:///[^\s?#]+$")]
+_MODELS_URL = "mirror of the hub: http(s)://… with the hub's API, or a store such as s3://bucket/models with <owner>/<name>/<revision>/; the hub if omitted"
+
+
 class LocalLauncher(LauncherBase):
     """A process on this machine. Trials on the same `machine` never overlap: one Airflow pool per machine, one slot."""
 
@@ -44,6 +50,15 @@ class LocalLauncher(LauncherBase):
     memory: ByteSize = Field(4 * 2.0**30, description="limit of the trial's resident memory, all processes together")
     timeout: Duration = Field(600.0, description="time limit of a trial, which then ends with all its processes")
     collective_timeout: Duration = Field(COLLECTIVE_LIMIT_S, ge=1, description=_COLLECTIVE_DESCRIPTION)
+    models_url: ModelsUrl | None = Field(None, description=_MODELS_URL)
+    models_cache: AbsolutePath | None = Field(
+        None, description="folder where fetched checkpoints stay; the installation's cache if omitted"
+    )
+    models_connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection with the hub's token as its password, or with the credentials of the checkpoints' store",
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> LocalLauncher:
@@ -61,6 +76,11 @@ class LocalLauncher(LauncherBase):
     def collective_s(self) -> float:
         limit_s: float = self.collective_timeout
         return limit_s
+
+    @property
+    def main_memory(self) -> float | None:
+        limit: float = self.memory
+        return limit
 
 
 class Images(Declared):
@@ -136,6 +156,13 @@ class KubernetesLauncher(LauncherBase):
         description="PersistentVolumeClaim in the namespace that outlives a pod and can be mounted wherever the next one starts; "
         "trials with the fault pod_delete keep their checkpoints on it",
     )
+    models_url: ModelsUrl | None = Field(None, description=_MODELS_URL)
+    models_cache: AbsolutePath | None = Field(
+        None, description="folder where fetched checkpoints outlive the pod, on one of `volumes`; every trial fetches its own if omitted"
+    )
+    models_secret: ObjectName | None = Field(
+        None, description="Secret in the namespace with HF_TOKEN for gated models, or the credentials of the checkpoints' store"
+    )
     host_ipc: bool = Field(False, description="share the node's IPC namespace; only where NCCL needs it")
     host_network: bool = Field(False, description="share the node's network; NetworkPolicies do not apply to such a pod")
     env: Variables = Field(default_factory=dict, description='such as {NCCL_SOCKET_IFNAME: eth0}; values are text: "1"; never a secret')
@@ -176,6 +203,12 @@ class KubernetesLauncher(LauncherBase):
         beside = (*self.init_containers, *self.sidecars)
         check_mounts(self.volumes, beside)
         check_patch(self.pod_patch, {container.name for container in beside}, trainjob=self.gang == "trainjob")
+        if self.models_cache is not None and not is_within(
+            self.models_cache, [v.mount for v in self.volumes if v.mount and not v.read_only]
+        ):
+            raise ValueError(
+                f"models_cache {self.models_cache} is on no volume of the pod; expected a folder below a writable mount of volumes"
+            )
         refused = [name for name in _NOT_IN_TRAINJOBS if getattr(self, name)]
         if self.gang == "trainjob" and refused:
             raise ValueError(
@@ -229,6 +262,11 @@ class KubernetesLauncher(LauncherBase):
     @property
     def checkpoint_volume(self) -> bool:
         return self.volume_claim is not None
+
+    @property
+    def main_memory(self) -> float | None:
+        limit: float = self.resources.memory
+        return limit
 
     @property
     def ephemeral_storage(self) -> float | None:
@@ -364,18 +402,23 @@ Launcher = Annotated[_OwnLauncher, _EXTENSIBLE.validator, _EXTENSIBLE.serializer
 
 
 class LauncherDefaults(Declared):
-    """Of every provider whose launcher is `kubernetes`."""
+    """Of every provider whose launcher is `kubernetes`; `models_url` also of those on this machine."""
 
     images: Images | None = Field(None, description="for providers without images")
     registry: Registry | None = Field(None, description="for providers without a registry")
     env: Variables = Field(default_factory=dict, description="variables that a provider's own env does not set")
+    models_url: ModelsUrl | None = Field(None, description=f"for providers without one: {_MODELS_URL}")
 
 
 def apply_defaults(provider: Any, defaults: LauncherDefaults) -> list[str]:
     """Add the defaults to a provider's data, as read from its file; the fields of `launcher` that were added, such as `env.NCCL_DEBUG`."""
     launcher = provider.get("launcher") if isinstance(provider, dict) else None
-    if not isinstance(launcher, dict) or launcher.get("kind") != "kubernetes":
+    if not isinstance(launcher, dict) or launcher.get("kind") not in ("kubernetes", "local"):
         return []
+    mirrored = ["models_url"] if defaults.models_url is not None and "models_url" not in launcher else []
+    launcher |= dict.fromkeys(mirrored, defaults.models_url)
+    if launcher["kind"] == "local":
+        return mirrored
     common = defaults.model_dump(mode="json", exclude_none=True)
     added: list[str] = [field for field in ("images", "registry") if field in common and field not in launcher]
     launcher |= {field: common[field] for field in added}
@@ -384,4 +427,4 @@ def apply_defaults(provider: Any, defaults: LauncherDefaults) -> list[str]:
         missing = [name for name in common["env"] if name not in own]
         launcher["env"] = own | {name: common["env"][name] for name in missing}
         added += [f"env.{name}" for name in missing]
-    return added
+    return added + mirrored

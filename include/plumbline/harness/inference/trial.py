@@ -15,7 +15,7 @@ from plumbline.declarations import InferenceWorkload, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.declarations.workloads.prompt_files import selection_hash
-from plumbline.harness import engine_python
+from plumbline.harness import engine_python, launcher_protocol
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
@@ -89,9 +89,11 @@ def _fetch(record: TrialRecord) -> FetchedCheckpoint:
     def note(text: str) -> None:
         record.report("cold_start", 0.0, text)
 
-    cache = installation_paths().cache / "models"
+    access = record.trial.provider.launcher.model_access
+    cache = Path(access.cache) if access.cache else installation_paths().cache / "models"
+    credentials = launcher_protocol.take_models_credentials()
     record.event("model_fetch_started")
-    fetched, record.workload = fetch_for_trial(record.workload, cache, None, None, note)
+    fetched, record.workload = fetch_for_trial(record.workload, cache, access.mirror, credentials, note)
     record.event("model_fetched")
     record.result.metrics += fetched.rows()
     record.result.facts |= fetched.facts()

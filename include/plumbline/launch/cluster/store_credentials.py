@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from plumbline.declarations import KubernetesLauncher, Provider
+from plumbline.declarations import KubernetesLauncher, Provider, Trial
+from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
+from plumbline.harness.launcher_protocol import MODELS_OPTIONS_VARIABLE, MODELS_TOKEN_VARIABLE
 from plumbline.launch.cluster.names import Row, cluster_declaration
 
 _S3 = (
@@ -41,6 +43,21 @@ def store_variables(launcher: KubernetesLauncher) -> list[Row]:
     return [
         {"name": key, "valueFrom": {"secretKeyRef": {"name": launcher.results_secret, "key": key, "optional": True}}}
         for key in STORE_VARIABLES[store_scheme(launcher)]
+    ]
+
+
+MODEL_KEYS = {"HF_TOKEN": MODELS_TOKEN_VARIABLE, "STORAGE_OPTIONS": MODELS_OPTIONS_VARIABLE}
+"""Keys of `models_secret`, and the variables that a trial reads: the hub's token; options of fsspec's client as JSON. Both are optional."""
+
+
+def model_variables(trial: Trial) -> list[Row]:
+    """Environment entries with which the trial's pod fetches a checkpoint; references, never values."""
+    secret = cluster_declaration(trial.provider).models_secret
+    if secret is None or not isinstance(trial.workload.model, HubCheckpoint | UrlCheckpoint):
+        return []
+    return [
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": True}}}
+        for key, variable in MODEL_KEYS.items()
     ]
 
 

@@ -79,10 +79,13 @@ _STORE_PREFIXES = {
 }
 
 
-def trial_environment(inherited: Mapping[str, str], store_url: str, token: str, scratch: Path) -> dict[str, str]:
-    """The variables of one trial. `scratch`: its TMPDIR. This process's library comes first on PYTHONPATH, so that launcher and harness have
+def trial_environment(
+    inherited: Mapping[str, str], store_url: str, token: str, scratch: Path, also_reads: Sequence[str] = ()
+) -> dict[str, str]:
+    """The variables of one trial. `scratch`: its TMPDIR. `also_reads`: URLs of further stores, whose credentials it gets too. This process's library comes first on PYTHONPATH, so that launcher and harness have
     one version."""
-    prefixes = _ALLOWED_PREFIXES + _STORE_PREFIXES.get(store_url.partition("://")[0].rpartition("::")[2], ())
+    schemes = [url.partition("://")[0].rpartition("::")[2] for url in (store_url, *also_reads)]
+    prefixes = _ALLOWED_PREFIXES + tuple(prefix for scheme in schemes for prefix in _STORE_PREFIXES.get(scheme, ()))
     passed = {name: value for name, value in inherited.items() if name in _ALLOWED_VARIABLES or name.startswith(prefixes)}
     library = str(Path(plumbline.__path__[0]).resolve().parent)
     others = [part for part in passed.get("PYTHONPATH", "").split(os.pathsep) if part and part != library]

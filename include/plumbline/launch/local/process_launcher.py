@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,9 +28,11 @@ from plumbline.declarations import (
     installation_paths,
 )
 from plumbline.declarations.compatibility import scratch_needed
+from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.harness.environment import collect_facts
 from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
 from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts, machine_facts, stores
+from plumbline.launch.connections import model_secrets
 from plumbline.launch.failures import STORE_FAILED, HarnessError, OutOfMemory, TrialTimeout, WrongHardware, trial_outcome
 from plumbline.launch.local import machine_access
 from plumbline.launch.local.machine_access import LockRefused, MachineBusy, machine_lock
@@ -51,7 +53,7 @@ _RESERVED_BYTES = 256 * 2.0**20
 @dataclass(frozen=True)
 class Allocation:
     """What a trial's process may use. `cpus`: cores it is pinned to, None for all of this process. `memory`: bytes of the process tree.
-    `secrets`: further environment variables, never written to disk."""
+    `secrets`: further environment variables, never written to disk. `reads`: URLs of stores that it reads with this process's credentials."""
 
     launcher: str
     machine: str
@@ -59,6 +61,7 @@ class Allocation:
     memory: float
     timeout_s: float
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,10 @@ class _LocalAttempt:
                 with supervised(
                     [*self._command, "run", "--trial", str(specification), "--out", self._store.url],
                     cpus=cpus,
-                    environment={**trial_environment(os.environ, self._store.url, token, scratch), **place.secrets},
+                    environment={
+                        **trial_environment(os.environ, self._store.url, token, scratch, place.reads),
+                        **place.secrets,
+                    },
                     token=token,
                     folder=folder,
                     hold=hold,
@@ -302,6 +308,19 @@ def read_probe(text: bytes, where: str) -> ProbeDocument:
         raise HarnessError(f"{bad}; check that the image has this version of the harness") from bad
 
 
+def _allocation(trial: Trial, declared: LocalLauncher) -> Allocation | StartRefused:
+    place = Allocation("local", declared.machine, declared.cpus, declared.memory, declared.timeout)
+    model = trial.workload.model
+    if not isinstance(model, Checkpoint):
+        return place
+    try:
+        found = model_secrets(model, declared, os.environ)
+    except ValueError as error:
+        return StartRefused("local", "bad_declaration", f"launcher.models_connection: {error}")
+    urls = [url for url in (getattr(model, "url", None), declared.models_url) if url]
+    return replace(place, secrets=found, reads=tuple(urls))
+
+
 class ProcessLauncher(Launcher):
     """Runs trials on the provider's cores; see ProcessRunner for the arguments."""
 
@@ -310,8 +329,7 @@ class ProcessLauncher(Launcher):
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None = None) -> LaunchRecord:
         declared = trial.provider.launcher_as(LocalLauncher)
-        place = Allocation("local", declared.machine, declared.cpus, declared.memory, declared.timeout)
-        return self._machine.launch(trial, store, place, on_progress)
+        return self._machine.launch(trial, store, _allocation(trial, declared), on_progress)
 
     def discover(self, provider: Provider, at: datetime, *, patience_s: float = DISCOVERY_PATIENCE_S) -> ProviderFacts:
         machine = provider.launcher_as(LocalLauncher).machine

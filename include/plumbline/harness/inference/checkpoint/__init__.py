@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,10 @@ from plumbline.harness.measurement import TrialFailed
 from plumbline.results import MetricRow, Scalar, metric_row
 
 __all__ = ["FetchedCheckpoint", "fetch", "fetch_for_trial", "resolve"]
+
+
+Credentials = tuple[str | None, Mapping[str, object] | None]
+"""The hub's token, and options of fsspec's client; None: what the environment has."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +66,21 @@ class FetchedCheckpoint:
 
 
 def fetch(
-    model: Checkpoint, cache: Path, mirror: str | None = None, token: str | None = None, note: Callable[[str], None] = lambda _: None
+    model: Checkpoint,
+    cache: Path,
+    mirror: str | None = None,
+    credentials: Credentials = (None, None),
+    note: Callable[[str], None] = lambda _: None,
 ) -> FetchedCheckpoint:
     """The checkpoint as a folder of this machine. `cache`: where downloads stay; `mirror`: `models_url`; `note` gets the progress.
+    `credentials`: see `take_models_credentials`.
 
     Raises BrokenCheckpoint, AccessRefused, FetchFailed, NoSpace."""
     if isinstance(model, FolderCheckpoint):
         contents = examine(LocalFiles(caching.existing(model)))
         found, source = caching.local(model, cache, note), f"folder {model.path}"
         return FetchedCheckpoint(found.folder, found.manifest, contents, source, "local")
-    place = source_of(model, mirror, token)
+    place = source_of(model, mirror, *credentials)
     found = caching.remote(model, place, cache, note)
     state: Literal["cold", "warm"] = "cold" if found.cold else "warm"
     contents = examine(LocalFiles(found.folder))
@@ -106,7 +115,7 @@ def resolve(workload: InferenceWorkload, contents: Contents) -> InferenceWorkloa
 
 
 def fetch_for_trial(
-    workload: InferenceWorkload, cache: Path, mirror: str | None, token: str | None, note: Callable[[str], None]
+    workload: InferenceWorkload, cache: Path, mirror: str | None, credentials: Credentials, note: Callable[[str], None]
 ) -> tuple[FetchedCheckpoint, InferenceWorkload]:
     """Fetch a workload's checkpoint and resolve the workload. Raises TrialFailed:
     bad_declaration        broken files, another manifest, no access, or requests that the model cannot serve
@@ -114,7 +123,7 @@ def fetch_for_trial(
     insufficient_capacity  the cache's disk is too small"""
     assert isinstance(workload.model, Checkpoint)
     try:
-        fetched = fetch(workload.model, cache, mirror, token, note)
+        fetched = fetch(workload.model, cache, mirror, credentials, note)
         return fetched, resolve(workload, fetched.contents)
     except FetchFailed as error:
         raise TrialFailed("unreachable", f"model: {error}") from error

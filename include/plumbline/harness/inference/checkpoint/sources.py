@@ -61,13 +61,15 @@ class Source(Protocol):
         """Bring all files into the folder, where an earlier try may have left some; the bytes that were transferred."""
 
 
-def source_of(model: HubCheckpoint | UrlCheckpoint, mirror: str | None, token: str | None) -> Source:
+def source_of(
+    model: HubCheckpoint | UrlCheckpoint, mirror: str | None, token: str | None, options: Mapping[str, Any] | None = None
+) -> Source:
     """`mirror`: `models_url`. http(s): a server with the hub's API; another URL: a folder <mirror>/<owner>/<name>/<revision> of a file system."""
     if isinstance(model, UrlCheckpoint):
-        return UrlSource(model.url)
+        return UrlSource(model.url, options)
     if mirror is None or mirror.startswith(("http://", "https://")):
-        return HubSource(model, mirror, token)
-    return UrlSource(f"{mirror.rstrip('/')}/{model.id}/{model.revision}")
+        return HubSource(model.id, model.revision, mirror, token)
+    return UrlSource(f"{mirror.rstrip('/')}/{model.id}/{model.revision}", options)
 
 
 class LocalFiles:
@@ -86,15 +88,25 @@ class LocalFiles:
 
 
 class HubSource:
-    """A revision of a model of the Hugging Face hub."""
+    """A commit, branch or tag of a model of the Hugging Face hub."""
 
-    def __init__(self, model: HubCheckpoint, endpoint: str | None, token: str | None) -> None:
-        self._id, self._revision, self._endpoint, self._token = model.id, model.revision, endpoint, token
-        self.name = f"hub {model.id}@{model.revision[:12]}" + (f" at {endpoint}" if endpoint else "")
+    def __init__(self, model: str, revision: str | None, endpoint: str | None, token: str | None) -> None:
+        self._id, self._revision, self._endpoint, self._token = model, revision, endpoint, token
+        self.name = f"hub {model}" + (f"@{revision[:12]}" if revision else "") + (f" at {endpoint}" if endpoint else "")
 
     @property
     def version(self) -> str:
-        return self._revision
+        return self._revision or "main"
+
+    def commit(self) -> str:
+        """Of the branch or tag; of the default branch without one."""
+        from huggingface_hub import HfApi
+
+        with self._explained():
+            found = HfApi(endpoint=self._endpoint, token=self._token).model_info(self._id, revision=self._revision).sha
+        if found is None:
+            raise FetchFailed(f"{self.name} does not say which commit it is")
+        return str(found)
 
     @cached_property
     def _files(self) -> dict[str, Any]:
@@ -207,12 +219,12 @@ def _sync(paths: list[Path]) -> None:
 
 
 class UrlSource:
-    """A folder of a file system that fsspec knows, with the credentials of the environment."""
+    """A folder of a file system that fsspec knows. `options` of its client: credentials; the environment's if omitted."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         self.name = _QUERY.sub("", url)
         with self._explained():
-            self._fs, self._root = fsspec.core.url_to_fs(url)
+            self._fs, self._root = fsspec.core.url_to_fs(url, **(options or {}))
 
     @cached_property
     def _files(self) -> dict[str, dict[str, Any]]:

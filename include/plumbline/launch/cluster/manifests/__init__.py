@@ -324,6 +324,7 @@ def trial_variables(trial: Trial) -> list[Row]:
         # Without its Secret the container does not start, because its result could not be signed.
         {"name": signing.KEY_VARIABLE, "valueFrom": {"secretKeyRef": {"name": key_name(trial), "key": signing.KEY_VARIABLE}}},
         *store_credentials.store_variables(cluster_declaration(trial.provider)),
+        *store_credentials.model_variables(trial),
     ]
 
 
@@ -343,10 +344,11 @@ def resources(trial: Trial) -> Row:
 
 def scratch_bytes(trial: Trial) -> float | None:
     """The pod's scratch disk: as declared, else by the workload's need; None if its model's size is unknown."""
-    declared: float | None = cluster_declaration(trial.provider).resources.ephemeral_storage
+    launcher = cluster_declaration(trial.provider)
+    declared: float | None = launcher.resources.ephemeral_storage
     if declared is not None:
         return declared
-    needed = scratch_needed(trial.workload)
+    needed = scratch_needed(trial.workload, cached=launcher.models_cache is not None)
     return None if needed is None else needed.total
 
 
