@@ -66,11 +66,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.hub.token is not None and self.headers.get("Authorization") != f"Bearer {self.hub.token}":
             return self._error(401, "GatedRepo")
         if parts[0] == "api":
-            if parts[5] != REVISION:
+            asked = parts[5] if len(parts) > 5 else "main"
+            if asked not in (REVISION, "main"):
                 return self._error(404, "RevisionNotFound")
-            return self._send(
-                200, json.dumps([_row(file) for file in sorted(folder.iterdir())]).encode(), {"Content-Type": "application/json"}
-            )
+            listing: object = [_row(file) for file in sorted(folder.iterdir())]
+            if parts[4:5] != ["tree"]:
+                listing = {"id": model, "sha": REVISION, "siblings": []}
+            return self._send(200, json.dumps(listing).encode(), {"Content-Type": "application/json"})
         file = folder / parts[-1]
         if not file.is_file():
             return self._error(404, "EntryNotFound")

@@ -9,7 +9,7 @@ from functools import cache
 from plumbline.declarations.providers import Accelerator, Provider
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.inference import InferenceWorkload
-from plumbline.metrics.formatting import format_bytes
+from plumbline.metrics.formatting import format_bytes, format_percent
 
 _GIB = 2.0**30
 _IN_NAME = re.compile(r"(\d+)\s?GB", re.IGNORECASE)
@@ -58,7 +58,7 @@ class ModelFit:
             total += held
             shown = f"{format_bytes(self.kv_per_token)} × {self.context:,} tokens × {self.sequences} sequences"
             parts.append(f"KV cache {shown} ({format_bytes(held)})")
-        return f"{' + '.join(parts)} = {format_bytes(total)} of {_USABLE:.0%} of {format_bytes(int(self.each))} × {self.count} ({self.product})"
+        return f"{' + '.join(parts)} = {format_bytes(total)} of {format_percent(_USABLE)} of {format_bytes(int(self.each))} × {self.count} ({self.product})"
 
 
 def model_fit(workload: InferenceWorkload, provider: Provider) -> ModelFit | None:
