@@ -48,11 +48,15 @@ class UrlCheckpoint(_Checkpoint):
     """A checkpoint in a folder of any file system that fsspec knows: s3://, gs://, az://, https:// …"""
 
     source: Literal["url"]
-    url: str = Field(pattern=r"^[a-z][a-z0-9+.-]*://.+$")
+    url: str = Field(pattern=r"^[a-z][a-z0-9+.-]*://[^\s?#]+$", description="without user, password or query, since every result has it")
 
     @field_validator("url")
     @classmethod
-    def _without_slash(cls, value: str) -> str:
+    def _plain(cls, value: str) -> str:
+        scheme, _, place = value.partition("://")
+        user, at, _ = place.partition("/")[0].rpartition("@")
+        if at and (":" in user or scheme in ("http", "https")):
+            raise ValueError(f"{scheme}://…@… has credentials, which every result would show; expected them in a connection or Secret")
         return value.rstrip("/")
 
 

@@ -67,6 +67,8 @@ def test_lengths_are_checked_once_the_context_is_declared() -> None:
         ("{source: hub, id: a/b, revision: main}", "model.revision", ("commit",)),
         ("{source: folder, path: models/mine}", "model.path", ("absolute",)),
         ("{source: hub, id: a/b, revisions: main}", "model.revisions", ("revision",)),
+        ("{source: url, url: 'https://b/m?signature=1'}", "model.url", ("query",)),
+        ("{source: url, url: 'https://user:secret@b/m'}", "model.url", ("connection",)),
         ("{source: url, url: s3://b/m, manifest: abc}", "model.manifest", ("SHA-256",)),
     ],
 )

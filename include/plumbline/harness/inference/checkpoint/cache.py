@@ -4,6 +4,7 @@
         <key>/manifest.json   its files with SHA-256; `stamps.json`: when each file last changed
         <key>.partial/        a download that has not ended; the next one continues it
         <key>.lock            one trial downloads, others wait
+        <key>.entry           of a URL without a declared manifest: the key of the entry that its version of the files became
         manifests/<sha>.json  every manifest that was ever seen here: names the file if another one comes
 """
 
@@ -15,15 +16,16 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from plumbline.declarations import digest, installation
-from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, HubCheckpoint
+from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
 from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, Manifest, ManifestFile, hash_file
 from plumbline.harness.inference.checkpoint.sources import LocalFiles, Source
+from plumbline.metrics.formatting import format_bytes
 
 Note = Callable[[str], None]
 
@@ -47,18 +49,28 @@ def remote(model: Checkpoint, source: Source, cache: Path, note: Note) -> Cached
     """The checkpoint from the cache, else from its source. Raises NoSpace, BrokenCheckpoint and what the source raises."""
     cache.mkdir(parents=True, exist_ok=True)
     key = _key(model, source)
-    entry, partial = cache / key, cache / f"{key}.partial"
+    partial, pointer = cache / f"{key}.partial", cache / f"{key}.entry"
     with _locked(cache / f"{key}.lock", note):
+        entry = cache / (pointer.read_text(encoding="utf-8") if pointer.exists() else key)
         if (manifest := _intact(entry, partial, note)) is not None:
             return Cached(entry / "files", manifest, cold=False)
-        return _download(model, source, entry, partial, note)
+        downloaded = _download(model, source, partial, note)
+        if isinstance(model, UrlCheckpoint) and model.manifest is None:
+            entry = cache / _url_key(source, downloaded.manifest.sha256)
+            write(pointer, entry.name)
+        _keep(downloaded.folder, downloaded.manifest, entry)
+        return replace(downloaded, folder=entry / "files")
 
 
 def _key(model: Checkpoint, source: Source) -> str:
     """Of files that never change: the hub's commit or the declared manifest. Else the version of each file is in it."""
     if isinstance(model, HubCheckpoint):
         return f"hub--{model.id.replace('/', '--')}--{model.revision}"
-    return f"url--{digest([source.name, model.manifest or source.version])[:40]}"
+    return _url_key(source, model.manifest or source.version)
+
+
+def _url_key(source: Source, identity: str) -> str:
+    return f"url--{digest([source.name, identity])[:40]}"
 
 
 def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
@@ -67,6 +79,7 @@ def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
         manifest = Manifest.of_json((entry / "manifest.json").read_text(encoding="utf-8"))
         stamps = json.loads((entry / "stamps.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError):
+        shutil.rmtree(entry, ignore_errors=True)
         return None
     damaged = [
         file.path for file in manifest.files if not _same(entry / "files", file.path, file.bytes, stamps) and not _rehashed(entry, file)
@@ -97,40 +110,55 @@ def _rehashed(entry: Path, file: ManifestFile) -> bool:
         return False
 
 
-def _download(model: Checkpoint, source: Source, entry: Path, partial: Path, note: Note) -> Cached:
+def _download(model: Checkpoint, source: Source, partial: Path, note: Note) -> Cached:
     sizes, known = source.sizes(), source.hashes()
     partial.mkdir(parents=True, exist_ok=True)
     missing = sum(size for name, size in sizes.items() if not (partial / name).exists())
     if (why := installation.insufficient_space(partial, missing)) is not None:
         raise NoSpace(why)
-    total, arrived = sum(sizes.values()), 0
+    total, arrived, shown = sum(sizes.values()), 0, -1
 
     def on_bytes(n: int) -> None:
-        nonlocal arrived
+        nonlocal arrived, shown
         arrived += n
-        note(f"fetched {arrived / 2**20:,.0f} of {total / 2**20:,.0f} MiB")
+        if (twentieths := 20 * arrived // max(1, total)) > shown:
+            shown = twentieths
+            note(f"fetched {format_bytes(arrived)} of {format_bytes(total)}")
 
     started = time.monotonic()
     moved = source.download(partial, on_bytes)
     seconds = time.monotonic() - started
     shutil.rmtree(partial / ".cache", ignore_errors=True)
-    note(f"hashing {total / 2**20:,.0f} MiB")
+    note(f"hashing {format_bytes(total)}")
     manifest = Manifest.of_folder(partial, sizes)
     for file in manifest.files:
         if file.sha256 != known.get(file.path, file.sha256):
             (partial / file.path).unlink()
             raise BrokenCheckpoint(f"{file.path} has the SHA-256 {file.sha256}; expected {known[file.path]}, as {source.name} lists it")
-    verify(model, manifest, entry.parent)
+    try:
+        verify(model, manifest, partial.parent)
+    except BrokenCheckpoint:
+        shutil.rmtree(partial)  # the next try must not go on with files of another version
+        raise
+    return Cached(partial, manifest, cold=True, downloaded_bytes=moved, seconds=seconds)
+
+
+def _keep(files: Path, manifest: Manifest, entry: Path) -> None:
+    """Make downloaded files a whole entry, in one step. An entry of the same files, which another trial may be serving, stays."""
     staged = entry.parent / f"{entry.name}.whole"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
-    partial.rename(staged / "files")
+    files.rename(staged / "files")
+    names = [file.path for file in manifest.files]
     write(staged / "manifest.json", manifest.to_json())
-    write(staged / "stamps.json", json.dumps({name: (staged / "files" / name).stat().st_mtime_ns for name in sizes}))
-    shutil.rmtree(entry, ignore_errors=True)
-    staged.rename(entry)
+    write(staged / "stamps.json", json.dumps({name: (staged / "files" / name).stat().st_mtime_ns for name in names}))
+    try:
+        staged.rename(entry)
+    except OSError:
+        if not (entry / "manifest.json").exists():
+            raise
+        shutil.rmtree(staged)
     remember(manifest, entry.parent)
-    return Cached(entry / "files", manifest, cold=True, downloaded_bytes=moved, seconds=seconds)
 
 
 def local(model: FolderCheckpoint, cache: Path, note: Note) -> Cached:
@@ -144,7 +172,7 @@ def local(model: FolderCheckpoint, cache: Path, note: Note) -> Cached:
         try:
             manifest = Manifest.of_json(key.read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError):
-            note(f"hashing {sum(sizes.values()) / 2**20:,.0f} MiB")
+            note(f"hashing {format_bytes(sum(sizes.values()))}")
             manifest = Manifest.of_folder(folder, sizes)
             write(key, manifest.to_json())
     verify(model, manifest, cache)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,7 @@ def test_a_cold_fetch_is_measured_and_a_warm_one_has_no_figures(llama: Path, cac
         cold.manifest.bytes / found["model_download_time"]
     )
     assert metrics(warm) == {} and warm.manifest == cold.manifest and warm.folder == cold.folder
+    assert fetch(url_of(llama, manifest=cold.manifest.sha256), cache).state == "warm", "as the declaration names it from now on"
     assert warm.facts() | {"model.cache": "cold"} == cold.facts()
 
 
@@ -165,9 +167,15 @@ def test_a_wrong_hash_names_the_file(copy: Callable[[], Path], cache: Path) -> N
     data = bytearray((folder / FIRST).read_bytes())
     data[-1] ^= 1
     (folder / FIRST).write_bytes(data)
+    assert fetch(url_of(folder, manifest=declared), cache).state == "warm", "the cache has the declared files"
+    other = cache.with_name("other")
+    shutil.copytree(cache / "manifests", other / "manifests")
     for model in (FolderCheckpoint(source="folder", path=str(folder), manifest=declared), url_of(folder, manifest=declared)):
         with pytest.raises(BrokenCheckpoint, match=FIRST):
-            fetch(model, cache)
+            fetch(model, other)
+    data[-1] ^= 1
+    (folder / FIRST).write_bytes(data)
+    assert fetch(url_of(folder, manifest=declared), other).state == "cold", "nothing of the wrong files stays"
     with pytest.raises(BrokenCheckpoint, match=r"model\.manifest"):
         fetch(url_of(folder, manifest="0" * 64), cache)
 
