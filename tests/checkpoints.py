@@ -3,6 +3,7 @@ and chat template, 300 to 700 kB. The same arguments make the same bytes."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,19 @@ def mixture(folder: Path, *, dtype: str = "bfloat16", steps: int = 0, seed: int 
 
     shape = _shape(640) | {"num_local_experts": 4, "num_experts_per_tok": 2} | config
     return _save(folder, MixtralForCausalLM, MixtralConfig(**shape), MIXTURE_TEMPLATE, ["[INST]", "[/INST]"], dtype, steps, seed, shards)
+
+
+def sparse(folder: Path, bytes_: int) -> Path:
+    """Configuration, tokenizer and the header of weights of that size, which take no room on the disk."""
+    folder.mkdir()
+    header = json.dumps({"model.embed_tokens.weight": {"dtype": "BF16", "shape": [bytes_ // 2], "data_offsets": [0, bytes_]}}).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + bytes_)
+    config = {"architectures": ["LlamaForCausalLM"], "vocab_size": 512, "max_position_embeddings": CONTEXT, "dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
 
 
 def _shape(vocabulary: int) -> dict[str, Any]:

@@ -19,9 +19,11 @@ from rich.text import Text
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, table
-from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, load
+from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, installation_paths, load
+from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.embedded.connections import provide_connections
 from plumbline.harness import selfcheck as instrument
+from plumbline.harness.inference.checkpoint import fetch_for_trial
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.launcher_protocol import ProgressLine
@@ -84,7 +86,13 @@ def serve(workload: Annotated[str, typer.Argument(help="name of a declared infer
         fail(f'no inference workload is called "{workload}"; `plumbline check` lists what is declared')
     try:
         with stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="plumbline-serve-") as folder:
-            repository = backends.write(found, Path(folder) / "models", threads=len(os.sched_getaffinity(0)))
+            checkpoint = None
+            if isinstance(found.model, Checkpoint):
+                token = os.environ.get("HF_TOKEN") or None
+                cache = installation_paths().cache / "models"
+                fetched, found = fetch_for_trial(found, None, cache, None, (token, None), lambda text: err.print(text, style="dim"))
+                checkpoint = fetched.folder
+            repository = backends.write(found, Path(folder) / "models", threads=len(os.sched_getaffinity(0)), checkpoint=checkpoint)
             err.print(f"starting Triton with the model of {found.name}…", style="dim")
             with Triton(
                 tritonserver.find_installation(), repository.folder, repository.model, Path(folder), ready_within_s=_READY_S, http=True

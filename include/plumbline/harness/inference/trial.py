@@ -93,7 +93,7 @@ def _fetch(record: TrialRecord) -> FetchedCheckpoint:
     cache = Path(access.cache) if access.cache else installation_paths().cache / "models"
     credentials = launcher_protocol.take_models_credentials()
     record.event("model_fetch_started")
-    fetched, record.workload = fetch_for_trial(record.workload, cache, access.mirror, credentials, note)
+    fetched, record.workload = fetch_for_trial(record.workload, record.trial.provider, cache, access.mirror, credentials, note)
     record.event("model_fetched")
     record.result.metrics += fetched.rows()
     record.result.facts |= fetched.facts()

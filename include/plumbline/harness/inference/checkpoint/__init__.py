@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import InferenceWorkload
+from plumbline.declarations import InferenceWorkload, Provider
+from plumbline.declarations.model_fit import too_large
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
 from plumbline.declarations.workloads.inference import check_request_lengths
 from plumbline.harness.inference.checkpoint import cache as caching
@@ -71,19 +72,21 @@ def fetch(
     mirror: str | None = None,
     credentials: Credentials = (None, None),
     note: Callable[[str], None] = lambda _: None,
+    check: Callable[[Contents], object] = lambda _: None,
 ) -> FetchedCheckpoint:
     """The checkpoint as a folder of this machine. `cache`: where downloads stay; `mirror`: `models_url`; `note` gets the progress.
-    `credentials`: see `take_models_credentials`.
+    `credentials`: see `take_models_credentials`. `check` may raise what is wrong with the contents, which
+    are read from the headers before anything is downloaded.
 
     Raises BrokenCheckpoint, AccessRefused, FetchFailed, NoSpace."""
     if isinstance(model, FolderCheckpoint):
-        contents = examine(LocalFiles(caching.existing(model)))
+        check(contents := examine(LocalFiles(caching.existing(model))))
         found, source = caching.local(model, cache, note), f"folder {model.path}"
         return FetchedCheckpoint(found.folder, found.manifest, contents, source, "local")
     place = source_of(model, mirror, *credentials)
-    found = caching.remote(model, place, cache, note)
+    found = caching.remote(model, place, cache, note, before=lambda: check(examine(place)))
     state: Literal["cold", "warm"] = "cold" if found.cold else "warm"
-    contents = examine(LocalFiles(found.folder))
+    check(contents := examine(LocalFiles(found.folder)))
     return FetchedCheckpoint(found.folder, found.manifest, contents, place.name, state, found.downloaded_bytes, found.seconds)
 
 
@@ -115,15 +118,26 @@ def resolve(workload: InferenceWorkload, contents: Contents) -> InferenceWorkloa
 
 
 def fetch_for_trial(
-    workload: InferenceWorkload, cache: Path, mirror: str | None, credentials: Credentials, note: Callable[[str], None]
+    workload: InferenceWorkload,
+    provider: Provider | None,
+    cache: Path,
+    mirror: str | None,
+    credentials: Credentials,
+    note: Callable[[str], None],
 ) -> tuple[FetchedCheckpoint, InferenceWorkload]:
     """Fetch a workload's checkpoint and resolve the workload. Raises TrialFailed:
-    bad_declaration        broken files, another manifest, no access, or requests that the model cannot serve
+    bad_declaration        broken files, another manifest, no access, too large for the provider, or requests that the model cannot serve
     unreachable            the source does not answer
     insufficient_capacity  the cache's disk is too small"""
     assert isinstance(workload.model, Checkpoint)
+
+    def check(contents: Contents) -> None:
+        resolved = resolve(workload, contents)
+        if provider is not None and (why := too_large(resolved, provider)) is not None:
+            raise ValueError(why)
+
     try:
-        fetched = fetch(workload.model, cache, mirror, credentials, note)
+        fetched = fetch(workload.model, cache, mirror, credentials, note, check)
         return fetched, resolve(workload, fetched.contents)
     except FetchFailed as error:
         raise TrialFailed("unreachable", f"model: {error}") from error

@@ -45,8 +45,8 @@ class NoSpace(OSError):
     """The cache's disk is too small."""
 
 
-def remote(model: Checkpoint, source: Source, cache: Path, note: Note) -> Cached:
-    """The checkpoint from the cache, else from its source. Raises NoSpace, BrokenCheckpoint and what the source raises."""
+def remote(model: Checkpoint, source: Source, cache: Path, note: Note, before: Callable[[], object] = lambda: None) -> Cached:
+    """The checkpoint from the cache, else from its source; `before` is called before a download. Raises NoSpace, BrokenCheckpoint and what the source raises."""
     cache.mkdir(parents=True, exist_ok=True)
     key = _key(model, source)
     partial, pointer = cache / f"{key}.partial", cache / f"{key}.entry"
@@ -54,6 +54,7 @@ def remote(model: Checkpoint, source: Source, cache: Path, note: Note) -> Cached
         entry = cache / (pointer.read_text(encoding="utf-8") if pointer.exists() else key)
         if (manifest := _intact(entry, partial, note)) is not None:
             return Cached(entry / "files", manifest, cold=False)
+        before()
         downloaded = _download(model, source, partial, note)
         if isinstance(model, UrlCheckpoint) and model.manifest is None:
             entry = cache / _url_key(source, downloaded.manifest.sha256)

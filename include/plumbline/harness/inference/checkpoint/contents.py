@@ -18,6 +18,7 @@ _HEADER_LIMIT = 100 << 20  # as safetensors itself has it
 _BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I64": 64, "I32": 32, "I16": 16, "I8": 8}
 _BITS |= {"U8": 8, "U16": 16, "U32": 32, "U64": 64, "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 _PRECISIONS: dict[str, ServingPrecision] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+_SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 _EXPERTS = re.compile(r"\.experts\.")
 _PACKED = re.compile(r"\.(qweight|weight_packed|.*_blocks)$")
 _SCALES = re.compile(r"\.(scales?|qzeros|g_idx|weight_scale.*|weight_zero_point|weight_shape|input_scale|.*_scales)$")
@@ -143,6 +144,8 @@ def examine(files: Files) -> Contents:
     gguf = [name for name in sizes if name.endswith(".gguf")]
     shards = sorted(name for name in sizes if name.endswith(".safetensors"))
     if gguf and not shards:
+        if len({_SPLIT.sub("", name) for name in gguf}) > 1:
+            raise BrokenCheckpoint(f"there are several .gguf files, {gguf[0]} and {gguf[1]}; expected a folder with the one that is served")
         return Contents({}, None, None, sum(sizes[name] for name in gguf), True, False, "gguf")
     if "config.json" not in sizes:
         raise BrokenCheckpoint("config.json is missing; expected a checkpoint in Hugging Face's layout, or one .gguf file")

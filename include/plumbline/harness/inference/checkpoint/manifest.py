@@ -78,7 +78,10 @@ def needed_files(names: Iterable[str]) -> list[str]:
     """Of a repository or folder those that an engine loads: weights, configuration, tokenizer, chat template, none of a subfolder.
 
     Weights in pickle files (`.bin`, `.pth`) are left out, as they run code when they are loaded, and so is a second copy of sharded
-    weights (`consolidated.safetensors`)."""
+    weights (`consolidated.safetensors`, or `.gguf` beside safetensors)."""
     own = [name for name in names if "/" not in name and not name.startswith(".") and (name.endswith(_KNOWN) or name in _TOKENIZERS)]
+    shards = any(name.endswith(".safetensors") for name in own)
     has_standard = any(name.startswith("model") and name.endswith(".safetensors") for name in own)
-    return sorted(name for name in own if not (has_standard and name.startswith("consolidated")))
+    return sorted(
+        name for name in own if not (has_standard and name.startswith("consolidated")) and not (shards and name.endswith(".gguf"))
+    )

@@ -140,4 +140,14 @@ def test_a_broken_checkpoint_is_refused_for_its_file(copy: Callable[[], Path], c
 def test_only_what_an_engine_loads_is_needed() -> None:
     names = ["config.json", "model-1.safetensors", "consolidated.safetensors", "pytorch_model.bin", "original/a.pth", "README.md", "x.py"]
     assert needed_files(names) == ["config.json", "model-1.safetensors"]
+    assert needed_files(["a.gguf", "model.safetensors"]) == ["model.safetensors"]
     assert needed_files(["consolidated.safetensors", "tekken.json", ".gitattributes"]) == ["consolidated.safetensors", "tekken.json"]
+
+
+def test_one_gguf_file_is_a_checkpoint_and_several_are_a_choice(tmp_path: Path) -> None:
+    for part in (1, 2):
+        (tmp_path / f"model-q8-0000{part}-of-00002.gguf").write_bytes(b"GGUF")
+    assert (examine(LocalFiles(tmp_path)).format, examine(LocalFiles(tmp_path)).weights_bytes) == ("gguf", 8)
+    (tmp_path / "model-q4.gguf").write_bytes(b"GGUF")
+    with pytest.raises(BrokenCheckpoint):
+        examine(LocalFiles(tmp_path))

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import checkpoints
 from tests.fakes.model_hub import REVISION, Hub, model_hub
+from tests.fakes.trials import H100, cluster_provider
 from tests.unit.declarations.workloads.test_checkpoints import workload
 
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint, HubCheckpoint, UrlCheckpoint
@@ -106,7 +108,7 @@ def test_a_download_that_breaks_off_is_never_whole_and_goes_on_where_it_was(
     llama: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_RANGE", 32_768)
-    broken = _break_off(monkeypatch, after=4)
+    broken = _break_off(monkeypatch, after=2, from_byte=32_768)
     with pytest.raises(FetchFailed):
         fetch(url_of(llama), cache)
     assert not list(cache.glob("*/manifest.json")) and list(cache.glob("*.partial"))
@@ -117,14 +119,14 @@ def test_a_download_that_breaks_off_is_never_whole_and_goes_on_where_it_was(
     assert not list(cache.glob("*.partial")) and not list(fetched.folder.glob("*.part"))
 
 
-def _break_off(monkeypatch: pytest.MonkeyPatch, after: int) -> list[int]:
-    """The local file system's reads of ranges fail from the `after`-th on, until the returned list is emptied."""
+def _break_off(monkeypatch: pytest.MonkeyPatch, after: int, from_byte: int = 0) -> list[int]:
+    """The local file system's reads of ranges that begin at `from_byte` or later fail after so many, until the returned list is emptied."""
     from fsspec.implementations.local import LocalFileSystem
 
     left, read = [after], LocalFileSystem.cat_file
 
     def cat_file(self: Any, path: str, start: int | None = None, end: int | None = None, **options: Any) -> Any:
-        if left:
+        if left and (start or 0) >= from_byte:
             left[0] -= 1
             if left[0] < 0:
                 raise ConnectionResetError("the peer went away")
@@ -200,8 +202,25 @@ def test_a_declaration_that_the_files_contradict_fails_the_trial(
 ) -> None:
     declared = workload({"source": "folder", "path": str(llama)} | model, **({"requests": requests} if requests else {}))
     with pytest.raises(TrialFailed, match=field) as raised:
-        fetch_for_trial(declared, cache, None, (None, None), lambda _: None)
+        fetch_for_trial(declared, None, cache, None, (None, None), lambda _: None)
     assert raised.value.failure_class == "bad_declaration"
+
+
+def test_prompts_longer_than_the_context_are_refused_before_a_download(mixture: Path, cache: Path) -> None:
+    too_long = {"input_tokens": {"constant": 600}, "output_tokens": {"constant": 8}, "seed": 1}
+    declared = workload({"source": "hub", "id": "org/mixture", "revision": REVISION}, requests=too_long)
+    with model_hub({"org/mixture": mixture}) as hub:
+        with pytest.raises(TrialFailed, match=r"model\.context 512"):
+            fetch_for_trial(declared, None, cache, hub.url, (None, None), lambda _: None)
+        assert hub.served["model.safetensors"] < 10_000
+
+
+def test_a_model_too_large_for_the_provider_is_refused_before_a_download(cache: Path, tmp_path: Path) -> None:
+    folder = checkpoints.sparse(tmp_path / "large", bytes_=100 << 30)
+    declared = workload({"source": "url", "url": folder.as_uri()}, needs={"accelerator": "nvidia", "count": 1})
+    with pytest.raises(TrialFailed, match=r"needs\.count") as raised:
+        fetch_for_trial(declared, cluster_provider(accelerator=H100), cache, None, (None, None), lambda _: None)
+    assert raised.value.failure_class == "bad_declaration" and not list(cache.glob("*.partial"))
 
 
 def test_a_quantised_checkpoint_is_not_served_as_another_precision(copy: Callable[[], Path]) -> None:
@@ -226,19 +245,19 @@ def test_each_error_has_its_class(
     folder = copy()
     change(folder)
     with pytest.raises(TrialFailed, match=named) as raised:
-        fetch_for_trial(workload({"source": "folder", "path": str(folder)}), cache, None, (None, None), lambda _: None)
+        fetch_for_trial(workload({"source": "folder", "path": str(folder)}), None, cache, None, (None, None), lambda _: None)
     assert raised.value.failure_class == failure_class
 
 
 def test_a_source_that_does_not_answer_is_unreachable(llama: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _break_off(monkeypatch, after=0)
     with pytest.raises(TrialFailed) as raised:
-        fetch_for_trial(workload({"source": "url", "url": llama.as_uri()}), cache, None, (None, None), lambda _: None)
+        fetch_for_trial(workload({"source": "url", "url": llama.as_uri()}), None, cache, None, (None, None), lambda _: None)
     assert raised.value.failure_class == "unreachable"
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(llama: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plumbline.declarations.installation.shutil.disk_usage", lambda _: type("Usage", (), {"free": 1})())
     with pytest.raises(TrialFailed) as raised:
-        fetch_for_trial(workload({"source": "url", "url": llama.as_uri()}), cache, None, (None, None), lambda _: None)
+        fetch_for_trial(workload({"source": "url", "url": llama.as_uri()}), None, cache, None, (None, None), lambda _: None)
     assert raised.value.failure_class == "insufficient_capacity"

@@ -106,7 +106,7 @@ def test_every_volume_on_the_nodes_disk_has_a_size_limit(name: str) -> None:
 
 
 def test_a_pod_whose_need_is_not_known_has_a_limit_and_requests_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "scratch_needed", lambda workload: None)
+    monkeypatch.setattr(manifests, "scratch_needed", lambda workload, **_: None)
     trial = a_trial(provider=cluster_provider())
     volumes = {volume["name"]: volume["emptyDir"] for volume in made(trial)["spec"]["volumes"]}
     assert volumes[manifests.WORK] == {"sizeLimit": "500Gi"}
