@@ -113,10 +113,14 @@ class OpenAiResponse:
 
     def _chunk(self, chunk: dict[str, Any], now: float) -> None:
         # Some servers send "error": null with each chunk.
-        if (error := chunk.get("error")) or chunk.get("object") == "error":
-            raise _stream_error(error or chunk)
-        self._usage = chunk.get("usage") or self._usage
-        for choice in chunk.get("choices") or ():
+        if error := chunk.get("error"):
+            raise _stream_error(error)
+        if usage := chunk.get("usage"):
+            self._usage = usage
+        choices = chunk.get("choices")
+        if not choices and chunk.get("object") == "error":
+            raise _stream_error(chunk)
+        for choice in choices or ():
             text = _text(choice)
             # The first chunk of a chat only says who speaks, the last one why it ended: neither is a token.
             if text:
@@ -124,8 +128,8 @@ class OpenAiResponse:
                 self._all.append(now)
             elif text == "" and "role" not in (choice.get("delta") or ()):
                 self._all.append(now)
-            if choice.get("finish_reason") in _BROKEN_OFF:
-                raise InvalidResponse("server_error", f"the server ended the answer: finish_reason {choice['finish_reason']}")
+            if (reason := choice.get("finish_reason")) is not None and reason in _BROKEN_OFF:
+                raise InvalidResponse("server_error", f"the server ended the answer: finish_reason {reason}")
 
     def complete(self) -> CompletedResponse:
         if not self._done:
