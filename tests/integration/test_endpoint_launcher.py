@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.fakes.openai_server import Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 
+from plumbline.analysis.cost.campaign_bill import outcome_costs, trial_bills
 from plumbline.declarations import Provider, Trial, installation_paths
 from plumbline.launch.collect import collect
 from plumbline.launch.endpoint import EndpointClientLauncher
@@ -157,6 +159,27 @@ def test_a_server_on_this_machine_is_the_system_under_test(home: Path) -> None:
     assert document.environment.facts["server.process"].startswith("python")
     assert {"client.cpus", "server.cpus"} <= document.environment.facts.keys()
     assert document.environment.facts["endpoint.token_count"] == "usage"
+
+
+def test_the_tokens_of_a_hosted_model_are_billed(home: Path) -> None:
+    with Hosted(Plan(first_s=0.01, cached=3)) as hosted:
+        document = measured(trial_on(hosted.url + "/v1", None, **SHORT))
+    by_phase = {row.phase: row for row in document.usage}
+    assert by_phase.keys() == {"cold_start", "warmup", "steady"}
+    n = int(next(row.n for row in document.metrics if (row.phase, row.metric) == ("steady", "request_throughput")))
+    steady = by_phase["steady"]
+    assert (steady.requests, steady.cached_tokens, steady.uncounted, steady.above) == (n, 3 * n, 0, 0)
+    assert sum(row.requests for row in document.usage) == len(hosted.records), "the first inference is billed too"
+    rate = {"input": "2 USD/1M tokens", "output": "8 USD/1M tokens", "since": "2026-01-01", "source": "price page"}
+    provider = Provider.model_validate_json(
+        json.dumps({**json.loads(document.trial.provider.model_dump_json()), "prices": [], "token_prices": [rate]})
+    )
+    bill = next(iter(trial_bills([document], {"hosted": provider}, date(2026, 11, 1)).values()))
+    read, written = sum(row.input_tokens for row in document.usage), sum(row.output_tokens for row in document.usage)
+    # On a busy machine the trial counts as lost: it is billed all the same.
+    billed = bill.of("hosted", "failed_launches")
+    assert billed is not None and billed.amount == pytest.approx((2 * read + 8 * written) / 1e6)
+    assert all(cost.value is not None for cost in outcome_costs(document, provider))
 
 
 def test_a_wrong_key_is_named_and_not_repeated(home: Path, tmp_path: Path) -> None:

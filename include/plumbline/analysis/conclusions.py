@@ -9,7 +9,7 @@ from functools import cached_property
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.cost.bill import Bill
 from plumbline.analysis.cost.campaign_bill import CampaignBill, ProviderCost
-from plumbline.analysis.cost.unit_costs import with_costs
+from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision

@@ -37,6 +37,7 @@ def sample_of(document: ResultDocument, quality: Quality | None = None) -> Trial
         held_s=billed_seconds(document),
         nodes=trial.workload.nodes,
         gpus=trial.workload.gpus,
+        usage=document.usage,
         conditions=conditions_of(document),
     )
     return numbers if quality is None else with_quality_verdict(numbers, quality)

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Literal
 
 from plumbline.analysis.prices.book import InstanceShare
+from plumbline.results.token_usage import TokenUsage
 
 WorkloadKind = Literal["training", "inference"]
 USABLE = ("valid", "degraded")
@@ -72,6 +73,7 @@ class TrialSample:
     nodes: int = 1
     gpus: int | None = field(default=None, metadata={"meaning": "accelerators that it holds on each node; None: all"})
     share: InstanceShare | None = field(default=None, metadata={"meaning": "what its costs charge of each instance; None: all of it"})
+    usage: tuple[TokenUsage, ...] = field(default=(), metadata={"meaning": "tokens that a hosted model counted"})
     conditions: Conditions | None = field(default=None, metadata={"meaning": "None of a trial whose document is not at hand"})
 
     @property

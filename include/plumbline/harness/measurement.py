@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry, Validity
+from plumbline.results.token_usage import TokenUsage
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Measurement:
     curves: list[Curve] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     telemetry: list[Telemetry] = field(default_factory=list)
+    usage: list[TokenUsage] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     evidence: list[EvidenceFile] = field(default_factory=list)
     facts: dict[str, Scalar] = field(default_factory=dict)

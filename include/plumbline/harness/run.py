@@ -257,6 +257,7 @@ class _Run:
             curves=tuple(measured.curves),
             stages=tuple(measured.stages),
             telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in seen)),
+            usage=tuple(measured.usage),
             gpu_health=self._gpu_health,
             selfcheck=tuple(self._selfcheck),
             evidence=tuple(evidence),

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from plumbline.declarations import Trial, canonical, digest
 from plumbline.metrics import METRICS, STATISTICS, Direction, Phase, Unit
 from plumbline.results import bounded_json
+from plumbline.results.token_usage import TokenUsage
 
 SCHEMA_VERSION = 1
 
@@ -370,6 +371,7 @@ class _Content(Part):
     curves: Many[Curve] = ()
     stages: Many[Stage] = ()
     telemetry: Many[Telemetry] = ()
+    usage: Many[TokenUsage] = ()
     gpu_health: Many[GpuCounter] = ()
     selfcheck: Many[CheckLine] = Field((), description="of the first trial that a plan has on each provider")
     evidence: Many[Evidence] = ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from plumbline.analysis.cost.bill import Bill, Money, combine_bills
+from plumbline.analysis.cost.token_costs import token_costs
 from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
 from plumbline.analysis.cost.unit_costs import Cost, costs_of
 from plumbline.analysis.document_sample import billed_seconds
@@ -45,6 +46,7 @@ def usage_of(document: ResultDocument, *, retention_s: float | None = None) -> T
         egress_bytes=evidence if trial.provider.launcher.remote_store is not None else 0,
         retention_s=retention_s,
         gpus=trial.workload.gpus,
+        tokens=document.usage,
     )
 
 
@@ -72,6 +74,8 @@ def outcome_costs(
     use, workload = usage_of(document), document.trial.workload
     if not use.usable:
         return ()
+    if provider.token_prices:
+        return token_costs(provider, on or use.day, use.tokens, document.value)
     tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
     price = hour_price(provider, on or use.day, purchase)
     quoted = (

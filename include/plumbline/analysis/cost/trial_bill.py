@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from datetime import date
 
 from plumbline.analysis.cost.bill import Bill, CostBasis, Item, Line, Money, Quantity, UnitPrice, Unknown, exact
+from plumbline.analysis.cost.token_costs import token_lines, token_rate
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.prices.book import InstanceShare, quote, share_of
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, RateItem, SourcedAmount
+from plumbline.results.token_usage import TokenUsage
 
 MONTH_H = 730.5
 BYTES = {"GB": 1e9, "GiB": 2.0**30}
@@ -29,7 +31,7 @@ class TrialUsage:
     one the failure class. `held_s`: from the moment that is billed (a node's assignment on a cluster) to the release. `measured_s`: the
     part of it in which the workload's phases ran, warm-up and cool-down left out. `retention_s`: how long its evidence is kept, None for ever.
     `checkpoint_bytes`: of one checkpoint. `egress_bytes`: what left the provider. `share`: of what a campaign costs once, None if unknown.
-    `gpus`: accelerators that it held on each node, None for all.
+    `gpus`: accelerators that it held on each node, None for all. `tokens`: what a hosted model counted.
     """
 
     trial_id: str
@@ -45,20 +47,34 @@ class TrialUsage:
     retention_s: float | None = None
     share: float | None = None
     gpus: int | None = None
+    tokens: tuple[TokenUsage, ...] = ()
 
 
 def trial_bill(use: TrialUsage, provider: Provider, on: date, purchase: Purchase = "on_demand") -> Bill:
     """The bill of one attempt at the prices and rates that hold on the day `on`, in USD.
 
-    An invoice of that month goes before the list. What was used and has no price, rate or record is `unknown`, with the reason. Of an
+    A hosted model with token_prices is billed by what it counted. An invoice of that month goes before the list. What was used and has no price, rate or record is `unknown`, with the reason. Of an
     instance whose accelerators the trial did not all hold, its share of the instance-hours is billed: see `share_of`.
     """
     share = share_of(provider, use.gpus)
-    found = [*_instance(use, provider, on, purchase, share), *_beside(use, provider, on, share), *_engineering(use, provider, on, share)]
+    held = _hosted(use, provider, on) if provider.token_prices else _instance(use, provider, on, purchase, share)
+    found = [*held, *_beside(use, provider, on, share), *_engineering(use, provider, on, share)]
     return Bill(
         tuple(each for each in found if isinstance(each, Line)),
         tuple(each for each in found if isinstance(each, Unknown)),
     )
+
+
+def _hosted(use: TrialUsage, provider: Provider, on: date) -> Iterator[Line | Unknown]:
+    """What a hosted model bills for the tokens and requests that it counted."""
+    item: Item = "hosted" if use.usable else "failed_launches"
+    rate = token_rate(provider, on)
+    if isinstance(rate, str):
+        yield Unknown(item, rate)
+    elif not use.tokens:
+        yield Unknown(item, f"{use.trial_id} recorded no usage of {provider.name}")
+    else:
+        yield from token_lines(rate, use.tokens, item)
 
 
 def hours(seconds: float, share: InstanceShare | None = None) -> float:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
-from typing import Literal
 
-from plumbline.analysis.prices.book import Basis, Quote, charged, quote, share_of
-from plumbline.analysis.trial_sample import MetricValue, TrialSample, WorkloadKind
-from plumbline.declarations import Provider
-from plumbline.metrics import METRICS
+from plumbline.analysis.prices.book import Basis, Quote
+from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 
 HOUR_S = 3600.0
 SUSTAINED = "highest_sustained_rate"
@@ -191,62 +187,6 @@ def not_measured(outcome: Outcome) -> str:
     if outcome.sustained:
         return f"{outcome.rate} at the highest rate that keeps the SLO was not measured: no sweep, or one that found no highest rate"
     return f"{outcome.rate} was not measured"
-
-
-def with_costs(
-    trials: Iterable[TrialSample],
-    providers: Mapping[str, Provider],
-    on: date,
-    *,
-    epoch_tokens: Mapping[str, int] | None = None,
-    purchase: Literal["on_demand", "spot", "reserved"] = "on_demand",
-) -> tuple[TrialSample, ...]:
-    """The same trials with their costs at the prices that hold on the day `on`, as further numbers: in the sweep what inference costs at the
-    highest rate that keeps the SLO, in the steady phase all others.
-
-    Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_tokens`: tokens of
-    one pass over the data, by workload. A cost without a price is a number without a value.
-    """
-    result = []
-    trials = tuple(trials)
-    lost = _lost_s(trials)
-    for trial in trials:
-        provider = providers.get(trial.provider)
-        if provider is None or not trial.usable:
-            result.append(trial)
-            continue
-        share = share_of(provider, trial.gpus)
-        quoted = charged(quote(provider, on, purchase), share)
-        found = costs_of(
-            trial.kind,
-            quoted,
-            trial.value,
-            held_s=trial.held_s,
-            epoch_tokens=(epoch_tokens or {}).get(trial.workload),
-            nodes=trial.nodes,
-        )
-        found += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
-        costs = tuple(MetricValue(c.phase, c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
-        names = {c.metric for c in costs}
-        result.append(replace(trial, share=share, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs))
-    return tuple(result)
-
-
-def _lost_s(trials: Iterable[TrialSample]) -> dict[tuple[str, str], float | None]:
-    """By provider and workload, the seconds that attempts without usable numbers held the provider, over the number of usable ones.
-
-    None where one of them was launched and nobody saw how long it held anything. A trial that is missing never held anything.
-    """
-    usable: dict[tuple[str, str], int] = {}
-    lost: dict[tuple[str, str], float | None] = {}
-    for trial in trials:
-        place = trial.provider, trial.workload
-        if trial.usable:
-            usable[place] = usable.get(place, 0) + 1
-        elif trial.status != "missing":
-            so_far = lost.get(place, 0.0)
-            lost[place] = None if so_far is None or trial.held_s is None else so_far + trial.held_s
-    return {place: None if (held := lost.get(place, 0.0)) is None else held / n for place, n in usable.items()}
 
 
 def fitting_cost(kind: WorkloadKind, workload: str, trials: Sequence[TrialSample]) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
 
-from plumbline.analysis.cost.unit_costs import fitting_cost, with_costs
+from plumbline.analysis.cost.priced_trials import with_costs
+from plumbline.analysis.cost.unit_costs import fitting_cost
 from plumbline.analysis.decisions.cheapest import Cheapest, Requirements, cheapest
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing, price_sensitivity, weight_sensitivity

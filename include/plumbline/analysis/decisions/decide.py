@@ -175,7 +175,9 @@ def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequ
 def no_sweep(metric: str, trials: Sequence[TrialSample]) -> bool:
     """Whether a cost at the highest rate that keeps the SLO cannot be known, since no usable trial of this workload searched that rate."""
     usable = [t for t in trials if t.usable]
-    return bool(usable) and sustained(metric) and not any(t.number(SUSTAINED, "value", "sweep") for t in usable)
+    # What a hosted model bills for a request is known without a sweep.
+    known = any(t.number(SUSTAINED, "value", "sweep") or t.value(metric, "value", "sweep") is not None for t in usable)
+    return bool(usable) and sustained(metric) and not known
 
 
 def cost_gap(metric: str, trials: Sequence[TrialSample]) -> str:

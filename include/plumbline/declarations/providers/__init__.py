@@ -13,6 +13,7 @@ from plumbline.declarations.extensions import extensible
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices, check_rates
+from plumbline.declarations.providers.token_prices import TokenRate, check_token_prices
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
 
 
@@ -159,6 +160,7 @@ class Provider(Declared):
         "instance", description="gpu: parts of an instance can be rented; instance: all its accelerators are billed together"
     )
     price_sources: tuple[DeclaredSource, ...] = ()
+    token_prices: tuple[TokenRate, ...] = Field((), description="what a hosted model bills by tokens and requests, instead of prices")
     rates: tuple[DeclaredRate, ...] = ()
     overhead: tuple[Overhead, ...] = ()
     invoices: tuple[Invoice, ...] = ()
@@ -193,6 +195,13 @@ class Provider(Declared):
             )
         if self.accelerator.kind == "cpu" and any(rate.item == "cpu" for rate in self.rates):
             raise ValueError("rates of cpu, but accelerator.kind is cpu, whose price is the instance's; expected it in prices only")
+        if self.token_prices and not self.launcher.hosted:
+            raise ValueError("token_prices, but the launcher is no endpoint, whose instance is paid by the hour; expected prices")
+        if self.token_prices and (self.prices or self.price_sources):
+            raise ValueError(
+                "both token_prices and prices or price_sources; expected one of them: an endpoint bills its use or its instance"
+            )
+        check_token_prices(self.token_prices)
         check_rates(self.rates)
         check_invoices(self.invoices)
         by_purchase: dict[str, list[Price]] = {}
@@ -218,7 +227,7 @@ class Provider(Declared):
     def of_trial(self) -> Provider:
         """The provider as its trials carry it, without schedule, budget, price sources, rates and manual steps: they do not change the
         measurement, and an earlier harness would refuse them as unknown."""
-        paid = {"sold_by": "instance", "price_sources": (), "rates": (), "overhead": (), "invoices": ()}
+        paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
         return self.model_copy(update={"workloads": None, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, **paid})
 
     @property

@@ -24,7 +24,7 @@ from tests.data.decision_trials import (
 from tests.golden import Golden
 
 from plumbline.analysis.cost.bill import Bill, Item, Line, Quantity, UnitPrice
-from plumbline.analysis.cost.unit_costs import with_costs
+from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.trial_sample import Conditions

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plumbline.analysis.cost.unit_costs import with_costs
+from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Provider
 

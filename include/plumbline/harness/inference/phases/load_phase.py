@@ -65,6 +65,8 @@ class Driver:
             settings=settings or self.settings,
         )
         self.served.answered(log.finished)
+        if self.record.workload.server.backend == "external":
+            self.record.usage.add(load.name if declared else "cold_start", log)
         requests = self.record.workload.requests
         if requests.prompts is not None:
             if not load.input_tokens.all():

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from plumbline.declarations import InferenceWorkload, Trial
 from plumbline.declarations.workloads.load import Requests, max_phase_seconds
 from plumbline.harness.contention_monitor import ContentionMonitor
+from plumbline.harness.inference.analysis.token_usage import UsageTotals
 from plumbline.harness.inference.load import privacy
 from plumbline.harness.inference.load.request_log import ERROR_CLASSES, USAGE, RequestLog, Values
 from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, turn_of
@@ -40,6 +41,7 @@ class TrialRecord:
     probed: Sequence[MetricRow]
     result: Measurement
     logs: list[RequestLog] = field(default_factory=list)
+    usage: UsageTotals = field(default_factory=UsageTotals)
     done_s: float = 0.0
     private_texts: tuple[str, ...] = field(default=(), repr=False)
     _fraction: float = 0.0
@@ -65,6 +67,7 @@ class TrialRecord:
         return privacy.without_text(detail, self.private_texts) if self.private_texts else detail
 
     def measured(self) -> Measurement:
+        self.result.usage = self.usage.rows
         seen = [item for item in self.result.evidence if item.kind != "requests"]
         self.result.evidence = [*seen, write_requests(self.logs, self.workload.requests, self.workdir)] if self.logs else seen
         return self.result

@@ -1,0 +1,99 @@
+"""Trials with their costs as further numbers, at the prices of a day: of instances by the hour, of hosted models by tokens and requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Literal
+
+from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_costs, token_rate
+from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
+from plumbline.analysis.prices.book import InstanceShare, charged, quote, share_of
+from plumbline.analysis.trial_sample import MetricValue, TrialSample
+from plumbline.declarations import Provider
+from plumbline.metrics import METRICS
+
+
+def with_costs(
+    trials: Iterable[TrialSample],
+    providers: Mapping[str, Provider],
+    on: date,
+    *,
+    epoch_tokens: Mapping[str, int] | None = None,
+    purchase: Literal["on_demand", "spot", "reserved"] = "on_demand",
+) -> tuple[TrialSample, ...]:
+    """The same trials with their costs at the prices that hold on the day `on`, as further numbers: in the sweep what inference costs at the
+    highest rate that keeps the SLO, in the steady phase all others.
+
+    Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_tokens`: tokens of
+    one pass over the data, by workload. A cost without a price is a number without a value.
+    """
+    result = []
+    trials = tuple(trials)
+    lost = _lost_s(trials)
+    for trial in trials:
+        provider = providers.get(trial.provider)
+        if provider is None or not trial.usable:
+            result.append(trial)
+            continue
+        if provider.token_prices:
+            found = token_costs(provider, on, trial.usage, trial.value)
+            found += (_cost_per_finished_run(provider, on, trial, trials),)
+            result.append(_with(trial, found, None))
+            continue
+        share = share_of(provider, trial.gpus)
+        quoted = charged(quote(provider, on, purchase), share)
+        found = costs_of(
+            trial.kind,
+            quoted,
+            trial.value,
+            held_s=trial.held_s,
+            epoch_tokens=(epoch_tokens or {}).get(trial.workload),
+            nodes=trial.nodes,
+        )
+        found += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
+        result.append(_with(trial, found, share))
+    return tuple(result)
+
+
+def _lost_s(trials: Iterable[TrialSample]) -> dict[tuple[str, str], float | None]:
+    """By provider and workload, the seconds that attempts without usable numbers held the provider, over the number of usable ones.
+
+    None where one of them was launched and nobody saw how long it held anything. A trial that is missing never held anything.
+    """
+    usable: dict[tuple[str, str], int] = {}
+    lost: dict[tuple[str, str], float | None] = {}
+    for trial in trials:
+        place = trial.provider, trial.workload
+        if trial.usable:
+            usable[place] = usable.get(place, 0) + 1
+        elif trial.status != "missing":
+            so_far = lost.get(place, 0.0)
+            lost[place] = None if so_far is None or trial.held_s is None else so_far + trial.held_s
+    return {place: None if (held := lost.get(place, 0.0)) is None else held / n for place, n in usable.items()}
+
+
+def _with(trial: TrialSample, found: Sequence[Cost], share: InstanceShare | None) -> TrialSample:
+    costs = tuple(MetricValue(c.phase, c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
+    names = {c.metric for c in costs}
+    return replace(trial, share=share, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs)
+
+
+def _cost_per_finished_run(provider: Provider, on: date, trial: TrialSample, trials: Sequence[TrialSample]) -> Cost:
+    """The bill of a finished run and its share of those of attempts that came to nothing; None where an attempt's bill is not known."""
+    rate = token_rate(provider, on)
+    if isinstance(rate, str):
+        return Cost("cost_per_finished_run", None, None, reason=rate)
+    own = [t for t in trials if (t.provider, t.workload) == (trial.provider, trial.workload)]
+    finished, lost = sum(t.usable for t in own), [t for t in own if not t.usable and t.status != "missing"]
+    bills = [charged_usd(rate, t.usage) for t in (trial, *lost)]
+    known = [bill for bill in bills if bill is not None]
+    if len(known) < len(bills):
+        return Cost("cost_per_finished_run", None, None, reason=UNCOUNTED)
+    return Cost(
+        "cost_per_finished_run",
+        known[0] + sum(known[1:]) / finished,
+        None,
+        f"bill of the run, and of {len(lost)} failed attempts shared by {finished}",
+    )
