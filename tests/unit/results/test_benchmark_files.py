@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plumbline.declarations import InferenceWorkload, Provider, load
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.results.benchmark_files import FORMATS, BenchmarkFile, UnreadableFile, read_benchmark_file
+from plumbline.results.benchmark_files.publish import published_results
 
 DATA = Path(__file__).parents[2] / "data/imported_results"
 FILES = {
@@ -119,7 +121,7 @@ def test_perf_analyzers_server_times_are_tritons() -> None:
     assert one.value("queue_time") == pytest.approx(24e-6) and two.value("queue_time") == pytest.approx(92e-6)
     assert one.value("compute_time") == pytest.approx((9 + 266 + 92) * 1e-6)
     assert (one.value("request_latency", "mean"), one.value("request_latency")) == (pytest.approx(545e-6), pytest.approx(225e-6))
-    short = b"\n".join(b",".join(line.split(b",")[:13]) for line in raw.splitlines())
+    short = b"".join(b",".join(line.split(b",")[:13]) + b"\n" for line in raw.splitlines())
     assert read_benchmark_file(short, file, "perf_analyzer").runs[0].value("request_latency", "mean") is None, "without --verbose-csv"
 
 
@@ -202,6 +204,12 @@ def test_a_wrong_field_is_named_by_its_path(tool: str, path: str, value: Any) ->
     assert f"{FILES[tool]}: {shown} " in str(refused.value) and "; expected " in str(refused.value)
 
 
+def test_a_report_without_its_last_line_break_is_cut() -> None:
+    raw = (DATA / FILES["perf_analyzer"]).read_bytes()
+    with pytest.raises(UnreadableFile, match="line 3"):
+        read_benchmark_file(raw[:-1], "report.csv", "perf_analyzer")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
@@ -262,3 +270,41 @@ def test_the_page_names_every_tool_and_every_gap() -> None:
     codes = {code for file in folder.glob("*.py") for code in re.findall(r'gap\(\s*"([a-z_]+)"', file.read_text(encoding="utf-8"))}
     assert len(codes) > 15 and [code for code in sorted(codes) if f"`{code}`" not in page] == []
     assert all(f"| `{tool}` |" in page for tool in FORMATS)
+
+
+def declared() -> tuple[Provider, InferenceWorkload]:
+    """A provider and a workload of the repository."""
+    found = load(REPOSITORY / "include" / "config")
+    workload = found.workloads["chat-cpu"]
+    assert isinstance(workload, InferenceWorkload)
+    return found.providers["local-2core"], workload
+
+
+def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every field of a JSON value, by its path."""
+    for key, value in content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ():
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+@pytest.mark.parametrize("tool", JSON_TOOLS)
+def test_no_damage_of_a_field_ends_in_another_error(tool: str) -> None:
+    content = json.loads((DATA / FILES[tool]).read_bytes())
+    refused, where = 0, declared()
+    for *parents, last in list(places(content)):
+        if parents[:2] == ["benchmarks", 1]:
+            continue  # like the first one
+        holder = content
+        for name in parents:
+            holder = holder[name]
+        before = holder[last]
+        for damage in (None, "x", -1, 0, 1e308, [], {}, True):
+            holder[last] = damage
+            raw = json.dumps(content).encode()
+            try:
+                published_results(read_benchmark_file(raw, "run.json", tool), raw, "run.json", *where, date(2026, 11, 23))
+            except (UnreadableFile, ValueError) as error:
+                refused += 1
+                assert str(error).startswith("run.json: "), (parents, last, damage, error)
+        holder[last] = before
+    assert refused > 50

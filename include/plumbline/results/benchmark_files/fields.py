@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, timezone
 from typing import Any
 
 from pydantic_core import from_json
 
 from plumbline.results.bounded_json import InvalidResult, check_size
 
+MAX_NUMBER = 1e15
+"""Larger numbers are damage: 1e15 ns are eleven days."""
 MAX_FILE_BYTES = 512 * 2**20
 """Reports that list each request take kilobytes a request."""
 
@@ -55,10 +57,10 @@ class Fields:
         return [self._object(f"{name}.{i}", one) for i, one in enumerate(found)]
 
     def number(self, name: str, unit: str = "", least: float = 0.0) -> float:
-        """A finite number of at least `least`. `unit` is named by the error."""
+        """A number from `least` to MAX_NUMBER. `unit` is named by the error."""
         shape = f"a number of at least {least:g}{f' in {unit}' if unit else ''}"
         found = self._required(name, shape)
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found) or found < least:
+        if isinstance(found, bool) or not isinstance(found, (int, float)) or not least <= found <= MAX_NUMBER:
             raise self.error(name, f"is {_shown(found)}", shape)
         return float(found)
 
@@ -79,6 +81,14 @@ class Fields:
         if not isinstance(found, str) or not found.strip() or not found.isprintable():
             raise self.error(name, f"is {_shown(found)}", shape)
         return found.strip()
+
+    def day(self, name: str) -> date:
+        """The day, in UTC, of a time in seconds since 1970."""
+        seconds = self.number(name, "seconds since 1970")
+        try:
+            return datetime.fromtimestamp(seconds, timezone.utc).date()
+        except (ValueError, OverflowError, OSError):
+            raise self.error(name, f"is {seconds:g}", "seconds since 1970") from None
 
     def maybe_text(self, name: str) -> str | None:
         """The text, or None where it is missing, null or empty."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-
 from plumbline.results.benchmark_files.fields import Fields, json_fields
 from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, error_row, gap, latency_rows, rate_row
 from plumbline.results.document import MetricRow, Scalar
@@ -37,8 +35,7 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
     whole = json_fields(raw, file)
     version = whole.part("metadata").text("guidellm_version")
     benchmarks = whole.parts("benchmarks")
-    started = benchmarks[0].number("start_time", "seconds since 1970")
-    return BenchmarkFile("guidellm", version, datetime.fromtimestamp(started, timezone.utc).date(), tuple(map(_run, benchmarks)))
+    return BenchmarkFile("guidellm", version, benchmarks[0].day("start_time"), tuple(map(_run, benchmarks)))
 
 
 def _run(benchmark: Fields) -> Run:

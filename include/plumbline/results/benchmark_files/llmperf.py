@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-
 from plumbline.results.benchmark_files.fields import json_fields
 from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, error_row, gap, latency_rows, rate_row
 from plumbline.results.document import MetricRow, Scalar
@@ -37,6 +35,5 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
         "output_tokens": whole.number("results_number_output_tokens_mean", "tokens"),
     }
     load = Load("closed", concurrency=whole.whole("num_concurrent_requests", least=1))
-    day = datetime.fromtimestamp(whole.number("timestamp", "seconds since 1970"), timezone.utc).date()
     run = Run(load, tuple(rows), requests, gaps=(_GAP,), asked=asked)
-    return BenchmarkFile("llmperf", f"layout {whole.text('version')}", day, (run.with_common_gaps(),))
+    return BenchmarkFile("llmperf", f"layout {whole.text('version')}", whole.day("timestamp"), (run.with_common_gaps(),))

@@ -28,6 +28,8 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
     if missing or not loads:
         name = missing[0] if missing else "Concurrency or Request Rate"
         raise UnreadableFile(f'{file}: column "{name}" is missing; expected a header with {", ".join(("Concurrency", *COLUMNS))}')
+    if not raw.endswith(b"\n"):  # the last number may have lost digits
+        raise UnreadableFile(f"{file}: line {len(rows)} is cut; expected a line break at its end")
     body = [row for row in rows[1:] if row]
     if not body:
         raise UnreadableFile(f"{file}: no row follows the header; expected one for each {loads[0].lower()}")

@@ -6,9 +6,13 @@ import hashlib
 from collections import Counter
 from datetime import date, datetime, time, timezone
 
+from pydantic import ValidationError
+
 from plumbline.declarations import InferenceWorkload, Provider
 from plumbline.metrics import METRICS
+from plumbline.results.benchmark_files.fields import UnreadableFile
 from plumbline.results.benchmark_files.run import BenchmarkFile, Run
+from plumbline.results.bounded_json import first_error
 from plumbline.results.document import Environment, Scalar, Validity
 from plumbline.results.published import PublishedResult, SourceFile, slug
 
@@ -25,7 +29,10 @@ def published_results(
     source = SourceFile(name=name, sha256=hashlib.sha256(raw).hexdigest(), tool=read.tool, tool_version=read.version)
     measured_on = _day(read, name, day)
     repeats: Counter[str] = Counter()
-    return [_result(read, run, source, measured_on, provider, workload, repeats) for run in read.runs]
+    try:
+        return [_result(read, run, source, measured_on, provider, workload, repeats) for run in read.runs]
+    except ValidationError as error:
+        raise UnreadableFile(f"{name}: {first_error(error)}") from error
 
 
 def _day(read: BenchmarkFile, name: str, day: date | None) -> date:
