@@ -181,7 +181,8 @@ VERSIONS = (
     "transformer_engine.version",
     "torchao.version",
 )
-FACTS = (IMAGE, *VERSIONS)
+ENGINE_ARGS = "engine.args"
+FACTS = (IMAGE, ENGINE_ARGS, *VERSIONS)
 """The environment's facts that make a stack."""
 GPU_CLASS = "gpu_class"
 _DIGEST_CHARACTERS = 12
@@ -234,7 +235,7 @@ def classify_comparison(measured: Iterable[ComparedTrial], *, costs: bool = True
     if len(stacks) < 2 or not all(stack for several in stacks.values() for stack in several):
         return ComparisonClass(None, (), tuple(limitations))
     found: list[str] = []
-    for fact in (*VERSIONS, IMAGE):
+    for fact in (*VERSIONS, ENGINE_ARGS, IMAGE):
         values: dict[str, list[str]] = {}
         for provider, several in stacks.items():
             for value in sorted({stack.get(fact, _NONE) for stack in several}):

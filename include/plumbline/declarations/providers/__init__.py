@@ -14,6 +14,7 @@ from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices, check_rates
 from plumbline.declarations.providers.token_prices import TokenRate, check_token_prices
+from plumbline.declarations.workloads.engine_options import EngineArgs, check_engine_args
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
 
 
@@ -173,6 +174,10 @@ class Provider(Declared):
         min_length=1,
         description="workloads of its monthly rerun; every fitting one that is not on demand only if omitted",
     )
+    engine_args: dict[Literal["vllm", "tensorrtllm"], EngineArgs] = Field(
+        default_factory=dict,
+        description="of this provider's own stack, by server.backend: they go before a workload's server.engine_args, and results show them",
+    )
     watch: MonitoringConfig = MonitoringConfig()
     budget: Budget | None = None
     slots: tuple[Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")], ...] | None = Field(
@@ -185,6 +190,8 @@ class Provider(Declared):
         if cores and self.accelerator.kind == "cpu" and cores != self.accelerator.count:
             raise ValueError(f"accelerator.count is {self.accelerator.count}, but launcher.cpus lists {cores}; expected one core per count")
         self._budget_counts()
+        for backend, args in self.engine_args.items():
+            check_engine_args(args, backend, f"engine_args.{backend}")
         resource = self.launcher.accelerator_resource or ""
         if self.accelerator.kind == "amd" and resource.startswith("nvidia"):
             raise ValueError(f"launcher.gpu_resource is {resource}, but accelerator.kind is amd; expected amd.com/gpu")

@@ -115,12 +115,17 @@ def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, 
             raise ValueError(f"server.{field} on server.backend {backend}; expected backend vllm or tensorrtllm{hint}")
     if options.adapters and backend not in ("vllm", "openai"):
         raise ValueError(f"server.adapters on server.backend {backend}; expected backend vllm or openai")
-    for name in options.engine_args:
-        if (field_ := _OWNED.get(backend, {}).get(name)) is not None:
-            raise ValueError(f"server.engine_args.{name} is set by {field_}; expected it there")
+    check_engine_args(options.engine_args, backend, "server.engine_args")
     if options.parallel is not None:
         _check_parallel(options.parallel, backend, needs)
     _check_command(options, backend, text=text)
+
+
+def check_engine_args(args: EngineArgs, backend: str, where: str) -> None:
+    """ValueError for an argument that another field sets."""
+    for name in args:
+        if (field := _OWNED.get(backend, {}).get(name)) is not None:
+            raise ValueError(f"{where}.{name} is set by {field}; expected it there")
 
 
 def _check_parallel(parallel: Parallel, backend: str, needs: Needs) -> None:

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from plumbline.declarations import InferenceWorkload, Trial, installation_paths
+from plumbline.declarations import InferenceWorkload, Provider, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.declarations.workloads.prompt_files import selection_hash
@@ -157,7 +157,8 @@ def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | Non
 
 
 def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, checkpoint: Path | None) -> None:
-    workload, accelerator = record.workload, record.trial.provider.accelerator
+    workload = record.workload = with_provider_args(record.workload, record.trial.provider)
+    accelerator = record.trial.provider.accelerator
     n, each = workload.replicas_on(accelerator.count), workload.needs.count
     # Replicas on a CPU are kept to cores of their own; those on GPUs share the servers' cores, as the processes of one server do.
     apart = n > 1 and accelerator.kind == "cpu"
@@ -297,11 +298,21 @@ def _facts(record: TrialRecord, served: ManagedTriton | ManagedOpenAi) -> None:
         }
         if about and about["prefix"] != (expected := engine_python.describe().prefix):
             raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {expected}")
-    facts |= engine_facts(record.workload, about)
+    facts |= engine_facts(record.workload, record.trial.provider, about)
 
 
-def engine_facts(workload: InferenceWorkload, about: Mapping[str, Any]) -> dict[str, Scalar]:
-    """`engine.name`, `engine.version`, and how the declaration sets it up; nothing for the project's own models."""
+def with_provider_args(workload: InferenceWorkload, provider: Provider) -> InferenceWorkload:
+    """The workload as this provider's stack runs it."""
+    own = next((args for backend, args in provider.engine_args.items() if backend == workload.server.backend), {})
+    if not own:
+        return workload
+    server = workload.server.model_copy(update={"engine_args": {**workload.server.engine_args, **own}})
+    return workload.model_copy(update={"server": server})
+
+
+def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping[str, Any]) -> dict[str, Scalar]:
+    """`engine.name`, `engine.version`, and how the declarations set it up (`engine.args_from` says whose arguments those are); nothing for the
+    project's own models."""
     if "engine" not in about:
         return {}
     server = workload.server
@@ -311,4 +322,6 @@ def engine_facts(workload: InferenceWorkload, about: Mapping[str, Any]) -> dict[
     for field in ("engine_args", "parallel", "speculative", "adapters"):
         if value := server.model_dump(mode="json")[field]:
             found[f"engine.{field.removeprefix('engine_')}"] = json.dumps(value, sort_keys=True)
+    if "engine.args" in found:
+        found["engine.args_from"] = "provider's" if any(backend == server.backend for backend in provider.engine_args) else "standard"
     return found
