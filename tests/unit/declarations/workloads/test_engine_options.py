@@ -62,7 +62,7 @@ def test_a_model_is_divided_over_all_accelerators(parallel: dict[str, int]) -> N
         ("vllm", {"exact_output": False}, "server.exact_output"),
         ("openai", {}, "server.command"),
         ("openai", {"command": ["serve", "{model}"]}, "{port}"),
-        ("openai", {"command": ["serve", "{modle}", "{port}"]}, "{modle}"),
+        ("openai", {"command": ["serve", "{folder}", "{port}"]}, "{folder}"),
         ("openai", {"command": COMMAND, "protocol": "openai_chat"}, "requests.text"),
     ],
 )
