@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from plumbline.declarations.workloads.prompt_files import load_prompts
 from plumbline.harness.inference.load.prompts import shipped_tokenizer
 from plumbline.launch.collect import collect
 from plumbline.launch.endpoint import EndpointClientLauncher
+from plumbline.launch.local.process_launcher import ProcessLauncher
 from plumbline.metrics import NATURAL_LENGTHS
 from plumbline.presentation.scorecard_rows import trial_verdicts
 from plumbline.results import ResultStore
@@ -57,6 +59,24 @@ def test_own_text_goes_to_the_server_whose_tokenizer_counts_as_many_tokens(tmp_p
     assert result.facts["prompts.tokens_counted_by"] == "tokenizer"
     (sent,) = (item for item in result.evidence if item.kind == "requests")
     assert sorted(set(pq.read_table(sent.path)["input_tokens"].to_pylist())) == counted
+
+
+def test_a_trial_gets_the_credentials_of_its_prompts_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id-of-the-prompts-store")
+    program = tmp_path / "program.py"
+    program.write_text("import os; print('found', os.environ.get('AWS_ACCESS_KEY_ID')); raise SystemExit(1)")
+
+    def printed(url: str) -> str:
+        prompts = {"source": "url", "url": url, "format": "text", "sha256": "0" * 64}
+        trial = a_trial("inference", declare=declare(**prompts) | {"acceptance": [], "phases": PHASES})
+        return ProcessLauncher([sys.executable, str(program)]).launch(trial, ResultStore(installation_paths().results_url)).log_tail
+
+    assert "found id-of-the-prompts-store" in printed("s3://prompts/p.jsonl")
+    assert "found None" in printed("https://example.com/p.jsonl")
 
 
 def test_private_conversations_leave_no_text_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

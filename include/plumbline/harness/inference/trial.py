@@ -63,8 +63,9 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     result = Measurement(seeds={"requests": workload.requests.seed, "sampling" if checkpoint else "weights": workload.model.seed})
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
-        fetched = _fetch(record) if checkpoint and not trial.provider.launcher.hosted else None
-        schedule, prompts = _load(record, fetched)
+        credentials = launcher_protocol.take_models_credentials()
+        fetched = _fetch(record, credentials) if checkpoint and not trial.provider.launcher.hosted else None
+        schedule, prompts = _load(record, fetched, credentials[0])
         record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
         if trial.provider.launcher.hosted:
             _on_endpoint(record, schedule, prompts)
@@ -83,7 +84,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     return record.measured()
 
 
-def _fetch(record: TrialRecord) -> FetchedCheckpoint:
+def _fetch(record: TrialRecord, credentials: tuple[str | None, dict[str, object] | None]) -> FetchedCheckpoint:
     """Before the server starts, so that its start is measured without the network."""
 
     def note(text: str) -> None:
@@ -91,7 +92,6 @@ def _fetch(record: TrialRecord) -> FetchedCheckpoint:
 
     access = record.trial.provider.launcher.model_access
     cache = Path(access.cache) if access.cache else installation_paths().cache / "models"
-    credentials = launcher_protocol.take_models_credentials()
     record.event("model_fetch_started")
     fetched, record.workload = fetch_for_trial(record.workload, record.trial.provider, cache, access.mirror, credentials, note)
     record.event("model_fetched")
@@ -103,14 +103,14 @@ def _fetch(record: TrialRecord) -> FetchedCheckpoint:
     return fetched
 
 
-def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None) -> tuple[Schedule, Prompts]:
+def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None, token: str | None = None) -> tuple[Schedule, Prompts]:
     try:
         schedule = schedule_of(record.workload)
         planned = schedule.sha256
         if record.workload.requests.prompts is None:
             prompts = prompts_of(record.workload, schedule)
         else:
-            schedule, prompts = _own_prompts(record, schedule, None if fetched is None else fetched.folder)
+            schedule, prompts = _own_prompts(record, schedule, None if fetched is None else fetched.folder, token)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
     except FetchFailed as error:
@@ -132,11 +132,13 @@ def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None) -> tupl
     return schedule, prompts
 
 
-def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | None) -> tuple[Schedule, Prompts]:
+def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | None, token: str | None) -> tuple[Schedule, Prompts]:
     """The schedule with the lengths of the workload's own prompts, and these; all are checked before a server starts."""
     workload, declared = record.workload, record.workload.requests.prompts
     assert declared is not None
-    rows = selected_rows(declared, record.workdir / "prompts")
+    mirror = record.trial.provider.launcher.model_access.mirror
+    hub = mirror if mirror is not None and mirror.startswith(("http://", "https://")) else None
+    rows = selected_rows(declared, record.workdir / "prompts", hub, token)
     if declared.private:
         record.private_texts = tuple(text for row in rows for text in row.contents)
     own = OwnPrompts(workload, rows, tokenizer_of(workload, checkpoint))

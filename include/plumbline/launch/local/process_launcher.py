@@ -21,6 +21,7 @@ from urllib.request import url2pathname
 
 from plumbline.declarations import (
     Declarations,
+    InferenceWorkload,
     LocalLauncher,
     Provider,
     Trial,
@@ -29,6 +30,7 @@ from plumbline.declarations import (
 )
 from plumbline.declarations.compatibility import scratch_needed
 from plumbline.declarations.workloads.checkpoints import Checkpoint
+from plumbline.declarations.workloads.prompts import UrlPrompts
 from plumbline.harness.environment import collect_facts
 from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
 from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts, machine_facts, stores
@@ -170,7 +172,7 @@ class _LocalAttempt:
                     [*self._command, "run", "--trial", str(specification), "--out", self._store.url],
                     cpus=cpus,
                     environment={
-                        **trial_environment(os.environ, self._store.url, token, scratch, place.reads),
+                        **trial_environment(os.environ, self._store.url, token, scratch, (*place.reads, *_prompt_urls(trial))),
                         **place.secrets,
                     },
                     token=token,
@@ -306,6 +308,12 @@ def read_probe(text: bytes, where: str) -> ProbeDocument:
         return ProbeDocument.read(text, where)
     except InvalidProbe as bad:
         raise HarnessError(f"{bad}; check that the image has this version of the harness") from bad
+
+
+def _prompt_urls(trial: Trial) -> tuple[str, ...]:
+    """Where the trial reads its prompts."""
+    prompts = trial.workload.requests.prompts if isinstance(trial.workload, InferenceWorkload) else None
+    return (prompts.url,) if isinstance(prompts, UrlPrompts) else ()
 
 
 def _allocation(trial: Trial, declared: LocalLauncher) -> Allocation | StartRefused:

@@ -32,8 +32,10 @@ class FetchFailed(Exception):
     """Prompts that could not be fetched; the message has no credentials."""
 
 
-def selected_rows(prompts: PromptSet, cache: Path) -> tuple[PromptRow, ...]:
-    """The sampled rows; a file of the hub is fetched into `cache`. Raises PromptsError, and FetchFailed for an address that does not answer."""
+def selected_rows(prompts: PromptSet, cache: Path, hub: str | None = None, token: str | None = None) -> tuple[PromptRow, ...]:
+    """The sampled rows; a file of the hub (`hub`: the address of a mirror) is fetched into `cache`.
+
+    Raises PromptsError, and FetchFailed for an address that does not answer."""
     name = file_name(prompts)
     if isinstance(prompts, FilePrompts):
         if prompts.content is not None:
@@ -43,7 +45,7 @@ def selected_rows(prompts: PromptSet, cache: Path) -> tuple[PromptRow, ...]:
         if (digest, selection_hash(chosen)) != (prompts.sha256, prompts.selection):
             raise PromptsError(f"{name} has SHA-256 {digest}; expected {prompts.sha256}, which the trial was planned with")
         return chosen
-    data = _from_url(prompts) if isinstance(prompts, UrlPrompts) else _from_hub(prompts, cache)
+    data = _from_url(prompts) if isinstance(prompts, UrlPrompts) else _from_hub(prompts, cache, hub, token)
     digest = hashlib.sha256(data).hexdigest()
     if prompts.sha256 not in (None, digest):
         raise PromptsError(f"{name} has SHA-256 {digest}; expected requests.prompts.sha256 {prompts.sha256}")
@@ -69,7 +71,7 @@ def _from_url(prompts: UrlPrompts) -> bytes:
     return data
 
 
-def _from_hub(prompts: HubPrompts, cache: Path) -> bytes:
+def _from_hub(prompts: HubPrompts, cache: Path, hub: str | None, token: str | None) -> bytes:
     import huggingface_hub  # only prompts of the hub need it
 
     try:
@@ -79,7 +81,8 @@ def _from_hub(prompts: HubPrompts, cache: Path) -> bytes:
             repo_type="dataset",
             revision=prompts.revision,
             cache_dir=cache,
-            endpoint=os.environ.get("HF_ENDPOINT"),
+            endpoint=hub or os.environ.get("HF_ENDPOINT"),
+            token=token,
         )
     except Exception as error:  # noqa: BLE001 - HTTP and file errors of several libraries
         where = f"{prompts.id} at {prompts.revision[:8]}"

@@ -46,12 +46,11 @@ class _Hub(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def hub() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    yield
+    yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
     thread.join()
@@ -62,17 +61,15 @@ def declared(**changes: Any) -> HubPrompts:
     return HubPrompts.model_validate(said | changes)
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_file_of_a_dataset_is_fetched_at_its_commit(tmp_path: Path) -> None:
-    rows = selected_rows(declared(sha256=hashlib.sha256(DATA).hexdigest()), tmp_path)
+def test_a_file_of_a_dataset_is_fetched_at_its_commit(tmp_path: Path, hub: str) -> None:
+    rows = selected_rows(declared(sha256=hashlib.sha256(DATA).hexdigest()), tmp_path, hub)
     assert len(rows) == 2 and rows[0].turns == (1, 3)
 
 
-@pytest.mark.usefixtures("hub")
-def test_another_file_or_an_absent_one_is_refused(tmp_path: Path) -> None:
+def test_another_file_or_an_absent_one_is_refused(tmp_path: Path, hub: str) -> None:
     with pytest.raises(PromptsError, match="SHA-256"):
-        selected_rows(declared(sha256="0" * 64), tmp_path)
+        selected_rows(declared(sha256="0" * 64), tmp_path, hub)
     with pytest.raises(PromptsError, match=r"^sample 4 "):
-        selected_rows(declared(sample=4), tmp_path)
+        selected_rows(declared(sample=4), tmp_path, hub)
     with pytest.raises(FetchFailed, match=r"^none\.jsonl of org/chats"):
-        selected_rows(declared(path="none.jsonl"), tmp_path)
+        selected_rows(declared(path="none.jsonl"), tmp_path, hub)
