@@ -69,7 +69,7 @@ COMMANDS = {
     "airflow": ("campaign:airflow", "Airflow's own commands, such as `connections import`, on the Airflow that this installation uses."),
     "drift": ("compare:drift", "Change points of series that come from elsewhere."),
     "prices": ("prices:prices", "What the sources of prices say."),
-    "workload": ("workload:workload", "Make workloads from what you have: the traffic of an access log."),
+    "workload": ("workload:workload", "Your own traffic and prompts as workloads."),
     "model": ("model:model", "Checkpoints that workloads serve."),
     "cluster": ("cluster:cluster", "Connect a provider's Kubernetes cluster, and check it."),
 }

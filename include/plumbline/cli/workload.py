@@ -1,4 +1,4 @@
-"""`plumbline workload`: make workloads from what you have, such as an access log."""
+"""`plumbline workload`: your own traffic and prompts as workloads."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
-from plumbline.declarations import DeclarationError
+from plumbline.declarations import DeclarationError, InferenceWorkload, load
 from plumbline.declarations.workloads.access_logs import FORMATS, LogError
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workload_from_log
 
-workload = typer.Typer(help="Make workloads from what you have: the traffic of an access log.", no_args_is_help=True)
+workload = typer.Typer(help="Your own traffic and prompts as workloads.", no_args_is_help=True)
 
 
 @workload.callback()
 def group() -> None:
-    """Make workloads from what you have: the traffic of an access log."""
+    """Your own traffic and prompts as workloads."""
 
 
 @workload.command("from-log")
@@ -56,6 +56,38 @@ def from_log(
             config=config,
         )
     emit(as_json, made, lambda: _show(made))
+
+
+@workload.command("check-prompts")
+def prompts(
+    name: Annotated[str, typer.Argument(help="a declared inference workload with requests.prompts")],
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="folder of a checkpoint's tokenizer, where the model's own is not on this machine")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch, render and tokenise a workload's own prompts, compare them with the model's context and show their lengths; no server starts."""
+    with clear_errors(DeclarationError):
+        found = load().workloads.get(name.removeprefix("inference/"))
+    if not isinstance(found, InferenceWorkload):
+        fail(f'no inference workload is called "{name}"; `plumbline check` lists what is declared')
+    # NumPy and the tokenizers take half a second, which `plumbline workload --help` does not wait for.
+    from plumbline.harness.inference.load.own_prompts import FetchFailed
+    from plumbline.workflows.check_prompts import check_prompts
+
+    with clear_errors(ValueError, FetchFailed):
+        checked = check_prompts(found, tokenizer)
+
+    def show() -> None:
+        out.print(f"{checked.prompts:,} prompts, {checked.requests:,} requests, SHA-256 {checked.sha256}")
+        if checked.tokens is None:
+            out.print("tokens: not counted here; the server counts them (--tokenizer names a checkpoint's folder)")
+            return
+        low, median, high, top = checked.tokens
+        limit = f"; the model's context is {checked.context:,}" if checked.context else ""
+        out.print(f"tokens: min {low:,} · p50 {median:,} · p95 {high:,} · max {top:,}{limit}")
+
+    emit(as_json, checked, show)
 
 
 def _show(made: WorkloadOfLog) -> None:

@@ -137,6 +137,10 @@ class OwnPrompts:
         fitted, chosen, _ = self._fit(load, int(request_rng(self.workload, phase, 3, probe).integers(len(self.rows))))
         return fitted, chosen
 
+    def lengths(self) -> list[int]:
+        """Tokens of each turn of each row; 0 without a tokenizer."""
+        return [len(self.prompt(row, turn).ids) for row in range(len(self.rows)) for turn in range(self._turns(row))]
+
     def prompt(self, row: int, turn: int) -> Prompt:
         """Turn `turn` of row `row`, both from 0; without `requests.turns` a conversation is one request, up to its last message of a user."""
         if not self._made:
