@@ -186,7 +186,8 @@ def flatten(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for i, value in enumerate(data):
             yield from flatten(value, f"{path}[{i}]")
     else:
-        yield path, data
+        # An empty group, such as engine_args {}, is unset; a leaf is hashable.
+        yield path, None if isinstance(data, (Mapping, list, tuple)) else data
 
 
 def specification_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

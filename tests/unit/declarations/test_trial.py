@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.trials import CONFIG, a_trial, declared
 
 from plumbline.declarations import Trial, criteria_hash, digest, load, series_key, spec_hash
-from plumbline.declarations.trials import without_defaults
+from plumbline.declarations.trials import flatten, specification, without_defaults
 
 TRIAL = a_trial()
 SHIPPED = load(CONFIG)
@@ -88,3 +88,9 @@ def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
     assert digest({"a": 1}) != digest({"a": 1.0})
     with pytest.raises(ValueError, match="not JSON compliant"):
         digest({"a": float("nan")})
+
+
+def test_every_field_of_a_specification_can_be_compared_and_hashed() -> None:
+    for workload in SHIPPED.workloads.values():
+        assert len(set(flatten(specification(workload)))) > 5
+    assert dict(flatten({"a": {}, "b": [], "c": [{"d": 1}]})) == {"a": None, "b": None, "c[0].d": 1}
