@@ -93,8 +93,8 @@ _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
 _OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
 # The limit does not change what a trial measures, so it must not start a new series.
 _LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
-# `selection` is the prompts' hash; how they are compressed differs between machines.
-_DERIVED: dict[str, Any] = {"requests": {"prompts": {"content", "expected_tokens"}}, "model": set(DESCRIPTIVE)}
+# `selection` is the prompts' hash; how they are compressed differs between machines, and privacy changes no request.
+_DERIVED: dict[str, Any] = {"requests": {"prompts": {"content", "expected_tokens", "private"}}, "model": set(DESCRIPTIVE)}
 _NOT_MEASURED: dict[str, Any] = {**dict.fromkeys(_CRITERIA_FIELDS | _OUTSIDE_FIELDS, True), **_LIMITS, **_DERIVED}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
@@ -16,7 +16,7 @@ from plumbline.analysis.scorecards.references import ReferenceShare, reference_s
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.references import References
-from plumbline.metrics import LENGTH_DEPENDENT, METRICS, NATURAL_LENGTHS
+from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
 from plumbline.results import ResultDocument
@@ -271,15 +271,8 @@ def acceptance_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
 
 def trial_verdicts(document: ResultDocument, quality: Quality | None = None) -> tuple[tuple[str, CriterionCell], ...]:
     """A trial's criteria judged on this attempt alone; a campaign judges them over all repeats."""
-    numbers, workload = sample_of(document, quality), document.trial.workload
-    cells = [(criterion, _verdict(judge(criterion, [numbers]))) for criterion in workload.acceptance]
-    if workload.kind == "inference" and workload.requests.output == "natural":
-        cells = [(c, _with_note(cell, NATURAL_LENGTHS) if c.metric in LENGTH_DEPENDENT else cell) for c, cell in cells]
-    return tuple((criterion.text, cell) for criterion, cell in cells)
-
-
-def _with_note(cell: CriterionCell, note: str) -> CriterionCell:
-    return replace(cell, explanation="; ".join(filter(None, [cell.explanation, note])))
+    numbers = sample_of(document, quality)
+    return tuple((criterion.text, _verdict(judge(criterion, [numbers]))) for criterion in document.trial.workload.acceptance)
 
 
 def _verdict(judged: CriterionVerdict) -> CriterionCell:

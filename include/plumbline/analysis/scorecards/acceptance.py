@@ -25,7 +25,7 @@ from typing import Literal
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Criterion
 from plumbline.declarations.workloads import PER_REQUEST_LATENCIES, REQUEST_SHARES, insufficient_observations
-from plumbline.metrics import METRICS
+from plumbline.metrics import LENGTH_DEPENDENT, METRICS, NATURAL_LENGTHS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.metrics.proportions import (
     CONFIDENCE,
@@ -73,6 +73,8 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
     outcome, explanation = _outcome(criterion, middle, met, len(values), planned, any(t.usable for t in trials))
     notes = [max(small)[1]] if small else []
     notes += caveats(criterion, [m for _, m in rows])
+    if criterion.metric in LENGTH_DEPENDENT and any(t.conditions and ("requests.output", "natural") in t.conditions.asked for t in trials):
+        notes.append(NATURAL_LENGTHS)
     worst = (max(values) if criterion.op == "<=" else min(values)) if values else None
     return CriterionVerdict(
         text=criterion.text,

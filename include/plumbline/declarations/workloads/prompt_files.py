@@ -225,6 +225,8 @@ def _content(where: str, field: str, value: Any, *, may_be_empty: bool = False) 
     if not isinstance(value, str):
         found = "missing" if value is None else f"a {type(value).__name__}"
         raise PromptsError(f"{where}, {field} is {found}; expected text")
+    if any("\ud800" <= character <= "\udfff" for character in value):  # half of a pair, which JSON can hold and UTF-8 cannot
+        raise PromptsError(f"{where}, {field} has half of a surrogate pair; expected Unicode text")
     if not value.strip() and not may_be_empty:
         raise PromptsError(f"{where}, {field} is empty; expected text")
     return value

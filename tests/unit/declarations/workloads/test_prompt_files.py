@@ -57,6 +57,7 @@ def test_each_format_gives_its_rows() -> None:
         (b"{}\n{", "p.jsonl", "text", "p.jsonl:1 has no field prompt"),
         (lines({"prompt": "a"}) + b"{", "p.jsonl", "text", "p.jsonl:2 is not JSON"),
         (lines({"prompt": 7}), "p.jsonl", "text", "p.jsonl:1, prompt is a int"),
+        (b'{"prompt": "a\\ud800"}', "p.jsonl", "text", "p.jsonl:1, prompt has half"),
         (lines({"prompt": " "}), "p.jsonl", "text", "p.jsonl:1, prompt is empty"),
         (lines({"prompt": "a"}), "p.jsonl", "messages", "p.jsonl:1 has no list messages"),
         (lines(CHAT, {"messages": [{"role": "boss", "content": "a"}]}), "p.jsonl", "messages", "p.jsonl:2, messages[0].role"),
@@ -99,6 +100,7 @@ def test_the_specification_is_that_of_the_prompts_and_not_of_their_compression(t
     one = workload(tmp_path, b"a b c\n", "p.txt")
     packed = one.requests.prompts.model_copy(update={"content": "other", "expected_tokens": 9})  # type: ignore[union-attr]
     assert spec_hash(one.model_copy(update={"requests": one.requests.model_copy(update={"prompts": packed})})) == spec_hash(one)
+    assert spec_hash(workload(tmp_path, b"a b c\n", "p.txt", private=True)) == spec_hash(one)
     assert spec_hash(workload(tmp_path, b"a b d\n", "p.txt")) != spec_hash(one)
 
 
