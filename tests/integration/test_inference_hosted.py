@@ -144,7 +144,8 @@ def test_several_tokens_in_one_event_are_counted_by_the_servers_usage() -> None:
         log = drive(endpoint_at(hosted.url + "/v1"), load_of(5, rate=50, tokens=8))
     assert log.errors() == {}, log.first_error()
     assert np.all(log.received == 8)
-    assert tokens_per_arrival(log) == 4
+    together = tokens_per_arrival(log)
+    assert together is not None and 4 <= together < 8, "on a busy machine two events in one reading"
     assert np.isclose(log.time_per_output_token, 0.02 / 7, atol=WORST_S).all()
 
 
@@ -296,6 +297,24 @@ def test_connections_are_kept_from_request_to_request() -> None:
     assert log.errors() == {}, log.first_error()
     assert len({r.connection for r in hosted.records}) < n / 2
     assert len(hosted.records) == n
+
+
+def alone_after_a_pause(n: int) -> PhaseLoad:
+    """One user, whose connections are idle for more than a second."""
+    lengths = [np.full(n, length, np.int32) for length in (5, 4)]
+    return PhaseLoad("steady", 60.0, np.full(n, 1.2), *lengths, np.arange(n, dtype=np.int32) - 1, closed=True)
+
+
+def test_a_request_that_crosses_the_close_of_an_idle_connection_is_sent_again_once() -> None:
+    with Hosted(Plan(faults={1: "early_cut"})) as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1"), alone_after_a_pause(2))
+    assert log.errors() == {}, log.details
+    assert set(log.details) == {1}
+    assert len(hosted.records) == 3
+    with Hosted(Plan(faults={0: "early_cut", 1: "early_cut"})) as hosted:
+        log = drive(endpoint_at(hosted.url + "/v1"), alone_after_a_pause(1))
+    assert log.errors() == {"unreachable": 1}
+    assert len(hosted.records) == 2
 
 
 RESPONSES = wire.causal_lm("chat", False)

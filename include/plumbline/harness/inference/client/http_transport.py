@@ -67,6 +67,8 @@ ReaderFactory = Callable[[int, Headers], ResponseReader]
 _QUOTED_BYTES = 2000
 _HIDDEN = "***"
 _READY = 64
+_IDLE_S = 1.0
+"""A connection that was idle for so long may be closed by the server, as HTTP servers do after some seconds, while a request is on its way."""
 
 
 class Http1:
@@ -110,7 +112,8 @@ class Http1Connection(asyncio.Protocol):
         self._http, self._loop, self._sink = http, loop, sink
         self._parser = httptools.HttpResponseParser(self)
         self._number: int | None = None
-        self._at = 0.0
+        self._at = self._sent_at = 0.0
+        self._idle = False
         self._clear()
         self._open = True
 
@@ -131,6 +134,9 @@ class Http1Connection(asyncio.Protocol):
         """See Connection.send: there is never room for another one."""
         self._clear()
         self._number = number
+        now = time.monotonic()
+        self._idle = now - self._at >= _IDLE_S
+        self._sent_at = now
         self._transport.writelines([self._http.prefix, self._http.bodies[number]])
         return False
 
@@ -151,6 +157,7 @@ class Http1Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._at = time.monotonic()
 
     def data_received(self, data: bytes) -> None:
         self._at = time.monotonic()
@@ -164,9 +171,12 @@ class Http1Connection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
+        crossed = self._number if self._idle and self._at <= self._sent_at else None
         self._at = time.monotonic()
         why = f" ({error})" if error else ""
-        if self._number is not None:
+        if crossed is not None:
+            self._number = None
+        elif self._number is not None:
             if self._by_end:
                 self._whole()
             elif self._status:
@@ -176,6 +186,8 @@ class Http1Connection(asyncio.Protocol):
         if self._open:
             self._open = False
             self._sink.lost(self, f"the connection was closed{why}")
+            if crossed is not None:
+                self._sink.turned_away([crossed], f"the server closed the idle connection{why}", self._at)
 
     # httptools
 

@@ -94,7 +94,7 @@ class Sink(Protocol):
         """The request is over: called exactly once for each that was sent and not cancelled."""
 
     def turned_away(self, numbers: Sequence[int], why: str, at: float) -> None:
-        """The server has not processed these requests and never will on their connection, which is lost by now."""
+        """The server has not answered these requests and never will on their connection, which is lost by now: send them once more."""
 
     def room(self, connection: Connection) -> None:
         """The full connection has room again."""
