@@ -15,6 +15,7 @@ from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, CO
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, InferenceWorkload
+from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 
 FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
@@ -25,6 +26,7 @@ _NOT_MEASURED = frozenset(
         "description",
         "precision",
         "quality",
+        "evaluation",
         "acceptance",
         "drift",
         "repeats",
@@ -86,9 +88,15 @@ def precision_levers(trials: Sequence[TrialSample], workloads: Mapping[str, AnyW
 
 
 def family(workload: AnyWorkload) -> str:
-    """Equal for workloads that differ in their precision alone."""
+    """Equal for workloads that differ in their precision alone. A quantised checkpoint has other files; it belongs to its reference."""
     plain: dict[str, Any] = {k: v for k, v in workload.model_dump(mode="json").items() if k not in _NOT_MEASURED}
-    plain["model"] = {k: v for k, v in plain["model"].items() if k != "precision"}
+    model: Any = workload.model
+    if isinstance(model, Checkpoint):
+        quality = workload.quality if isinstance(workload, InferenceWorkload) else None
+        model = quality.reference if quality is not None and isinstance(quality.reference, Checkpoint) else model
+        plain["model"] = model.model_dump(mode="json", include={"source", "id", "revision", "url", "path"})
+    else:
+        plain["model"] = {k: v for k, v in plain["model"].items() if k != "precision"}
     return json.dumps(plain, sort_keys=True)
 
 
@@ -104,7 +112,7 @@ def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWo
     own = {w.name: [t for t in trials if t.usable and (t.provider, t.workload) == (provider, w.name)] for w in ordered}
     first = ordered[0]
     outcome = _outcome(first, own)
-    declared = {w.quality.reference for w in ordered if isinstance(w, InferenceWorkload) and w.quality is not None}
+    declared = {w.quality.reference_precision for w in ordered if isinstance(w, InferenceWorkload) and w.quality is not None}
     reference = next((w for w in ordered if precision_of(w) in declared), first)
     measure, phase = ("output_agreement", "cold_start") if first.kind == "inference" else ("final_loss", "steady")
     amount = outcome.shown_amount
@@ -127,7 +135,7 @@ def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWo
                 cost=cost,
                 saving=saving,
                 quality=None if quality is None else quality.value,
-                difference=_difference(w, reference, measure, quality, base_quality),
+                difference=_difference(w, reference, measure, quality, base_quality) + _accuracy(own[w.name]),
                 trials=tuple(t.trial_id for t in own[w.name]),
                 why=""
                 if cost is not None
@@ -165,13 +173,19 @@ def _pooled(trials: Sequence[TrialSample], metric: str, phase: str) -> Pooled | 
     return pool(values) if values else None
 
 
+def _accuracy(trials: Sequence[TrialSample]) -> str:
+    """How many of the evaluation set's questions are answered right; empty without one."""
+    found = _pooled(trials, "answer_accuracy", "cold_start")
+    return "" if found is None else f"; {format_percent(found.value, 1)} of the questions are answered right"
+
+
 def _difference(w: AnyWorkload, reference: AnyWorkload, measure: str, own: Pooled | None, base: Pooled | None) -> str:
     if w is reference:
         return "the reference" if measure == "output_agreement" or base is None else f"the reference, final loss {base.value:.4g} nats"
     if own is None:
         return "not measured"
     if measure == "output_agreement":
-        against = w.quality.reference if isinstance(w, InferenceWorkload) and w.quality is not None else precision_of(reference)
+        against = w.quality.reference_precision if isinstance(w, InferenceWorkload) and w.quality is not None else precision_of(reference)
         return f"{format_percent(own.value, 1)} of the outputs are those of {against}"
     if base is None:
         return f"final loss {own.value:.4g} nats; that of {precision_of(reference)} was not measured"

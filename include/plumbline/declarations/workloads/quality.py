@@ -34,6 +34,11 @@ class Quality(Declared):
     perplexity_increase: Percent | None = Field(None, gt=0, description="at most so much above the reference's")
     passage: str | None = None
 
+    @property
+    def reference_precision(self) -> ServingPrecision:
+        """Of the reference's weights."""
+        return self.reference if isinstance(self.reference, str) else self.reference.precision
+
     @model_validator(mode="after")
     def _with_text(self) -> Quality:
         if self.perplexity_increase is not None and self.text is None:

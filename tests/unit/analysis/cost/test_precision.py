@@ -117,3 +117,24 @@ def test_the_chart_names_precision_and_quality() -> None:
 def test_the_shipped_pairs_differ_in_their_precision_alone(reference: str, cheaper: str) -> None:
     workloads = load().workloads
     assert family(workloads[reference]) == family(workloads[cheaper])
+
+
+OWN = {"source": "folder", "path": "/models/own", "precision": "bf16"}
+BY_CHECKPOINT = changed(CHAT, "own-bf16", model=OWN, server=CHAT.server.model_dump(mode="json") | {"backend": "vllm"})
+
+
+def quantised(reference: Any) -> AnyWorkload:
+    files = {"source": "folder", "path": "/models/own-int8", "precision": "int8"}
+    return changed(BY_CHECKPOINT, "own-int8", model=files, quality={"reference": reference, "agreement": "90%"})
+
+
+def test_a_quantised_checkpoint_belongs_to_its_reference(golden: Golden) -> None:
+    reference, cheaper = {COST: 2e-5, "answer_accuracy value cold_start": 0.98}, {COST: 1e-5, AGREES: 0.97}
+    (lever,) = found((BY_CHECKPOINT, [reference]), (quantised(OWN), [cheaper | {"answer_accuracy value cold_start": 0.965}]))
+    assert (lever.reference, [row.precision for row in lever.rows]) == ("bf16", ["bf16", "int8"])
+    golden("analysis.precision_checkpoint", "\n".join(row.difference for row in lever.rows))
+
+
+def test_a_quantised_checkpoint_of_another_reference_is_no_lever() -> None:
+    other = {"source": "folder", "path": "/models/other", "precision": "bf16"}
+    assert found((BY_CHECKPOINT, [{COST: 2e-5}]), (quantised(other), [{COST: 1e-5, AGREES: 0.97}])) == ()

@@ -117,7 +117,7 @@ def judge_agreement(agreement: float, quality: Quality, precision: str, n: int) 
     if agreement >= quality.agreement:
         return None
     detail = (
-        f"the outputs in {precision} agree with {quality.reference} to {agreement:.1%} over {n} answers; "
+        f"the outputs in {precision} agree with {quality.reference_precision} to {agreement:.1%} over {n} answers; "
         f"expected at least {quality.agreement:.1%}: the speed was bought with the answers"
     )
     return invalid("quality_lost", detail)
@@ -126,7 +126,7 @@ def judge_agreement(agreement: float, quality: Quality, precision: str, n: int) 
 def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[TokenIds], tokens: int) -> Any:
     asked = {
         "shape": workload.model.model_dump(mode="json"),
-        "precision": quality.reference,
+        "precision": quality.reference_precision,
         "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
         "threads": allotted_cores(),
         "prompts": [ids.tolist() for ids in prompts],
