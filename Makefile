@@ -14,7 +14,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions lint lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,6 +46,14 @@ setup-dev: .venv/.ready-dev
 	$(call install,-r requirements/dev.txt)
 	@touch $@
 
+# A vLLM for processors, beside the main environment: it pins other versions of what both use.
+.vllm/.ready: requirements/vllm.txt requirements/torch.txt | .venv/bin/uv
+	@echo "installing a vLLM for processors into .vllm (requirements/vllm.txt)"
+	@rm -rf .vllm && $(BIN)/uv venv --quiet --seed --python $(PYTHON) .vllm
+	@.vllm/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/torch.txt
+	@$(BIN)/uv pip install --quiet --python .vllm/bin/python --no-deps --require-hashes -r requirements/vllm.txt
+	@touch $@
+
 run: setup ## the main job, end to end on this machine: both local providers, scorecards, report
 	@$(BIN)/plumbline run $(ARGS)
 
@@ -57,6 +65,9 @@ demo-drift: setup ## see a real drift found: the same provider with a core taken
 
 demo-watch: setup ## see a change noticed between campaigns: a simulated provider's driver changes, the rest happens by itself
 	@$(BIN)/plumbline demo-watch $(ARGS)
+
+demo-own-model: setup .vllm/.ready ## see a model of one's own on vLLM: two providers, bf16 and int8, speed, cost and right answers (Python 3.11 or newer)
+	@PLUMBLINE_ENGINE_PYTHON=$(CURDIR)/.vllm/bin/python $(BIN)/plumbline demo-own-model $(ARGS)
 
 server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
 	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)
@@ -108,11 +119,12 @@ lock: .venv/bin/uv ## resolve requirements/*.in again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/triton.in -o requirements/triton.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/training.in -o requirements/training.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-deps $(UPGRADE) requirements/torchao.in -o requirements/torchao.txt
+	@$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform x86_64-unknown-linux-gnu --generate-hashes --no-header $(UPGRADE) --override requirements/vllm-without.txt requirements/vllm.in -o requirements/vllm.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) --all-extras --constraint requirements.txt pyproject.toml -o requirements/image.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-cpu.in -o requirements/image-cpu.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-onnx.in -o requirements/image-onnx.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/image-tools.in -o requirements/image-tools.txt
 
 clean: ## remove the environment and caches; results and reports in var/ stay (`make clean ALL=1` removes them too)
-	rm -rf .venv .triton .perf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info include/*.egg-info htmlcov .coverage*
+	rm -rf .venv .triton .vllm .perf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info include/*.egg-info htmlcov .coverage*
 	$(if $(ALL),rm -rf var)

@@ -36,6 +36,10 @@ COMMANDS = {
         "demo:demo_watch",
         "Change a simulated provider's driver and see the watch find it, its benchmark start by itself, and the slowdown explained by it.",
     ),
+    "demo-own-model": (
+        "demo:demo_own_model",
+        "Train a small model, serve it with vLLM in bf16 and in int8 on both local providers, and compare speed, cost and right answers.",
+    ),
     "rehearse": ("demo:rehearse", "Simulate campaigns of simulated providers, then check, record and review them as if they had run."),
     "selfcheck": (
         "trial:selfcheck",

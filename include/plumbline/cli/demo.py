@@ -1,8 +1,10 @@
-"""`plumbline demo-drift`, `demo-watch` and `rehearse`: staged drifts and simulated months."""
+"""`plumbline demo-drift`, `demo-watch`, `demo-own-model` and `rehearse`: staged drifts, an own model, simulated months."""
 
 from __future__ import annotations
 
+import os
 import shutil
+from dataclasses import astuple
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Annotated
@@ -12,18 +14,22 @@ import typer
 
 from plumbline.alerts import render
 from plumbline.alerts.slack.connection import CONNECTION
+from plumbline.analysis.conclusions import conclude
 from plumbline.archive import open_archive
 from plumbline.cli.campaign import CampaignProgress, load_declarations, show_drift, stop_on_signal
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
 from plumbline.declarations import DeclarationError, Declarations, installation_paths, load
 from plumbline.declarations.installation import override_home
+from plumbline.embedded import own_model
 from plumbline.embedded.campaign import CampaignError, Outcome, run_campaign
 from plumbline.embedded.client import AirflowError, end_runs_since
 from plumbline.embedded.connections import provide_connections
 from plumbline.embedded.demo import Demo, DemoError, attributed, measure_quiet_months, stage
 from plumbline.embedded.server import AirflowServer, ServerError
+from plumbline.harness.engine_python import VARIABLE as ENGINE_PYTHON
 from plumbline.launch.plan import PlanError
+from plumbline.presentation.summary import summary_items
 from plumbline.results.finding import Finding
 from plumbline.workflows.plan import DECISION_DAG, RunParameters, planned_trials
 from plumbline.workflows.rehearse import RehearsedCampaign, months_of, simulated
@@ -43,12 +49,8 @@ def demo_drift(
     declared = load_declarations()
     if len(psutil.Process().cpu_affinity()) < 2:
         fail("the demo takes a core away; expected at least two usable cores on this machine")
-    # An archive of its own, new each time: what is staged here must never meet what was measured in earnest.
     home = installation_paths().home / "demo"
-    for old in (home / "results", home / "reports", home / "data-docs"):
-        shutil.rmtree(old, ignore_errors=True)
-    for file in home.glob("archive.db*"):
-        file.unlink()
+    _clear_results(home)
     with override_home(home), stop_on_signal():
         after = _staged(declared, repeats)
         with open_archive() as archive:
@@ -144,6 +146,59 @@ def demo_watch(
     if not attributed(shown):
         err.print("the change was not found and explained as it should have been", style="red")
     raise typer.Exit(OK if attributed(shown) else FAILED)
+
+
+def demo_own_model(as_json: Json = False) -> None:
+    """Train a small model, serve it with vLLM in bf16 and in int8 on both local providers, and compare speed, cost and right answers."""
+    if not os.environ.get(ENGINE_PYTHON):
+        fail(f"{ENGINE_PYTHON} is not set; expected the Python of an environment with vLLM, as `make demo-own-model` sets it")
+    # Torch and transformers take seconds to import, which no other command needs.
+    from plumbline.embedded import demo_model
+
+    home = installation_paths().home / "demo-own-model"
+    with stop_on_signal(), CampaignProgress() as watching:
+        checkpoints = demo_model.make(home / "models", watching.status)
+        _clear_results(home)
+        with override_home(home, own_model.stage(home, *checkpoints, demo_model.questions())):
+            asked = RunParameters(f"own-model-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}", "demonstration of an own model")
+            try:
+                declared = load()
+                planned = planned_trials(declared, asked, own_model.PROVIDERS)
+                with AirflowServer(installation_paths().airflow_home).start(watching.status) as server:
+                    outcome = run_campaign(server, declared, asked, planned, watching.state)
+                    watching.status("stopping Airflow")
+            except (CampaignError, ServerError, AirflowError, DeclarationError, PlanError) as error:
+                fail(str(error), FAILED)
+            with open_archive() as archive:
+                data = campaign_data(archive, asked.campaign_id)
+    rows = own_model.rows_of(data.documents)
+
+    def tell() -> None:
+        shown = table("", "provider", "precision", "", "first token", "per token", "within the SLO", "tokens of bf16", "right answers")
+        for row in rows:
+            shown.add_row(*astuple(row))
+        out.print(shown)
+        for said in summary_items(conclude(data)):
+            for line in said.lines:
+                out.print(f"  {line}")
+        out.print(
+            f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} PLUMBLINE_CONFIG={home / 'config'} plumbline cost precision"
+        )
+        if outcome.report:
+            out.print(f"report: {outcome.report}")
+
+    emit(as_json, {"rows": rows, "outcome": outcome}, tell)
+    for problem in outcome.problems:
+        err.print(problem, style="red")
+    raise typer.Exit(OK if outcome.complete and all(row.status in ("valid", "degraded") for row in rows) else FAILED)
+
+
+def _clear_results(home: Path) -> None:
+    """Remove what an earlier demonstration measured: what is staged never meets what was measured in earnest."""
+    for old in (home / "results", home / "reports", home / "data-docs"):
+        shutil.rmtree(old, ignore_errors=True)
+    for file in home.glob("archive.db*"):
+        file.unlink()
 
 
 def rehearse(
