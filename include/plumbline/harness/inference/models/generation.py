@@ -1,9 +1,11 @@
 """Triton's side of an inference engine that generates text: requests in, decoupled responses out, one for each piece that the engine gives.
 
 In    PROMPT_IDS int32 [tokens], or PROMPT uint8 [bytes] (UTF-8; the ids are taken if both come); MAX_TOKENS int32 [1]; NATURAL int32 [1]: 1 if
-      the answer may end before (else the model's end of text is never chosen); ADAPTER uint8 [bytes]: the name of a LoRA adapter
+      the answer may end before (else the model's end of text is never chosen); ADAPTER uint8 [bytes]: the name of a LoRA adapter; SCORE
+      int32 [1]: 1 asks for the log-probabilities of the prompt's own tokens
 Out   TOKENS int32 [tokens] and COUNT int32 [1] with every response, TEXT uint8 [bytes] too if the model speaks text; with the last one
-      SERVER_TIMES fp64 [5]: seconds of tokenization, queue, prefill, decode, post-processing; INPUT_TOKENS and CACHED_TOKENS int32 [1]
+      SERVER_TIMES fp64 [5]: seconds of tokenization, queue, prefill, decode, post-processing; INPUT_TOKENS and CACHED_TOKENS int32 [1];
+      of a prompt that is scored, for each token after the first: LOG_PROBABILITIES fp32 (nats), GREEDY int32 (1: the most probable token)
 
 An engine's model.py defines `TritonPythonModel(Generation)` with `start`, `generate` and `stop`. Text is uint8: under numpy 2 the backend cannot
 carry Triton's own strings.
@@ -39,13 +41,21 @@ _COUNTERS = {
 }
 
 
+class Scores(NamedTuple):
+    """Of each token of the prompt after the first: its log-probability (nats), and whether it is the most probable one."""
+
+    log_probabilities: Sequence[float]
+    greedy: Sequence[bool]
+
+
 class Ending(NamedTuple):
-    """The engine's own account of a finished request: seconds, and prompt tokens that its prefix cache had."""
+    """The engine's own account of a finished request: seconds, prompt tokens that its prefix cache had, and scores if they were asked for."""
 
     queue_s: float
     prefill_s: float
     decode_s: float
     cached_tokens: int
+    scores: Scores | None = None
 
 
 class Piece(NamedTuple):
@@ -65,6 +75,7 @@ class Request:
     tokens: int
     natural: bool
     adapter: str
+    score: bool
     tokenization_s: float
 
 
@@ -162,11 +173,11 @@ class Generation:
         n, context = len(prompt), self.settings["context"]
         if n < 1 or wanted < 1 or n + wanted > context:
             raise ValueError(f"{n} tokens in, {wanted} out; expected at least 1 each and at most {context} in all")
-        natural, adapter = tensor_of(request, "NATURAL"), tensor_of(request, "ADAPTER")
+        natural, adapter, score = (tensor_of(request, name) for name in ("NATURAL", "ADAPTER", "SCORE"))
         name = "" if adapter is None else _string(adapter)
         if name and name not in self.settings["adapters"]:
             raise ValueError(f"no adapter {name}; expected one of {', '.join(self.settings['adapters']) or 'none'}")
-        return Request(request.request_id(), prompt, wanted, natural is not None and bool(natural[0]), name, took)
+        return Request(request.request_id(), prompt, wanted, _is_set(natural), name, _is_set(score), took)
 
     def _begin(self, asked: Request, sender: Any) -> None:
         task = self.loop.create_task(self._serve(asked, sender))
@@ -205,6 +216,9 @@ class Generation:
             outputs.append(output("SERVER_TIMES", torch.tensor(times, dtype=torch.float64)))
             outputs.append(output("INPUT_TOKENS", torch.tensor([read], dtype=torch.int32)))
             outputs.append(output("CACHED_TOKENS", torch.tensor([ending.cached_tokens], dtype=torch.int32)))
+            if ending.scores is not None:
+                outputs.append(output("LOG_PROBABILITIES", torch.tensor(list(ending.scores.log_probabilities), dtype=torch.float32)))
+                outputs.append(output("GREEDY", torch.tensor(list(ending.scores.greedy), dtype=torch.int32)))
             self.counters.add(prefix_cache_hits=ending.cached_tokens, prefix_cache_misses=read - ending.cached_tokens)
             if len(self.active) == 1:
                 self._count_drafts()
@@ -241,6 +255,10 @@ class Generation:
             task.cancel()
         await asyncio.gather(*self.active, return_exceptions=True)
         await self.stop()
+
+
+def _is_set(flag: Any) -> bool:
+    return flag is not None and bool(flag[0])
 
 
 class _Counters:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from generation import Ending, Generation, Piece, Request  # type: ignore[import-not-found]
+from generation import Ending, Generation, Piece, Request, Scores  # type: ignore[import-not-found]
 from serving import Answer  # type: ignore[import-not-found]
 
 
@@ -41,6 +41,7 @@ class _Sequence:
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0
     prefilled: float = 0.0
+    scores: Scores | None = None
     closed: bool = False
 
 
@@ -115,7 +116,11 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         if first:
             sequence.started = time.monotonic()
         ids = torch.tensor([request.prompt if first else sequence.tokens[-1:]], device=self.device)
-        found = self.model(input_ids=ids, past_key_values=sequence.cache, use_cache=True, logits_to_keep=1)
+        found = self.model(
+            input_ids=ids, past_key_values=sequence.cache, use_cache=True, logits_to_keep=0 if first and request.score else 1
+        )
+        if first and request.score:
+            sequence.scores = _scores(found.logits[0, :-1], ids[0, 1:])
         sequence.cache, scores = found.past_key_values, found.logits[0, -1].float()
         if not request.natural:
             scores[list(self.ends)] = float("-inf")
@@ -128,6 +133,14 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         text = bytes(sequence.answer.add(token).tolist()).decode() if sequence.answer else ""
         ending = None
         if last:
-            ending = Ending(sequence.started - sequence.arrived, sequence.prefilled - sequence.started, now - sequence.prefilled, 0)
+            ending = Ending(
+                sequence.started - sequence.arrived, sequence.prefilled - sequence.started, now - sequence.prefilled, 0, sequence.scores
+            )
         self.loop.call_soon_threadsafe(sequence.pieces.put_nowait, Piece([token], text, ending))
         return last
+
+
+def _scores(logits: torch.Tensor, tokens: torch.Tensor) -> Scores:
+    """Of `tokens` [n], each predicted by its row of `logits` [n, vocabulary]."""
+    log_probabilities = logits.float().log_softmax(dim=1).gather(1, tokens[:, None])[:, 0]
+    return Scores(log_probabilities.tolist(), (logits.argmax(dim=1) == tokens).tolist())

@@ -20,7 +20,7 @@ from typing import Any
 
 # The stub imports this file as a member of a package named after the version folder and puts no such folder on the path.
 sys.path.insert(0, str(Path(__file__).parent))
-from generation import Ending, Generation, Piece, Request  # type: ignore[import-not-found]
+from generation import Ending, Generation, Piece, Request, Scores  # type: ignore[import-not-found]
 
 
 class TritonPythonModel(Generation):  # type: ignore[misc]
@@ -70,14 +70,18 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
             ignore_eos=forced,
             detokenize=self.text is not None,
             output_kind=self.delta,
+            prompt_logprobs=0 if request.score else None,
             **least,
         )
         adapter = self.adapters.get(request.adapter)
         prompt = {"prompt_token_ids": request.prompt}
+        scores: Scores | None = None
         # Numbers of our own: two phases number their requests alike, and an aborted one may still be known to the engine.
         async for found in self.engine.generate(prompt, sampling, request_id=f"plumbline-{next(self.numbers)}", lora_request=adapter):
             piece = found.outputs[0]
-            yield Piece(piece.token_ids, piece.text, _ending(found) if found.finished else None)
+            if found.prompt_logprobs:
+                scores = _scores(request.prompt, found.prompt_logprobs)
+            yield Piece(piece.token_ids, piece.text, _ending(found, scores) if found.finished else None)
 
     async def stop(self) -> None:
         self.engine.shutdown()
@@ -96,7 +100,7 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         return drafts, accepted
 
 
-def _ending(found: Any) -> Ending:
+def _ending(found: Any, scores: Scores | None) -> Ending:
     times = found.metrics
     if times is None:
         raise RuntimeError("vLLM reports no times of this request; expected disable_log_stats false")
@@ -105,4 +109,11 @@ def _ending(found: Any) -> Ending:
         times.first_token_ts - times.scheduled_ts,
         times.last_token_ts - times.first_token_ts,
         int(found.num_cached_tokens or 0),
+        scores,
     )
+
+
+def _scores(prompt: list[int], reported: Any) -> Scores:
+    """`reported` by vLLM: of each position the tokens by id, None of the first."""
+    own = [position[token] for token, position in zip(prompt[1:], reported[1:], strict=True)]
+    return Scores([each.logprob for each in own], [each.rank == 1 for each in own])

@@ -15,7 +15,7 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.evaluation import Evaluation
 from plumbline.declarations.workloads.quality import Quality
-from plumbline.harness.inference.phases.outputs import CheckpointTokenizer, NotReported, OutputClient, TokenIds, TokenScores
+from plumbline.harness.inference.phases.outputs import NotReported, OutputClient, PromptTokens, TokenIds, TokenScores
 from plumbline.harness.inference.phases.quality import QualityResult, judge_agreement, quality_prompts
 from plumbline.harness.measurement import EvidenceFile, Judgement, invalid
 from plumbline.metrics import Phase
@@ -49,17 +49,17 @@ def reference_workload(workload: InferenceWorkload) -> InferenceWorkload:
     return workload.model_copy(update={"model": model, "replicas": None})
 
 
-def ask_reference(client: OutputClient, workload: InferenceWorkload, tokenizer: CheckpointTokenizer) -> ReferenceOutputs:
+def ask_reference(client: OutputClient, workload: InferenceWorkload, tokens: PromptTokens) -> ReferenceOutputs:
     """The reference's outputs, from its server. TrialFailed as of `OutputClient`."""
     quality = workload.quality
     assert quality is not None
     right = None if workload.evaluation is None else evaluate(client, workload.evaluation)
-    prompts = _prompts(workload, quality, tokenizer)
+    prompts = _prompts(workload, quality, tokens)
     continued = min(_CONTINUATION, int(workload.model.context or _LONGEST_PROMPT) - max(map(len, prompts)) - 1)
     try:
         sequences = [np.concatenate(pair) for pair in zip(prompts, client.continuations(prompts, continued), strict=True)]
         scores = [each.last(continued) for each in client.scores(sequences)]
-        passage = client.scores(_windows(workload, quality, tokenizer))
+        passage = client.scores(_windows(workload, quality, tokens))
     except NotReported as error:
         return ReferenceOutputs(right=right, unreported=str(error))
     return ReferenceOutputs(tuple(sequences), continued, tuple(scores), tuple(passage), right)
@@ -68,11 +68,11 @@ def ask_reference(client: OutputClient, workload: InferenceWorkload, tokenizer: 
 def check(
     client: OutputClient,
     workload: InferenceWorkload,
-    tokenizer: CheckpointTokenizer | None,
+    tokens: PromptTokens | None,
     reference: ReferenceOutputs | None,
     workdir: Path,
 ) -> tuple[QualityResult, list[EvidenceFile]]:
-    """Rows of phase cold_start, and what makes the trial invalid. `tokenizer`: needed with a quality only."""
+    """Rows of phase cold_start, and what makes the trial invalid. `tokens`: needed with a quality only."""
     rows: list[MetricRow] = []
     judgements: list[Judgement | None] = []
     evidence, asked = [], 0
@@ -84,11 +84,11 @@ def check(
         judgements += _judge_accuracy(right, before, workload.evaluation)
         evidence.append(_write_answers(workdir / "evaluation.parquet", right, before))
     if workload.quality is not None and reference is not None:
-        assert tokenizer is not None
+        assert tokens is not None
         try:
             if reference.unreported is not None:
                 raise NotReported(reference.unreported)
-            found = _compare(client, workload, workload.quality, tokenizer, reference)
+            found = _compare(client, workload, workload.quality, tokens, reference)
         except NotReported as error:
             judgements.append(invalid("quality_unchecked", f"{error}: the speed is measured, the quality of the outputs is not"))
         else:
@@ -104,7 +104,7 @@ def evaluate(client: OutputClient, declared: Evaluation) -> NDArray[np.bool_]:
 
 
 def _compare(
-    client: OutputClient, workload: InferenceWorkload, quality: Quality, tokenizer: CheckpointTokenizer, reference: ReferenceOutputs
+    client: OutputClient, workload: InferenceWorkload, quality: Quality, tokens: PromptTokens, reference: ReferenceOutputs
 ) -> QualityResult:
     served = [each.last(reference.continued) for each in client.scores(reference.sequences)]
     greedy = np.concatenate([each.greedy for each in served])
@@ -122,7 +122,7 @@ def _compare(
         )
     asked = len(served)
     if reference.passage:
-        scored = client.scores(_windows(workload, quality, tokenizer))
+        scored = client.scores(_windows(workload, quality, tokens))
         asked += len(scored)
         perplexity, before = (float(np.exp(-_joined(scores).mean())) for scores in (scored, reference.passage))
         tokens = len(_joined(scored))
@@ -141,27 +141,25 @@ def _joined(scores: Sequence[TokenScores]) -> NDArray[np.float64]:
     return np.concatenate([each.log_probability for each in scores])
 
 
-def _prompts(workload: InferenceWorkload, quality: Quality, tokenizer: CheckpointTokenizer) -> list[TokenIds]:
+def _prompts(workload: InferenceWorkload, quality: Quality, tokens: PromptTokens) -> list[TokenIds]:
     """The evaluation set's questions, else parts of the declared text, else random ids; each leaves half of the context free."""
     context, vocabulary = int(workload.model.context or 2 * _LONGEST_PROMPT), int(workload.model.vocabulary or 0)
     longest = min(_LONGEST_PROMPT, context // 2)
     if workload.evaluation is not None and workload.evaluation.questions:
-        asked = [
-            tokenizer.ids(question.text, chat=workload.evaluation.chat) for question in workload.evaluation.questions[: quality.prompts]
-        ]
-        return [ids[-longest:] for ids in asked]
+        texts = [question.text for question in workload.evaluation.questions[: quality.prompts]]
+        return [ids[-longest:] for ids in tokens.read(texts, chat=workload.evaluation.chat)]
     if quality.passage is not None:
-        ids = tokenizer.ids(quality.passage, chat=False)
+        (ids,) = tokens.read([quality.passage], chat=False)
         size = max(1, min(longest, len(ids) // quality.prompts))
         return [ids[k * size : (k + 1) * size] for k in range(quality.prompts) if len(ids) >= (k + 1) * size]
     return quality_prompts(vocabulary, context, quality.prompts)
 
 
-def _windows(workload: InferenceWorkload, quality: Quality, tokenizer: CheckpointTokenizer) -> list[TokenIds]:
+def _windows(workload: InferenceWorkload, quality: Quality, tokens: PromptTokens) -> list[TokenIds]:
     """The declared text in pieces that overlap by one token, so that each token but the first is scored once."""
     if quality.passage is None:
         return []
-    ids, size = tokenizer.ids(quality.passage, chat=False), min(_WINDOW, int(workload.model.context or _WINDOW) - 1)
+    (ids,), size = tokens.read([quality.passage], chat=False), min(_WINDOW, int(workload.model.context or _WINDOW) - 1)
     return [piece for k in range(0, len(ids) - 1, size - 1) if len(piece := ids[k : k + size]) > 1]
 
 

@@ -15,12 +15,14 @@ from typing import Any, Protocol, TypeVar
 import grpc
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.client.round_trip import http_connection
 from plumbline.harness.inference.load import wire
+from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
 from plumbline.harness.measurement import TrialFailed
 
 TokenIds = NDArray[np.int32]
@@ -58,59 +60,58 @@ class OutputClient(Protocol):
         """Of sequences of at least two tokens. NotReported."""
 
 
-class CheckpointTokenizer:
-    """The tokenizer of a checkpoint's folder. TrialFailed("bad_declaration") if it cannot be read, or if its chat template fails."""
+class PromptTokens:
+    """Token ids of texts by the tokenizer of the checkpoint in `folder`, and texts of token ids; each text is read once.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    Raises TrialFailed("bad_declaration") for a tokenizer that cannot be loaded and a chat template that fails."""
 
-    @cached_property
-    def _loaded(self) -> Any:
-        # Hundreds of modules, which a trial without questions does not need.
-        from transformers import AutoTokenizer
+    def __init__(self, tokenizer: ServedTokenizer, folder: Path) -> None:
+        self._tokenizer, self._folder = tokenizer, folder
+        self._known: dict[tuple[str, bool], TokenIds] = {}
 
+    def read(self, texts: Sequence[str], *, chat: bool) -> list[TokenIds]:
+        """Of each text, or of each as a user's message in the chat template."""
+        new = [text for text in dict.fromkeys(texts) if (text, chat) not in self._known]
+        asked: list[Unread] = [({"role": "user", "content": text},) if chat else text for text in new]
         try:
-            return AutoTokenizer.from_pretrained(str(self._folder), local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
-            raise TrialFailed("bad_declaration", f"the checkpoint's tokenizer cannot be loaded: {_line(error)}") from error
-
-    def ids(self, text: str, *, chat: bool) -> TokenIds:
-        """Token ids of a prompt, or of a user's message in the chat template."""
-        if not chat:
-            return np.array(self._loaded(text)["input_ids"], np.int32)
-        try:
-            rendered = self._loaded.apply_chat_template([{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # a template is a program of its author
-            raise TrialFailed(
-                "bad_declaration", f"the checkpoint's chat template raises {_line(error)}; expected one that renders"
-            ) from error
-        # The template writes the special tokens itself.
-        return np.array(self._loaded(rendered, add_special_tokens=False)["input_ids"], np.int32)
+            found = self._tokenizer.read(asked) if asked else []
+        except ValueError as error:
+            raise TrialFailed("bad_declaration", str(error)) from error
+        for text, each in zip(new, found, strict=True):
+            if isinstance(each, TemplateFailed):
+                raise TrialFailed("bad_declaration", f"the checkpoint's chat template fails: {each.reason}")
+            self._known[text, chat] = each.ids
+        return [self._known[text, chat] for text in texts]
 
     def text(self, ids: Sequence[int]) -> str:
-        return str(self._loaded.decode(ids, skip_special_tokens=True))
+        return self._decoder.decode(list(ids), skip_special_tokens=True)
+
+    @cached_property
+    def _decoder(self) -> Tokenizer:
+        return Tokenizer.from_file(str(self._folder / "tokenizer.json"))
 
 
 class TritonOutputs:
     """A model on Triton that takes and gives token ids (backends/generation.py)."""
 
-    def __init__(self, address: str, model: str, tokenizer: CheckpointTokenizer) -> None:
-        self._address, self._model, self._tokenizer = address, model, tokenizer
+    def __init__(self, address: str, model: str, tokens: PromptTokens) -> None:
+        self._address, self._model, self._tokens = address, model, tokens
 
     def answers(self, prompts: Sequence[str], output_tokens: int, *, chat: bool) -> list[str]:
-        asked = [self._request(i, self._tokenizer.ids(text, chat=chat), output_tokens, NATURAL=1) for i, text in enumerate(prompts)]
-        return [self._tokenizer.text(np.concatenate(found["TOKENS"]).tolist()) for found in self._streamed(asked)]
+        read = self._tokens.read(prompts, chat=chat)
+        asked = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(read)]
+        return [self._tokens.text(np.concatenate(found[wire.TOKENS]).tolist()) for found in self._streamed(asked)]
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
         asked = [self._request(i, ids, output_tokens) for i, ids in enumerate(prompts)]
-        return [np.concatenate(found["TOKENS"]).astype(np.int32) for found in self._streamed(asked)]
+        return [np.concatenate(found[wire.TOKENS]).astype(np.int32) for found in self._streamed(asked)]
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
         answered = self._streamed([self._request(i, ids, 1, SCORE=1) for i, ids in enumerate(sequences)])
-        if answered and "LOG_PROBABILITIES" not in answered[0]:
-            raise NotReported(f"the model {self._model} answers without LOG_PROBABILITIES")
+        if answered and wire.LOG_PROBABILITIES not in answered[0]:
+            raise NotReported(f"the model {self._model} answers without {wire.LOG_PROBABILITIES}")
         return [
-            TokenScores(np.concatenate(found["LOG_PROBABILITIES"]).astype(np.float64), np.concatenate(found["GREEDY"]) != 0)
+            TokenScores(np.concatenate(found[wire.LOG_PROBABILITIES]).astype(np.float64), np.concatenate(found[wire.GREEDY]) != 0)
             for found in answered
         ]
 
@@ -135,7 +136,7 @@ class TritonOutputs:
                             found[int(response.id)].setdefault(output.name, []).append(np.frombuffer(data, kind))
             except grpc.RpcError as error:
                 raise TrialFailed("server_error", f"the check of the outputs was not answered: {error.code()}") from error
-        if missing := sum("TOKENS" not in each for each in found):
+        if missing := sum(wire.TOKENS not in each for each in found):
             raise TrialFailed("server_error", f"the check of the outputs got {len(found) - missing} of {len(found)} answers")
         return found
 

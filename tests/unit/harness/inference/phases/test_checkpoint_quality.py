@@ -77,10 +77,10 @@ class Server(ThreadingHTTPServer):
 
 
 class Numbers:
-    """A tokenizer whose words are token ids."""
+    """Tokens of texts whose words are token ids; of a question its last word."""
 
-    def ids(self, text: str, *, chat: bool) -> Any:
-        return np.array([int(word) for word in text.split()], np.int32)
+    def read(self, texts: list[str], *, chat: bool) -> Any:
+        return [np.array([int(word) for word in text.removeprefix("after ").split()], np.int32) for text in texts]
 
 
 @pytest.fixture
@@ -111,17 +111,10 @@ def workload(**quality: Any) -> InferenceWorkload:
     return base.model_copy(update=update)
 
 
-class Words(Numbers):
-    """Reads the last word of a question."""
-
-    def ids(self, text: str, *, chat: bool) -> Any:
-        return super().ids(text.removeprefix("after "), chat=chat)
-
-
 def run(server: OpenAiOutputs, asked: InferenceWorkload, folder: Path, blur: float) -> tuple[Any, dict[str, float], Path]:
-    reference = checkpoint_quality.ask_reference(server, asked, Words())  # type: ignore[arg-type]
+    reference = checkpoint_quality.ask_reference(server, asked, Numbers())  # type: ignore[arg-type]
     Model.blur = blur
-    found, evidence = checkpoint_quality.check(server, asked, Words(), reference, folder)  # type: ignore[arg-type]
+    found, evidence = checkpoint_quality.check(server, asked, Numbers(), reference, folder)  # type: ignore[arg-type]
     return found, {row.metric: row.value for row in found.rows if row.value is not None}, evidence[0].path
 
 

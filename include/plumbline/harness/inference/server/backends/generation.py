@@ -112,6 +112,7 @@ def write(
             Input("MAX_TOKENS", "INT32"),
             Input("NATURAL", "INT32", optional=True),
             Input("ADAPTER", "UINT8", (-1,), optional=True),
+            Input("SCORE", "INT32", optional=True),
         ],
         [
             (wire.TOKENS, "INT32", (-1,)),
@@ -120,6 +121,8 @@ def write(
             (wire.SERVER_TIMES, "FP64", (5,)),
             (wire.INPUT_TOKENS, "INT32", (1,)),
             (wire.CACHED_TOKENS, "INT32", (1,)),
+            (wire.LOG_PROBABILITIES, "FP32", (-1,)),
+            (wire.GREEDY, "INT32", (-1,)),
         ],
         kind="CPU",  # the engine takes its devices itself
         decoupled=True,
