@@ -32,6 +32,7 @@ from plumbline.harness.inference.phases import quality, trial_record
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
+from plumbline.harness.inference.phases.output_check import OutputCheck
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, under_test
@@ -70,7 +71,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
         if trial.provider.launcher.hosted:
             _on_endpoint(record, schedule, prompts)
         else:
-            _on_own_server(record, schedule, prompts, None if fetched is None else fetched.folder)
+            _on_own_server(record, schedule, prompts, fetched)
     except TrialFailed as failure:
         raise TrialFailed(failure.failure_class, record.publishable(failure.detail), record.measured()) from failure
     except KeyboardInterrupt as stop:
@@ -158,7 +159,7 @@ def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | Non
     return fitted, prompts
 
 
-def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, checkpoint: Path | None) -> None:
+def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, fetched: FetchedCheckpoint | None) -> None:
     workload = record.workload = with_provider_args(record.workload, record.trial.provider)
     accelerator = record.trial.provider.accelerator
     n, each = workload.replicas_on(accelerator.count), workload.needs.count
@@ -168,7 +169,11 @@ def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
     own = cores.each(n) if apart else None
     shown = under_test.visible_devices(accelerator, n, each, os.environ)
     place = Place(record.workdir, own or [cores.server] * n, shown, len(own[0]) if own else max(1, cores.server_count // n))
-    served = assemble(workload, place, checkpoint)
+    # Before the server is started: two of them would share memory and cores.
+    outputs = None if fetched is None else OutputCheck.of(workload, fetched)
+    if outputs is not None and workload.quality is not None:
+        outputs.ask_reference(record, place)
+    served = assemble(workload, place, None if fetched is None else fetched.folder)
     record.report("cold_start", 0.0, f"starting {served.servers[0].program}" if n == 1 else f"starting {n} × {served.servers[0].program}")
     driver = Driver(record, served, Settings(cpus=cores.client))
     client_facts(record, cores, own)
@@ -179,7 +184,9 @@ def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
             with record.watch.phase("cold_start"):
                 server.enter_context(under_test.all_running(served.servers))
                 of_own_server(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
-            if workload.quality is not None and isinstance(served, ManagedTriton):
+            if outputs is not None:
+                served.answered(outputs.check(record, served.target()))
+            elif workload.quality is not None and isinstance(served, ManagedTriton):
                 checked = quality.check(workload, served.repository, *served.target().addresses)
                 served.answered(checked.asked)
                 record.result.metrics += checked.rows
@@ -203,6 +210,8 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> N
             record.result.facts["server.process"] = server.name
         with record.watch.phase("cold_start"):
             of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
+        if record.workload.evaluation is not None:
+            OutputCheck(record.workload).check(record, served.target())
         try:
             _phases(driver, schedule, prompts)
         finally:

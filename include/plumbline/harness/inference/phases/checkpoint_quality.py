@@ -125,10 +125,10 @@ def _compare(
         scored = client.scores(_windows(workload, quality, tokens))
         asked += len(scored)
         perplexity, before = (float(np.exp(-_joined(scores).mean())) for scores in (scored, reference.passage))
-        tokens = len(_joined(scored))
+        n_scored = len(_joined(scored))
         rows += [
-            metric_row("perplexity", perplexity, tokens, phase=_PHASE),
-            metric_row("perplexity_increase", perplexity / before - 1, tokens, phase=_PHASE),
+            metric_row("perplexity", perplexity, n_scored, phase=_PHASE),
+            metric_row("perplexity_increase", perplexity / before - 1, n_scored, phase=_PHASE),
         ]
         most = quality.perplexity_increase
         if most is not None and perplexity / before - 1 > most:

@@ -230,5 +230,14 @@ class OpenAiOutputs:
         return choices[0]
 
 
+def output_client(target: Target, tokens: PromptTokens | None) -> OutputClient:
+    """A client of the server. `tokens`: of a Triton, which takes token ids. ValueError for a server whose answers are not text."""
+    if target.protocol.startswith("openai"):
+        return OpenAiOutputs(target)
+    if target.protocol != "kserve_grpc" or tokens is None:
+        raise ValueError(f"outputs of a server over {target.protocol} cannot be checked; expected openai or openai_chat")
+    return TritonOutputs(target.address, target.wire.model, tokens)
+
+
 def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:_QUOTED_BYTES]
