@@ -52,6 +52,9 @@ setup-dev: .venv/.ready-dev
 	@rm -rf .vllm && $(BIN)/uv venv --quiet --seed --python $(PYTHON) .vllm
 	@.vllm/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/torch.txt
 	@$(BIN)/uv pip install --quiet --python .vllm/bin/python --no-deps --require-hashes -r requirements/vllm.txt
+	@# As in an image over a vendor's base: its own packages first, the harness and its packages last.
+	@printf '%s\n' $(CURDIR)/include "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	  > "$$(.vllm/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/plumbline.pth"
 	@touch $@
 
 run: setup ## the main job, end to end on this machine: both local providers, scorecards, report
