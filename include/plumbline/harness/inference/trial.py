@@ -29,6 +29,7 @@ from plumbline.harness.inference.load.prompts import Prompt, Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
 from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
 from plumbline.harness.inference.phases import quality, trial_record
+from plumbline.harness.inference.phases.checkpoint_quality import reference_workload
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
@@ -36,7 +37,7 @@ from plumbline.harness.inference.phases.output_check import OutputCheck
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, under_test
-from plumbline.harness.inference.server.assembly import Place, assemble
+from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
 from plumbline.harness.inference.server.cores import CoreSplit, divide_cores
 from plumbline.harness.inference.server.listening import own_server
 from plumbline.harness.inference.server.under_test import ExternalServer, ManagedOpenAi, ManagedTriton
@@ -65,13 +66,13 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
         credentials = launcher_protocol.take_models_credentials()
-        fetched = _fetch(record, credentials) if checkpoint and not trial.provider.launcher.hosted else None
+        fetched, outputs = _fetch(record, credentials) if checkpoint and not trial.provider.launcher.hosted else (None, None)
         schedule, prompts = _load(record, fetched, credentials[0])
         record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
         if trial.provider.launcher.hosted:
             _on_endpoint(record, schedule, prompts)
         else:
-            _on_own_server(record, schedule, prompts, fetched)
+            _on_own_server(record, schedule, prompts, None if fetched is None else fetched.folder, outputs)
     except TrialFailed as failure:
         raise TrialFailed(failure.failure_class, record.publishable(failure.detail), record.measured()) from failure
     except KeyboardInterrupt as stop:
@@ -85,23 +86,32 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     return record.measured()
 
 
-def _fetch(record: TrialRecord, credentials: tuple[str | None, dict[str, object] | None]) -> FetchedCheckpoint:
-    """Before the server starts, so that its start is measured without the network."""
+def _fetch(record: TrialRecord, credentials: tuple[str | None, dict[str, object] | None]) -> tuple[FetchedCheckpoint, OutputCheck | None]:
+    """Before any server starts, so that its start is measured without the network; with the reference's files, which are not measured."""
 
     def note(text: str) -> None:
         record.report("cold_start", 0.0, text)
 
     access = record.trial.provider.launcher.model_access
     cache = Path(access.cache) if access.cache else installation_paths().cache / "models"
+
+    def get(workload: InferenceWorkload) -> tuple[FetchedCheckpoint, InferenceWorkload]:
+        return fetch_for_trial(workload, record.trial.provider, cache, access.mirror, credentials, note)
+
     record.event("model_fetch_started")
-    fetched, record.workload = fetch_for_trial(record.workload, record.trial.provider, cache, access.mirror, credentials, note)
+    fetched, record.workload = get(record.workload)
     record.event("model_fetched")
     record.result.metrics += fetched.rows()
     record.result.facts |= fetched.facts()
+    record.result.hashes["manifest"] = fetched.manifest.sha256
     listing = record.workdir / "manifest.json"
     listing.write_text(fetched.manifest.to_json(), encoding="utf-8")
     record.result.evidence.append(EvidenceFile("manifest", listing))
-    return fetched
+    reference = None
+    if record.workload.quality is not None:
+        reference = get(reference_workload(record.workload))
+        record.result.hashes["reference_manifest"] = reference[0].manifest.sha256
+    return fetched, OutputCheck.of(record.workload, fetched.folder, reference)
 
 
 def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None, token: str | None = None) -> tuple[Schedule, Prompts]:
@@ -121,8 +131,6 @@ def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None, token: 
         "prompts": prompts.sha256,
         "model": backends.model_hash(record.workload, None if fetched is None else fetched.manifest.sha256),
     }
-    if fetched is not None:
-        hashes["manifest"] = fetched.manifest.sha256
     record.result.hashes |= {name: value for name, value in hashes.items() if value}
     if record.trial.schedule_hash not in (None, planned):
         raise TrialFailed(
@@ -159,7 +167,7 @@ def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | Non
     return fitted, prompts
 
 
-def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, fetched: FetchedCheckpoint | None) -> None:
+def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, checkpoint: Path | None, outputs: OutputCheck | None) -> None:
     workload = record.workload = with_provider_args(record.workload, record.trial.provider)
     accelerator = record.trial.provider.accelerator
     n, each = workload.replicas_on(accelerator.count), workload.needs.count
@@ -169,11 +177,9 @@ def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, fe
     own = cores.each(n) if apart else None
     shown = under_test.visible_devices(accelerator, n, each, os.environ)
     place = Place(record.workdir, own or [cores.server] * n, shown, len(own[0]) if own else max(1, cores.server_count // n))
-    # Before the server is started: two of them would share memory and cores.
-    outputs = None if fetched is None else OutputCheck.of(workload, fetched)
-    if outputs is not None and workload.quality is not None:
-        outputs.ask_reference(record, place)
-    served = assemble(workload, place, None if fetched is None else fetched.folder)
+    if outputs is not None:
+        outputs.ask_reference(record, place)  # before the server starts: two of them would share memory and cores
+    served = assemble(workload, place, checkpoint)
     record.report("cold_start", 0.0, f"starting {served.servers[0].program}" if n == 1 else f"starting {n} × {served.servers[0].program}")
     driver = Driver(record, served, Settings(cpus=cores.client))
     client_facts(record, cores, own)
@@ -310,15 +316,6 @@ def _facts(record: TrialRecord, served: ManagedTriton | ManagedOpenAi) -> None:
         if about and about["prefix"] != (expected := engine_python.describe().prefix):
             raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {expected}")
     facts |= engine_facts(record.workload, record.trial.provider, about)
-
-
-def with_provider_args(workload: InferenceWorkload, provider: Provider) -> InferenceWorkload:
-    """The workload as this provider's stack runs it."""
-    own = next((args for backend, args in provider.engine_args.items() if backend == workload.server.backend), {})
-    if not own:
-        return workload
-    server = workload.server.model_copy(update={"engine_args": {**workload.server.engine_args, **own}})
-    return workload.model_copy(update={"server": server})
 
 
 def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping[str, Any]) -> dict[str, Scalar]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.declarations import InferenceWorkload
+from plumbline.declarations import InferenceWorkload, Provider
 from plumbline.declarations.workloads.engines import engine
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import generation, repository
@@ -34,6 +34,15 @@ class Place:
             "variables": self.variables[k],
             "name": f"server-{k}" if several else "server",
         }
+
+
+def with_provider_args(workload: InferenceWorkload, provider: Provider) -> InferenceWorkload:
+    """The workload as this provider's stack runs it."""
+    own = next((args for backend, args in provider.engine_args.items() if backend == workload.server.backend), {})
+    if not own:
+        return workload
+    server = workload.server.model_copy(update={"engine_args": {**workload.server.engine_args, **own}})
+    return workload.model_copy(update={"server": server})
 
 
 def assemble(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedTriton | ManagedOpenAi:
