@@ -23,18 +23,18 @@ from plumbline.metrics.proportions import wilson_interval
 from plumbline.results import MetricRow, metric_row
 
 _CONTINUATION = 32
-"""Tokens that the reference adds to each prompt."""
+"""Tokens that the reference adds to each prompt at most. It ends where the model ends: a forced token would not be its choice."""
 _LONGEST_PROMPT, _WINDOW = 512, 512
 _PHASE: Phase = "cold_start"
 
 
 @dataclass(frozen=True)
 class ReferenceOutputs:
-    """What the reference answered. `sequences`: each prompt with its continuation; `scores`: of their last `continued` tokens; `passage`: of
+    """What the reference answered. `sequences`: each prompt with its continuation; `scores`: of the continuations, of which `continued` are the lengths; `passage`: of
     the windows of the declared text; `right`: of each question. `unreported`: why there are no scores."""
 
     sequences: tuple[TokenIds, ...] = ()
-    continued: int = 0
+    continued: tuple[int, ...] = ()
     scores: tuple[TokenScores, ...] = ()
     passage: tuple[TokenScores, ...] = ()
     right: NDArray[np.bool_] | None = None
@@ -55,10 +55,12 @@ def ask_reference(client: OutputClient, workload: InferenceWorkload, tokens: Pro
     assert quality is not None
     right = None if workload.evaluation is None else evaluate(client, workload.evaluation)
     prompts = _prompts(workload, quality, tokens)
-    continued = min(_CONTINUATION, int(workload.model.context or _LONGEST_PROMPT) - max(map(len, prompts)) - 1)
+    room = int(workload.model.context or _LONGEST_PROMPT) - max(map(len, prompts)) - 1
     try:
-        sequences = [np.concatenate(pair) for pair in zip(prompts, client.continuations(prompts, continued), strict=True)]
-        scores = [each.last(continued) for each in client.scores(sequences)]
+        answers = client.continuations(prompts, min(_CONTINUATION, room))
+        sequences = [np.concatenate(pair) for pair in zip(prompts, answers, strict=True)]
+        continued = tuple(map(len, answers))
+        scores = [each.last(n) for each, n in zip(client.scores(sequences), continued, strict=True)]
         passage = client.scores(_windows(workload, quality, tokens))
     except NotReported as error:
         return ReferenceOutputs(right=right, unreported=str(error))
@@ -106,7 +108,7 @@ def evaluate(client: OutputClient, declared: Evaluation) -> NDArray[np.bool_]:
 def _compare(
     client: OutputClient, workload: InferenceWorkload, quality: Quality, tokens: PromptTokens, reference: ReferenceOutputs
 ) -> QualityResult:
-    served = [each.last(reference.continued) for each in client.scores(reference.sequences)]
+    served = [each.last(n) for each, n in zip(client.scores(reference.sequences), reference.continued, strict=True)]
     greedy = np.concatenate([each.greedy for each in served])
     agreement, n = float(greedy.mean()), len(greedy)
     difference = float(np.abs(_joined(served) - _joined(reference.scores)).mean())

@@ -54,7 +54,8 @@ class OutputClient(Protocol):
         """Greedy answers that end where the model ends them, after `output_tokens` at the latest. `chat`: through the chat template."""
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
-        """Exactly `output_tokens` greedy tokens after each prompt. NotReported if the server reports no token ids."""
+        """Greedy tokens after each prompt until the model ends, its end of text included, at most `output_tokens`. NotReported if the server
+        reports no token ids."""
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
         """Of sequences of at least two tokens. NotReported."""
@@ -103,7 +104,7 @@ class TritonOutputs:
         return [self._tokens.text(np.concatenate(found[wire.TOKENS]).tolist()) for found in self._streamed(asked)]
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
-        asked = [self._request(i, ids, output_tokens) for i, ids in enumerate(prompts)]
+        asked = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(prompts)]
         return [np.concatenate(found[wire.TOKENS]).astype(np.int32) for found in self._streamed(asked)]
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
@@ -159,11 +160,11 @@ class OpenAiOutputs:
         return self._each(one, prompts)
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
-        exact = {"max_tokens": output_tokens, "min_tokens": output_tokens, "ignore_eos": True, "temperature": 0, "return_token_ids": True}
+        limits = {"max_tokens": output_tokens, "temperature": 0, "return_token_ids": True}
 
         def one(connection: http.client.HTTPConnection, ids: TokenIds) -> TokenIds:
-            found = self._choice(self._post(connection, "/completions", {"prompt": ids.tolist(), **exact})).get("token_ids")
-            if not isinstance(found, list) or len(found) != output_tokens:
+            found = self._choice(self._post(connection, "/completions", {"prompt": ids.tolist(), **limits})).get("token_ids")
+            if not isinstance(found, list) or not found:
                 raise NotReported("the server answers /completions without choices[0].token_ids")
             return np.array(found, np.int32)
 
