@@ -48,8 +48,9 @@ setup-dev: .venv/.ready-dev
 
 # A vLLM for processors, beside the main environment: it pins other versions of what both use.
 .vllm/.ready: requirements/vllm.txt requirements/torch.txt | .venv/bin/uv
+	@$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.10 found; vLLM needs 3.11 or newer: make clean, then make PYTHON=python3.11 demo-own-model")'
 	@echo "installing a vLLM for processors into .vllm (requirements/vllm.txt)"
-	@rm -rf .vllm && $(BIN)/uv venv --quiet --seed --python $(PYTHON) .vllm
+	@rm -rf .vllm && $(BIN)/uv venv --quiet --seed --python $(BIN)/python .vllm
 	@.vllm/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/torch.txt
 	@$(BIN)/uv pip install --quiet --python .vllm/bin/python --no-deps --require-hashes -r requirements/vllm.txt
 	@# As in an image over a vendor's base: its own packages first, the harness and its packages last.

@@ -23,6 +23,8 @@ from tritonclient.grpc import service_pb2 as messages
 from plumbline.harness import engine_python
 from plumbline.harness.inference.load import wire
 from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load.served_tokenizer import ShippedTokenizer
+from plumbline.harness.inference.phases.outputs import NotReported, PromptTokens, TritonOutputs
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.tritonserver import Triton
@@ -72,6 +74,26 @@ def test_an_engine_streams_its_tokens_and_its_own_times(tmp_path: Path, backend:
     assert about["engine_version"].endswith("fake")
     assert counted is not None
     assert (counted.succeeded, counted.cache_hits, counted.cache_misses, counted.drafted) == (3, 2, 7, None)
+
+
+@pytest.mark.usefixtures("fake_engines")
+def test_vllm_scores_the_tokens_of_a_prompt(tmp_path: Path) -> None:
+    written = repository(tmp_path, "vllm")
+    tokens = PromptTokens(ShippedTokenizer(128), tmp_path)
+    with triton(written, tmp_path) as server:
+        outputs = TritonOutputs(server.address, written.model, tokens)
+        scores = outputs.scores([np.array(ids, np.int32) for ids in ([3, 4, 5], [6, 8])])
+        (continued,) = outputs.continuations([np.array([1, 1, 2], np.int32)], 9)
+    assert [found.log_probability.tolist() for found in scores] == [[-1.0, -1.25], [-2.0]]
+    assert [found.greedy.tolist() for found in scores] == [[True, False], [True]]
+    assert continued.tolist() == [4, 5, 6, 7], "it ends with the end of text"
+
+
+@pytest.mark.usefixtures("fake_engines")
+def test_an_engine_without_scores_says_so(tmp_path: Path) -> None:
+    written = repository(tmp_path, "tensorrtllm")
+    with triton(written, tmp_path) as server, pytest.raises(NotReported):
+        TritonOutputs(server.address, written.model, PromptTokens(ShippedTokenizer(128), tmp_path)).scores([np.array([3, 4], np.int32)])
 
 
 @pytest.mark.usefixtures("fake_engines")

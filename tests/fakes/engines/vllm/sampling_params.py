@@ -16,4 +16,5 @@ class SamplingParams:
     min_tokens: int = 0
     ignore_eos: bool = False
     detokenize: bool = True
+    prompt_logprobs: int | None = None
     output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE

@@ -70,7 +70,7 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
             ignore_eos=forced,
             detokenize=self.text is not None,
             output_kind=self.delta,
-            prompt_logprobs=0 if request.score else None,
+            **({"prompt_logprobs": 0} if request.score else {}),
             **least,
         )
         adapter = self.adapters.get(request.adapter)
@@ -79,7 +79,7 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         # Numbers of our own: two phases number their requests alike, and an aborted one may still be known to the engine.
         async for found in self.engine.generate(prompt, sampling, request_id=f"plumbline-{next(self.numbers)}", lora_request=adapter):
             piece = found.outputs[0]
-            if found.prompt_logprobs:
+            if request.score and found.prompt_logprobs:
                 scores = _scores(request.prompt, found.prompt_logprobs)
             yield Piece(piece.token_ids, piece.text, _ending(found, scores) if found.finished else None)
 

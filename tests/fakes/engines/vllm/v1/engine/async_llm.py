@@ -59,7 +59,14 @@ class AsyncLLM:
             )
             text = "".join(f" {token}" for token in piece) if sampling.detokenize else ""
             output = SimpleNamespace(token_ids=piece, text=text)
-            yield SimpleNamespace(outputs=[output], finished=last, metrics=times, num_cached_tokens=len(ids) - 1 if known else 0)
+            scored = None if sampling.prompt_logprobs is None or at else [None, *({token: _scored(token)} for token in ids[1:])]
+            cached = len(ids) - 1 if known else 0
+            yield SimpleNamespace(outputs=[output], finished=last, metrics=times, num_cached_tokens=cached, prompt_logprobs=scored)
 
     def shutdown(self) -> None:
         self.errored = True
+
+
+def _scored(token: int) -> SimpleNamespace:
+    """Even tokens are the most probable ones."""
+    return SimpleNamespace(logprob=-token / 4, rank=1 + token % 2)
