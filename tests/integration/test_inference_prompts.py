@@ -43,10 +43,11 @@ def with_prompts(folder: Path, prompts: dict[str, Any], **changes: Any) -> dict[
     return data | changes
 
 
-def test_own_text_goes_to_the_server_whose_tokenizer_counts_as_many_tokens(tmp_path: Path) -> None:
+def test_own_text_goes_to_the_server_whose_tokenizer_counts_as_many_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"prompt number {i}, {'and more of it ' * i}" for i in range(1, 6)]
     (tmp_path / "p.txt").write_text("".join(f"{text}\n" for text in texts))
-    trial = a_trial("inference", declare=with_prompts(tmp_path, {"path": "p.txt", "format": "text"}))
+    monkeypatch.setenv("PROMPTS_FOLDER", str(tmp_path))
+    trial = a_trial("inference", declare=with_prompts(tmp_path, {"path": "p.txt", "format": "text", "private": True}))
     result = measure(trial, tmp_path)
     rows = {(row.metric, row.statistic): row.value for row in result.metrics if row.phase == "steady"}
     # The model reports how many tokens it read of each prompt; another number is an error.
@@ -59,6 +60,10 @@ def test_own_text_goes_to_the_server_whose_tokenizer_counts_as_many_tokens(tmp_p
     assert result.facts["prompts.tokens_counted_by"] == "tokenizer"
     (sent,) = (item for item in result.evidence if item.kind == "requests")
     assert sorted(set(pq.read_table(sent.path)["input_tokens"].to_pylist())) == counted
+    (log,) = (item for item in result.evidence if item.kind == "server_log")
+    lines_of_log = log.path.read_text()
+    # Triton logs its end, which comes after the requests: a server's log may quote them from the first one on.
+    assert "plumbline-model" in lines_of_log and "Waiting for in-flight requests" not in lines_of_log
 
 
 def test_a_trial_gets_the_credentials_of_its_prompts_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,10 +185,13 @@ def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
     client_facts(record, cores, own)
     if n > 1:
         record.result.facts["server.replicas"] = n
+    unasked: dict[Path, int] = {}
     try:
         with ExitStack() as server:
             with record.watch.phase("cold_start"):
                 server.enter_context(under_test.all_running(served.servers))
+                # From here on a server may log the prompts that it reads.
+                unasked = {each.log: each.log.stat().st_size for each in served.servers if each.log.exists()}
                 of_own_server(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
             if outputs is not None:
                 served.answered(outputs.check(record, served.target()))
@@ -201,9 +204,10 @@ def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
             record.event("server_stopping")
         record.event("server_stopped")
     finally:
-        # A server may log the prompts that it reads.
-        if not record.private_texts:
-            record.result.evidence += [EvidenceFile("server_log", each.log) for each in served.servers if each.log.exists()]
+        if record.private_texts:
+            for log, size in unasked.items():
+                os.truncate(log, size)
+        record.result.evidence += [EvidenceFile("server_log", each.log) for each in served.servers if each.log.exists()]
 
 
 def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> None:
