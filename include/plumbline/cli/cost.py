@@ -217,7 +217,10 @@ def campaign(
 
 
 def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:
-    shown = table("Outcomes, at the instance's price alone", "outcome", "cost", "from", right=("cost",))
+    # Costs of an instance rest on its price by the hour; those of a hosted model do not.
+    by_the_hour = any(each.basis is not None for each in outcomes)
+    title = "Outcomes, at the instance's price alone" if by_the_hour or all(each.value is None for each in outcomes) else "Outcomes"
+    shown = table(title, "outcome", "cost", "from", right=("cost",))
     for each in outcomes:
         value = "–" if each.value is None else str(Money(each.value))
         shown.add_row(format_name(each.metric), value, each.formula or each.reason or "")

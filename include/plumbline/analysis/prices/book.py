@@ -94,7 +94,7 @@ def quote(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Quo
         return Quote(Basis(price.purchase, price.price, price.since, price.source), None)
     declared = sorted((p for p in provider.price_list if p.purchase == purchase), key=lambda p: p.since)
     if provider.token_prices:
-        return Quote(None, f"{provider.name} is billed by tokens and requests (token_prices), not by the hour")
+        return Quote(None, "billed by tokens and requests (token_prices), not by the hour")
     if not provider.price_list:
         return Quote(None, f"no price is declared for {provider.name}")
     if not declared:
