@@ -191,14 +191,14 @@ class Generation:
                 self._send(asked, sender, piece)
                 if piece.ending is not None:
                     return
-            self.outbox.put((sender, _refusal("the engine ended the request without its last token"), FINAL, ""))
+            self._close(sender, _refusal("the engine ended the request without its last token"))
         except asyncio.CancelledError:
             # The client gave up: the engine stops at once, and the response is closed when the server has dealt with the cancellation.
             await pieces.aclose()  # type: ignore[attr-defined]  # generators have it
             await asyncio.sleep(CLOSE_AFTER_S)
-            self.outbox.put((sender, None, FINAL, ""))
+            self._close(sender, None)
         except Exception as error:  # noqa: BLE001 - whatever an engine raises is the answer to this request
-            self.outbox.put((sender, _refusal(f"{type(error).__name__}: {error}"), FINAL, ""))
+            self._close(sender, _refusal(f"{type(error).__name__}: {error}"))
             if self.broken():
                 pb_utils.Logger.log_error(f"the engine has ended: {type(error).__name__}: {error}")
                 os._exit(1)  # a dead stub is an error at once; a dead engine behind a live one is a timeout for every client
@@ -222,8 +222,17 @@ class Generation:
             self.counters.add(prefix_cache_hits=ending.cached_tokens, prefix_cache_misses=read - ending.cached_tokens)
             if len(self.active) == 1:
                 self._count_drafts()
-        final = piece.ending is not None
-        self.outbox.put((sender, pb_utils.InferenceResponse(outputs), FINAL if final else 0, asked.number if final else ""))
+        if piece.ending is not None:
+            self._close(sender, pb_utils.InferenceResponse(outputs), asked.number)
+        else:
+            self.outbox.put((sender, pb_utils.InferenceResponse(outputs), 0, ""))
+
+    def _close(self, sender: Any, response: Any, finished: str = "") -> None:
+        """The running task's last response. Triton forgets the request with it: to ask then whether it was cancelled ends the server."""
+        task = asyncio.current_task()
+        if task is not None and task in self.active:
+            self.active[task] = None
+        self.outbox.put((sender, response, FINAL, finished))
 
     def _deliver(self) -> None:
         while (item := self.outbox.get()) is not None:
@@ -241,7 +250,8 @@ class Generation:
         while True:
             await asyncio.sleep(_SWEEP_S)
             for task, sender in list(self.active.items()):
-                if sender.is_cancelled():
+                if sender is not None and sender.is_cancelled():
+                    self.active[task] = None  # once: a second cancellation would end the task before its response is closed
                     task.cancel()
             self._count_drafts()
 
