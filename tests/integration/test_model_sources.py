@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,18 @@ from tests import checkpoints
 from tests.fakes import object_stores
 from tests.fakes.model_hub import REVISION
 from tests.fakes.object_stores import BUCKET, ObjectStore
+from tests.fakes.trials import a_trial, local_provider
+from tests.unit.declarations.workloads.test_checkpoints import workload
 
+from plumbline.declarations.trials import spec_hash
 from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
 from plumbline.harness.inference.checkpoint import fetch
 from plumbline.harness.inference.checkpoint.sources import AccessRefused
+from plumbline.harness.inference.load.schedule import schedule_of
+from plumbline.harness.inference.server import tritonserver
 from plumbline.launch.connections import store_options
+from plumbline.launch.local.process_launcher import ProcessLauncher
+from plumbline.results import ResultStore
 
 pytestmark = pytest.mark.integration
 HUB = HubCheckpoint(source="hub", id="org/llama", revision=REVISION)
@@ -36,8 +44,6 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def options(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The client's options of the store's connection."""
-    import json
-
     monkeypatch.setenv("AIRFLOW_CONN_MODELS", json.dumps(store.connection))
     return store_options(f"s3://{BUCKET}", "models", "launcher.models_connection")
 
@@ -80,3 +86,25 @@ def test_what_is_not_there_is_refused(options: dict[str, Any], tmp_path: Path) -
     for url in (f"s3://{BUCKET}/nothing", "s3://no-such-bucket/model"):
         with pytest.raises(AccessRefused):
             fetch(UrlCheckpoint(source="url", url=url), tmp_path / "cache", None, (None, options))
+
+
+@pytest.mark.full
+def test_a_trial_on_this_machine_fetches_with_its_connections_credentials(
+    uploaded: str, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a tritonserver, so that the trial ends where its server would start."""
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(tritonserver.TRITONSERVER_VARIABLE, str(tmp_path / "missing"))
+    monkeypatch.setenv("AIRFLOW_CONN_MODELS", json.dumps(store.connection))
+    made = workload({"source": "url", "url": uploaded})
+    provider = local_provider(models_connection="models", machine="a-machine-for-models")
+    changed = {"workload": made, "provider": provider, "spec_hash": spec_hash(made), "schedule_hash": schedule_of(made).sha256}
+    trial = a_trial("inference").model_copy(update=changed)
+    results = ResultStore((tmp_path / "results").as_uri())
+    record = ProcessLauncher().launch(trial, results)
+    document = results.document(results.folder(trial))
+    assert record.failure_class == document.validity.failure_class == "image_error"
+    assert document.environment is not None and document.environment.facts["model.cache"] == "cold"
+    assert {row.metric for row in document.metrics} >= {"model_download_time", "model_download_bandwidth"}
+    assert "manifest" in {item.kind for item in document.evidence}
+    assert list((tmp_path / "home/cache/models").glob("url--*/manifest.json"))
