@@ -32,7 +32,16 @@ LIMIT = 0.03
 TOGETHER_S = 480
 """Arrivals are drawn for so long: more than the other tool takes to start and to finish."""
 COMMAND = ["{vllm}", "serve", "{model}", "--host", "{host}", "--port", "{port}", "--served-model-name", "{served_name}"]
-COMMAND += ["--max-model-len", "{context}", "--dtype", "float32", "--enforce-eager", "--no-enable-prefix-caching"]
+COMMAND += [
+    "--max-model-len",
+    "{context}",
+    "--dtype",
+    "float32",
+    "--enforce-eager",
+    "--gpu-memory-utilization",
+    "0.5",
+    "--no-enable-prefix-caching",
+]
 METRICS = ("ttft", "tpot", "e2el")
 Latencies = Mapping[str, NDArray[np.float64]]
 

@@ -36,7 +36,7 @@ pytestmark = [
 ]
 PROMPTS, TOKENS = 64, 24
 SERVE = ["vllm", "serve", "{model}", "--port", "{port}", "--host", "{host}", "--served-model-name", "{served_name}"]
-SERVE += ["--max-model-len", "{context}", "--dtype", "float32", "--enforce-eager"]
+SERVE += ["--max-model-len", "{context}", "--dtype", "float32", "--enforce-eager", "--gpu-memory-utilization", "0.5"]
 MODELS = {"llama": checkpoints.llama, "mixture": checkpoints.mixture}
 
 

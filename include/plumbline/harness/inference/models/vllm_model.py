@@ -28,8 +28,10 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         for name, value in settings["variables"].items():
             os.environ.setdefault(name, value)
         if settings["device"] == "cpu":
-            # The cores that the harness pinned the server to: vLLM binds its threads itself.
+            # The cores that the harness pinned the server to: vLLM binds its threads itself, and they spin. One core is left to this process and
+            # to Triton, which would send tokens only between two requests otherwise.
             cores = sorted(os.sched_getaffinity(0))[: settings["threads"]]
+            cores = cores[: max(1, len(cores) - 1)]
             os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", ",".join(map(str, cores)))
         import vllm
         from vllm import SamplingParams

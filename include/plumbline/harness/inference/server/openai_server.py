@@ -23,6 +23,13 @@ SERVED_NAME = "plumbline"
 _CALL_S = 5.0
 _POLL_S = 0.05
 _READY_PATHS = ("/health", "/v1/models")
+_DEFAULTS = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    # Both close a connection after 5 idle seconds, at times just when the client sends its next request on it.
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "3600",
+    "SGLANG_TIMEOUT_KEEP_ALIVE": "3600",
+}
 _VERSIONS = (("/version", "version"), ("/server_info", "version"), ("/get_server_info", "version"), ("/props", "build_info"))
 """Where servers report their version, and under which key: vLLM, SGLang (new and old), llama.cpp."""
 
@@ -89,8 +96,7 @@ class OpenAiServer(LocalServer):
         python = engine_python.describe()
         own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         first = str(Path(python.executable).parent)
-        usage = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-        return {**usage, **own, "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)])}
+        return {**_DEFAULTS, **own, "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)])}
 
     def _wait(self, started: float) -> float | None:
         deadline = started + self.ready_within_s

@@ -16,6 +16,7 @@ class AsyncEngineArgs:
     tensor_parallel_size: int = 1
     skip_tokenizer_init: bool = False
     enforce_eager: bool = False
+    gpu_memory_utilization: float = 0.9
     speculative_config: dict[str, Any] | None = None
     enable_lora: bool = False
     max_loras: int = 1

@@ -49,8 +49,8 @@ def engine_args(workload: InferenceWorkload, weights: Weights) -> dict[str, Any]
         **({"enable_expert_parallel": True} if parallel.expert > 1 else {}),
         "skip_tokenizer_init": weights.dummy and not workload.requests.text,
         **({"quantization": "fp8"} if weights.dummy and model.precision == "fp8" else {}),
-        # Its compiler needs Triton (the language), which CPUs lack.
-        **({"enforce_eager": True} if cpu else {}),
+        # Its compiler needs Triton (the language), which CPUs lack. The cache's size is set apart; this share of memory must only be free.
+        **({"enforce_eager": True, "gpu_memory_utilization": 0.5} if cpu else {}),
         **(
             {"kv_cache_dtype": {"bf16": "bfloat16"}.get(server.kv_cache_precision, server.kv_cache_precision)}
             if server.kv_cache_precision
