@@ -64,7 +64,9 @@ def add(
         chosen = name or add_model.default_name(found)
         section = add_model.model_section(found, contents, manifest, template, precision, context)
         config = installation_paths().config
-        text = add_model.declaration(config / "workloads" / "inference" / f"{template.name}.yaml", template, chosen, section)
+        text = add_model.declaration(
+            config / "workloads" / "inference" / f"{template.name}.yaml", template, chosen, section, contents.quantised_to
+        )
         path = add_model.write_declaration(config, chosen, text, contents, replace=replace)
         with clear_errors(DeclarationError):
             declared = load()

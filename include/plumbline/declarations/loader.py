@@ -226,9 +226,9 @@ def _referring_file(path: Path, model: type[Naming], found: dict[str, dict[str, 
     ]
 
 
-def load_file(path: Path, model: type[Model]) -> Model:
-    """One file that a person names, as `model`. DeclarationError with all its problems."""
-    declared, _, problems = _read_file(path, model) if path.is_file() else (None, {}, [Problem(str(path), 1, "", "is not a file")])
+def load_file(path: Path, model: type[Model], root: Path | None = None) -> Model:
+    """One file that a person names, as `model`; what it names lies beside it, or in folders of `root`. DeclarationError with all its problems."""
+    declared, _, problems = _read_file(path, model, root) if path.is_file() else (None, {}, [Problem(str(path), 1, "", "is not a file")])
     if declared is None:
         raise DeclarationError(problems)
     return declared

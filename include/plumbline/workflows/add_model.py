@@ -163,19 +163,32 @@ def model_section(
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def declaration(template_file: Path, template: InferenceWorkload, name: str, model: dict[str, Any]) -> str:
+def declaration(template_file: Path, template: InferenceWorkload, name: str, model: dict[str, Any], quantised_to: str | None = None) -> str:
     """The template's YAML with another name and model, version 1, on demand only: it costs nothing until it is asked for. With a `quality`
-    where the precision needs one."""
+    where the precision needs one, whose reference is the template's checkpoint if the files themselves are quantised.
+
+    ValueError if quantised files (`quantised_to`) have no reference."""
     text = template_file.read_text(encoding="utf-8")
     described = f"{template.name}'s load on {model.get('id') or model.get('url') or model.get('path')}"
     values: dict[str, Any] = {"name": name, "version": 1, "description": described, "model": model, "on_demand_only": True}
     if "checkpoint" not in ENGINES[template.server.backend].architectures if template.server.backend in ENGINES else False:
         values["server"] = template.server.model_dump(mode="json", exclude_defaults=True) | {"backend": "vllm"}
     if model["precision"] not in UNQUANTISED and template.quality is None:
-        values["quality"] = {"reference": "bf16", "agreement": "95%"}
+        values["quality"] = {"reference": "bf16" if quantised_to is None else _reference(template, quantised_to), "agreement": "90%"}
     if template.model.precision not in UNQUANTISED and model["precision"] in UNQUANTISED:
         values["quality"] = None
     return _replace(text, values)
+
+
+def _reference(template: InferenceWorkload, quantised_to: str) -> dict[str, Any]:
+    """The template's checkpoint, by which quantised files are compared."""
+    model = template.model
+    if not isinstance(model, Checkpoint) or model.precision not in UNQUANTISED:
+        raise ValueError(
+            f"the files are quantised to {quantised_to}, and their outputs need a reference; expected --like a workload that serves the same "
+            "model in bf16 or fp16, such as one of plumbline model add"
+        )
+    return model.model_dump(mode="json", exclude_none=True, include={"source", "id", "revision", "url", "path", "manifest", "precision"})
 
 
 def _replace(text: str, values: dict[str, Any]) -> str:
@@ -212,7 +225,7 @@ def write_declaration(folder: Path, name: str, text: str, contents: Contents, *,
     before = path.read_text(encoding="utf-8") if path.exists() else None
     path.write_text(text, encoding="utf-8")
     try:
-        resolve(load_file(path, InferenceWorkload), contents)
+        resolve(load_file(path, InferenceWorkload, folder), contents)
     except ValueError:
         if before is None:
             path.unlink()

@@ -104,6 +104,10 @@ def resolve(workload: InferenceWorkload, contents: Contents) -> InferenceWorkloa
     held = contents.quantised_to
     if held is not None and held != model.precision:
         raise ValueError(f"model.precision {model.precision}, but the checkpoint is quantised to {held} (config.json); expected {held}")
+    if held is not None and workload.quality is not None and isinstance(workload.quality.reference, str):
+        raise ValueError(
+            f"quality.reference {workload.quality.reference} of files that are quantised to {held}; expected a checkpoint of its own"
+        )
     known = {
         "context": model.context or contents.context,
         "vocabulary": model.vocabulary or contents.vocabulary,
