@@ -64,7 +64,7 @@ def _workload(name: str, model: dict[str, str]) -> dict[str, Any]:
         "phases": [
             {"name": "warmup", "arrivals": {"poisson": {"rate": "4/s"}}, "duration": "2s"},
             {"name": "steady", "arrivals": {"poisson": {"rate": "6/s"}}, "duration": "15s"},
-            {"name": "sweep", "search": {"goodput": "90%", "between": ["4/s", "128/s"], "probe": "3s", "tolerance": "25%", "at_most": 6}},
+            {"name": "sweep", "search": {"goodput": "90%", "between": ["12/s", "256/s"], "probe": "2s", "tolerance": "25%", "at_most": 8}},
         ],
         "request_timeout": "20s",
         "slo": {"time_to_first_token": "500ms", "time_per_output_token": "100ms"},
