@@ -57,8 +57,7 @@ _OWN: dict[str, Range] = {
     "training_loss": Range(0.0, 1e3, above=False),
     "log_probability_difference": Range(0.0, 1e3, above=False),
     "perplexity": Range(0.0, 1e9),
-    # A cheaper precision may predict a text better by chance, or not at all.
-    "perplexity_increase": Range(-1.0, 1e9, above=False),
+    "perplexity_ratio": Range(0.0, 1e9),
     # The matmul probe that it is measured against is itself a measurement: a little above 1 is its noise.
     "model_flops_utilization": Range(0.0, 1.2),
     "model_flops_utilization_full_attention": Range(0.0, 2.0),

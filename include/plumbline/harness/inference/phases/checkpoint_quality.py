@@ -130,7 +130,7 @@ def _compare(
         n_scored = len(_joined(scored))
         rows += [
             metric_row("perplexity", perplexity, n_scored, phase=_PHASE),
-            metric_row("perplexity_increase", perplexity / before - 1, n_scored, phase=_PHASE),
+            metric_row("perplexity_ratio", perplexity / before, n_scored, phase=_PHASE),
         ]
         most = quality.perplexity_increase
         if most is not None and perplexity / before - 1 > most:

@@ -122,7 +122,7 @@ def test_the_same_weights_agree_in_everything(server: OpenAiOutputs, tmp_path: P
     found, values, evidence = run(server, workload(perplexity_increase="1%", log_probability_difference=0.01), tmp_path, blur=0.0)
     assert values["output_agreement"] == values["answer_accuracy"] == values["reference_accuracy"] == 1.0
     assert values["log_probability_difference"] == pytest.approx(0.0, abs=1e-12)
-    assert values["perplexity_increase"] == pytest.approx(0.0, abs=1e-12)
+    assert values["perplexity_ratio"] == pytest.approx(1.0)
     assert found.judgements == []
     assert pq.read_table(evidence).column_names == ["question", "right", "reference_right"]
 
@@ -138,7 +138,7 @@ def test_perplexity_is_that_of_the_text(server: OpenAiOutputs, tmp_path: Path) -
 
 def test_a_precision_that_changes_the_answers_is_invalid_for_each_limit(server: OpenAiOutputs, tmp_path: Path) -> None:
     found, values, _ = run(server, workload(perplexity_increase="1%", log_probability_difference=0.01), tmp_path, blur=0.7)
-    assert values["output_agreement"] < 0.9 and values["answer_accuracy"] < 0.9 and values["perplexity_increase"] > 0.01
+    assert values["output_agreement"] < 0.9 and values["answer_accuracy"] < 0.9 and values["perplexity_ratio"] > 1.01
     assert [judgement.reason.code for judgement in found.judgements] == ["quality_lost"] * 4
     assert {judgement.level for judgement in found.judgements} == {"invalid"}
 
