@@ -78,6 +78,7 @@ Checkpoint: TypeAlias = HubCheckpoint | UrlCheckpoint | FolderCheckpoint
 
 UNQUANTISED: tuple[ServingPrecision, ...] = ("fp32", "bf16", "fp16")
 """Precisions in which checkpoints are published before anyone quantises them: serving in one of them needs no proof of quality."""
+QUANTISED: tuple[ServingPrecision, ...] = ("fp8", "int8", "int4")
 DESCRIPTIVE = frozenset({"parameters", "active_parameters", "weights_bytes", "kv_cache_bytes_per_token"})
 """Fields that follow from the files and change no measurement: no hash has them."""
 

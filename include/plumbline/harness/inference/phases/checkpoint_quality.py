@@ -46,7 +46,10 @@ def reference_workload(workload: InferenceWorkload) -> InferenceWorkload:
     assert workload.quality is not None
     reference = workload.quality.reference
     model = reference if isinstance(reference, Checkpoint) else workload.model.model_copy(update={"precision": reference})
-    return workload.model_copy(update={"model": model, "replicas": None})
+    # What quantises the model under test must not quantise its reference.
+    arguments = {name: value for name, value in workload.server.engine_args.items() if name != "quantization"}
+    server = workload.server.model_copy(update={"engine_args": arguments})
+    return workload.model_copy(update={"model": model, "server": server, "replicas": None})
 
 
 def ask_reference(client: OutputClient, workload: InferenceWorkload, tokens: PromptTokens) -> ReferenceOutputs:

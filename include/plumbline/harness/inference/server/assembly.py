@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Provider
+from plumbline.declarations.workloads.checkpoints import QUANTISED
 from plumbline.declarations.workloads.engines import engine
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import generation, repository
@@ -68,7 +69,7 @@ def _openai(workload: InferenceWorkload, place: Place, checkpoint: Path | None) 
         folder, context = place.workdir / "models-hub", shape.context
         repository.write_hub_folder(workload, folder)
     else:
-        weights = generation.weights_of(workload, checkpoint)
+        weights = generation.weights_of(workload, checkpoint, QUANTISED)  # its command may do it
         folder, context = weights.folder, weights.context
     model = OpenAiModel(folder, context, place.threads)
     servers = [

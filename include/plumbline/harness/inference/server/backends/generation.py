@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.checkpoints import UNQUANTISED
 from plumbline.harness import engine_python
 from plumbline.harness.inference import models
 from plumbline.harness.inference.load import wire
@@ -44,6 +45,11 @@ class Weights:
         return {**found, **text} if isinstance(text, dict) else found
 
     @property
+    def quantised(self) -> bool:
+        """Whether the files say how they are quantised."""
+        return "quantization_config" in self.config
+
+    @property
     def kv_bytes_per_token(self) -> int:
         """Of keys and values at two bytes each, an upper bound for models with compressed caches."""
         c = self.config
@@ -52,13 +58,28 @@ class Weights:
         return 4 * int(c.get("num_hidden_layers", 1)) * int(c.get("num_key_value_heads") or heads) * size
 
 
-def weights_of(workload: InferenceWorkload, checkpoint: Path) -> Weights:
-    """A checkpoint's; TrialFailed("bad_declaration") if its context is neither declared nor in its configuration."""
+def weights_of(workload: InferenceWorkload, checkpoint: Path, quantises: tuple[str, ...] = ()) -> Weights:
+    """A checkpoint's. `quantises`: precisions to which the engine itself brings weights that are not quantised.
+
+    TrialFailed("bad_declaration") if its context is neither declared nor in its configuration, and for a precision that neither the files
+    nor the engine have."""
     loaded = Weights(checkpoint, dummy=False, context=0)
     context = workload.model.context or loaded.config.get("max_position_embeddings")
     if not context:
         raise TrialFailed(
             "bad_declaration", "model.context is not declared, and config.json has no max_position_embeddings; expected model.context"
+        )
+    precision = workload.model.precision
+    if (
+        precision not in UNQUANTISED
+        and not loaded.quantised
+        and precision not in quantises
+        and "quantization" not in workload.server.engine_args
+    ):
+        raise TrialFailed(
+            "bad_declaration",
+            f"model.precision {precision}, but the checkpoint is not quantised, and server.backend {workload.server.backend} does not quantise it; "
+            f"expected a checkpoint in {precision}, or one of {', '.join((*UNQUANTISED, *quantises))}",
         )
     return Weights(checkpoint, dummy=False, context=int(context))
 

@@ -19,7 +19,7 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
     """The repository of a checkpoint, or of dummy weights of the declared shape."""
     if checkpoint is None:
         needs_precision(workload, repository.DTYPES, "vLLM quantises dummy weights to fp8 alone, the others need a quantised checkpoint")
-    weights = generation.dummy(workload, folder) if checkpoint is None else generation.weights_of(workload, checkpoint)
+    weights = generation.dummy(workload, folder) if checkpoint is None else generation.weights_of(workload, checkpoint, ("fp8",))
     variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if workload.needs.accelerator == "cpu":
         variables |= {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": str(generation.kv_cache_gib(workload, weights))}
@@ -48,7 +48,7 @@ def engine_args(workload: InferenceWorkload, weights: Weights) -> dict[str, Any]
         **{name: n for name, n in several.items() if n > 1},
         **({"enable_expert_parallel": True} if parallel.expert > 1 else {}),
         "skip_tokenizer_init": weights.dummy and not workload.requests.text,
-        **({"quantization": "fp8"} if weights.dummy and model.precision == "fp8" else {}),
+        **({"quantization": "fp8"} if model.precision == "fp8" and not weights.quantised else {}),
         # Its compiler needs Triton (the language), which CPUs lack. The cache's size is set apart; this share of memory must only be free.
         **({"enforce_eager": True, "gpu_memory_utilization": 0.5} if cpu else {}),
         **(
