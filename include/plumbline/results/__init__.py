@@ -1,11 +1,10 @@
 """What a trial hands back: the versioned result document, its JSON Schema, and the store it travels through."""
 
 from plumbline.results.bounded_json import InvalidResult
+from plumbline.results.check_line import CheckLine, CheckName
 from plumbline.results.document import (
     FAILED_AS_DECLARED,
     SCHEMA_VERSION,
-    CheckLine,
-    CheckName,
     Curve,
     Environment,
     Event,

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from plumbline.declarations import Trial, canonical, digest
 from plumbline.metrics import METRICS, STATISTICS, Direction, Phase, Unit
 from plumbline.results import bounded_json
+from plumbline.results.check_line import CheckLine
 from plumbline.results.token_usage import TokenUsage
 
 SCHEMA_VERSION = 1
@@ -213,48 +214,6 @@ class GpuCounter(Part):
         if self.before is None or self.after is None:
             return 0
         return self.after - self.before if self.after >= self.before else self.after
-
-
-CheckName = Literal["event_timer", "energy_counter", "counted_flops", "load_client", "clock_offset"]
-
-
-class CheckLine(Part):
-    """One thing that the instrument was checked against, before it measured: docs/selfcheck.md."""
-
-    check: CheckName
-    of: str = Field("", description="what of it, where there are several: an architecture, a clock")
-    status: Literal["pass", "fail", "not_applicable"]
-    measured: float | None = Field(None, description="by the harness; null if not applicable or the check broke off")
-    expected: float | None = None
-    tolerance: float | None = Field(None, ge=0, description="largest difference that passes, in `unit`")
-    unit: str = ""
-    reason: str = Field(description="what was compared, or why it was not")
-
-    @classmethod
-    def compared(
-        cls, check: CheckName, measured: float, expected: float, tolerance: float, unit: str, reason: str, of: str = ""
-    ) -> CheckLine:
-        """`pass` if `measured` lies within `tolerance` of `expected` (all in `unit`); a number that is not finite fails."""
-        if not (math.isfinite(measured) and math.isfinite(expected)):
-            return cls.failed(check, f"{reason}: measured {measured}, expected {expected}", of)
-        status: Literal["pass", "fail"] = "pass" if abs(measured - expected) <= tolerance else "fail"
-        values = {"measured": measured, "expected": expected, "tolerance": tolerance, "unit": unit}
-        return cls(check=check, of=of, status=status, reason=reason, **values)
-
-    @classmethod
-    def failed(cls, check: CheckName, reason: str, of: str = "") -> CheckLine:
-        """A check that broke off."""
-        return cls(check=check, of=of, status="fail", reason=reason)
-
-    @classmethod
-    def not_applicable(cls, check: CheckName, reason: str, of: str = "") -> CheckLine:
-        """A check that does not apply here."""
-        return cls(check=check, of=of, status="not_applicable", reason=reason)
-
-    @property
-    def name(self) -> str:
-        """Such as `counted_flops gpt`."""
-        return f"{self.check} {self.of}".strip()
 
 
 class Evidence(Part):
