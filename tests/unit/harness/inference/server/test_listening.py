@@ -30,7 +30,7 @@ def bound_closely():
 if len(os.sched_getaffinity(0)) > 1:
     threading.Thread(target=bound_closely, daemon=True).start()
 time.sleep(0.1)
-print(listening.getsockname()[1], child.pid, flush=True)
+print(listening.getsockname()[1], os.getpid(), child.pid, flush=True)
 time.sleep(600)
 """
 CORES = sorted(os.sched_getaffinity(0))
@@ -38,17 +38,21 @@ CORES = sorted(os.sched_getaffinity(0))
 
 @contextmanager
 def serving() -> Iterator[tuple[int, int, int]]:
-    """Port, pid, and the pid of its busy child."""
-    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    port, child = map(int, process.stdout.readline().split())
+    """Port, pid, and the pid of its busy child. The program that starts it ends: it is no descendant of this process, whose CPU time would hold
+    the server's anyway."""
+    start = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]])"
+    starter = subprocess.Popen([sys.executable, "-c", start, SERVER], stdout=subprocess.PIPE, text=True)
+    assert starter.stdout is not None
+    port, pid, child = map(int, starter.stdout.readline().split())
+    starter.wait()
+    family = [psutil.Process(each) for each in (child, pid)]
     try:
-        yield port, process.pid, child
+        yield port, pid, child
     finally:
-        psutil.Process(child).kill()
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family, timeout=30)
+        starter.stdout.close()
 
 
 def launcher(port: int, server_process: str | None = "same_machine") -> EndpointLauncher:
