@@ -174,7 +174,7 @@ def demo_own_model(as_json: Json = False) -> None:
     rows = own_model.rows_of(data.documents)
 
     def tell() -> None:
-        shown = table("", "provider", "precision", "", "first token", "per token", "within the SLO", "tokens of bf16", "right answers")
+        shown = table("", "provider", "precision", "", "first token", "per token", "tokens of bf16", "right answers")
         for row in rows:
             shown.add_row(*astuple(row))
         out.print(shown)

@@ -38,7 +38,7 @@ def stage(home: Path, exact: Path, quantised: Path, questions: Iterable[tuple[st
     _declare(folder, _workload(BF16, reference))
     quality = {"reference": reference, "agreement": "85%", "prompts": 32}
     _declare(folder, {**_workload(INT8, {**reference, "path": str(quantised), "precision": "int8"}), "quality": quality})
-    weights = {"time_to_first_token": 0.4, "time_per_output_token": 0.3, "cost_per_good_request": 0.3}
+    weights = {"time_to_first_token": 0.6, "time_per_output_token": 0.4}
     gates = ["error_rate <= 2% in steady", "answer_accuracy >= 80% in cold_start"]
     team = {"name": "product", "inference": {"workloads": [BF16, INT8], "weights": weights, "gates": gates}}
     (folder / "teams" / "product.yaml").write_text(yaml.safe_dump(team, sort_keys=False), encoding="utf-8")
@@ -61,10 +61,10 @@ def _workload(name: str, model: dict[str, str]) -> dict[str, Any]:
             "output": "natural",
             "seed": 20261101,
         },
+        # No search for the highest rate: on cores that both share, the load generator is at its limit before so small a model.
         "phases": [
             {"name": "warmup", "arrivals": {"poisson": {"rate": "4/s"}}, "duration": "2s"},
             {"name": "steady", "arrivals": {"poisson": {"rate": "20/s"}}, "duration": "11s"},
-            {"name": "sweep", "search": {"goodput": "90%", "between": ["32/s", "2000/s"], "probe": "2s", "tolerance": "25%", "at_most": 8}},
         ],
         "request_timeout": "20s",
         "slo": {"time_to_first_token": "500ms", "time_per_output_token": "100ms"},
@@ -83,7 +83,6 @@ class OwnModelRow:
     status: str
     time_to_first_token: str
     time_per_output_token: str
-    highest_rate: str
     agreement: str
     right: str
 
@@ -110,7 +109,6 @@ def _row(document: ResultDocument) -> OwnModelRow:
         document.validity.status,
         shown("time_to_first_token", "p50", "steady", "s"),
         shown("time_per_output_token", "p50", "steady", "s"),
-        shown("highest_sustained_rate", "value", "sweep", "1/s"),
         shown("output_agreement", "value", "cold_start", "ratio"),
         shown("answer_accuracy", "value", "cold_start", "ratio"),
     )
