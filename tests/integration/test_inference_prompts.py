@@ -53,9 +53,9 @@ def test_own_text_goes_to_the_server_whose_tokenizer_counts_as_many_tokens(tmp_p
     # The model reports how many tokens it read of each prompt; another number is an error.
     assert rows["error_rate", "value"] == 0
     counted = sorted(len(shipped_tokenizer().encode(text).ids) for text in texts)
-    told = {item.signal: item for item in result.telemetry if item.phase == "steady" and item.unit == "tokens"}
-    assert (told["input_tokens"].n, told["input_tokens"].min, told["input_tokens"].max) == (10, counted[0], counted[-1])
-    assert told["input_tokens"].p50 in counted and told["output_tokens"].p50 == 4
+    lengths = {item.signal: item for item in result.telemetry if item.phase == "steady" and item.unit == "tokens"}
+    assert (lengths["input_tokens"].n, lengths["input_tokens"].min, lengths["input_tokens"].max) == (10, counted[0], counted[-1])
+    assert lengths["input_tokens"].p50 in counted and lengths["output_tokens"].p50 == 4
     assert result.facts["prompts.sampled"] == 5 and result.facts["prompts.sent_again"] == 7
     assert result.facts["prompts.tokens_counted_by"] == "tokenizer"
     (sent,) = (item for item in result.evidence if item.kind == "requests")
@@ -116,9 +116,9 @@ def test_private_conversations_leave_no_text_behind(tmp_path: Path, monkeypatch:
     assert all("min_tokens" not in entry.asked and entry.asked["max_tokens"] == 8 for entry in hosted.records)
     facts = dict(document.environment.facts) if document.environment else {}
     assert facts["requests.output"] == "natural" and facts["prompts.tokens_counted_by"] == "server"
-    told = {item.signal: item for item in document.telemetry if item.phase == "steady" and item.unit == "tokens"}
-    assert told["input_tokens"].min == told["input_tokens"].max == 11, "as the server counts"
-    assert (told["output_tokens"].min, told["output_tokens"].max) == (7, 8)
+    lengths = {item.signal: item for item in document.telemetry if item.phase == "steady" and item.unit == "tokens"}
+    assert lengths["input_tokens"].min == lengths["input_tokens"].max == 11, "as the server counts"
+    assert (lengths["output_tokens"].min, lengths["output_tokens"].max) == (7, 8)
     rows = {(row.metric, row.phase): row for row in document.metrics}
     assert rows["error_rate", "steady"].value == pytest.approx(1 / rows["error_rate", "steady"].n)
     written = everything_written(home, temporary)

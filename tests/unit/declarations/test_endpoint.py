@@ -10,6 +10,7 @@ from tests.golden import Golden
 
 from plumbline.airflow.defaults import launch_settings
 from plumbline.declarations import DeclarationError, Declarations, EndpointLauncher, incompatibility, load
+from plumbline.declarations.workloads.evaluation import Evaluation, Question
 
 HERE, CHAT = "providers/here.yaml", "workloads/inference/chat.yaml"
 LOCAL = "{kind: local, cpus: [0], memory: 4GiB, timeout: 10min}"
@@ -74,6 +75,17 @@ def test_a_local_provider_has_no_server_that_exists_already(broken: Break) -> No
 def test_a_client_elsewhere_needs_an_endpoint(broken: Break) -> None:
     declared = load(broken("workloads/inference/chat.yaml", "{backend: python}", "{backend: python, client_placement: other_node}"))
     assert "same_node" in str(incompatibility(declared.workloads["chat"], declared.providers["here"]))
+
+
+@pytest.mark.parametrize(("protocol", "fits"), [("openai", True), ("openai_chat", True), ("kserve_http", False), ("kserve_grpc", False)])
+def test_questions_are_asked_where_answers_are_text(broken: Break, protocol: str, fits: bool) -> None:
+    url = "grpcs://api.example.com" if protocol == "kserve_grpc" else "https://api.example.com/v1"
+    declared = external(broken, url, launcher=HOSTED.replace("protocol: openai", f"protocol: {protocol}"))
+    chat = declared.workloads["chat"]
+    asked = Evaluation(file="q.jsonl", questions=(Question(prompt="2 + 2 =", answer="4"),))
+    requests = chat.requests.model_copy(update={"text": True})  # type: ignore[union-attr]
+    found = incompatibility(chat.model_copy(update={"requests": requests, "evaluation": asked}), declared.providers["here"])
+    assert (found is None) == fits and (fits or "evaluation" in str(found))
 
 
 @pytest.mark.parametrize(

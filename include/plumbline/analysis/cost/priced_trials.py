@@ -60,7 +60,7 @@ def with_costs(
 def _lost_s(trials: Iterable[TrialSample]) -> dict[tuple[str, str], float | None]:
     """By provider and workload, the seconds that attempts without usable numbers held the provider, over the number of usable ones.
 
-    None where one of them was launched and nobody saw how long it held anything. A trial that is missing never held anything.
+    None where one of them was launched and its time is not known. A trial that is missing never held anything.
     """
     usable: dict[tuple[str, str], int] = {}
     lost: dict[tuple[str, str], float | None] = {}

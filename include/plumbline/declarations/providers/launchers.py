@@ -377,6 +377,8 @@ class EndpointLauncher(LauncherBase):
             return (
                 f"its requests.prompts are {prompts.format}, for which {self.protocol} has no chat template; expected protocol openai_chat"
             )
+        if workload.evaluation is not None and not self.protocol.startswith("openai"):
+            return f"its evaluation needs answers as text, which {self.protocol} does not give; expected protocol openai or openai_chat"
         if self.protocol == "openai_chat" and not workload.requests.text:
             return "it sends token ids, but openai_chat takes text only; expected requests: {text: true}"
         if self.protocol.startswith("openai") and workload.model.architecture == "encoder":

@@ -148,11 +148,11 @@ def tokens_per_arrival(log: RequestLog) -> float | None:
 def cached_token_rows(log: RequestLog) -> list[MetricRow]:
     """`cache_hit_ratio`: cached over all prompt tokens, as the usage of answers counts them; nothing where it does not."""
     prompt, cached, _ = log.usage[log.ok].T
-    told = (cached >= 0) & (prompt > 0)
-    if not told.any():
+    counted = (cached >= 0) & (prompt > 0)
+    if not counted.any():
         return []
-    read = int(prompt[told].sum())
-    return [metric_row("cache_hit_ratio", float(cached[told].sum()) / read, read, phase=log.load.name)]
+    read = int(prompt[counted].sum())
+    return [metric_row("cache_hit_ratio", float(cached[counted].sum()) / read, read, phase=log.load.name)]
 
 
 def token_count_source(logs: Sequence[RequestLog]) -> str | None:

@@ -44,8 +44,8 @@ class UsageTotals:
 
 def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:
     # Rows without a counted request say nothing of the cache.
-    told = [row.cached_tokens for row in (one, other) if row.requests]
-    cached = None if None in told or not told else sum(tokens for tokens in told if tokens is not None)
+    counted = [row.cached_tokens for row in (one, other) if row.requests]
+    cached = None if None in counted or not counted else sum(tokens for tokens in counted if tokens is not None)
     return TokenUsage(
         phase=one.phase,
         above=one.above,

@@ -20,6 +20,7 @@ import queue
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ class Request:
     tokenization_s: float
 
 
-class Generation:
+class Generation(ABC):
     """The engine lives on an event loop in a thread of its own; responses leave from another thread, so that sending delays no other request."""
 
     def initialize(self, args: dict[str, str]) -> None:
@@ -138,16 +139,16 @@ class Generation:
 
     # What an engine defines
 
+    @abstractmethod
     async def start(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Start the engine and return what it says about itself: engine, engine_version, device, dtype, parameters …"""
-        raise NotImplementedError
 
+    @abstractmethod
     def generate(self, request: Request) -> AsyncIterator[Piece]:
         """The answer's pieces; closing the iterator ends the request. ValueError for a request that the engine refuses."""
-        raise NotImplementedError
 
-    async def stop(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def stop(self) -> None: ...
 
     def broken(self) -> bool:
         """Whether the engine can answer no further request."""

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.workloads.checkpoints import Checkpoint
+from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
 from plumbline.declarations.workloads.evaluation import Evaluation
 from plumbline.declarations.workloads.quality import Quality
 from plumbline.harness.inference.phases.outputs import NotReported, OutputClient, PromptTokens, TokenIds, TokenScores
 from plumbline.harness.inference.phases.quality import QualityResult, judge_agreement, quality_prompts
-from plumbline.harness.measurement import EvidenceFile, Judgement, invalid
+from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
 from plumbline.metrics import Phase
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results import MetricRow, metric_row
@@ -30,8 +30,8 @@ _PHASE: Phase = "cold_start"
 
 @dataclass(frozen=True)
 class ReferenceOutputs:
-    """What the reference answered. `sequences`: each prompt with its continuation; `scores`: of the continuations, of which `continued` are the lengths; `passage`: of
-    the windows of the declared text; `right`: of each question. `unreported`: why there are no scores."""
+    """What the reference answered. `sequences`: each prompt with its continuation; `scores`: of the continuations, of which `continued` are the
+    lengths; `passage`: of the windows of the declared text; `right`: of each question. `unreported`: why there are no scores."""
 
     sequences: tuple[TokenIds, ...] = ()
     continued: tuple[int, ...] = ()
@@ -42,10 +42,14 @@ class ReferenceOutputs:
 
 
 def reference_workload(workload: InferenceWorkload) -> InferenceWorkload:
-    """The workload that serves the reference: its checkpoint, or the model's own in the reference precision."""
+    """The workload that serves the reference: its checkpoint, or the model's own in the reference precision. Its context is the model's, so that
+    both answer the same prompts."""
     assert workload.quality is not None
     reference = workload.quality.reference
-    model = reference if isinstance(reference, Checkpoint) else workload.model.model_copy(update={"precision": reference})
+    if isinstance(reference, Checkpoint):
+        model: ServedModel = reference.model_copy(update={"context": workload.model.context})
+    else:
+        model = workload.model.model_copy(update={"precision": reference})
     # What quantises the model under test must not quantise its reference.
     arguments = {name: value for name, value in workload.server.engine_args.items() if name != "quantization"}
     server = workload.server.model_copy(update={"engine_args": arguments})
@@ -99,6 +103,18 @@ def check(
         else:
             rows, judgements, asked = rows + found.rows, [*judgements, *found.judgements], asked + found.asked
     return QualityResult(rows, [each for each in judgements if each is not None], asked), evidence
+
+
+def check_questions(declared: Evaluation, context: int, tokens: PromptTokens) -> None:
+    """TrialFailed("bad_declaration") for the first question that is too long for the model's context."""
+    questions = declared.questions or ()
+    for i, ids in enumerate(tokens.read([question.text for question in questions], chat=declared.chat), start=1):
+        if len(ids) + declared.output_tokens > context:
+            raise TrialFailed(
+                "bad_declaration",
+                f"question {i} of evaluation.file {declared.file} has {len(ids)} tokens, and up to {declared.output_tokens} out, over the model's "
+                f"context of {context}; expected at most the context",
+            )
 
 
 def evaluate(client: OutputClient, declared: Evaluation) -> NDArray[np.bool_]:

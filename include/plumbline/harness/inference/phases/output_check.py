@@ -32,10 +32,15 @@ class OutputCheck:
 
     @classmethod
     def of(cls, workload: InferenceWorkload, folder: Path, reference: Reference | None) -> OutputCheck | None:
-        """None if the workload declares neither quality nor evaluation. `folder`: of the served checkpoint."""
+        """None if the workload declares neither quality nor evaluation. `folder`: of the served checkpoint.
+
+        TrialFailed("bad_declaration") for a question that is too long for the model."""
         if workload.quality is None and workload.evaluation is None:
             return None
-        return cls(workload, PromptTokens(CheckpointTokenizer(folder, workload.model.context), folder), reference)
+        tokens = PromptTokens(CheckpointTokenizer(folder, workload.model.context), folder)
+        if workload.evaluation is not None and workload.model.context is not None:
+            checkpoint_quality.check_questions(workload.evaluation, workload.model.context, tokens)
+        return cls(workload, tokens, reference)
 
     def ask_reference(self, record: TrialRecord, place: Place) -> None:
         """Start the reference, if there is one, on the same engine, ask it, and stop it. TrialFailed as of a server under test."""

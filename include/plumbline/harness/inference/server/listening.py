@@ -1,4 +1,4 @@
-"""A server that somebody else started on the client's own machine: find its processes, keep client and server apart."""
+"""A server that the trial did not start, on the client's own machine: find its processes, keep client and server apart."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ListeningServer:
 
 
 def find_listening(port: int) -> ListeningServer | None:
-    """Who listens on the port of a loopback address, or of all; None if nobody does whom this user may see."""
+    """Who listens on the port of a loopback address, or of all; None if no process does that this user may see."""
     listening = {
         found.pid
         for found in psutil.net_connections("tcp")
@@ -108,7 +108,7 @@ def own_server(launcher: EndpointLauncher, watch: ContentionMonitor) -> Iterator
 
 
 def split_cores(usable: Sequence[int], promised: int, server: Collection[int]) -> CoreSplit:
-    """Cores of client and server. A server that somebody bound to some of the cores stays there, and the client takes the others."""
+    """Cores of client and server. A server that was bound to some of the cores stays there, and the client takes the others."""
     others = tuple(cpu for cpu in usable if cpu not in server)
     if not others:
         return divide_cores(usable, promised)

@@ -16,6 +16,7 @@ import pytest
 from tests.fakes.trials import load
 
 from plumbline.declarations import InferenceWorkload
+from plumbline.declarations.workloads.checkpoints import FolderCheckpoint
 from plumbline.declarations.workloads.evaluation import Evaluation, Question
 from plumbline.declarations.workloads.quality import Quality
 from plumbline.harness.inference.client import Target
@@ -156,3 +157,22 @@ def test_a_refusal_does_not_repeat_the_key(server: OpenAiOutputs) -> None:
     with pytest.raises(TrialFailed) as caught:
         client(port, headers={"Authorization": "Bearer hidden"}).answers(["after 1"], 4, chat=True)
     assert "401" in caught.value.detail and "hidden" not in caught.value.detail
+
+
+def test_a_question_that_exceeds_the_context_is_named_before_a_server_starts() -> None:
+    asked = workload().evaluation
+    assert asked is not None
+    long = asked.model_copy(update={"questions": (*(asked.questions or ())[:2], Question(prompt=" ".join(["7"] * 60), answer="x"))})
+    checkpoint_quality.check_questions(asked, 256, Numbers())  # type: ignore[arg-type]
+    with pytest.raises(TrialFailed) as caught:
+        checkpoint_quality.check_questions(long, 100, Numbers())  # type: ignore[arg-type]
+    assert caught.value.failure_class == "bad_declaration" and "question 3 " in caught.value.detail and "100" in caught.value.detail
+
+
+def test_the_reference_has_the_context_of_the_model() -> None:
+    """Else it would answer prompts that the model is too short for."""
+    reference = FolderCheckpoint(source="folder", path="/models/exact", context=4096)
+    asked = workload()
+    assert asked.quality is not None
+    served = asked.model_copy(update={"quality": asked.quality.model_copy(update={"reference": reference})})
+    assert checkpoint_quality.reference_workload(served).model.context == asked.model.context == 256

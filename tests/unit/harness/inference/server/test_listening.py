@@ -87,7 +87,7 @@ def test_the_servers_time_is_the_trials_own() -> None:
     assert seen["own_cpu"] + seen["foreign_cpu"] <= 1.2
 
 
-def test_a_server_that_nobody_declared_is_contention() -> None:
+def test_an_undeclared_server_is_contention() -> None:
     with serving() as (port, _, child), ContentionMonitor(CORES) as watch, own_server(launcher(port, None), watch) as here:
         assert here is None
         before, began = cpu_s(child), time.monotonic()
@@ -130,5 +130,5 @@ def test_cores_of_both_sides() -> None:
     assert (free.client, free.server) == ((7,), tuple(range(7)))
     few = split_cores((0, 1), 2, (0, 1))
     assert (few.client, few.server) == (None, None)
-    # Somebody bound the server: the client takes the others, also of two cores.
+    # The server was bound before: the client takes the others, also of two cores.
     assert (split_cores((0, 1), 2, (0,)).client, split_cores((0, 1), 2, (0,)).server) == ((1,), (0,))

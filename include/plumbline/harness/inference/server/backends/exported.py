@@ -83,8 +83,8 @@ def _export(shape: Encoder, backend: str, file: Path, names: tuple[str, str]) ->
     except subprocess.TimeoutExpired as error:
         raise TrialFailed("timeout", f"the encoder was not exported for {backend} within {_EXPORT_WITHIN_S:g}s") from error
     if done.returncode:
-        told = " | ".join(done.stderr.strip().splitlines()[-3:])
-        raise TrialFailed("image_error", f"the encoder could not be exported for {backend}, which takes {_PACKAGES[backend]}: {told}")
+        reported = " | ".join(done.stderr.strip().splitlines()[-3:])
+        raise TrialFailed("image_error", f"the encoder could not be exported for {backend}, which takes {_PACKAGES[backend]}: {reported}")
 
 
 # Export the encoder as a file that other runtimes load. `main` is run in a process of its own, with what to export on its input.

@@ -8,6 +8,7 @@ import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class Weights:
     def tokenizer(self) -> Path:
         return self.folder / "tokenizer.json"
 
-    @property
+    @cached_property
     def config(self) -> dict[str, Any]:
         """config.json; of a model with several parts that of its text part."""
         found: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
@@ -81,7 +82,7 @@ def weights_of(workload: InferenceWorkload, checkpoint: Path, quantises: tuple[s
             f"model.precision {precision}, but the checkpoint is not quantised, and server.backend {workload.server.backend} does not quantise it; "
             f"expected a checkpoint in {precision}, or one of {', '.join((*UNQUANTISED, *quantises))}",
         )
-    return Weights(checkpoint, dummy=False, context=int(context))
+    return replace(loaded, context=int(context))
 
 
 def dummy(workload: InferenceWorkload, folder: Path) -> Weights:
