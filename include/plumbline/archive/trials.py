@@ -206,11 +206,25 @@ def document(session: Session, trial_id: str, attempt: int | None = None) -> Res
     if not found:
         return None
     best = max(found, key=lambda row: (usable(row), row.attempt))
+    return _parsed(best.content, trial_id, best.attempt)
+
+
+def documents(session: Session, campaign_id: str) -> dict[tuple[str, int], ResultDocument]:
+    """Every document of a campaign that no correction replaced, by trial and attempt; imported results have none.
+
+    InvalidResult if an archived document does not hold (see verify).
+    """
+    query = select(Document.content, Trial.trial_id, Trial.attempt).join(Trial, Trial.id == Document.trial_pk)
+    query = query.where(Trial.campaign_id == campaign_id, Trial.launcher != IMPORTED_LAUNCHER, EFFECTIVE)
+    return {(row.trial_id, row.attempt): _parsed(row.content, row.trial_id, row.attempt) for row in session.execute(query)}
+
+
+def _parsed(content: str, trial_id: str, attempt: int) -> ResultDocument:
     try:
-        return ResultDocument.model_validate_json(cast(str, best.content))
+        return ResultDocument.model_validate_json(content)
     except ValidationError as error:
         why = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise InvalidResult(f"the archived document of {trial_id}#{best.attempt} does not hold: {why}") from error
+        raise InvalidResult(f"the archived document of {trial_id}#{attempt} does not hold: {why}") from error
 
 
 def metric_history(
@@ -254,4 +268,5 @@ class Trials:
     trials = reads(trials)
     held_since = reads(held_since)
     document = reads(document)
+    documents = reads(documents)
     metric_history = reads(metric_history)

@@ -45,11 +45,12 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         raise LookupError(f'the archive has no trial of campaign "{campaign_id}"')
     if all(t.source == "imported" for t in trials):
         raise LookupError(f'"{campaign_id}" has imported results only, which are not scored; `plumbline compare` compares them')
-    documents = [d for t in trials if (d := archive.document(t.trial_id, t.attempt)) is not None]
+    stored = archive.documents(campaign_id)
+    documents = [d for t in trials if (d := stored.get((t.trial_id, t.attempt))) is not None]
     workloads = {d.trial.series_key: d.trial.workload for d in documents}
     drift: list[SeriesDrift] = []
     for provider, own in series_by_provider(dict(sorted(workloads.items()))).items():
-        for c in compare_with_baselines(archive, declared, campaign_id, provider, own):
+        for c in compare_with_baselines(archive, declared, campaign_id, provider, own, judged_only=True):
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
             note = _compared_with_itself(archive, c.series_key, campaign_id) or "; ".join(c.problems)
             drift.append(SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note))

@@ -72,12 +72,18 @@ def series_by_provider(workloads: Mapping[str, AnyWorkload]) -> dict[str, dict[s
 
 
 def compare_with_baselines(
-    archive: Archive, declared: Declarations, campaign_id: str, provider: str, workloads: Mapping[str, AnyWorkload]
+    archive: Archive,
+    declared: Declarations,
+    campaign_id: str,
+    provider: str,
+    workloads: Mapping[str, AnyWorkload],
+    judged_only: bool = False,
 ) -> list[Comparison]:
-    """One comparison for each series of the provider, corrected together, by the thresholds of the trials' plan."""
+    """One comparison for each series of the provider, corrected together, by the thresholds of the trials' plan. `judged_only`: without
+    informative rows."""
     drifted = _drifted(archive, provider)
     pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ())) for key, w in workloads.items()]
-    return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift)]
+    return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift, judged_only=judged_only)]
 
 
 def _pair(
@@ -93,7 +99,7 @@ def _pair(
     baseline = [CampaignSample.of(archive.sample(series_key, c).plain()) for c in accepted]
     candidate = CampaignSample.of(archive.sample(series_key, campaign_id).plain())
     since = _since(archive, series_key, campaign_id, accepted, drifted)
-    judged = [metric for metric in METRICS if declared.thresholds.drift_limits(workload, metric) is not None]
+    judged = [metric for metric in METRICS if declared.thresholds.drift_limits(workload, metric) is not None] if since else []
     levels = archive.levels(series_key, since, judged) if since else {}
     return SeriesPair(
         baseline,

@@ -110,3 +110,13 @@ def test_history_is_in_order_and_leaves_out_what_may_not_be_believed(archive: Ar
     ]
     assert history[0].ci_low is not None and history[0].environment_hash is not None
     assert archive.metric_history(series_key, "step_time", "median", phase="warmup") == []
+
+
+def test_all_documents_of_a_campaign_are_those_read_one_by_one(archive: Archive) -> None:
+    filled(archive)
+    archive.correct(document(trial(campaign="2025-10", repeat=6, attempt=2)), 1, by="ada", why="a test", uri=URI, action="accept")
+    found = archive.documents("2025-10")
+    effective = [(t.trial_id, t.attempt) for t in archive.trials("2025-10") if not t.corrected]
+    assert sorted(found) == sorted(effective) and len(effective) < len(archive.trials("2025-10"))
+    assert all(found[key] == archive.document(*key) for key in effective)
+    assert archive.documents("2030-01") == {}

@@ -36,6 +36,33 @@ def rank(team: str, kind: WorkloadKind, preference: Preference, trials: Sequence
     return decide(team, kind, preference, trials, draws=0)
 
 
+class Repricing:
+    """Who ranks first when one provider's prices change: only its numbers are computed again, the others' stay."""
+
+    def __init__(self, kind: WorkloadKind, preference: Preference, trials: Sequence[TrialSample]) -> None:
+        """`trials`: priced as of today, of all providers."""
+        self._kind, self._preference = kind, preference
+        own = self._own(trials)
+        self._columns = _columns(preference, own)
+        self._candidates = {p: self._candidate(p, [t for t in own if t.provider == p]) for p in sorted({t.provider for t in own})}
+
+    def first(self, repriced: Sequence[TrialSample] = ()) -> str | None:
+        """The first provider with the trials of one provider at other prices; None if no provider is eligible."""
+        candidates = dict(self._candidates)
+        for name in {t.provider for t in repriced}:
+            candidates[name] = self._candidate(name, self._own(repriced))
+        eligible = [c for c in candidates.values() if c.eligible]
+        weights = np.array([c.weight for c in self._columns])
+        scores = {p: float(np.exp(weights @ np.log(v))) for p, v in _values(self._preference, self._columns, eligible).items()}
+        return min(scores, key=lambda p: (-scores[p], p), default=None)
+
+    def _own(self, trials: Sequence[TrialSample]) -> list[TrialSample]:
+        return [t for t in last_attempts(trials) if t.kind == self._kind and t.workload in self._preference.workloads]
+
+    def _candidate(self, provider: str, trials: Sequence[TrialSample]) -> Ranked:
+        return _candidate(provider, self._preference, self._columns, trials)
+
+
 def decide(
     team: str, kind: WorkloadKind, preference: Preference, trials: Sequence[TrialSample], *, seed: int = 20260801, draws: int = DRAWS
 ) -> Decision:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.analysis.decisions.decide import rank
+from plumbline.analysis.decisions.decide import Repricing, rank
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import Preference
@@ -131,9 +131,10 @@ def price_sensitivity(
         return ()
     first = today.first.provider
 
+    repricing = Repricing(kind, preference, priced({}))
+
     def first_at(provider: str, factor: float) -> str | None:
-        found = rank(team, kind, preference, priced({provider: factor})).first
-        return found.provider if found else None
+        return repricing.first([t for t in priced({provider: factor}) if t.provider == provider])
 
     swings = []
     for provider in sorted(r.provider for r in today.ranking):

@@ -68,10 +68,15 @@ def compare(
     return compare_series([SeriesPair(baseline, candidate, limits)], rules=rules, across_providers=across_providers)[0]
 
 
-def compare_series(pairs: Sequence[SeriesPair], *, rules: DriftRules, across_providers: bool = False) -> list[Comparison]:
-    """Compare several series of one campaign, corrected together for how many metrics they have; one comparison each, in their order."""
+def compare_series(
+    pairs: Sequence[SeriesPair], *, rules: DriftRules, across_providers: bool = False, judged_only: bool = False
+) -> list[Comparison]:
+    """Compare several series of one campaign, corrected together for how many metrics they have; one comparison each, in their order.
+
+    `judged_only`: without the informative rows, which have no verdict and are most of the work.
+    """
     refused = [find_incomparabilities(pair.baseline, pair.candidate, across_providers) for pair in pairs]
-    measured = [[] if no else _measured(pair, rules.confidence) for pair, no in zip(pairs, refused, strict=True)]
+    measured = [[] if no else _measured(pair, rules.confidence, judged_only) for pair, no in zip(pairs, refused, strict=True)]
     return [
         Comparison(
             series_key=pair.candidate.series_key,
@@ -96,7 +101,7 @@ def compare_series(pairs: Sequence[SeriesPair], *, rules: DriftRules, across_pro
 _Key = tuple[str, str, str]
 
 
-def _measured(pair: SeriesPair, confidence: float) -> list[RowWithEffect]:
+def _measured(pair: SeriesPair, confidence: float, judged_only: bool) -> list[RowWithEffect]:
     baseline, candidate, limits = pair.baseline, pair.candidate, pair.limits
     since = [_by_metric(sample) for sample in pair.history]
     before = [_by_metric(sample) for sample in baseline]
@@ -108,6 +113,9 @@ def _measured(pair: SeriesPair, confidence: float) -> list[RowWithEffect]:
     for key in keys:
         metric, statistic, phase = key
         known = limits(metric)
+        family = _family(key, known is not None, metric in steady)
+        if judged_only and family == "informative":
+            continue
         accepted = [campaign[key] for campaign in before if key in campaign]
         row = MetricComparison(
             metric=metric,
@@ -115,7 +123,7 @@ def _measured(pair: SeriesPair, confidence: float) -> list[RowWithEffect]:
             phase=phase,
             unit=about[key].unit,
             direction=about[key].direction,
-            family=_family(key, known is not None, metric in steady),
+            family=family,
             n_baseline=sum(len(v) for campaign in accepted for v in campaign.values()),
             n_candidate=sum(len(v) for v in after.get(key, {}).values()),
         )

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from plumbline.analysis.drift import rank_test
 from plumbline.analysis.drift.noise import CampaignSpread, campaign_spread, noise_for_power, repeat_noise
@@ -151,7 +151,7 @@ def _p_of_campaigns(shift: float, spread: CampaignSpread, noise: float | None, s
         return None
     of_repeats = 0.0 if noise is None else noise**2 / sum(m * n / (m + n) for m, n in sizes)
     total = math.sqrt(spread.sd**2 + of_repeats)
-    return float(2 * stats.t.sf(abs(shift) / total, spread.df)) if total else None
+    return float(2 * special.stdtr(spread.df, -abs(shift) / total)) if total else None
 
 
 def _fits(campaign: Values, scale: Scale) -> bool:

@@ -70,6 +70,14 @@ def test_metrics_without_thresholds_and_phases_beside_the_steady_one_are_informa
     assert row_of(found, "data_wait_time").effect == pytest.approx(1.0, abs=0.02)
 
 
+def test_judged_rows_are_the_same_without_the_informative_ones(sample: Any, rules: Any, limits: Any) -> None:
+    metrics = {"step_time": FIVE, ("step_time", "mean", "steady"): FIVE, "data_wait_time": FIVE, "checkpoint_write_time": FIVE}
+    pair = SeriesPair([sample("b", metrics)], sample("c", {name: times(1.3) for name in metrics}), limits)
+    (whole,), (judged,) = (compare_series([pair], rules=rules, judged_only=only) for only in (False, True))
+    assert judged.rows == tuple(row for row in whole.rows if row.family != "informative")
+    assert 0 < len(judged.rows) < len(whole.rows)
+
+
 def test_tails_are_a_family_of_their_own(sample: Any, rules: Any, limits: Any) -> None:
     base = {"time_to_first_token": FIVE, ("time_to_first_token", "p99", "steady"): FIVE}
     tail_moved = {"time_to_first_token": FIVE, ("time_to_first_token", "p99", "steady"): times(2)}
