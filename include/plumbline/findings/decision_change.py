@@ -2,11 +2,12 @@
 
 A ranking is compared with the last one stored for the same choice; a changed question (weights, gates, workloads, simulated results) opens
 nothing. Kind: price if only prices differ, else performance. A finding continues while its provider is first and resolves when it is not.
-Severity: warn if the new first is certain (P ≥ 0.8) or the only one, else info.
+A price finding counts on the provider whose price moved, every other one on the new first. Severity: warn if the new first is certain (P ≥ 0.8) or the only one, else info.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -128,8 +129,11 @@ def reconcile_decision(
 
 @dataclass(frozen=True)
 class _Cause:
+    """`provider`: whose price moved the choice; None where new results did."""
+
     kind: FindingKind
     reasons: tuple[str, ...]
+    provider: str | None = None
 
     @property
     def text(self) -> str:
@@ -142,7 +146,7 @@ def _cause(before: RankingSnapshot, now: RankingSnapshot) -> _Cause:
     moved = [name for name in names if name in before.prices and name in now.prices and before.prices[name].usd != now.prices[name].usd]
     prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first) for name in moved]
     if before.trials == now.trials:
-        return _Cause("price", tuple(prices) or ("the cost calculation changed",))
+        return _Cause("price", tuple(prices) or ("the cost calculation changed",), _mover(before, now, moved))
     news = []
     for name in names:
         was, has = before.campaigns.get(name, ()), now.campaigns.get(name, ())
@@ -152,6 +156,19 @@ def _cause(before: RankingSnapshot, now: RankingSnapshot) -> _Cause:
         elif was and not has:
             news.append(f"{name} has no current results")
     return _Cause("performance", (*(news or ["results were corrected"]), *prices))
+
+
+def _mover(before: RankingSnapshot, now: RankingSnapshot, moved: Sequence[str]) -> str | None:
+    """The provider whose price explains the change best: the new first one got cheaper or the former one dearer, whichever moved further."""
+
+    def towards(name: str) -> float:
+        was, has = before.prices[name].usd, now.prices[name].usd
+        if not was or not has:
+            return 0.0
+        fell = math.log(was / has)
+        return fell if name == now.first else -fell if name == before.first else 0.0
+
+    return max(moved, key=towards, default=None)
 
 
 def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> str:
@@ -165,7 +182,7 @@ def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> 
 
 
 def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: date, decision_id: str) -> Finding:
-    provider = now.first or before.first
+    provider = why.provider or now.first or before.first
     assert provider is not None  # the two differ, so one of them is a provider
     return _shown(
         Finding(

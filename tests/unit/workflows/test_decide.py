@@ -172,4 +172,4 @@ def test_a_team_goes_along_or_stays(measured: Archive, declared: Declarations) -
     assert done.choice and done.baselines == {} and measured.finding(finding.finding_id).state == "accepted"
     # To turn back later is a change of its own.
     ranked(measured, declared)
-    assert winners(measured) == [("price", FAST, CHEAP, "accepted"), ("price", CHEAP, FAST, "open")]
+    assert winners(measured) == [("price", FAST, CHEAP, "accepted"), ("price", FAST, FAST, "open")], "the rise of FAST turned it back"
