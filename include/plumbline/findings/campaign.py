@@ -104,7 +104,7 @@ def _environment(comparison: Comparison) -> Finding | None:
     if comparison.moved:
         effect = "performance changed too"
     elif judged and all(row.verdict == "unchanged" for row in judged):
-        effect = "performance is unchanged"
+        effect = _within_thresholds(judged)
     else:
         effect = "too few repeats to judge performance"
     return _finding(
@@ -118,6 +118,15 @@ def _environment(comparison: Comparison) -> Finding | None:
         members=members,
         attributed_to=[change.key for change in changes],
     )
+
+
+def _within_thresholds(judged: Sequence[MetricComparison]) -> str:
+    """How far performance moved at most, beside the threshold that it stayed below."""
+    moves = [row for row in judged if row.effect is not None and row.warn]
+    if not moves:
+        return "performance is unchanged"
+    most = max(moves, key=lambda row: abs(row.effect or 0.0) / (row.warn or 1.0))
+    return f"{_name(most)} moved {format_effect(most)}, below your {100 * (most.warn or 0.0):g} % threshold"
 
 
 def _reliability(comparison: Comparison) -> Finding | None:
