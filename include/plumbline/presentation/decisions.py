@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from plumbline.analysis.decisions.certainty import contenders
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
@@ -63,7 +65,8 @@ class SwingRow:
 
 @dataclass(frozen=True)
 class DecisionTables:
-    """One decision. `by_weight`, `by_price`: `weights` and `prices` as sentences; empty without a choice."""
+    """One decision. `by_weight`, `by_price`: `weights` and `prices` as sentences; empty without a choice. `differs`: why the first
+    one is not the cheapest."""
 
     decision: Decision
     rows: tuple[RankRow, ...]
@@ -73,6 +76,54 @@ class DecisionTables:
     by_weight: tuple[str, ...]
     by_price: tuple[str, ...]
     cheapest: tuple[CheapestTable, ...]
+    differs: tuple[str, ...]
+
+
+def name_first(eligible: Sequence[tuple[str, float | None]]) -> str:
+    """The first choice as every page, message and command names it: a provider, or that there is no clear winner among so many.
+
+    `eligible`: (provider, P(first)), best first.
+    """
+    if not eligible:
+        return "no eligible provider"
+    count = contenders([probability for _, probability in eligible])
+    return eligible[0][0] if count == 1 else f"no clear winner among {count}"
+
+
+def name_stored_first(view: DecisionView) -> str:
+    """`name_first` of a stored decision; older ones hold their winner alone."""
+    ranking = view.detail.get("ranking")
+    if ranking is None:
+        return name_first([] if view.winner is None else [(view.winner, view.probability)])
+    return name_first([(r["provider"], r["probability_first"]) for r in ranking if r["eligible"]])
+
+
+def first_against_cheapest(decided: TeamDecision) -> tuple[str, ...]:
+    """Why the first provider is not the cheapest one that meets the requirements: a sentence for each workload where the two differ.
+
+    The score is a weighted geometric mean, so each metric moves its logarithm by weight × log of the ratio of both values.
+    """
+    decision, first = decided.decision, decided.decision.first
+    if first is None or first.ratios is None:
+        return ()
+    sentences = []
+    for found in decided.cheapest:
+        other = next((r for r in decision.ranking if found.answer is not None and r.provider == found.answer.provider), None)
+        if other is None or other.provider == first.provider:
+            continue
+        start = f"{found.workload}: {first.provider} is first, {other.provider} is the cheapest that meets the requirements"
+        if other.ratios is None:
+            sentences.append(f"{start}, and is not eligible: {join_words(other.why_not)}.")
+            continue
+        moves = [
+            (c.weight * (math.log(a) - math.log(b)), f"{format_name(c.metric)} (weight {format_percent(c.weight)})")
+            for c, a, b in zip(decision.columns, first.ratios, other.ratios, strict=True)
+        ]
+        for_first = [text for move, text in sorted(moves, reverse=True) if move > 0]
+        for_other = [text for move, text in sorted(moves) if move < 0]
+        because = f"{first.provider} is better in {join_words(for_first)}" if for_first else "the two score alike"
+        sentences.append(f"{start}: {because}" + (f"; {other.provider} in {join_words(for_other)}." if for_other else "."))
+    return tuple(sentences)
 
 
 def decision_tables(decided: TeamDecision, listed: TeamDecision | None = None, setups: int | None = None) -> DecisionTables:
@@ -87,6 +138,7 @@ def decision_tables(decided: TeamDecision, listed: TeamDecision | None = None, s
         by_weight=weight_sentences(decided.weight_swings),
         by_price=price_sentences(near.price_swings),
         cheapest=tuple(_cheapest_table(each, setups) for each in decided.cheapest),
+        differs=first_against_cheapest(decided),
     )
 
 
@@ -290,7 +342,7 @@ def stored_decision(view: DecisionView) -> StoredDecision:
         team=view.team,
         kind=view.kind,
         workloads=" + ".join(detail.get("workloads", ())),
-        first=view.winner or "none",
+        first=name_stored_first(view) if view.winner else "none",
         chance=format_probability(view.probability),
         instead_of=str(detail.get("instead_of") or ""),
         why=str(detail.get("why") or ""),

@@ -24,7 +24,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart
-from plumbline.presentation.decisions import DecisionTables, decision_tables, stored_decision
+from plumbline.presentation.decisions import DecisionTables, decision_tables, name_first, stored_decision
 from plumbline.workflows.current_results import decide_teams
 
 
@@ -83,6 +83,9 @@ def decision_sentence(adjusted: AdjustedDecision) -> str:
     first = decision.first
     if first is None:
         return "No choice: " + (decision.note[:1].lower() + decision.note[1:] if decision.note else "no results.")
+    named = name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible])
+    if named != first.provider:
+        return f"{named[:1].upper()}{named[1:]}; highest score: {first.provider}, P(first) {format_probability(first.probability_first)}."
     sure = f", P(first) {format_probability(first.probability_first)}" if first.probability_first is not None else ""
     only = "" if decision.winner is not None else ", the only eligible provider"
     return f"{first.provider}{sure}{only}."
@@ -149,7 +152,9 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
                 "query": urlencode({"workload": d.preference.workloads[0]})
                 if len(known.teams[d.decision.team].preferences(d.decision.kind)) > 1
                 else "",
-                "first": d.decision.first.provider if d.decision.first else None,
+                "first": name_first([(r.provider, r.probability_first) for r in d.decision.ranking if r.eligible])
+                if d.decision.first
+                else None,
                 "chance": format_probability(d.decision.first.probability_first) if d.decision.first else "",
                 "eligible": sum(r.eligible for r in d.decision.ranking),
                 "ranked": len(d.decision.ranking),

@@ -16,6 +16,7 @@ from plumbline.dashboard.pages.reports import report_file
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
+from plumbline.presentation.decisions import name_stored_first
 from plumbline.presentation.series_summary import SeriesSummary, format_age, series_summaries
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 200, 12, 8
@@ -38,12 +39,15 @@ class WorkloadLine:
 
 @dataclass(frozen=True)
 class NewestDecision:
-    """The newest stored decision of a team; `winner`: None without an eligible provider, `decided`: None without a stored decision."""
+    """The newest stored decision of a team; `winner`: None without an eligible provider, `decided`: None without a stored decision.
+
+    `named`: the winner, or that there is no clear one."""
 
     team: str
     kind: str
     workloads: tuple[str, ...]
     winner: str | None
+    named: str
     probability: float | None
     decided: str | None
     simulated: bool = False
@@ -117,7 +121,8 @@ def newest_decisions(archive: Archive, declared: Declarations, now: datetime) ->
                 when = format_age(one.decided_at, now) if one is not None else None
                 who, sure = (one.winner, one.probability) if one is not None else (None, None)
                 simulated = one is not None and bool(one.detail.get("simulated"))
-                found.append(NewestDecision(team.name, kind, tuple(workloads), who, sure, when, simulated))
+                named = name_stored_first(one) if one is not None else ""
+                found.append(NewestDecision(team.name, kind, tuple(workloads), who, named, sure, when, simulated))
     return tuple(found)
 
 

@@ -1,0 +1,37 @@
+"""How a first choice is named, and why it is not always the cheapest."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from tests.data.decision_trials import preference, repeats
+
+from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
+from plumbline.analysis.decisions.decide import decide
+from plumbline.presentation.decisions import first_against_cheapest, name_first
+
+
+def test_a_winner_has_a_name_and_a_shared_place_a_number() -> None:
+    assert name_first([("a", 0.9), ("b", 0.1)]) == "a"
+    assert name_first([("a", 0.1)] + [(f"p{n}", 0.1) for n in range(9)]) == "no clear winner among 9"
+    assert name_first([("only", None)]) == "only"
+    assert "no" in name_first([])
+
+
+def decided(fast_cost: float, cheap_latency: float) -> TeamDecision:
+    trials = [
+        *repeats("fast", *({"time_to_first_token": 0.1, "cost_per_1k_requests": fast_cost * k} for k in (1, 1.01))),
+        *repeats("cheap", *({"time_to_first_token": cheap_latency, "cost_per_1k_requests": 1.0 * k} for k in (1, 1.01))),
+    ]
+    wanted = preference({"time_to_first_token": 0.5, "cost_per_1k_requests": 0.5})
+    standing = CurrentResults(
+        trials=tuple(trials), providers={}, campaigns={}, simulated=frozenset(), day=date(2026, 11, 1), purchase="on_demand"
+    )
+    return TeamDecision(decide("t", "inference", wanted, trials), wanted, standing)
+
+
+def test_first_and_cheapest_differ_for_reasons_that_have_weights() -> None:
+    (sentence,) = first_against_cheapest(decided(1.2, 0.2))
+    assert "fast is first, cheap is the cheapest" in sentence
+    assert sentence.index("time to first token (weight 50 %)") < sentence.index("cheap in cost per 1k requests")
+    assert first_against_cheapest(decided(0.9, 0.2)) == ()
