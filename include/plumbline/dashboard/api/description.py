@@ -120,13 +120,18 @@ def _example(path: str, parameters: tuple[ApiParameter, ...]) -> str:
     return path + (f"?{urlencode(asked)}" if asked else "")
 
 
+def _address(request: Request) -> str:
+    """Where the pages are, with the path that they are mounted at: `base_url` is that of the outermost app, Airflow."""
+    return f"{request.url.scheme}://{request.url.netloc}{base_path(request)}"
+
+
 def router(pages: PageRenderer) -> APIRouter:
     """`/api` and `/api/openapi.json`."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/api", response_class=HTMLResponse)
     def show_api(request: Request) -> Response:
-        return pages.page(request, "api.html.j2", calls=api_calls(request.app.openapi()), origin=str(request.base_url).rstrip("/"))
+        return pages.page(request, "api.html.j2", calls=api_calls(request.app.openapi()), origin=_address(request))
 
     @routes.get("/api/openapi.json")
     def show_description(request: Request) -> Response:
