@@ -170,6 +170,12 @@ def measured_anything(session: Session) -> bool:
     return session.scalars(select(Series.series_key).where(Series.source == "measured").limit(1)).first() is not None
 
 
+def simulated_only(session: Session) -> bool:
+    """Whether there are series, and none of our own measurements: each of the two is found by the index on the source."""
+    made_up = select(Series.series_key).where(Series.source == "simulated").limit(1)
+    return not measured_anything(session) and session.scalars(made_up).first() is not None
+
+
 def attempts_of(session: Session, parts: Sequence[CurrentSeries]) -> list[EffectiveAttempt]:
     """All attempts of these series in these campaigns that no correction replaced, failed ones too, by trial and attempt."""
     found = []
@@ -207,5 +213,6 @@ class Samples:
     levels = reads(levels)
     newest_usable = reads(newest_usable)
     measured_anything = reads(measured_anything)
+    simulated_only = reads(simulated_only)
     attempts_of = reads(attempts_of)
     contents = reads(contents)

@@ -50,7 +50,7 @@ def create_app(
     app.add_middleware(DefaultHeaders)
     reader = ArchiveReader(archive_url or installation_paths().archive_url)
     folder = reports or installation_paths().reports
-    pages = make_renderer()
+    pages = make_renderer(all_simulated=reader.all_simulated)
     declared = DeclarationsReader()
     choices = DecisionCache()
 

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name, format_percent, format_probability
@@ -44,14 +45,16 @@ _BETWEEN = re.compile(r"[^A-Za-z0-9]+")
 
 @dataclass(frozen=True)
 class PageRenderer:
-    """Renders templates for one app. `now` is the clock of every page."""
+    """Renders templates for one app. `now` is the clock of every page; `all_simulated`: whether nothing in the archive was measured."""
 
     templates: Environment
     assets: Assets
     now: Callable[[], datetime]
+    all_simulated: Callable[[], bool]
 
     def page(self, request: Request, name: str, status: int = 200, **context: Any) -> HTMLResponse:
-        """The template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav` and `here` (its entry)."""
+        """The template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry) and
+        `all_simulated`."""
         base = base_path(request)
         seen = can_see_costs(request)
         nav = [place for place in NAV if seen or place[1] not in COST_PAGES]
@@ -60,6 +63,7 @@ class PageRenderer:
             "now": self.now(),
             "nav": nav,
             "money": seen,
+            "all_simulated": self.all_simulated(),
             "here": _current_entry(request.url.path.removeprefix(base)),
             "request": request,
         }
@@ -71,7 +75,7 @@ class PageRenderer:
         return self.page(request, "message.html.j2", status, title=title, text=text)
 
 
-def make_renderer(now: Callable[[], datetime] | None = None) -> PageRenderer:
+def make_renderer(now: Callable[[], datetime] | None = None, all_simulated: Callable[[], bool] = lambda: False) -> PageRenderer:
     """Pages over this package's templates; `now`: the wall clock if left out."""
     assets = Assets()
     templates = Environment(
@@ -85,6 +89,7 @@ def make_renderer(now: Callable[[], datetime] | None = None) -> PageRenderer:
         "words": format_name,
         "size": format_bytes,
         "explanation": explanation,
+        "headline": headline,
         "chance": format_probability,
         "percent": format_percent,
         "sentence": capitalize_first,
@@ -92,7 +97,7 @@ def make_renderer(now: Callable[[], datetime] | None = None) -> PageRenderer:
         "code": code,
     }
     templates.globals["asset"] = assets.versioned
-    return PageRenderer(templates, assets, now or (lambda: datetime.now(timezone.utc)))
+    return PageRenderer(templates, assets, now or (lambda: datetime.now(timezone.utc)), all_simulated)
 
 
 def base_path(request: Request) -> str:
@@ -116,9 +121,14 @@ def anchor(text: str) -> str:
 
 
 def _current_entry(path: str) -> str:
-    """The entry of the navigation that a path belongs to; campaigns, trials and reports are found from the overview."""
+    """The entry of the navigation that a path belongs to; empty for campaigns, trials and reports, which have none."""
     first = f"/{path.split('/')[1]}" if path.count("/") else "/"
-    return first if first in {at for _, at in NAV} else "/"
+    return first if first in {at for _, at in NAV} else ""
+
+
+def headline(finding: FindingView) -> str:
+    """A finding's headline without what its page says by badges: severity and simulation."""
+    return finding.headline.removeprefix(finding.severity.upper()).strip().removeprefix("SIMULATED").strip()
 
 
 def explanation(detail: Mapping[str, object]) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import event, make_url
+from sqlalchemy.exc import SQLAlchemyError
 
-from plumbline.archive import Archive
+from plumbline.archive import Archive, SchemaMismatch
 from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import check_revision, revision_of
 from plumbline.dashboard.access import ArchiveWithoutCosts, without_costs
@@ -40,6 +41,13 @@ class ArchiveReader:
         if revision is not None:  # a database without one is no archive, which the first question says
             check_revision(revision)
         return archive if money else ArchiveWithoutCosts(archive.engine)
+
+    def all_simulated(self) -> bool:
+        """Whether there are results and none of them was measured; False while the archive cannot be read."""
+        try:
+            return self.archive().simulated_only()
+        except (NoArchive, SchemaMismatch, SQLAlchemyError):
+            return False
 
     def _current(self) -> Archive:
         identity = self._identity()

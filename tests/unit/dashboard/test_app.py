@@ -313,6 +313,24 @@ def test_links_know_where_the_app_is_mounted(home: Path) -> None:
         assert {client.get(link).status_code for link in links} == {200}
 
 
+def test_the_commands_of_the_api_page_answer_where_the_app_is_mounted(home: Path) -> None:
+    outer = FastAPI()
+    outer.mount("/plumbline", create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports"))
+    with TestClient(outer) as client:
+        commands = re.findall(r"&#39;(http://testserver[^&]*)|'(http://testserver[^']*)'", client.get("/plumbline/api").text)
+        addresses = [a or b for a, b in commands]
+        answers = {address: client.get(address) for address in addresses if "_ID" not in address and "SERIES_KEY" not in address}
+    assert len(answers) >= 4
+    assert {a: found.status_code for a, found in answers.items() if "application/json" not in found.headers["content-type"]} == {}
+    assert [address for address, found in answers.items() if found.json() == {"detail": "Not Found"}] == [], "FastAPI's answer to no route"
+
+
+@pytest.mark.parametrize(("path", "entry"), [("/", "Overview"), ("/findings", "Findings"), ("/campaigns/2026-11", None)])
+def test_only_the_page_that_is_open_is_marked_in_the_navigation(client: TestClient, path: str, entry: str | None) -> None:
+    marked = re.findall(r'aria-current="page">(\w+)</a>', client.get(path).text.split("</nav>")[0])
+    assert marked == ([entry] if entry else [])
+
+
 def test_every_route_is_behind_the_dependencies(home: Path) -> None:
     def nobody() -> None:
         raise HTTPException(401)

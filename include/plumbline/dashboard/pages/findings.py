@@ -69,10 +69,6 @@ class FindingPage:
     trials: tuple[TrialView, ...] = ()
     decision: tuple[str, str, str] | None = None
 
-    @property
-    def headline(self) -> str:
-        return self.view.headline.removeprefix(self.view.severity.upper()).strip()
-
 
 def finding_page(archive: Archive, declared: Declarations, finding_id: str, now: datetime) -> FindingPage:
     """LookupError for an unknown id."""

@@ -2,7 +2,6 @@
 // Draws what stands beside each chart as JSON (templates/charts.html.j2). Colours are names ("$p0"); the style sheet knows them.
 (() => {
   const own = document.currentScript;
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 44rem)");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const coloured = (text) => JSON.parse(text.replace(/"\$([a-z]+\d*)"/g, (_, name) => JSON.stringify(colour(name))));
@@ -52,7 +51,7 @@
     await plotly();
     return one(script);
   };
-  if (specs().length) plotly().then(() => { all(); dark.addEventListener("change", all); narrow.addEventListener("change", all); });
+  if (specs().length) plotly().then(() => { all(); document.addEventListener("themechange", all); narrow.addEventListener("change", all); });
 
   // Tables wider than the screen scroll; the keyboard must be able to do that too, and only where there is something to scroll.
   const scrolls = () => document.querySelectorAll(".scroll").forEach((box) => {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -80,6 +81,13 @@ def test_the_page_of_a_finding_says_everything_about_it(archive: Archive, client
     assert "findings accept f1" in text
     assert "finding opened" in text
     assert client.get("/findings/f2").status_code == 404
+
+
+def test_a_command_in_a_finding_is_code_and_not_markup_of_slack(archive: Archive, client: TestClient) -> None:
+    stored(archive, replace(drifted(), kind="self", explanation=f"remedy: `plumbline doctor`; then {HOSTILE}"))
+    for path in ("/findings/f1", "/findings"):
+        text = client.get(path).text
+        assert "<code>plumbline doctor</code>" in text and "`" not in text and HOSTILE not in text, path
 
 
 def test_what_is_settled_asks_for_nothing_more(archive: Archive, client: TestClient) -> None:

@@ -6,11 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import event
 from tests.data.result_documents import PLANNED, document, provider, trial
 
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
-from plumbline.dashboard.pages.overview import PROVIDERS_PER_PAGE, overview
+from plumbline.dashboard.app import create_app
+from plumbline.dashboard.pages.overview import PROVIDERS_PER_PAGE, newest_decisions, overview
 from plumbline.declarations import Declarations, load
 
 
@@ -69,6 +71,31 @@ def test_a_page_of_providers_costs_the_same_however_many_follow(tmp_path: Path) 
                 break
             after = shown.more
     assert walked == names
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_one_banner_replaces_the_badges_where_nothing_was_measured(tmp_path: Path, measured: bool) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for name in ("lab-a", "lab-b"):
+            archive.record(document(trial(where=provider(name)), simulated=True), uri="file:///store")
+        if measured:
+            archive.record(document(trial(where=provider("lab-c"))), uri="file:///store")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        for path in ("/", "/providers", "/providers/lab-a", "/workloads/gpt-test"):
+            text = client.get(path).text
+            assert ('id="all-simulated"' in text) is not measured, path
+            assert measured or 'class="chip simulated"' not in text, path
+        assert not measured or 'class="chip simulated"' in client.get("/providers").text
+
+
+@pytest.mark.parametrize(("chances", "named"), [((0.9, 0.1), "new"), ((0.1,) * 10, "no clear winner among 9")])
+def test_a_first_choice_below_one_half_is_no_winner(tmp_path: Path, chances: tuple[float, ...], named: str) -> None:
+    ranking = [{"provider": f"p{n}" if n else "new", "eligible": True, "probability_first": p} for n, p in enumerate(chances)]
+    detail = {"workloads": ["chat-tiny-cpu"], "ranking": ranking}
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.save_decision(DecisionRecord("d", "product", "inference", "new", chances[0], detail))
+        (found,) = [w for w in newest_decisions(archive, load(), PLANNED) if w.decided]
+    assert found.named == named
 
 
 def test_who_was_decided_for_stands_first_and_a_choice_without_a_decision_says_so(tmp_path: Path) -> None:
