@@ -1,6 +1,6 @@
 """The archive: everything that was ever measured and concluded, in SQLite or PostgreSQL."""
 
-from plumbline.archive.archive import Archive, open_archive
+from plumbline.archive.archive import Archive, NoArchive, open_archive
 from plumbline.archive.findings import WrongState
 from plumbline.archive.migrate import OldSchema, SchemaMismatch, UnknownSchema
 from plumbline.archive.recording import Refused
@@ -43,6 +43,7 @@ __all__ = [
     "IncidentRecord",
     "IncidentView",
     "MetricPoint",
+    "NoArchive",
     "ObservationView",
     "OldSchema",
     "OutcomeView",

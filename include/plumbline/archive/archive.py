@@ -14,9 +14,9 @@ from plumbline.archive import verification
 from plumbline.archive.audit import AuditLog
 from plumbline.archive.baselines import Baselines
 from plumbline.archive.campaigns import Campaigns
-from plumbline.archive.engine import advisory_lock, make_engine, reading, utc_now, writing
+from plumbline.archive.engine import advisory_lock, check_url, make_engine, reading, utc_now, writing
 from plumbline.archive.findings import Findings
-from plumbline.archive.migrate import prepare
+from plumbline.archive.migrate import prepare, revision_of
 from plumbline.archive.pages import Overview, Paging, Trends
 from plumbline.archive.prices import Prices
 from plumbline.archive.quarantine import Quarantine
@@ -31,20 +31,37 @@ if TYPE_CHECKING:
     from plumbline.archive.bundle.manifest import ExportedCampaign, ImportedCampaign
 
 
-def open_archive(url: str | None = None, *, migrate: bool | None = None) -> Archive:
-    """The archive at `url` (default: the installation's), created if the database is empty.
+class NoArchive(LookupError):
+    """Nothing was ever recorded at the archive's address; nothing was created there."""
+
+
+def open_archive(url: str | None = None, *, migrate: bool | None = None, create: bool = True) -> Archive:
+    """The archive at `url` (default: the installation's), created if the database is empty and `create` is true.
 
     `migrate`: whether one of an older schema is migrated; if left out, only the installation's own file is, which no other program shares.
-    ValueError for an address that cannot be an archive; OldSchema or UnknownSchema for one of another schema.
+    ValueError for an address that cannot be an archive; OldSchema or UnknownSchema for one of another schema; NoArchive without `create`.
     """
     address = url or installation_paths().archive_url
+    if not create:
+        require_file(address)
     engine = make_engine(address)
     try:
+        if not create and revision_of(engine) is None:
+            raise NoArchive(engine.url.render_as_string())
         prepare(engine, installation_paths().own_archive_url == address if migrate is None else migrate)
     except BaseException:
         engine.dispose()
         raise
     return Archive(engine)
+
+
+def require_file(url: str) -> None:
+    """NoArchive if `url` is that of a SQLite file which is missing or empty; a server is not asked."""
+    parsed = check_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        file = Path(str(parsed.database))
+        if not file.exists() or (file.is_file() and not file.stat().st_size):
+            raise NoArchive(str(file))
 
 
 class Archive(

@@ -29,7 +29,7 @@ _WRITING = "plumbline_writing"
 
 def make_engine(url: str) -> Engine:
     """An engine for `sqlite:///FILE` (its folder is created) or `postgresql://…`; ValueError for anything else."""
-    parsed = _checked(url)
+    parsed = check_url(url)
     if parsed.get_backend_name() == "sqlite":
         Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
@@ -43,7 +43,8 @@ def make_engine(url: str) -> Engine:
         raise ValueError(f"an archive on PostgreSQL needs its driver ({error}); install psycopg[binary]") from error
 
 
-def _checked(url: str) -> URL:
+def check_url(url: str) -> URL:
+    """The address of an archive, parsed; ValueError for one that cannot be."""
     expected = "expected sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     try:
         parsed = make_url(url)

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any, cast
 
 from pydantic import ValidationError
-from sqlalchemy import ColumnElement, and_, case, func, select, tuple_
+from sqlalchemy import ColumnElement, and_, case, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reads
 from plumbline.archive.recording import IMPORTED_LAUNCHER
 from plumbline.archive.records import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
 from plumbline.archive.repository import view_of, where_equal
-from plumbline.archive.schema import Campaign, Correction, Document, Metric, Series, SeriesCampaign, Trial
+from plumbline.archive.schema import Campaign, Correction, Document, Finding, Metric, Quarantined, Series, SeriesCampaign, Trial
 from plumbline.results import InvalidResult, Reason, ResultDocument, Status
 
 EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
@@ -110,6 +110,11 @@ def campaigns(session: Session, series_key: str | None = None, latest: int | Non
         )
         for row in chosen
     ]
+
+
+def is_empty(session: Session) -> bool:
+    """Whether the archive has no campaign, no finding and no document in quarantine."""
+    return not session.scalar(select(or_(*(select(table).exists() for table in (Campaign, Finding, Quarantined)))))
 
 
 def newest_campaign(session: Session) -> str | None:
@@ -262,6 +267,7 @@ class Trials:
 
     series = reads(series)
     campaigns = reads(campaigns)
+    is_empty = reads(is_empty)
     newest_campaign = reads(newest_campaign)
     latest_campaign = reads(latest_campaign)
     series_campaigns = reads(series_campaigns)

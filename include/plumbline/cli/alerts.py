@@ -16,7 +16,7 @@ from plumbline.alerts.chart import Picture
 from plumbline.alerts.digest import render_digest
 from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, lines, page
 from plumbline.alerts.slack.mrkdwn import Span
-from plumbline.cli.output import Json, clear_errors, emit, fail, open_archive, out
+from plumbline.cli.output import Json, clear_errors, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.workflows.alert import alert_of, build_digest, finding_chart, previous_month
 
@@ -40,7 +40,7 @@ def preview(
     """Show a finding's message as Slack would: here, as Block Kit JSON (--json), or as a page with its chart (--save)."""
     if [finding_id is not None, everything, example].count(True) != 1:
         fail("expected a finding's id, --all or --example: one of them")
-    _tell(_example() if example else _stored(finding_id), save, as_json)
+    _tell(_example() if example else _stored(finding_id, as_json), save, as_json)
 
 
 @alerts.command()
@@ -51,7 +51,7 @@ def digest(
 ) -> None:
     """Show a month's digest as Slack would get it: what is open, ranked by money, and what changed."""
     now = datetime.now(timezone.utc)
-    with clear_errors(ValueError, DeclarationError), open_archive() as archive:
+    with clear_errors(ValueError, DeclarationError), read_archive(listing=True, as_json=as_json) as archive:
         made = build_digest(archive, load(), month or previous_month(now), now)
     _tell([(f"digest-{made.month}", render_digest(made), None)], save, as_json)
 
@@ -66,9 +66,9 @@ def _example() -> list[tuple[str, Message, Picture | None]]:
     ]
 
 
-def _stored(finding_id: str | None) -> list[tuple[str, Message, Picture | None]]:
+def _stored(finding_id: str | None, as_json: bool) -> list[tuple[str, Message, Picture | None]]:
     """The messages of one finding, or of all that wait, with their charts."""
-    with clear_errors(LookupError, DeclarationError), open_archive() as archive:
+    with clear_errors(LookupError, DeclarationError), read_archive(listing=finding_id is None, as_json=as_json) as archive:
         views = [archive.finding(finding_id)] if finding_id else [*archive.findings("open"), *archive.findings("acknowledged")]
         declared = load()
         cases = [alert_of(archive, declared, view) for view in views]

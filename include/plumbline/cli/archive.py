@@ -14,7 +14,8 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline import workflows
-from plumbline.archive import Refused, SchemaMismatch
+from plumbline.archive import NoArchive, Refused, SchemaMismatch
+from plumbline.archive.archive import require_file
 from plumbline.archive.backup import Backup, BackupError
 from plumbline.archive.backup import backup as make_backup
 from plumbline.archive.backup import restore as make_restored
@@ -24,7 +25,7 @@ from plumbline.archive.migrate import move
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.imports import import_, import_mlperf
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, no_archive, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.embedded.connections import database_url
 
@@ -39,7 +40,11 @@ def backup(
     """Copy the archive into one file, of one moment, while others write to it. PostgreSQL needs pg_dump on PATH."""
     try:
         with clear_errors(ValueError):
+            if not airflow:
+                require_file(_url(airflow))
             made: Backup = make_backup(_url(airflow), file)
+    except NoArchive as error:
+        fail(no_archive(error))
     except BackupError as error:
         fail(str(error), FAILED)
     emit(
@@ -86,7 +91,7 @@ def _url(airflow: bool) -> str:
 
 def campaigns(as_json: Json = False) -> None:
     """List the archive's campaigns, oldest first."""
-    with open_archive() as archive:
+    with read_archive(listing=True, as_json=as_json) as archive:
         found = archive.campaigns()
 
     def show() -> None:
@@ -122,7 +127,7 @@ def expire(
     """Delete raw evidence that is older than `evidence.keep` in upkeep.yaml and that nothing cites. Rows and documents stay."""
     if dry_run == yes:
         fail("deletes raw evidence for good; expected --dry-run to see what would go, or --yes")
-    with clear_errors(DeclarationError, OSError), open_archive() as archive:
+    with clear_errors(DeclarationError, OSError), read_archive(listing=True, as_json=as_json) as archive:
         found = workflows.retain.expired_evidence(archive)
         if found is None:
             fail("evidence is kept for ever: include/config/upkeep.yaml declares no evidence.keep")
@@ -175,7 +180,7 @@ def migrate(
 
 def size(as_json: Json = False) -> None:
     """Show what the archive's tables, the result store, reports, logs and caches take, and how long each is kept."""
-    with clear_errors(DeclarationError, OSError), open_archive() as archive:
+    with clear_errors(DeclarationError, OSError), read_archive(listing=True, as_json=as_json) as archive:
         found = workflows.retain.storage_sizes(archive)
 
     def show() -> None:
@@ -212,7 +217,7 @@ def verify(
     quick: Annotated[bool, typer.Option("--quick", help="without reading the evidence files")] = False, as_json: Json = False
 ) -> None:
     """Check every reference, hash and number, and every evidence file's SHA-256. Exit code 4 if something is broken."""
-    with open_archive() as opened:
+    with read_archive(listing=True, as_json=as_json) as opened:
         broken = opened.verify(evidence=not quick)
 
     def show() -> None:
@@ -232,7 +237,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write campaigns as Parquet tables and result documents, with a manifest of SHA-256s."""
-    with clear_errors(LookupError, BadBundle, OSError), open_archive() as opened:
+    with clear_errors(LookupError, BadBundle, OSError), read_archive(listing=True, as_json=as_json) as opened:
         done = opened.export(folder, campaign)
     emit(as_json, done, lambda: _show_exported(folder, done))
 
@@ -240,7 +245,7 @@ def export(
 @archive.command()
 def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, such as 2026-11")], as_json: Json = False) -> None:
     """Bring home results that reached their stores after the campaign ended, and record them. Exit code 1 if some still cannot be read."""
-    with clear_errors(LookupError, OSError), open_archive() as opened:
+    with clear_errors(LookupError, OSError), read_archive() as opened:
         done = workflows.benchmark.collect_campaign(opened, campaign)
     new = [one for one in done if {"inserted", "corrected"} & set(one.recorded)]
     failed = [one for one in done if one.problem is not None]
@@ -271,7 +276,7 @@ def correct(
     """Reject or accept a recorded measurement after all: a new row names the old one and stands in its place."""
     if accept is None:
         fail("no verdict; expected --accept or --reject")
-    with clear_errors(LookupError, ValueError, Refused), open_archive() as opened:
+    with clear_errors(LookupError, ValueError, Refused), read_archive() as opened:
         new = workflows.record.override_verdict(opened, trial_id, attempt, "accept" if accept else "reject", getpass.getuser(), why)
     emit(
         as_json,
@@ -287,7 +292,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List the documents in quarantine, oldest first."""
-    with open_archive() as opened:
+    with read_archive(listing=True, as_json=as_json) as opened:
         found = opened.quarantined(everything=everything, campaign_id=campaign)
 
     def show() -> None:
@@ -302,7 +307,7 @@ def list_(
 @quarantine.command("show")
 def show_(quarantine_id: Annotated[str, typer.Argument()], as_json: Json = False) -> None:
     """Show why a document is in quarantine, where it is kept, and what was done about it."""
-    with clear_errors(LookupError), open_archive() as opened:
+    with clear_errors(LookupError), read_archive() as opened:
         found = opened.quarantined_one(quarantine_id)
         history = opened.audit(quarantine_id)
 
@@ -322,7 +327,7 @@ def retry(
 ) -> None:
     """Look again: a document that holds now is recorded in the place of its failed attempt. Exit code 1 if one still does not."""
     by = getpass.getuser()
-    with clear_errors(LookupError, FileNotFoundError, Refused), open_archive() as opened:
+    with clear_errors(LookupError, FileNotFoundError, Refused), read_archive(listing=True, as_json=as_json) as opened:
         done = (
             [workflows.record.retry_quarantined(opened, quarantine_id, by)]
             if quarantine_id

@@ -15,7 +15,7 @@ from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_cha
 from plumbline.analysis.drift.comparison import Comparison, format_effect, format_interval, format_relative_change, format_repeats_needed
 from plumbline.analysis.drift.environment import changes_by_group
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import format_quantity
 from plumbline.workflows.compare import ComparisonSet, compare_named
@@ -37,7 +37,7 @@ def compare(
 
     What is not comparable is refused field by field. Exit code 4 if something drifted.
     """
-    with clear_errors(LookupError, DeclarationError, ValueError), open_archive() as archive:
+    with clear_errors(LookupError, DeclarationError, ValueError), read_archive() as archive:
         found = compare_named(archive, load(), old, new, provider=provider, workload=workload)
     comparisons = found.comparisons
     only = {"old": found.only_old, "new": found.only_new}

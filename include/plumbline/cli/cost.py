@@ -16,7 +16,7 @@ from plumbline.analysis.cost.campaign_bill import outcome_costs
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.economics import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
@@ -141,7 +141,7 @@ def trial(
 ) -> None:
     """What one trial cost: all its attempts, line by line, and what its outcomes cost at the rate that it measured."""
     way, day = as_purchase(purchase), as_day(on)
-    with clear_errors(DeclarationError, LookupError, InvalidResult), open_archive() as archive:
+    with clear_errors(DeclarationError, LookupError, InvalidResult), read_archive() as archive:
         document = archive.document(trial_id)
         if document is None:
             raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN` names those of a campaign')
@@ -174,7 +174,7 @@ def campaign(
 ) -> None:
     """What a campaign cost at each provider, training and inference apart, by item, with what came to nothing, and what a finished run cost with all of it."""
     way, day = as_purchase(purchase), as_day(on)
-    with clear_errors(DeclarationError, LookupError, InvalidResult), open_archive() as archive:
+    with clear_errors(DeclarationError, LookupError, InvalidResult), read_archive() as archive:
         name = campaign_id or newest_campaign(archive)
         found = campaign_bill(archive, load(), name).by_provider(day, way)
     items = [item for item in ITEMS if any(p.bill.of(item) is not None for p in found)]

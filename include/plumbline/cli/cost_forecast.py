@@ -18,7 +18,7 @@ from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.cli.cost import How, as_day, as_purchase, cost
 from plumbline.cli.exit_status import FAILED
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
 from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
 from plumbline.declarations.economics import Economics
 from plumbline.metrics.units import SECONDS, parse
@@ -160,7 +160,7 @@ def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCas
     with clear_errors(DeclarationError):
         declared = load()
     made_up = provider in declared.providers and declared.providers[provider].simulated
-    with open_archive() as archive:
+    with read_archive() as archive:
         now = current_results(archive, declared, day, workloads=[workload], simulated=made_up)
     if (provider, workload) not in now.campaigns:
         gone = [each.reason for each in now.left_out if (each.provider, each.workload) == (provider, workload)]
@@ -239,7 +239,7 @@ def precision(
     with clear_errors(DeclarationError):
         declared = load()
     made_up = provider in declared.providers and declared.providers[provider].simulated
-    with open_archive() as archive:
+    with read_archive(listing=True, as_json=as_json) as archive:
         now = current_results(archive, declared, day, purchase=way, simulated=made_up)
     found = [each for each in precision_levers(now.trials, now.workloads) if provider in (None, each.provider)]
 

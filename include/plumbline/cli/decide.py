@@ -13,7 +13,7 @@ from plumbline.analysis.decisions.cheapest import Cheapest, Setup
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail
 from plumbline.analysis.trial_sample import WorkloadKind
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import format_certainty
@@ -143,7 +143,7 @@ def decide(
 ) -> None:
     """Rank providers for a team from the archive: each series' newest campaign, at the accepted prices of today. Nothing is measured."""
     on = datetime.now(timezone.utc).date()
-    with clear_errors(DeclarationError, LookupError, ValueError, DecisionsLocked), open_archive() as archive:
+    with clear_errors(DeclarationError, LookupError, ValueError, DecisionsLocked), read_archive() as archive:
         declared = load()
         if keep and (weights or simulated or purchase != "on_demand"):
             raise ValueError("--keep stores the declared decisions; expected no --weights, --simulated or --purchase with it")
@@ -163,7 +163,7 @@ def decide(
         if not ran:
             there = sorted({part.series.workload for part in archive.newest_usable()})
             wanted = ", ".join(sorted({w for decided in found for w in decided.preference.workloads}))
-            fail(f"nobody has usable results of {wanted}; measured: {', '.join(there) or '(nothing)'}. `plumbline trigger` measures one")
+            fail(f"no usable results of {wanted}; measured: {', '.join(there) or 'none'}. To measure one: plumbline trigger")
     idle = [decided for decided in found if not decided.decision.ranking]
 
     def show() -> None:

@@ -12,7 +12,7 @@ import typer
 from plumbline import workflows
 from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, OK
-from plumbline.cli.output import Json, clear_errors, emit, marked, open_archive, out
+from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results import InvalidResult
@@ -34,7 +34,7 @@ def listed(
 @findings.command("list")
 def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the settled ones")] = False, as_json: Json = False) -> None:
     """List the findings that wait for somebody, newest first."""
-    with open_archive() as archive:
+    with read_archive(listing=True, as_json=as_json) as archive:
         # By state: an old archive has far more settled ones than anybody waits for.
         found = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
     found.sort(key=lambda f: f.opened_at, reverse=True)
@@ -69,7 +69,7 @@ def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) ->
     """Show one finding as it was told, with its members and its history."""
     from plumbline.alerts import render  # with statistics, which a list of findings does not wait for
 
-    with clear_errors(LookupError), open_archive() as archive:
+    with clear_errors(LookupError), read_archive() as archive:
         found = archive.finding(finding_id)
         history = archive.audit(finding_id)
 
@@ -86,7 +86,7 @@ def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) ->
 @findings.command()
 def acknowledge(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
     """Say that somebody is on it."""
-    with clear_errors(LookupError, ValueError), open_archive() as archive:
+    with clear_errors(LookupError, ValueError), read_archive() as archive:
         found = archive.set_finding_state(finding_id, "acknowledged", by=getpass.getuser(), why=why)
     emit(as_json, found, lambda: out.print(f"{finding_id} is acknowledged"))
 
@@ -101,8 +101,10 @@ def snooze(
     as_json: Json = False,
 ) -> None:
     """Say that it is not for now: no message and no reminder of it until then, unless it becomes graver."""
-    with clear_errors(LookupError, ValueError), open_archive() as archive:
-        found = archive.snooze_finding(finding_id, _instant(until, datetime.now(timezone.utc)), by=getpass.getuser(), why=why)
+    with clear_errors(ValueError):
+        end = _instant(until, datetime.now(timezone.utc))
+    with clear_errors(LookupError, ValueError), read_archive() as archive:
+        found = archive.snooze_finding(finding_id, end, by=getpass.getuser(), why=why)
     said = (
         f"{finding_id} is snoozed until {found.snoozed_until:%Y-%m-%d %H:%M} UTC" if found.snoozed_until else f"{finding_id} is not snoozed"
     )
@@ -131,7 +133,7 @@ def _instant(text: str, now: datetime) -> datetime:
 @findings.command()
 def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
     """Say that it is over: mended, or not what it seemed. The baseline stays."""
-    with clear_errors(LookupError, ValueError), open_archive() as archive:
+    with clear_errors(LookupError, ValueError), read_archive() as archive:
         found = archive.set_finding_state(finding_id, "resolved", by=getpass.getuser(), why=why)
     emit(as_json, found, lambda: out.print(f"{finding_id} is resolved; the baseline stays"))
 
@@ -158,7 +160,7 @@ def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
 
 
 def _decided(finding_id: str, answer: workflows.baseline_decision.Answer, why: str) -> workflows.baseline_decision.AppliedAnswer:
-    with clear_errors(LookupError, DeclarationError, ValueError, workflows.decide.DecisionsLocked), open_archive() as archive:
+    with clear_errors(LookupError, DeclarationError, ValueError, workflows.decide.DecisionsLocked), read_archive() as archive:
         return workflows.baseline_decision.apply_answer(archive, load(), finding_id, answer, getpass.getuser(), why)
 
 
@@ -178,7 +180,7 @@ def export(
 ) -> None:
     """Write documents, evidence, signatures, public keys and a stand-alone verify.py as one ZIP file. Exit code 4 if some of it does not hold."""
     target = file or Path(f"evidence-{subject.replace('/', '-')}.zip")
-    with clear_errors(LookupError, InvalidResult, OSError), open_archive() as archive:
+    with clear_errors(LookupError, InvalidResult, OSError), read_archive() as archive:
         done = workflows.evidence_pack.write_evidence_pack(archive, subject, target)
 
     def show() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.cli.exit_status import UNUSABLE
+from plumbline.cli.exit_status import OK, UNUSABLE
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -97,8 +98,42 @@ def clear_errors(*kinds: type[Exception]) -> Iterator[None]:
         fail(str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error))
 
 
+NO_CAMPAIGN = "the archive is empty; measure a first campaign: plumbline run"
+
+
 def open_archive() -> Archive:
-    """The archive. Exit code 2 for one of another schema that may not be migrated here, that is none, or whose server does not answer."""
+    """The archive of a command that records, created if there is none. Exit code 2 if it cannot be opened."""
+    return _opened(create=True)
+
+
+def read_archive(*, listing: bool = False, as_json: bool = False, empty: bool = False) -> Archive:
+    """The archive of a command that reads; nothing is created.
+
+    Exit code 2 if there is none or it is empty. `listing`: an empty one is an answer, with exit code 0; `as_json`: the command's own one.
+    `empty`: an empty one serves like any other.
+    """
+    archive = _opened(create=False)
+    if not empty and not (listing and as_json) and archive.is_empty():
+        archive.close()
+        if not listing:
+            fail(NO_CAMPAIGN)
+        out.print(NO_CAMPAIGN)
+        raise typer.Exit(OK)
+    return archive
+
+
+def no_archive(address: object) -> str:
+    """Where no archive is, which variable says so, and what to do."""
+    if "PLUMBLINE_ARCHIVE_URL" in os.environ:
+        reason = ", the address in PLUMBLINE_ARCHIVE_URL"
+    elif home := os.environ.get("PLUMBLINE_HOME"):
+        reason = f" (PLUMBLINE_HOME={home})"
+    else:
+        reason = ""
+    return f"no archive at {address}{reason}; expected an existing one, or measure a first campaign: plumbline run"
+
+
+def _opened(create: bool) -> Archive:
     # Half a second, which commands without the archive do not wait for.
     from sqlalchemy.exc import OperationalError
 
@@ -106,6 +141,8 @@ def open_archive() -> Archive:
 
     try:
         with clear_errors(archive.SchemaMismatch, ValueError):
-            return archive.open_archive()
+            return archive.open_archive(create=create)
+    except archive.NoArchive as error:
+        fail(no_archive(error))
     except OperationalError as error:
-        fail(f"the archive does not answer: {str(error.orig).strip()}; PLUMBLINE_ARCHIVE_URL says where it is")
+        fail(f"the archive does not answer: {str(error.orig).strip()}; PLUMBLINE_ARCHIVE_URL names its address")

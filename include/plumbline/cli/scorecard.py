@@ -10,7 +10,7 @@ from rich.text import Text
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
-from plumbline.cli.output import Json, clear_errors, emit, marked, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError
 from plumbline.presentation.decisions import rank_rows
 from plumbline.presentation.scorecard_rows import (
@@ -56,7 +56,7 @@ Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest on
 
 def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
     """Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions."""
-    with clear_errors(LookupError, DeclarationError), open_archive() as archive:
+    with clear_errors(LookupError, DeclarationError), read_archive() as archive:
         name = campaign or newest_campaign(archive)
         data = campaign_data(archive, name)
     concluded = conclude(data)
@@ -75,6 +75,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a campaign's report again, as HTML and Markdown, and say where it is."""
+    read_archive().close()
     with clear_errors(LookupError, DeclarationError):
         path = write_report(campaign, () if tables is None else (tables,))
     folder = None if tables is None else path.parent / "tables"

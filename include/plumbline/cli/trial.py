@@ -18,7 +18,7 @@ from rich.text import Text
 
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.cli.exit_status import FAILED, OK
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, installation_paths, load
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.embedded.connections import provide_connections
@@ -148,7 +148,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule."""
-    with open_archive() as archive:
+    with read_archive() as archive:
         document = archive.document(trial_id)
         imported = archive.imported(trial_id)
     if imported is not None:

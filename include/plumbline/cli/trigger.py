@@ -12,7 +12,7 @@ import typer
 from plumbline.analysis.cost.budget import Balance, BudgetUse
 from plumbline.cli.campaign import load_declarations
 from plumbline.cli.exit_status import FAILED
-from plumbline.cli.output import Json, emit, fail, open_archive, out, table
+from plumbline.cli.output import Json, emit, fail, open_archive, out, read_archive, table
 from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
@@ -73,7 +73,7 @@ def budget(
         if declared.providers[name].budget is None:
             fail(f"{name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
     limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]
-    with open_archive() as archive:
+    with read_archive(empty=True) as archive:
         found = [(budget_balance(archive, p, now), monthly_use(archive, declared, p, now)) for p in limited]
     emit(as_json, [_figures(*one) for one in found], lambda: _show_balances(found))
 

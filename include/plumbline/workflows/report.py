@@ -32,7 +32,7 @@ def newest_campaign(archive: Archive) -> str:
     """The campaign that was planned last; LookupError without one that ran here."""
     found = archive.newest_campaign()
     if found is None:
-        raise LookupError("the archive has no campaign yet; `plumbline run` measures one")
+        raise LookupError("the archive has no campaign yet; measure a first one: plumbline run")
     return found
 
 

@@ -50,7 +50,8 @@ def test_a_place_that_is_no_folder_is_said(plumbline, tmp_path):
     assert result.exit_code == 2 and "taken" in result.stderr and "expected a folder" in result.stderr
 
 
-def test_what_is_asked_for_is_said(plumbline):
+def test_what_is_asked_for_is_said(campaigns, plumbline):
+    campaigns(first=[0.1])
     for words in ((), ("--all", "--example"), ("a1b2", "--all")):
         result = plumbline("alerts", "preview", *words)
         assert result.exit_code == 2 and "one of them" in result.stderr

@@ -53,6 +53,7 @@ def test_export_and_import(
 
 
 def test_quarantine(home: Path, said: Said, plumbline: Callable[..., Result]) -> None:
+    open_archive().close()
     assert said("archive", "quarantine", "list") == ([], 0)
     kept = home / "results" / "quarantine" / "2025-11" / "x" / "attempt-1" / "result.json"
     kept.parent.mkdir(parents=True)

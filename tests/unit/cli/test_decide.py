@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.data.result_documents import failed, trial
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world, write
 
 from plumbline.archive import open_archive
@@ -99,9 +100,11 @@ def test_what_nobody_decides_about_or_ran_is_said_with_what_there_is(plumbline):
 
 
 def test_without_results_nothing_is_decided(home, tmp_path, monkeypatch, plumbline):
+    with open_archive() as archive:
+        archive.record(failed(trial(campaign="first")), uri="file:///first")
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(write(world(), tmp_path / "config")))
     result = plumbline("decide", "--workload", "gpt-test")
-    assert result.exit_code == 2 and "nobody has usable results of gpt-test; measured: (nothing)" in result.stderr
+    assert result.exit_code == 2 and "no usable results of gpt-test; measured: none" in result.stderr
 
 
 @pytest.mark.usefixtures("labs")

@@ -37,7 +37,8 @@ def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
         assert archive.baseline(found[0]["series_key"]) == ["after"]
 
 
-def test_an_unknown_finding_is_said(plumbline):
+def test_an_unknown_finding_is_said(campaigns, plumbline):
+    campaigns(first=[0.1])
     result = plumbline("findings", "show", "000000000000")
     assert result.exit_code == 2 and "000000000000" in result.stderr
 

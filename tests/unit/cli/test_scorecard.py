@@ -10,12 +10,6 @@ from tests.data.result_documents import document, failed, training_metrics, trai
 from plumbline.archive import open_archive
 
 
-def test_an_empty_archive_is_said(plumbline):
-    assert "no campaign yet" in plumbline("campaigns").stdout
-    result = plumbline("scorecard")
-    assert result.exit_code == 2 and "plumbline run" in result.stderr
-
-
 @pytest.mark.fault("a campaign's reason reads as Rich markup, such as [/ops/123]", ends="shown as text", keeps="every row")
 def test_other_peoples_text_is_no_markup(campaigns, plumbline):
     campaigns(first=[0.1])

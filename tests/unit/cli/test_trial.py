@@ -25,7 +25,8 @@ from plumbline.results import Curve, Point, Reason, Validity, metric_row
         (("replay", "no-such-trial"), "no-such-trial"),
     ],
 )
-def test_what_cannot_run_is_said_in_a_sentence(plumbline, home, words, told):
+def test_what_cannot_run_is_said_in_a_sentence(plumbline, home, words, told, campaigns):
+    campaigns(first=[0.1])
     result = plumbline(*words)
     assert result.exit_code == 2
     assert told in result.stderr and "Traceback" not in result.stderr

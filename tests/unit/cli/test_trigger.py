@@ -14,6 +14,7 @@ from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
 from tests.fakes.trials import CONFIG
 from typer.testing import Result
 
+from plumbline.archive import open_archive
 from plumbline.embedded import client
 
 Plumbline = Callable[..., Result]
@@ -118,6 +119,7 @@ def test_an_airflow_that_refuses_the_run_is_quoted(airflow: FakeAirflow, plumbli
 def test_budget_lists_what_is_used_and_left(
     config: Path, campaigns: Callable[..., None], plumbline: Plumbline, said: Callable[..., tuple[Any, int]]
 ) -> None:
+    open_archive().close()
     assert "no provider declares a budget" in plumbline("budget").stdout
     limit(config, 5)
     ((row,), code) = said("budget")
@@ -137,6 +139,7 @@ def test_budget_lists_what_is_used_and_left(
 
 def test_a_budget_that_no_monthly_rerun_fits_is_said(config: Path, plumbline: Plumbline) -> None:
     limit(config, 0.0001)
+    open_archive().close()
     assert re.search(
         r"local-1core: a whole monthly rerun is expected to take \S+ of 0\.0001 USD: the budget will not", plumbline("budget").stdout
     )

@@ -1,0 +1,125 @@
+"""A command that reads creates no archive; each answers alike where there is none, and where one is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+from typer.testing import CliRunner, Result
+
+from plumbline.archive import open_archive
+from plumbline.cli.app import COMMANDS, app, load_command
+from plumbline.cli.output import NO_CAMPAIGN, no_archive
+
+LISTS = (
+    ("alerts", "digest"),
+    ("alerts", "preview", "--all"),
+    ("archive", "expire", "--dry-run"),
+    ("archive", "export", "FOLDER"),
+    ("archive", "quarantine", "list"),
+    ("archive", "quarantine", "retry"),
+    ("archive", "size"),
+    ("archive", "verify"),
+    ("campaigns",),
+    ("cost", "precision"),
+    ("findings",),
+    ("findings", "list"),
+)
+SUBJECTS = (
+    ("alerts", "preview", "abc"),
+    ("archive", "collect", "2026-11"),
+    ("archive", "correct", "trial", "--accept", "--why", "x"),
+    ("archive", "quarantine", "show", "abc"),
+    ("compare", "a", "b"),
+    ("cost", "break-even", "local-2core", "chat-tiny-cpu"),
+    ("cost", "campaign"),
+    ("cost", "scenarios", "local-2core", "chat-tiny-cpu"),
+    ("cost", "spot", "local-2core", "gpt-tiny-cpu"),
+    ("cost", "tornado", "local-2core", "chat-tiny-cpu"),
+    ("cost", "trial", "abc"),
+    ("decide",),
+    ("evidence", "export", "2026-11"),
+    ("findings", "accept", "abc", "--why", "x"),
+    ("findings", "acknowledge", "abc", "--why", "x"),
+    ("findings", "reject", "abc", "--why", "x"),
+    ("findings", "resolve", "abc", "--why", "x"),
+    ("findings", "show", "abc"),
+    ("findings", "snooze", "abc", "--until", "14d", "--why", "x"),
+    ("replay", "abc"),
+    ("report",),
+    ("scorecard",),
+)
+NO_READERS = {
+    ("airflow",), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "migrate"), ("archive", "restore"),
+    ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "plan"), ("demo-drift",),
+    ("demo-own-model",), ("demo-watch",), ("doctor",), ("drift", "detect"), ("model", "add"), ("prices", "accept"), ("prices", "check"),
+    ("prices", "list"), ("prices", "replay"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
+    ("watch",), ("workload", "check-prompts"), ("workload", "from-log"),
+}  # fmt: skip
+"""They record, move whole archives, use none, or answer from the declarations where one is empty."""
+
+
+@pytest.fixture
+def mistyped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "typo"))
+    for name in ("PLUMBLINE_ARCHIVE_URL", "PLUMBLINE_RESULTS_URL", "PLUMBLINE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "typo"
+
+
+def leaves(name: str) -> set[tuple[str, ...]]:
+    found = set()
+
+    def walk(command: object, path: tuple[str, ...]) -> None:
+        if isinstance(command, TyperGroup):
+            for part, own in command.commands.items():
+                walk(own, (*path, part))
+        else:
+            found.add(path)
+
+    walk(load_command(name), (name,))
+    return found
+
+
+def test_every_command_is_covered() -> None:
+    every = set().union(*map(leaves, COMMANDS))
+    named = {next(words[:n] for n in (3, 2, 1) if words[:n] in every) for words in (*LISTS, *SUBJECTS) if words != ("findings",)}
+    assert every == named | NO_READERS
+
+
+@pytest.mark.fault("PLUMBLINE_HOME is mistyped", ends="exit code 2, one sentence with the address", keeps="the disk as it is")
+@pytest.mark.parametrize("words", [*LISTS, *SUBJECTS, ("archive", "backup", "FILE"), ("budget",)], ids=" ".join)
+def test_no_reading_command_creates_an_archive(mistyped: Path, words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*words])
+    assert result.exit_code == 2, result.output
+    assert result.stderr.strip() == no_archive(mistyped / "archive.db") and result.stdout == ""
+    assert not mistyped.exists() and list(mistyped.parent.iterdir()) == []
+
+
+def test_json_of_a_missing_archive_is_none(mistyped: Path) -> None:
+    result = CliRunner().invoke(app, ["findings", "--json"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert not mistyped.exists()
+
+
+def test_an_empty_file_is_no_archive(home: Path, plumbline: Callable[..., Result]) -> None:
+    (home / "archive.db").touch()
+    assert plumbline("findings").exit_code == 2
+    assert (home / "archive.db").stat().st_size == 0
+
+
+@pytest.mark.parametrize("words", LISTS, ids=" ".join)
+def test_a_list_of_an_empty_archive(home: Path, plumbline: Callable[..., Result], words: tuple[str, ...]) -> None:
+    open_archive().close()
+    result = plumbline(*words)
+    assert (result.exit_code, result.stdout.strip(), result.stderr) == (0, NO_CAMPAIGN, "")
+
+
+@pytest.mark.parametrize("words", SUBJECTS, ids=" ".join)
+def test_a_subject_of_an_empty_archive(home: Path, plumbline: Callable[..., Result], words: tuple[str, ...]) -> None:
+    open_archive().close()
+    result = plumbline(*words)
+    assert (result.exit_code, result.stderr.strip(), result.stdout) == (2, NO_CAMPAIGN, "")
