@@ -20,7 +20,7 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, out, read_archi
 from plumbline.declarations import DeclarationError, load
 from plumbline.workflows.alert import alert_of, build_digest, finding_chart, previous_month
 
-alerts = typer.Typer(help="What Slack would show, with no Slack at all.", no_args_is_help=True)
+alerts = typer.Typer(help="Preview Slack messages and the monthly digest, without Slack.", no_args_is_help=True)
 Save = Annotated[
     Path | None,
     typer.Option(

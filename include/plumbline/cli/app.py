@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -12,78 +12,97 @@ from typer.main import get_command, get_group
 from plumbline.cli.exit_status import EXIT_CODES
 
 COMMANDS = {
-    "check": ("check:check", "Check every declaration and show what a month measures and costs on each provider; nothing starts."),
-    "doctor": (
-        "cluster:doctor_installation",
-        "Check this installation: Airflow, both databases, the result store, pools, DAGs, connections, disk, clock and versions.",
+    "run": (
+        "campaign:run",
+        "Measure a campaign on this machine through Airflow, compare it with the baseline, and write scorecards and the report.",
+        "Measure",
     ),
-    "run": ("campaign:run", "Measure a campaign on this machine through Airflow, compare it, and end at the scorecards and the report."),
-    "up": ("campaign:up", "Keep Airflow running on this machine until Ctrl-C; prints its address and the login."),
     "trigger": (
         "trigger:trigger",
-        "Start benchmarks of these providers, as one campaign, in the Airflow that runs here or on the team's server; waits for none.",
+        "Start benchmarks of these providers as one campaign, in the Airflow of this machine or of the team's server. Does not wait.",
+        "Measure",
     ),
-    "budget": ("trigger:budget", "What was used of the providers' budgets this month, and what is left."),
-    "watch": (
-        "environment:watch",
-        "Look at providers' machines and prices now, keep what changed as findings, and say what waits for a rerun.",
+    "trial": ("trial:trial", "Run one trial of WORKLOAD on a provider without Airflow, and record it.", "Measure"),
+    "replay": (
+        "trial:replay",
+        "Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule.",
+        "Measure",
     ),
+    "watch": ("environment:watch", "Check environment and prices of providers now; store changes as findings.", "Measure"),
+    "serve": (
+        "trial:serve",
+        "Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint.",
+        "Measure",
+    ),
+    "rehearse": (
+        "demo:rehearse",
+        "Simulate campaigns of simulated providers; check, record and review them like measured ones.",
+        "Measure",
+    ),
+    "workload": ("workload:workload", "Make workloads from your own traffic and prompts.", "Measure"),
+    "model": ("model:model", "Inspect checkpoints and declare workloads that serve them.", "Measure"),
     "demo-drift": (
         "demo:demo_drift",
-        "Measure local-2core, take one of its cores away without telling anybody, measure again, and see what the review makes of it.",
+        "Take a core away from local-2core between two campaigns, and show how the review finds it.",
+        "Measure",
     ),
     "demo-watch": (
         "demo:demo_watch",
-        "Change a simulated provider's driver and see the watch find it, its benchmark start by itself, and the slowdown explained by it.",
+        "Change a simulated provider's driver, and show how it is detected, measured again and explained.",
+        "Measure",
     ),
     "demo-own-model": (
         "demo:demo_own_model",
-        "Train a small model, serve it with vLLM in bf16 and in int8 on both local providers, and compare speed, cost and right answers.",
+        "Train a small model, serve it with vLLM in bf16 and int8 on both local providers, and compare speed, cost and correct answers.",
+        "Measure",
     ),
-    "rehearse": ("demo:rehearse", "Simulate campaigns of simulated providers, then check, record and review them as if they had run."),
-    "selfcheck": (
-        "trial:selfcheck",
-        "Check timers, energy, counted FLOPs, the load client and clocks against what is known; exit code 1 if a line fails.",
-    ),
-    "trial": ("trial:trial", "Run one trial of WORKLOAD on a provider, now and without Airflow, and record it."),
-    "replay": (
-        "trial:replay",
-        "Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule.",
-    ),
-    "serve": ("trial:serve", "Serve WORKLOAD's model by Triton on this machine until Ctrl-C, and say how to declare it as an endpoint."),
-    "campaigns": ("archive:campaigns", "List the archive's campaigns, oldest first."),
     "scorecard": (
         "scorecard:scorecard",
-        "Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions.",
+        "Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision.",
+        "Read",
     ),
-    "report": ("scorecard:report", "Write a campaign's report again, as HTML and Markdown, and say where it is."),
+    "report": ("scorecard:report", "Write a campaign's report as HTML and Markdown, and print its path.", "Read"),
+    "campaigns": ("archive:campaigns", "List the campaigns, newest first.", "Read"),
     "compare": (
         "compare:compare",
-        "Compare two campaigns, two providers or two trials: effect, interval and verdict by metric, and what changed around them.",
+        "Compare two campaigns, providers or trials: effect, interval and verdict by metric, and what changed around them.",
+        "Read",
     ),
-    "decide": (
-        "decide:decide",
-        "Rank providers for a team from the archive: each series' newest campaign, at the accepted prices of today. Nothing is measured.",
+    "drift": ("compare:drift", "Find change points in series from other sources.", "Read"),
+    "decide": ("decide:decide", "Rank providers for a team at today's accepted prices, from the newest campaign of each series.", "Decide"),
+    "cost": ("cost_forecast:cost", "Show what trials, campaigns and plans cost, line by line.", "Decide"),
+    "prices": ("prices:prices", "Read, check, accept and replay prices.", "Decide"),
+    "budget": ("trigger:budget", "Show the budgets of providers: used this month, and left.", "Decide"),
+    "findings": ("findings:findings", "List, show and answer findings: what drifted, and what was decided about it.", "Act"),
+    "alerts": ("alerts:alerts", "Preview Slack messages and the monthly digest, without Slack.", "Act"),
+    "evidence": ("findings:evidence", "Export the evidence of a finding or a campaign.", "Act"),
+    "check": ("check:check", "Check every declaration; show what a month measures and costs at each provider. Starts nothing.", "Operate"),
+    "doctor": (
+        "cluster:doctor_installation",
+        "Check this installation: Airflow, both databases, the result store, pools, DAGs, connections, disk, clock and versions.",
+        "Operate",
     ),
-    "cost": ("cost_forecast:cost", "What trials, campaigns and plans cost, line by line."),
-    "findings": ("findings:findings", "What drifted, and what was decided about it."),
-    "alerts": ("alerts:alerts", "What Slack would show, with no Slack at all."),
-    "archive": ("archive:archive", "Check the archive, carry it elsewhere, set a measurement right."),
-    "evidence": ("findings:evidence", "Hand over what a finding or a campaign rests on."),
-    "airflow": ("campaign:airflow", "Airflow's own commands, such as `connections import`, on the Airflow that this installation uses."),
-    "drift": ("compare:drift", "Change points of series that come from elsewhere."),
-    "prices": ("prices:prices", "What the sources of prices say."),
-    "workload": ("workload:workload", "Your own traffic and prompts as workloads."),
-    "model": ("model:model", "Checkpoints that workloads serve."),
-    "cluster": ("cluster:cluster", "Connect a provider's Kubernetes cluster, and check it."),
+    "selfcheck": (
+        "trial:selfcheck",
+        "Check timers, energy, counted FLOPs, the load client and clocks against known values. Exit code 1 if a line fails.",
+        "Operate",
+    ),
+    "up": ("campaign:up", "Keep Airflow running on this machine until Ctrl-C; print its address and the login.", "Operate"),
+    "archive": ("archive:archive", "Verify, back up, move and correct the archive.", "Operate"),
+    "cluster": ("cluster:cluster", "Connect a provider's Kubernetes cluster, and check it.", "Operate"),
+    "airflow": (
+        "campaign:airflow",
+        "Run Airflow's own commands, such as `connections import`, on the Airflow of this installation.",
+        "Operate",
+    ),
 }
-"""Name to the function or group in this package, and its line in `plumbline --help`: the first paragraph of its own help."""
+"""Name to the function or group in this package, its line in `plumbline --help` (the first paragraph of its own help), and its group there."""
 _ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 class _Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
-        lines = {name: TyperCommand(name, help=text) for name, (_, text) in COMMANDS.items()}
+        lines = {name: TyperCommand(name, help=text, rich_help_panel=panel) for name, (_, text, panel) in COMMANDS.items()}
         super().__init__(**attributes | {"commands": lines})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -107,7 +126,7 @@ def load_command(name: str) -> Any:
 app = typer.Typer(
     name="plumbline",
     cls=_Commands,
-    help="Benchmarks AI cloud providers, training and inference apart, and says with evidence when one has drifted.",
+    help="Benchmark AI cloud providers for training and inference, and prove with evidence when one has drifted.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
@@ -115,5 +134,15 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"plumbline {version('plumbline')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _group() -> None: ...
+def _group(
+    version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True, callback=_print_version)] = False,
+) -> None: ...

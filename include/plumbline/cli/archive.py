@@ -89,19 +89,27 @@ def _url(airflow: bool) -> str:
     return database_url()
 
 
-def campaigns(as_json: Json = False) -> None:
-    """List the archive's campaigns, oldest first."""
+_NEWEST = 12
+
+
+def campaigns(
+    everything: Annotated[bool, typer.Option("--all", help=f"every campaign, not only the newest {_NEWEST}")] = False, as_json: Json = False
+) -> None:
+    """List the campaigns, newest first."""
     with read_archive(listing=True, as_json=as_json) as archive:
         found = archive.campaigns()
 
     def show() -> None:
         shown = table("Campaigns", "campaign", "planned (UTC)", "why", "usable", "not usable", right=("usable", "not usable"))
-        for c in found:
+        listed = found[::-1] if everything else found[: -_NEWEST - 1 : -1]
+        for c in listed:
             bad = c.outcomes.planned - c.outcomes.usable
             other = " and ".join(source for source in c.sources if source != "measured")
             why = marked("{}[yellow]{}[/]", c.reason, f" {other.upper()}" if other else "")
             shown.add_row(c.campaign_id, f"{c.planned_at:%Y-%m-%d %H:%M}", why, str(c.outcomes.usable), str(bad) if bad else "")
-        out.print(shown if found else "the archive has no campaign yet; `plumbline run` measures one")
+        out.print(shown)
+        if older := len(found) - len(listed):
+            out.print(f"{older} older: --all", style="dim")
 
     emit(as_json, found, show)
 
@@ -200,7 +208,7 @@ def _bytes(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 
-archive = typer.Typer(help="Check the archive, carry it elsewhere, set a measurement right.", no_args_is_help=True)
+archive = typer.Typer(help="Verify, back up, move and correct the archive.", no_args_is_help=True)
 quarantine = typer.Typer(help="Result documents that could not be believed.", no_args_is_help=True)
 archive.add_typer(quarantine, name="quarantine")
 archive.command()(expire)

@@ -97,7 +97,7 @@ def check(
     everything: Annotated[bool, typer.Option("--all", help="also what runs only on demand, and disabled providers")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check every declaration and show what a month measures and costs on each provider; nothing starts."""
+    """Check every declaration; show what a month measures and costs at each provider. Starts nothing."""
     try:
         declared = load(config)
     except DeclarationError as error:

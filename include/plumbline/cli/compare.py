@@ -33,7 +33,7 @@ def compare(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two campaigns, two providers or two trials: effect, interval and verdict by metric, and what changed around them.
+    """Compare two campaigns, providers or trials: effect, interval and verdict by metric, and what changed around them.
 
     What is not comparable is refused field by field. Exit code 4 if something drifted.
     """
@@ -118,12 +118,12 @@ def _metrics(comparison: Comparison, everything: bool) -> None:
         out.print(f"  {which}: {note}", style="dim")
 
 
-drift = typer.Typer(help="Change points of series that come from elsewhere.", no_args_is_help=True)
+drift = typer.Typer(help="Find change points in series from other sources.", no_args_is_help=True)
 
 
 @drift.callback()
 def group() -> None:
-    """Change points of series that come from elsewhere."""
+    """Find change points in series from other sources."""
 
 
 @drift.command()

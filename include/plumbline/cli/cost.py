@@ -118,7 +118,7 @@ def _plan_of_lines(lines: list[str]) -> CostPlan:
     return CostPlan(name="typed", options=(PlanOption(name="as typed", lines=tuple(made)),))
 
 
-cost = typer.Typer(help="What trials, campaigns and plans cost, line by line.", no_args_is_help=True)
+cost = typer.Typer(help="Show what trials, campaigns and plans cost, line by line.", no_args_is_help=True)
 
 How = Annotated[str, typer.Option("--purchase", help="how the instances are paid for: on_demand, spot or reserved")]
 On = Annotated[str | None, typer.Option("--on", help="the day whose prices count, such as 2026-11-21; left out, the day of each trial")]
@@ -126,7 +126,7 @@ On = Annotated[str | None, typer.Option("--on", help="the day whose prices count
 
 @cost.callback()
 def group() -> None:
-    """What trials, campaigns and plans cost, line by line."""
+    """Show what trials, campaigns and plans cost, line by line."""
 
 
 cost.command()(plan)

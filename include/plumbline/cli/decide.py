@@ -141,7 +141,7 @@ def decide(
     why: Annotated[str, typer.Option(help="with --keep: the reason that is stored with it")] = "asked for on the command line",
     as_json: Json = False,
 ) -> None:
-    """Rank providers for a team from the archive: each series' newest campaign, at the accepted prices of today. Nothing is measured."""
+    """Rank providers for a team at today's accepted prices, from the newest campaign of each series."""
     on = datetime.now(timezone.utc).date()
     with clear_errors(DeclarationError, LookupError, ValueError, DecisionsLocked), read_archive() as archive:
         declared = load()

@@ -45,7 +45,7 @@ def demo_drift(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure local-2core, take one of its cores away without telling anybody, measure again, and see what the review makes of it."""
+    """Take a core away from local-2core between two campaigns, and show how the review finds it."""
     declared = load_declarations()
     if len(psutil.Process().cpu_affinity()) < 2:
         fail("the demo takes a core away; expected at least two usable cores on this machine")
@@ -115,7 +115,7 @@ def demo_watch(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Change a simulated provider's driver and see the watch find it, its benchmark start by itself, and the slowdown explained by it."""
+    """Change a simulated provider's driver, and show how it is detected, measured again and explained."""
     # An Airflow and an archive of its own, new each time: what is staged here must never meet what was measured in earnest.
     home = installation_paths().home / "demo-watch"
     if alert:
@@ -149,7 +149,7 @@ def demo_watch(
 
 
 def demo_own_model(as_json: Json = False) -> None:
-    """Train a small model, serve it with vLLM in bf16 and in int8 on both local providers, and compare speed, cost and right answers."""
+    """Train a small model, serve it with vLLM in bf16 and int8 on both local providers, and compare speed, cost and correct answers."""
     if not os.environ.get(ENGINE_PYTHON):
         fail(f"{ENGINE_PYTHON} is not set; expected the Python of an environment with vLLM, as `make demo-own-model` sets it")
     # Torch and transformers take seconds to import, which no other command needs.
@@ -214,7 +214,7 @@ def rehearse(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Simulate campaigns of simulated providers, then check, record and review them as if they had run."""
+    """Simulate campaigns of simulated providers; check, record and review them like measured ones."""
     now = datetime.now(timezone.utc)
     apart = (home or installation_paths().home / "rehearsal").resolve()
     if apart.exists() and not apart.is_dir():

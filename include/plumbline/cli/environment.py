@@ -56,7 +56,7 @@ def watch(
     facts: Annotated[bool, typer.Option("--facts", help="show everything that was seen, not only what changed")] = False,
     as_json: Json = False,
 ) -> None:
-    """Look at providers' machines and prices now, keep what changed as findings, and say what waits for a rerun.
+    """Check environment and prices of providers now; store changes as findings.
 
     Nothing runs on a GPU but with --probe, and nothing is started: `provider_watch` starts the rerun of what changed, also of what was seen here first.
     Exit code 4 if something differs from what was accepted, 1 if something could not be looked at; the others are shown all the same.

@@ -18,7 +18,7 @@ from plumbline.metrics.units import SECONDS, parse
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
 
-findings = typer.Typer(help="What drifted, and what was decided about it.", no_args_is_help=False)
+findings = typer.Typer(help="List, show and answer findings: what drifted, and what was decided about it.", no_args_is_help=False)
 Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
 
 
@@ -164,7 +164,7 @@ def _decided(finding_id: str, answer: workflows.baseline_decision.Answer, why: s
         return workflows.baseline_decision.apply_answer(archive, load(), finding_id, answer, getpass.getuser(), why)
 
 
-evidence = typer.Typer(help="Hand over what a finding or a campaign rests on.", no_args_is_help=True)
+evidence = typer.Typer(help="Export the evidence of a finding or a campaign.", no_args_is_help=True)
 
 
 @evidence.callback()

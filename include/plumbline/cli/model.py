@@ -20,12 +20,12 @@ from plumbline.metrics.formatting import format_bytes
 from plumbline.workflows import add_model
 from plumbline.workflows.add_model import ProviderFit
 
-model = typer.Typer(help="Checkpoints that workloads serve.", no_args_is_help=True)
+model = typer.Typer(help="Inspect checkpoints and declare workloads that serve them.", no_args_is_help=True)
 
 
 @model.callback()
 def group() -> None:
-    """Checkpoints that workloads serve."""
+    """Inspect checkpoints and declare workloads that serve them."""
 
 
 @model.command("add")

@@ -27,12 +27,12 @@ from plumbline.workflows.accept_price import accept_command, accept_price
 from plumbline.workflows.decide import DecisionsLocked
 from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_prices
 
-prices = typer.Typer(help="What the sources of prices say.", no_args_is_help=True)
+prices = typer.Typer(help="Read, check, accept and replay prices.", no_args_is_help=True)
 
 
 @prices.callback()
 def group() -> None:
-    """What the sources of prices say."""
+    """Read, check, accept and replay prices."""
 
 
 @prices.command("list")

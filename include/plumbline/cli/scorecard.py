@@ -55,7 +55,7 @@ Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest on
 
 
 def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
-    """Show a campaign's scorecards, training and inference apart, with its criteria and the teams' decisions."""
+    """Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision."""
     with clear_errors(LookupError, DeclarationError), read_archive() as archive:
         name = campaign or newest_campaign(archive)
         data = campaign_data(archive, name)
@@ -74,7 +74,7 @@ def report(
     tables: Annotated[TableFormat | None, typer.Option(help="every table as well, for spreadsheets or for programs")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a campaign's report again, as HTML and Markdown, and say where it is."""
+    """Write a campaign's report as HTML and Markdown, and print its path."""
     read_archive().close()
     with clear_errors(LookupError, DeclarationError):
         path = write_report(campaign, () if tables is None else (tables,))

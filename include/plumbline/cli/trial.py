@@ -49,7 +49,7 @@ def selfcheck(
     device: Annotated[Device, typer.Option(help="cuda: also the GPU's event timer and counter of energy (AMD's too)")] = Device.cpu,
     as_json: Json = False,
 ) -> None:
-    """Check timers, energy, counted FLOPs, the load client and clocks against what is known; exit code 1 if a line fails."""
+    """Check timers, energy, counted FLOPs, the load client and clocks against known values. Exit code 1 if a line fails."""
     lines = instrument.run(device.value)
     emit(as_json, {"lines": lines}, lambda: _show(lines))
     raise typer.Exit(FAILED if any(line.status == "fail" for line in lines) else OK)
@@ -79,7 +79,7 @@ _READY_S, _LOOK_S = 300.0, 0.5
 
 
 def serve(workload: Annotated[str, typer.Argument(help="name of a declared inference workload, such as chat-tiny-cpu")]) -> None:
-    """Serve WORKLOAD's model by Triton on this machine until Ctrl-C, and say how to declare it as an endpoint."""
+    """Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint."""
     with clear_errors(DeclarationError):
         found = load().workloads.get(workload.removeprefix("inference/"))
     if not isinstance(found, InferenceWorkload):
@@ -121,7 +121,7 @@ def trial(
     provider: Annotated[str, typer.Option(help="name of a declared provider; `local`: the largest that this machine is declared as")],
     as_json: Json = False,
 ) -> None:
-    """Run one trial of WORKLOAD on a provider, now and without Airflow, and record it."""
+    """Run one trial of WORKLOAD on a provider without Airflow, and record it."""
     with clear_errors(DeclarationError, PlanError):
         declared = load()
         kind, _, name = workload.rpartition("/")
@@ -147,7 +147,7 @@ def replay(
     trial_id: Annotated[str, typer.Argument(help="id of an archived trial")],
     as_json: Json = False,
 ) -> None:
-    """Run an archived trial again from its own record: same specification, criteria, seeds and arrival schedule."""
+    """Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule."""
     with read_archive() as archive:
         document = archive.document(trial_id)
         imported = archive.imported(trial_id)

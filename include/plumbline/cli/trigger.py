@@ -33,7 +33,7 @@ def trigger(
     campaign: Annotated[str | None, typer.Option(help="campaign id; named by its time if left out")] = None,
     as_json: Json = False,
 ) -> None:
-    """Start benchmarks of these providers, as one campaign, in the Airflow that runs here or on the team's server; waits for none."""
+    """Start benchmarks of these providers as one campaign, in the Airflow of this machine or of the team's server. Does not wait."""
     declared = load_declarations()
     asked = RunParameters(
         campaign_id=campaign or on_demand_campaign_id(datetime.now(timezone.utc)),
@@ -65,7 +65,7 @@ def trigger(
 def budget(
     provider: Annotated[list[str] | None, typer.Argument(help="all that declare a budget if none is named")] = None, as_json: Json = False
 ) -> None:
-    """What was used of the providers' budgets this month, and what is left."""
+    """Show the budgets of providers: used this month, and left."""
     declared, now = load_declarations(), datetime.now(timezone.utc)
     for name in provider or ():
         if name not in declared.providers:

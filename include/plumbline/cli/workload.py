@@ -14,12 +14,12 @@ from plumbline.declarations.workloads.access_logs import FORMATS, LogError
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workload_from_log
 
-workload = typer.Typer(help="Your own traffic and prompts as workloads.", no_args_is_help=True)
+workload = typer.Typer(help="Make workloads from your own traffic and prompts.", no_args_is_help=True)
 
 
 @workload.callback()
 def group() -> None:
-    """Your own traffic and prompts as workloads."""
+    """Make workloads from your own traffic and prompts."""
 
 
 @workload.command("from-log")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+from typer.testing import CliRunner
 
-from plumbline.cli.app import COMMANDS, load_command
+from plumbline.cli.app import COMMANDS, app, load_command
 
+GROUPS = ("Measure", "Read", "Decide", "Act", "Operate")
 HELP = """
 import sys
 from plumbline.cli.app import app
@@ -26,7 +29,19 @@ def test_a_line_is_the_first_paragraph_of_the_commands_help(name: str) -> None:
     assert (command.help or "").split("\n\n")[0].strip() == COMMANDS[name][1]
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_in_a_group(name: str) -> None:
+    assert COMMANDS[name][2] in GROUPS
+
+
+def test_the_version() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout) == (0, f"plumbline {version('plumbline')}\n")
+
+
 def test_help_imports_no_command() -> None:
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
     assert "selfcheck" in done.stdout
+    places = [done.stdout.index(f"─ {group} ─") for group in GROUPS]
+    assert places == sorted(places)
     assert done.stdout.splitlines()[-1] == ""

@@ -10,6 +10,13 @@ from tests.data.result_documents import document, failed, training_metrics, trai
 from plumbline.archive import open_archive
 
 
+def test_the_newest_campaigns_are_listed(campaigns, plumbline):
+    campaigns(**{f"c{n:02d}": [0.1] for n in range(14)})
+    listed = [word for word in plumbline("campaigns").stdout.split() if word[0] == "c" and word[1:].isdigit()]
+    every = [word for word in plumbline("campaigns", "--all").stdout.split() if word[0] == "c" and word[1:].isdigit()]
+    assert (len(listed), len(every)) == (12, 14)
+
+
 @pytest.mark.fault("a campaign's reason reads as Rich markup, such as [/ops/123]", ends="shown as text", keeps="every row")
 def test_other_peoples_text_is_no_markup(campaigns, plumbline):
     campaigns(first=[0.1])
