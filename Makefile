@@ -14,7 +14,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions lint lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions lint docs lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -115,6 +115,10 @@ PLAIN = README.md CONTRIBUTING.md $(wildcard docs/*.md) docs/measurements docs/p
 lint: setup-dev ## format, lint, types, floors, schema, spelling
 	@$(BIN)/codespell CHANGELOG.md CONTRIBUTING.md README.md dags docs include k8s perf plugins tests && $(BIN)/codespell --dictionary docs/vocabulary.txt $(PLAIN)
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/python -m tests.fault_table && $(BIN)/plumbline check
+
+docs: setup-dev ## the documentation as a site in build/site, every link checked (Python 3.11 or newer)
+	@$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.10 found; Sphinx needs 3.11 or newer")'
+	@$(BIN)/sphinx-build -q -W --keep-going docs build/site && echo "build/site/index.html"
 
 lock: .venv/bin/uv ## resolve requirements/*.in again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header $(UPGRADE) requirements/main.in -o requirements.txt

@@ -37,13 +37,22 @@ AnyWorkload = TrainingWorkload | InferenceWorkload
 Model = TypeVar("Model", bound=BaseModel)
 Naming = TypeVar("Naming", Alerts, Economics)
 
-_FOLDERS: tuple[tuple[str, type[BaseModel]], ...] = (
+FOLDERS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("providers", Provider),
     ("workloads/training", TrainingWorkload),
     ("workloads/inference", InferenceWorkload),
     ("teams", Team),
     ("contracts", Contract),
 )
+FILES: dict[str, type[BaseModel]] = {
+    "thresholds.yaml": Thresholds,
+    "defaults.yaml": LauncherDefaults,
+    "alerts.yaml": Alerts,
+    "economics.yaml": Economics,
+    "upkeep.yaml": Upkeep,
+    "references.yaml": References,
+}
+"""Files that lie beside the folders; only the first must exist."""
 
 
 @dataclass(frozen=True, order=True)
@@ -124,7 +133,7 @@ def load(config: Path | None = None) -> Declarations:
     broken = bool(wrong)
     problems += wrong
     from_defaults: dict[str, tuple[str, ...]] = {}
-    for folder, model in _FOLDERS:
+    for folder, model in FOLDERS:
         group = folder.split("/")[0]
         for path in sorted((root / folder).glob("*.y*ml")):
             added: list[str] = []
@@ -158,7 +167,7 @@ def load(config: Path | None = None) -> Declarations:
                 from_defaults[name] = tuple(added)
     thresholds, _, wrong = _read_file(root / "thresholds.yaml", Thresholds)
     problems += wrong
-    unread = {(folder.split("/")[0], path.stem) for folder, _ in _FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
+    unread = {(folder.split("/")[0], path.stem) for folder, _ in FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
     problems += _unknown_references(found, origin, unread)
     unread_names = {name for group, name in unread if group in ("providers", "workloads")}
     alerts, wrong = _referring_file(root / "alerts.yaml", Alerts, found, unread_names)
