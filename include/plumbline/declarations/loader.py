@@ -29,6 +29,7 @@ from plumbline.declarations.workloads.evaluation import load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompt_files import load_prompts
 from plumbline.declarations.workloads.quality import load_passage
+from plumbline.declarations.workloads.task_evaluation import load_tasks
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
@@ -262,6 +263,7 @@ def _read_companions(data: Any, root: Path | None, beside: Path) -> list[tuple[t
         *load_trace_rows(data, traces),
         *load_prompts(data, prompts),
         *load_questions(data, evaluations),
+        *load_tasks(data, evaluations),
         *load_passage(data, evaluations),
     ]
 

@@ -135,7 +135,8 @@ def format_bytes(count: int) -> str:
 def format_name(name: str) -> str:
     """A metric's or statistic's name for people; of a cost of inference also the rate that it is at."""
     plain = name.replace("_", " ").replace(" 1m ", " 1M ").replace("at offered rate", "at the offered rate")
-    return f"{plain} at the sustained rate" if f"{name}{_AT_OFFERED_RATE}" in METRICS else plain
+    offered = METRICS.get(f"{name}{_AT_OFFERED_RATE}")
+    return f"{plain} at the sustained rate" if offered is not None and offered.group == "cost" else plain
 
 
 def capitalize_first(text: str) -> str:

@@ -16,7 +16,7 @@ from plumbline.analysis.scorecards.references import ReferenceShare, reference_s
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.references import References
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, catalogue_order
 from plumbline.metrics.formatting import Scale, common_scale, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
 from plumbline.results import ResultDocument
@@ -336,8 +336,8 @@ def _groups(cards: Sequence[Scorecard]) -> tuple[tuple[str, tuple[TableRow, ...]
         for row in card.rows:
             if _shown(row) and (row.leading or row.value is not None):
                 keys[row.group, row.metric, row.phase, row.statistic] = None
-    names, groups = list(METRICS), list(GROUP_TITLES)
-    ordered = sorted(keys, key=lambda k: (groups.index(k[0]), names.index(k[1]), not _leads(cards, k), k[2], k[3]))
+    groups = list(GROUP_TITLES)
+    ordered = sorted(keys, key=lambda k: (groups.index(k[0]), catalogue_order(k[1]), not _leads(cards, k), k[2], k[3]))
     found = []
     for group, members in groupby(ordered, key=lambda k: k[0]):
         found.append((GROUP_TITLES[group], tuple(_row(cards, metric, statistic, phase) for _, metric, phase, statistic in members)))

@@ -16,7 +16,7 @@ from plumbline.analysis.trial_sample import PHASE_ORDER, Conditions, TrialSample
 from plumbline.declarations import AnyWorkload, Criterion, Provider, TrainingWorkload
 from plumbline.declarations.workloads import Primary
 from plumbline.declarations.workloads.models import Encoder
-from plumbline.metrics import METRICS, PHASES
+from plumbline.metrics import METRICS, PHASES, catalogue_order
 
 STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
 GROUPS = ("latency", "throughput", "cost", "reliability", "start_up", "recovery", "hardware", "quality", "client")
@@ -196,8 +196,7 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
                 leading=statistic == METRICS[metric].statistic and phase == (homes[metric] or phase),
             )
         )
-    names = list(METRICS)
-    return tuple(sorted(rows, key=lambda r: (GROUPS.index(r.group), names.index(r.metric), PHASES.index(r.phase), r.statistic)))
+    return tuple(sorted(rows, key=lambda r: (GROUPS.index(r.group), catalogue_order(r.metric), PHASES.index(r.phase), r.statistic)))
 
 
 def scorecards(

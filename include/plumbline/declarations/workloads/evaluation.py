@@ -1,4 +1,4 @@
-"""A user's own evaluation set: questions with expected answers, which a served model must answer."""
+"""What a served model is asked beside the load: a user's own questions with expected answers, and tasks of lm-eval."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed
+from plumbline.declarations.workloads.task_evaluation import TaskEvaluation
 from plumbline.metrics.units import Percent
 
 MAX_QUESTIONS = 10_000
@@ -69,10 +70,11 @@ class Question(Declared):
 
 
 class Evaluation(Declared):
-    """Questions of the JSONL file `file` in `evaluations/` beside the declarations. The model answers greedily, through its chat template if
-    `chat`. What a trial asks becomes `questions` when declarations are read, so that a trial carries its questions and their hash."""
+    """Questions of the JSONL file `file` in `evaluations/` beside the declarations, tasks of lm-eval, or both. The model answers the file's
+    greedily, through its chat template if `chat`. What a trial asks becomes `questions` when declarations are read, so that a trial carries
+    its questions and their hash."""
 
-    file: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*\.jsonl$")
+    file: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*\.jsonl$")
     sample: int | None = Field(None, ge=1, le=MAX_QUESTIONS, description="questions, drawn by seed; all if omitted")
     seed: Seed = 7
     output_tokens: int = Field(64, ge=1, le=65536, description="limit of an answer")
@@ -82,11 +84,21 @@ class Evaluation(Declared):
         None, ge=0, le=1, description="percentage points below the reference's accuracy beyond which a trial is invalid"
     )
     questions: tuple[Question, ...] | None = Field(None, min_length=1, max_length=MAX_QUESTIONS)
+    lm_eval: TaskEvaluation | None = Field(None, description="tasks of lm-eval, by an lm-eval in the engine's Python")
+
+    @model_validator(mode="after")
+    def _some(self) -> Evaluation:
+        if self.file is None and self.lm_eval is None:
+            raise ValueError("nothing to ask; expected file: questions.jsonl, or lm_eval: {tasks: [arc_easy]}")
+        for name in ("sample", "output_tokens", "accuracy", "lost", "questions"):
+            if self.file is None and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} without file; expected file, or lm_eval alone")
+        return self
 
 
 def read_questions(folder: Path, declared: Evaluation) -> tuple[Question, ...]:
     """The declared questions of the file, in the order of the file. EvaluationError."""
-    name = declared.file
+    name = str(declared.file)
     try:
         text = (folder / name).read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -121,6 +133,8 @@ def load_questions(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...],
     try:
         evaluation = Evaluation.model_validate_json(json.dumps(declared))
     except (TypeError, ValidationError):
+        return []
+    if evaluation.file is None:
         return []
     try:
         questions = read_questions(folder, evaluation)

@@ -33,8 +33,9 @@ from plumbline.harness.inference.phases.checkpoint_quality import reference_work
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
-from plumbline.harness.inference.phases.output_check import OutputCheck
+from plumbline.harness.inference.phases.output_check import OutputCheck, loaded_tasks
 from plumbline.harness.inference.phases.search import measure_search
+from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, under_test
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
@@ -66,13 +67,14 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
         credentials = launcher_protocol.take_models_credentials()
-        fetched, outputs = _fetch(record, credentials) if checkpoint and not trial.provider.launcher.hosted else (None, None)
-        schedule, prompts = _load(record, fetched, credentials[0])
-        record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
-        if trial.provider.launcher.hosted:
-            _on_endpoint(record, schedule, prompts)
-        else:
-            _on_own_server(record, schedule, prompts, None if fetched is None else fetched.folder, outputs)
+        with loaded_tasks(record, credentials[0]) as tasks:
+            fetched, outputs = _fetch(record, credentials, tasks) if checkpoint and not trial.provider.launcher.hosted else (None, None)
+            schedule, prompts = _load(record, fetched, credentials[0])
+            record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
+            if trial.provider.launcher.hosted:
+                _on_endpoint(record, schedule, prompts, OutputCheck(workload, tasks=tasks))
+            else:
+                _on_own_server(record, schedule, prompts, None if fetched is None else fetched.folder, outputs)
     except TrialFailed as failure:
         raise TrialFailed(failure.failure_class, record.publishable(failure.detail), record.measured()) from failure
     except KeyboardInterrupt as stop:
@@ -86,7 +88,9 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     return record.measured()
 
 
-def _fetch(record: TrialRecord, credentials: tuple[str | None, dict[str, object] | None]) -> tuple[FetchedCheckpoint, OutputCheck | None]:
+def _fetch(
+    record: TrialRecord, credentials: tuple[str | None, dict[str, object] | None], tasks: TaskEvaluator | None
+) -> tuple[FetchedCheckpoint, OutputCheck | None]:
     """Before any server starts, so that its start is measured without the network; with the reference's files, which are not measured."""
 
     def note(text: str) -> None:
@@ -111,7 +115,7 @@ def _fetch(record: TrialRecord, credentials: tuple[str | None, dict[str, object]
     if record.workload.quality is not None:
         reference = get(reference_workload(record.workload))
         record.result.hashes["reference_manifest"] = reference[0].manifest.sha256
-    return fetched, OutputCheck.of(record.workload, fetched.folder, reference)
+    return fetched, OutputCheck.of(record.workload, fetched.folder, reference, tasks)
 
 
 def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None, token: str | None = None) -> tuple[Schedule, Prompts]:
@@ -210,7 +214,7 @@ def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
         record.result.evidence += [EvidenceFile("server_log", each.log) for each in served.servers if each.log.exists()]
 
 
-def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> None:
+def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts, outputs: OutputCheck) -> None:
     served = ExternalServer(Endpoint.of(record.trial))
     with own_server(served.endpoint.launcher, record.watch) as here:
         cores, server = here or (None, None)
@@ -221,7 +225,7 @@ def _on_endpoint(record: TrialRecord, schedule: Schedule, prompts: Prompts) -> N
         with record.watch.phase("cold_start"):
             of_endpoint(driver, served, prompts.cold_start, int(schedule.phases[0].output_tokens[0]))
         if record.workload.evaluation is not None:
-            OutputCheck(record.workload).check(record, served.target())
+            outputs.check(record, served.target())
         try:
             _phases(driver, schedule, prompts)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,11 @@ from plumbline.declarations.workloads.evaluation import Evaluation
 from plumbline.declarations.workloads.quality import Quality
 from plumbline.harness.inference.phases.outputs import NotReported, OutputClient, PromptTokens, TokenIds, TokenScores
 from plumbline.harness.inference.phases.quality import QualityResult, judge_agreement, quality_prompts
+from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator, TaskScores, accuracy_rows, judge_tasks
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
 from plumbline.metrics import Phase
 from plumbline.metrics.proportions import wilson_interval
-from plumbline.results import MetricRow, metric_row
+from plumbline.results import MetricRow, Scalar, metric_row
 
 _CONTINUATION = 32
 """Tokens that the reference adds to each prompt at most. It ends where the model ends: a forced token would not be its choice."""
@@ -31,13 +33,15 @@ _PHASE: Phase = "cold_start"
 @dataclass(frozen=True)
 class ReferenceOutputs:
     """What the reference answered. `sequences`: each prompt with its continuation; `scores`: of the continuations, of which `continued` are the
-    lengths; `passage`: of the windows of the declared text; `right`: of each question. `unreported`: why there are no scores."""
+    lengths; `passage`: of the windows of the declared text; `right`: of each question; `tasks`: of lm-eval. `unreported`: why there are no
+    scores."""
 
     sequences: tuple[TokenIds, ...] = ()
     continued: tuple[int, ...] = ()
     scores: tuple[TokenScores, ...] = ()
     passage: tuple[TokenScores, ...] = ()
     right: NDArray[np.bool_] | None = None
+    tasks: Sequence[TaskScores] | None = None
     unreported: str | None = None
 
 
@@ -56,22 +60,26 @@ def reference_workload(workload: InferenceWorkload) -> InferenceWorkload:
     return workload.model_copy(update={"model": model, "server": server, "replicas": None})
 
 
-def ask_reference(client: OutputClient, workload: InferenceWorkload, tokens: PromptTokens) -> ReferenceOutputs:
+def ask_reference(
+    client: OutputClient, workload: InferenceWorkload, tokens: PromptTokens, tasks: TaskEvaluator | None = None
+) -> ReferenceOutputs:
     """The reference's outputs, from its server. TrialFailed as of `OutputClient`."""
     quality = workload.quality
     assert quality is not None
-    right = None if workload.evaluation is None else evaluate(client, workload.evaluation)
+    right = evaluate(client, workload.evaluation) if workload.evaluation is not None and workload.evaluation.questions else None
     prompts = _prompts(workload, quality, tokens)
     room = int(workload.model.context or _LONGEST_PROMPT) - max(map(len, prompts)) - 1
+    solved: Sequence[TaskScores] | None = None
     try:
+        solved = None if tasks is None else tasks.evaluate(client, tokens)
         answers = client.continuations(prompts, min(_CONTINUATION, room))
         sequences = [np.concatenate(pair) for pair in zip(prompts, answers, strict=True)]
         continued = tuple(map(len, answers))
         scores = [each.last(n) for each, n in zip(client.scores(sequences), continued, strict=True)]
         passage = client.scores(_windows(workload, quality, tokens))
     except NotReported as error:
-        return ReferenceOutputs(right=right, unreported=str(error))
-    return ReferenceOutputs(tuple(sequences), continued, tuple(scores), tuple(passage), right)
+        return ReferenceOutputs(right=right, tasks=solved, unreported=str(error))
+    return ReferenceOutputs(tuple(sequences), continued, tuple(scores), tuple(passage), right, solved)
 
 
 def check(
@@ -80,18 +88,39 @@ def check(
     tokens: PromptTokens | None,
     reference: ReferenceOutputs | None,
     workdir: Path,
-) -> tuple[QualityResult, list[EvidenceFile]]:
+    tasks: TaskEvaluator | None = None,
+) -> QualityResult:
     """Rows of phase cold_start, and what makes the trial invalid. `tokens`: needed with a quality only."""
     rows: list[MetricRow] = []
     judgements: list[Judgement | None] = []
-    evidence, asked = [], 0
-    if workload.evaluation is not None:
+    answered: list[tuple[str, NDArray[np.bool_], NDArray[np.bool_] | None]] = []
+    facts: dict[str, Scalar] = {}
+    asked = 0
+    if workload.evaluation is not None and workload.evaluation.questions:
         right = evaluate(client, workload.evaluation)
         asked += len(right)
         before = None if reference is None else reference.right
         rows += _accuracy_rows(right, before)
         judgements += _judge_accuracy(right, before, workload.evaluation)
-        evidence.append(_write_answers(workdir / "evaluation.parquet", right, before))
+        answered.append(("", right, before))
+    if tasks is not None:
+        began = tasks.asked
+        solved_before = None if reference is None else reference.tasks
+        try:
+            solved = tasks.evaluate(client, tokens)
+        except NotReported as error:
+            judgements.append(invalid("quality_unchecked", f"{error}: the accuracy in tasks of lm-eval is not known"))
+        else:
+            rows += accuracy_rows(solved, tasks.version)
+            judgements += judge_tasks(tasks.declared, solved, solved_before)
+            answered += [
+                (part, right, None if solved_before is None else solved_before[i].right[part])
+                for i, task in enumerate(solved)
+                for part, right in task.right.items()
+            ]
+            facts = tasks.facts(solved)
+        asked += tasks.asked - began
+    evidence = [_write_answers(workdir / "evaluation.parquet", answered)] if answered else []
     if workload.quality is not None and reference is not None:
         assert tokens is not None
         try:
@@ -102,7 +131,7 @@ def check(
             judgements.append(invalid("quality_unchecked", f"{error}: the speed is measured, the quality of the outputs is not"))
         else:
             rows, judgements, asked = rows + found.rows, [*judgements, *found.judgements], asked + found.asked
-    return QualityResult(rows, [each for each in judgements if each is not None], asked), evidence
+    return QualityResult(rows, [each for each in judgements if each is not None], asked, evidence, facts)
 
 
 def check_questions(declared: Evaluation, context: int, tokens: PromptTokens) -> None:
@@ -206,8 +235,13 @@ def _judge_accuracy(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, 
     return [*judged]
 
 
-def _write_answers(file: Path, right: NDArray[np.bool_], before: NDArray[np.bool_] | None) -> EvidenceFile:
-    """Which questions were answered right; no text of question or answer."""
-    columns = {"question": np.arange(len(right)), "right": right} | ({} if before is None else {"reference_right": before})
-    pq.write_table(pa.table(columns), file)
-    return EvidenceFile("evaluation", file, len(right))
+def _write_answers(file: Path, answered: Sequence[tuple[str, NDArray[np.bool_], NDArray[np.bool_] | None]]) -> EvidenceFile:
+    """Which questions were answered right, by task of lm-eval (empty: the evaluation set); no text of question or answer."""
+    tables = []
+    for task, right, before in answered:
+        columns: dict[str, Any] = {"task": [task] * len(right)} if any(name for name, _, _ in answered) else {}
+        columns |= {"question": np.arange(len(right)), "right": right} | ({} if before is None else {"reference_right": before})
+        tables.append(pa.table(columns))
+    table = pa.concat_tables(tables, promote_options="default")
+    pq.write_table(table, file)
+    return EvidenceFile("evaluation", file, table.num_rows)

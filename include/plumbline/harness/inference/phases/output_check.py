@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plumbline.declarations import InferenceWorkload
+from plumbline.declarations import InferenceWorkload, installation_paths
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint
 from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer
 from plumbline.harness.inference.phases import checkpoint_quality
 from plumbline.harness.inference.phases.checkpoint_quality import ReferenceOutputs
 from plumbline.harness.inference.phases.outputs import PromptTokens, output_client
+from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator, task_evaluator
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
 from plumbline.harness.inference.server.under_test import all_running
 from plumbline.harness.measurement import EvidenceFile
+
+
+@contextmanager
+def loaded_tasks(record: TrialRecord, token: str | None) -> Iterator[TaskEvaluator | None]:
+    """lm-eval with the workload's tasks, before anything is fetched or started; None if it declares none. `token`: of the hub.
+
+    TrialFailed as of `task_evaluator`, and "bad_declaration" for tasks that the server cannot answer."""
+    evaluation, access = record.workload.evaluation, record.trial.provider.launcher.model_access
+    if evaluation is None or evaluation.lm_eval is None:
+        yield None
+        return
+    record.report("cold_start", 0.0, "loading the tasks of lm-eval")
+    cache = Path(access.cache) if access.cache else installation_paths().cache / "models"
+    variables = {"HF_HOME": os.environ.get("HF_HOME", str(cache / "lm-eval"))}
+    if token is not None:
+        variables["HF_TOKEN"] = token
+    if access.mirror is not None and access.mirror.startswith(("http://", "https://")):
+        variables["HF_ENDPOINT"] = access.mirror
+    with task_evaluator(evaluation.lm_eval, record.workdir, variables) as tasks:
+        if record.trial.provider.launcher.hosted:
+            tasks.require_generation()
+        record.event("tasks_loaded")
+        yield tasks
+
 
 Reference = tuple[FetchedCheckpoint, InferenceWorkload]
 """The reference's files, and the workload that serves them."""
@@ -23,15 +51,17 @@ Reference = tuple[FetchedCheckpoint, InferenceWorkload]
 
 @dataclass
 class OutputCheck:
-    """Of the workload as its checkpoint resolved it. `tokens`: by the checkpoint's tokenizer; None: an external server reads text."""
+    """Of the workload as its checkpoint resolved it. `tokens`: by the checkpoint's tokenizer; None: an external server reads text. `tasks`: of
+    lm-eval, which ends with the check."""
 
     workload: InferenceWorkload
     tokens: PromptTokens | None = None
     reference: Reference | None = None
     answered: ReferenceOutputs | None = None
+    tasks: TaskEvaluator | None = None
 
     @classmethod
-    def of(cls, workload: InferenceWorkload, folder: Path, reference: Reference | None) -> OutputCheck | None:
+    def of(cls, workload: InferenceWorkload, folder: Path, reference: Reference | None, tasks: TaskEvaluator | None) -> OutputCheck | None:
         """None if the workload declares neither quality nor evaluation. `folder`: of the served checkpoint.
 
         TrialFailed("bad_declaration") for a question that is too long for the model."""
@@ -40,7 +70,9 @@ class OutputCheck:
         tokens = PromptTokens(CheckpointTokenizer(folder, workload.model.context), folder)
         if workload.evaluation is not None and workload.model.context is not None:
             checkpoint_quality.check_questions(workload.evaluation, workload.model.context, tokens)
-        return cls(workload, tokens, reference)
+        if tasks is not None:
+            tasks.context = workload.model.context
+        return cls(workload, tokens, reference, tasks=tasks)
 
     def ask_reference(self, record: TrialRecord, place: Place) -> None:
         """Start the reference, if there is one, on the same engine, ask it, and stop it. TrialFailed as of a server under test."""
@@ -56,7 +88,7 @@ class OutputCheck:
             with all_running(served.servers):
                 record.event("reference_ready")
                 client = output_client(served.target(), self.tokens)
-                self.answered = checkpoint_quality.ask_reference(client, asked, self.tokens)
+                self.answered = checkpoint_quality.ask_reference(client, asked, self.tokens, self.tasks)
         finally:
             log = served.servers[0].log
             if log.exists() and not record.private_texts:
@@ -67,9 +99,12 @@ class OutputCheck:
         """Ask the server under test and record what its outputs are worth; the number of requests that it answered."""
         record.report("cold_start", 0.0, "checking the outputs")
         client = output_client(target, self.tokens)
-        found, evidence = checkpoint_quality.check(client, self.workload, self.tokens, self.answered, record.workdir)
+        found = checkpoint_quality.check(client, self.workload, self.tokens, self.answered, record.workdir, self.tasks)
+        if self.tasks is not None:
+            self.tasks.close()  # nothing of it stays beside the load
         record.event("outputs_checked")
         record.result.metrics += found.rows
         record.result.judgements += found.judgements
-        record.result.evidence += evidence
+        record.result.evidence += found.evidence
+        record.result.facts |= found.facts
         return found.asked

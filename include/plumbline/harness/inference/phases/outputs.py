@@ -22,13 +22,15 @@ from tritonclient.grpc import service_pb2_grpc
 from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.client.round_trip import http_connection
 from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
+from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Tokenized, Unread
 from plumbline.harness.measurement import TrialFailed
 
 TokenIds = NDArray[np.int32]
 _ANSWER_WITHIN_S = 300.0
 _AT_ONCE = 16
 _QUOTED_BYTES = 300
+_MOST_STOPS = 4
+"""As OpenAI documents them."""
 T = TypeVar("T")
 
 
@@ -50,8 +52,9 @@ class TokenScores:
 class OutputClient(Protocol):
     """Each method raises TrialFailed("server_error") if the server refuses, fails or does not answer."""
 
-    def answers(self, prompts: Sequence[str], output_tokens: int, *, chat: bool) -> list[str]:
-        """Greedy answers that end where the model ends them, after `output_tokens` at the latest. `chat`: through the chat template."""
+    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
+        """Greedy answers that end where the model ends them, after `output_tokens` at the latest. `chat`: a text goes through the chat template,
+        as conversations always do. `stop`: texts after which a server may end an answer; one that cannot goes on."""
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
         """Greedy tokens after each prompt until the model ends, its end of text included, at most `output_tokens`. NotReported if the server
@@ -68,21 +71,25 @@ class PromptTokens:
 
     def __init__(self, tokenizer: ServedTokenizer, folder: Path) -> None:
         self._tokenizer, self._folder = tokenizer, folder
-        self._known: dict[tuple[str, bool], TokenIds] = {}
+        self._known: dict[str, Tokenized] = {}
 
-    def read(self, texts: Sequence[str], *, chat: bool) -> list[TokenIds]:
-        """Of each text, or of each as a user's message in the chat template."""
-        new = [text for text in dict.fromkeys(texts) if (text, chat) not in self._known]
-        asked: list[Unread] = [({"role": "user", "content": text},) if chat else text for text in new]
+    def read(self, prompts: Sequence[Unread], *, chat: bool) -> list[TokenIds]:
+        """Of each prompt; `chat`: of each text as a user's message in the chat template."""
+        return [each.ids for each in self.tokenized([_message(prompt) if chat else prompt for prompt in prompts])]
+
+    def tokenized(self, prompts: Sequence[Unread]) -> list[Tokenized]:
+        """Of each text as it is, of each conversation in the chat template."""
+        keys = [json.dumps(prompt) for prompt in prompts]
+        new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in self._known}
         try:
-            found = self._tokenizer.read(asked) if asked else []
+            found = self._tokenizer.read(list(new.values())) if new else []
         except ValueError as error:
             raise TrialFailed("bad_declaration", str(error)) from error
-        for text, each in zip(new, found, strict=True):
+        for key, each in zip(new, found, strict=True):
             if isinstance(each, TemplateFailed):
                 raise TrialFailed("bad_declaration", f"the checkpoint's chat template fails: {each.reason}")
-            self._known[text, chat] = each.ids
-        return [self._known[text, chat] for text in texts]
+            self._known[key] = each
+        return [self._known[key] for key in keys]
 
     def text(self, ids: Sequence[int]) -> str:
         return self._decoder.decode(list(ids), skip_special_tokens=True)
@@ -92,13 +99,17 @@ class PromptTokens:
         return Tokenizer.from_file(str(self._folder / "tokenizer.json"))
 
 
+def _message(prompt: Unread) -> Unread:
+    return ({"role": "user", "content": prompt},) if isinstance(prompt, str) else prompt
+
+
 class TritonOutputs:
     """A model on Triton that takes and gives token ids (backends/generation.py)."""
 
     def __init__(self, address: str, model: str, tokens: PromptTokens) -> None:
         self._address, self._model, self._tokens = address, model, tokens
 
-    def answers(self, prompts: Sequence[str], output_tokens: int, *, chat: bool) -> list[str]:
+    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
         read = self._tokens.read(prompts, chat=chat)
         asked = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(read)]
         return [self._tokens.text(np.concatenate(found[wire.TOKENS]).tolist()) for found in self._streamed(asked)]
@@ -148,13 +159,17 @@ class OpenAiOutputs:
     def __init__(self, target: Target) -> None:
         self._target, self._model = target, target.wire.model
 
-    def answers(self, prompts: Sequence[str], output_tokens: int, *, chat: bool) -> list[str]:
-        path, limits = ("/chat/completions" if chat else "/completions"), {"max_tokens": output_tokens, "temperature": 0}
+    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
+        limits: dict[str, Any] = {"max_tokens": output_tokens, "temperature": 0}
+        if stop:
+            limits["stop"] = list(stop[:_MOST_STOPS])
 
-        def one(connection: http.client.HTTPConnection, text: str) -> str:
-            asked = {"messages": [{"role": "user", "content": text}]} if chat else {"prompt": text}
-            choice = self._choice(self._post(connection, path, {**asked, **limits}))
-            found = (choice.get("message") or {}).get("content") if chat else choice.get("text")
+        def one(connection: http.client.HTTPConnection, prompt: Unread) -> str:
+            messages = _message(prompt) if chat else prompt
+            as_text = isinstance(messages, str)
+            asked = {"prompt": messages} if as_text else {"messages": list(messages)}
+            choice = self._choice(self._post(connection, "/completions" if as_text else "/chat/completions", {**asked, **limits}))
+            found = choice.get("text") if as_text else (choice.get("message") or {}).get("content")
             return found if isinstance(found, str) else ""  # a model may think until its limit and say nothing
 
         return self._each(one, prompts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -27,8 +27,8 @@ from plumbline.harness.environment.cpu import allotted_cores
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.server.backends import Repository
-from plumbline.harness.measurement import Judgement, TrialFailed, invalid
-from plumbline.results import MetricRow, metric_row
+from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
+from plumbline.results import MetricRow, Scalar, metric_row
 
 _SEED = 20240229
 _TOKENS = 8
@@ -41,11 +41,13 @@ TokenIds = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class QualityResult:
-    """`rows`: output_agreement. `judgements`: one if it is too low. `asked`: requests that the server answered."""
+    """`rows`: output_agreement and others. `judgements`: one for each limit that is missed. `asked`: requests that the server answered."""
 
     rows: list[MetricRow]
     judgements: list[Judgement]
     asked: int
+    evidence: list[EvidenceFile] = field(default_factory=list)
+    facts: dict[str, Scalar] = field(default_factory=dict)
 
 
 def check(workload: InferenceWorkload, repository: Repository, *addresses: str) -> QualityResult:

@@ -115,8 +115,8 @@ def workload(**quality: Any) -> InferenceWorkload:
 def run(server: OpenAiOutputs, asked: InferenceWorkload, folder: Path, blur: float) -> tuple[Any, dict[str, float], Path]:
     reference = checkpoint_quality.ask_reference(server, asked, Numbers())  # type: ignore[arg-type]
     Model.blur = blur
-    found, evidence = checkpoint_quality.check(server, asked, Numbers(), reference, folder)  # type: ignore[arg-type]
-    return found, {row.metric: row.value for row in found.rows if row.value is not None}, evidence[0].path
+    found = checkpoint_quality.check(server, asked, Numbers(), reference, folder)  # type: ignore[arg-type]
+    return found, {row.metric: row.value for row in found.rows if row.value is not None}, found.evidence[0].path
 
 
 def test_the_same_weights_agree_in_everything(server: OpenAiOutputs, tmp_path: Path) -> None:
