@@ -200,6 +200,29 @@ def contents(session: Session, trial_pks: Sequence[int]) -> Mapping[int, str]:
     return found
 
 
+def numbers_of(
+    session: Session, parts: Sequence[tuple[str, str]], metrics: Collection[tuple[str, str]]
+) -> dict[str, tuple[Mapping[tuple[str, str, str], float], ...]]:
+    """Series → (metric, statistic, phase) → value, of the best usable attempt of each trial. `parts`: (series, campaign); `metrics`: (metric,
+    statistic). One statement for hundreds of series."""
+    names, statistics = {metric for metric, _ in metrics}, {statistic for _, statistic in metrics}
+    columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.id, Metric.metric, Metric.statistic, Metric.phase, Metric.value)
+    trials: dict[tuple[str, str, int], tuple[int, dict[tuple[str, str, str], float]]] = {}
+    for pairs in _batches(sorted(parts)):
+        query = select(*columns).join(Metric, Metric.trial_pk == Trial.id).where(in_series_campaigns(pairs), *USABLE)
+        query = query.where(Metric.value.is_not(None), Metric.metric.in_(names), Metric.statistic.in_(statistics))
+        for series, slot, repeat, trial, metric, statistic, phase, value in session.execute(query.order_by(Trial.attempt)):
+            if value is not None and (metric, statistic) in metrics:
+                # In order of attempts: the last one stays.
+                if (known := trials.get((series, slot, repeat))) is None or known[0] != trial:
+                    known = trials[series, slot, repeat] = (trial, {})
+                known[1][metric, statistic, phase] = value
+    found: dict[str, list[Mapping[tuple[str, str, str], float]]] = {}
+    for (series, _, _), (_, numbers) in sorted(trials.items()):
+        found.setdefault(series, []).append(numbers)
+    return {series: tuple(each) for series, each in found.items()}
+
+
 def _batches(of: Sequence[T]) -> Iterator[list[T]]:
     rest = iter(of)
     while batch := list(islice(rest, _BATCH)):
@@ -216,3 +239,4 @@ class Samples:
     simulated_only = reads(simulated_only)
     attempts_of = reads(attempts_of)
     contents = reads(contents)
+    numbers_of = reads(numbers_of)

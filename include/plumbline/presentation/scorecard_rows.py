@@ -11,7 +11,8 @@ from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.document_sample import sample_of
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
 from plumbline.analysis.scorecards.comparability import Incomparable, incomparable
-from plumbline.analysis.scorecards.pooling import PooledMetric
+from plumbline.analysis.scorecards.placings import place
+from plumbline.analysis.scorecards.pooling import Pooled, PooledMetric
 from plumbline.analysis.scorecards.references import ReferenceShare, reference_shares
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
 from plumbline.declarations import AnyWorkload, Provider
@@ -20,6 +21,9 @@ from plumbline.metrics import METRICS, catalogue_order
 from plumbline.metrics.formatting import Scale, common_scale, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
 from plumbline.results import ResultDocument
+
+NumberKey = tuple[str, str, str]
+"""(metric, statistic, phase)"""
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,14 @@ def campaign_rows(campaign: CampaignData, cards: Sequence[Scorecard]) -> tuple[S
 
 
 def scorecard_rows(
-    cards: Sequence[Scorecard], references: References, providers: Mapping[str, Provider], workloads: Mapping[str, AnyWorkload]
+    cards: Sequence[Scorecard],
+    references: References,
+    providers: Mapping[str, Provider],
+    workloads: Mapping[str, AnyWorkload],
+    order: Sequence[str] = (),
 ) -> tuple[ScorecardRows, ...]:
-    """One entry per table of cards. `providers` and `workloads`, by name, as they were when the cards were measured."""
+    """One entry per table of cards, with its providers in the `order` of `card_tables`. `providers` and `workloads`, by name, as they were when
+    the cards were measured."""
     apart = incomparable(cards)
     return tuple(
         ScorecardRows(
@@ -116,7 +125,7 @@ def scorecard_rows(
             shares=tuple(line for c in table.cards for line in _shares(c, references, providers, workloads)),
             apart=tuple(i for i in apart if (i.kind, i.workload) == (table.kind, table.workload)),
         )
-        for table in card_tables(cards)
+        for table in card_tables(cards, order=order)
     )
 
 
@@ -316,21 +325,29 @@ class CardTable:
         return f"{self.kind}-{self.workload}-v{self.version}"
 
 
-def card_tables(cards: Sequence[Scorecard]) -> tuple[CardTable, ...]:
-    """One table per kind, workload and version; training before inference, never merged."""
+def card_tables(
+    cards: Sequence[Scorecard], fleet: Mapping[NumberKey, Mapping[str, Pooled]] | None = None, order: Sequence[str] = ()
+) -> tuple[CardTable, ...]:
+    """One table per kind, workload and version; training before inference, never merged.
+
+    `fleet`: each number of every provider where the cards are a part of them: leaders and units are of the whole fleet. `order`: providers as
+    columns; by name without it.
+    """
 
     def identity(card: Scorecard) -> tuple[bool, str, int]:
         return (card.kind != "training", card.workload, card.version)
 
     tables = []
     for _, group in groupby(sorted(cards, key=identity), key=identity):
-        side_by_side = tuple(sorted(group, key=lambda c: c.provider))
+        side_by_side = tuple(sorted(group, key=lambda c: (order.index(c.provider) if c.provider in order else len(order), c.provider)))
         first = side_by_side[0]
-        tables.append(CardTable(first.kind, first.workload, first.version, side_by_side, _groups(side_by_side)))
+        tables.append(CardTable(first.kind, first.workload, first.version, side_by_side, _groups(side_by_side, fleet)))
     return tuple(tables)
 
 
-def _groups(cards: Sequence[Scorecard]) -> tuple[tuple[str, tuple[TableRow, ...]], ...]:
+def _groups(
+    cards: Sequence[Scorecard], fleet: Mapping[NumberKey, Mapping[str, Pooled]] | None = None
+) -> tuple[tuple[str, tuple[TableRow, ...]], ...]:
     keys: dict[tuple[str, str, str, str], None] = {}
     for card in cards:
         for row in card.rows:
@@ -340,7 +357,7 @@ def _groups(cards: Sequence[Scorecard]) -> tuple[tuple[str, tuple[TableRow, ...]
     ordered = sorted(keys, key=lambda k: (groups.index(k[0]), catalogue_order(k[1]), not _leads(cards, k), k[2], k[3]))
     found = []
     for group, members in groupby(ordered, key=lambda k: k[0]):
-        found.append((GROUP_TITLES[group], tuple(_row(cards, metric, statistic, phase) for _, metric, phase, statistic in members)))
+        found.append((GROUP_TITLES[group], tuple(_row(cards, metric, statistic, phase, fleet) for _, metric, phase, statistic in members)))
     return tuple(found)
 
 
@@ -352,12 +369,24 @@ def _leads(cards: Sequence[Scorecard], key: tuple[str, str, str, str]) -> bool:
     return any(r.leading for c in cards for r in c.rows if (r.group, r.metric, r.phase, r.statistic) == key)
 
 
-def _row(cards: Sequence[Scorecard], metric: str, statistic: str, phase: str) -> TableRow:
+def row_keys(cards: Sequence[Scorecard]) -> frozenset[NumberKey]:
+    """The numbers that the tables of these cards show."""
+    return frozenset(
+        (r.metric, r.statistic, r.phase) for card in cards for r in card.rows if _shown(r) and (r.leading or r.value is not None)
+    )
+
+
+def _row(
+    cards: Sequence[Scorecard], metric: str, statistic: str, phase: str, fleet: Mapping[NumberKey, Mapping[str, Pooled]] | None
+) -> TableRow:
     rows = {c.provider: c.row(metric, statistic, phase) for c in cards}
     present = [r for r in rows.values() if r is not None and r.value is not None]
     known = METRICS[metric]
-    shown = common_scale(known.unit, [r.value for r in present], metric)
-    ahead = () if known.group == "client" else leaders(rows)  # the load client is not the provider
+    numbers = (fleet or {}).get((metric, statistic, phase), {})
+    shown = common_scale(known.unit, [n.value for n in numbers.values()] or [r.value for r in present], metric)
+    ahead = (
+        () if known.group == "client" else _ahead(rows, known.direction, numbers, fleet is not None)
+    )  # the load client is not the provider
     top = max(r.high if r.high is not None else r.value or 0.0 for r in present) if len(present) > 1 else 0.0
     leading = any(r.leading for r in rows.values() if r is not None)
     arrow = {"lower_is_better": "↓", "higher_is_better": "↑"}.get(known.direction, "")
@@ -366,6 +395,15 @@ def _row(cards: Sequence[Scorecard], metric: str, statistic: str, phase: str) ->
     )
     cells = tuple(_metric_cell(rows[c.provider], shown, top, _mark(c.provider, ahead)) for c in cards)
     return TableRow(format_name(metric), known.description, cells, detail, arrow, not leading)
+
+
+def _ahead(rows: dict[str, Row | None], direction: str, numbers: Mapping[str, Pooled], whole: bool) -> tuple[str, ...]:
+    """The leaders of the whole fleet; none where only a part of it is known, as costs of held time are."""
+    if not whole:
+        return leaders(rows)
+    if len(numbers) < 2 or direction == "informative":
+        return ()
+    return tuple(p.provider for p in place(numbers, direction == "lower_is_better") if p.leads)
 
 
 def _mark(provider: str, ahead: Sequence[str]) -> Literal["best", "tied", ""]:

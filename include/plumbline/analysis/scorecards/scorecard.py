@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -10,6 +9,7 @@ from itertools import groupby
 
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
+from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, LaunchSuccess, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, Conditions, TrialSample, WorkloadKind, leading_phase
@@ -238,14 +238,8 @@ def leaders(rows: dict[str, Row | None]) -> tuple[str, ...]:
     if len(measured) < 2:
         return ()
     lower = next(iter(measured.values())).direction == "lower_is_better"
-    best = (min if lower else max)(measured, key=lambda p: measured[p].value or 0.0)
-    low, high = _span(measured[best])
-    return tuple(p for p, r in measured.items() if p == best or (_span(r)[0] <= high and low <= _span(r)[1]))
-
-
-def _span(row: Row) -> tuple[float, float]:
-    # One repeat says nothing about its spread: it overlaps everything.
-    return (row.low if row.low is not None else -math.inf, row.high if row.high is not None else math.inf)
+    ahead = {p.provider for p in place(measured, lower) if p.leads}
+    return tuple(p for p in measured if p in ahead)
 
 
 _TRAINING = {

@@ -1,16 +1,19 @@
-"""The list of workloads, and the page of one: providers side by side, by the newest campaign of each."""
+"""The list of workloads, and the page of one: all providers by their place, the first ones side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries
+from plumbline.analysis.fleet import pooled
 from plumbline.analysis.prices.book import Quote, quote
+from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.archive import Archive
@@ -22,13 +25,25 @@ from plumbline.declarations import Declarations
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.scorecards import headline_charts
 from plumbline.presentation.costs import CostRow, cost_rows
+from plumbline.presentation.fleet import WorkloadRanking, rank_fleet
 from plumbline.presentation.imported_runs import ImportedRun, imported_runs
-from plumbline.presentation.scorecard_rows import CardTable, CriterionRow, ScorecardRows, acceptance_rows, card_tables, scorecard_rows
+from plumbline.presentation.scorecard_rows import (
+    CardTable,
+    CriterionRow,
+    NumberKey,
+    ScorecardRows,
+    acceptance_rows,
+    card_tables,
+    row_keys,
+    scorecard_rows,
+)
 from plumbline.presentation.series_summary import format_age
 from plumbline.workflows.current_results import current_results
+from plumbline.workflows.fleet import primary_number, read_fleet
 
 PROVIDERS_PER_PAGE = 5
 """Providers beside each other; the next ones have a page of their own."""
+MAX_PROVIDERS = 1000
 
 
 @dataclass(frozen=True)
@@ -44,6 +59,7 @@ class SourceTrials:
 @dataclass(frozen=True)
 class WorkloadPage:
     """`table`, `rows`: None where no provider of this page has a usable trial. `more`: the provider after which the next page begins.
+    `ranked`: all providers, whatever the page.
 
     `imported`: runs of other tools, on the first page."""
 
@@ -52,6 +68,7 @@ class WorkloadPage:
     description: str
     providers: tuple[str, ...]
     more: str | None
+    ranked: WorkloadRanking
     table: CardTable | None
     rows: ScorecardRows | None
     criteria: tuple[CriterionRow, ...]
@@ -75,21 +92,26 @@ def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[Workl
 
 
 def workload_page(archive: Archive, declared: Declarations, now: datetime, name: str, after: str) -> WorkloadPage | None:
-    """A workload on the providers that follow `after`; None if it is neither declared nor in the archive."""
-    columns = archive.providers_of(name, after, PROVIDERS_PER_PAGE)
+    """A workload on the providers that follow `after` in order of their places; None if it is neither declared nor in the archive."""
     spec = declared.workloads.get(name)
-    if spec is None and not columns.rows and not after:
+    ran = archive.providers_of(name, limit=MAX_PROVIDERS).rows
+    if spec is None and not ran:
         return None
-    found = current_results(archive, declared, now.date(), workloads=[name], providers=columns.rows)
+    ranked = _ranked(archive, declared, now.date(), name)
+    # Without a usable number a provider has no place, but a reason.
+    order = [*(line.provider for line in ranked.lines), *(p for p in ran if p not in {line.provider for line in ranked.lines})]
+    start = order.index(after) + 1 if after in order else 0
+    columns = order[start : start + PROVIDERS_PER_PAGE]
+    found = current_results(archive, declared, now.date(), workloads=[name], providers=columns)
     cards = scorecards(
         found.trials,
         acceptance={w.name: w.acceptance for w in found.workloads.values()},
         providers=found.providers,
         primaries={w.name: primary_of(w) for w in found.workloads.values()},
     )
-    tables = card_tables(cards)
+    tables = card_tables(cards, _fleet_numbers(archive, declared, now.date(), name, row_keys(cards)), order)
     table = tables[0] if tables else None
-    rows = scorecard_rows(cards, declared.references, found.providers, found.workloads)
+    rows = scorecard_rows(cards, declared.references, found.providers, found.workloads, order)
     places = [c.provider for c in table.cards] if table is not None else []
     quotes = _quotes(found, now.date())
     kinds = [table.kind] if table is not None else [spec.kind] if spec is not None else []
@@ -98,7 +120,8 @@ def workload_page(archive: Archive, declared: Declarations, now: datetime, name:
         kind=kinds[0] if kinds else "",
         description=spec.description if spec is not None else "no longer declared",
         providers=tuple(places),
-        more=columns.after,
+        more=columns[-1] if start + PROVIDERS_PER_PAGE < len(order) else None,
+        ranked=ranked,
         table=table,
         rows=rows[0] if rows else None,
         criteria=acceptance_rows(table.cards) if table is not None else (),
@@ -106,11 +129,29 @@ def workload_page(archive: Archive, declared: Declarations, now: datetime, name:
         quotes=quotes,
         charts=headline_charts(table.cards) if table is not None else (),
         behind=_source_trials(found, name, places, now),
-        imported=() if after else _imported(archive, declared, now, name, columns.rows, cards),
+        imported=() if after else _imported(archive, declared, now, name, columns, cards),
         left_out=found.left_out,
         simulated=found.simulated,
         teams=_teams(declared, name),
     )
+
+
+def _ranked(archive: Archive, declared: Declarations, day: date, name: str) -> WorkloadRanking:
+    return rank_fleet(read_fleet(archive, declared, day, workload=name).of(name), primary_number(declared, name))
+
+
+def _fleet_numbers(
+    archive: Archive, declared: Declarations, day: date, name: str, keys: Collection[NumberKey]
+) -> dict[NumberKey, dict[str, Pooled]]:
+    """Each of these numbers of every provider. Costs that rest on the time that a trial held its provider are in no table and left out."""
+    fleet = read_fleet(archive, declared, day, workload=name, metrics={(metric, statistic) for metric, statistic, _ in keys}).of(name)
+    numbers = {key: pooled(fleet, *key) for key in keys}
+    costs = {s.provider: s.costs() for s in fleet}
+    # A hosted model's costs follow from tokens, not from rates: beside one, no cost has a leader.
+    priced = all(s.price is not None for s in fleet)
+    for metric in {metric for each in costs.values() for metric in each} if priced else ():
+        numbers[metric, "value", phase_of(metric)] = {p: pool(own[metric]) for p, own in costs.items() if metric in own}
+    return numbers
 
 
 def _imported(

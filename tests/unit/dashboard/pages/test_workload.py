@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign
+from tests.data.result_documents import document, provider, training_metrics, trial
 from tests.unit.results.test_benchmark_files import DATA, FILES
 
 from plumbline.archive import open_archive
@@ -36,10 +37,40 @@ def test_providers_stand_side_by_side_with_intervals_and_every_repeat_leads_to_i
     text = client.get("/workloads/chat-tiny-cpu").text
     drawn = {name: json.loads(body) for name, body in re.findall(r'data-for="([^"]+)">(.*?)</script>', text)}
     first = drawn["key-time-to-first-token"]["data"]
-    assert [trace["y"][0] for trace in first] == ["local-2core", "local-2core", "local-1core", "local-1core"]
+    assert [trace["y"][0] for trace in first] == ["local-1core", "local-1core", "local-2core", "local-2core"], "winners on top"
     assert first[-1]["error_x"]["array"][0] > 0
     linked = [path for trace in first for path in trace.get("customdata", ())]
     assert len(linked) == 5 and {client.get(path).status_code for path in linked} == {200}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Seven providers, the fastest last by name, of steps between 0.7 ms and 1.3 s."""
+    folder = tmp_path_factory.mktemp("many")
+    with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
+        for n, step in enumerate((1.3, 1.2, 0.9, 1.0, 1.1, 0.8, 0.0007)):
+            for repeat in (1, 2):
+                asked = trial(where=provider(f"lab-{n}"), repeat=repeat)
+                archive.record(document(asked, metrics=training_metrics(step * (1 + repeat / 1000))), uri="file:///store")
+    with TestClient(create_app(archive_url=f"sqlite:///{folder / 'archive.db'}", reports=folder)) as found:
+        yield found
+
+
+def test_a_workload_has_one_winner_whatever_the_page(many: TestClient) -> None:
+    pages, path = [], "/workloads/gpt-test"
+    while path:
+        pages.append(many.get(path).text)
+        (path,) = re.findall(r'href="([^"]*)" rel="next"', pages[-1]) or [""]
+    assert len(pages) == 2
+    rows = [re.search(r'<th scope="row">Step time.*?</tr>', text, re.S) for text in pages]
+    cells = ["".join(row.group().split()) for row in rows if row]
+    assert [cell.count('class="mark">best') for cell in cells] == [1, 0], "one winner among all, on its page alone"
+    heads = [re.findall(r'/providers/(lab-\d)">lab-\d</a><small>', text) for text in pages]
+    assert heads == [["lab-6", "lab-5", "lab-2", "lab-3", "lab-4"], ["lab-1", "lab-0"]], "winners first"
+    units = {unit for cell in cells for unit in re.findall(r'class="unit[^"]*">([^<]+)<', cell)}
+    assert len(units) == 1, units
+    placed = [text[text.index('id="places"') :].split("</section>")[0] for text in pages]
+    assert placed[0] == placed[1] and placed[0].index("lab-6") < placed[0].index("lab-5")
 
 
 def test_criteria_costs_and_what_is_behind_them(client: TestClient) -> None:

@@ -1,0 +1,96 @@
+"""The current numbers of every provider on every workload: what a heat map, a scatter and the marks of a scorecard are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from plumbline.analysis.cost.unit_costs import COST_METRICS, costs_of
+from plumbline.analysis.prices.book import Quote
+from plumbline.analysis.scorecards.placings import Placing, place
+from plumbline.analysis.scorecards.pooling import Pooled, pool
+from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
+from plumbline.metrics import METRICS
+
+Key = tuple[str, str, str]
+"""(metric, statistic, phase)"""
+
+Number = tuple[str, str, str | None]
+"""(metric, statistic, phase); no phase: the first of PHASE_ORDER in which it was measured."""
+USUAL_NUMBERS: dict[WorkloadKind, Number] = {
+    "training": ("step_time", METRICS["step_time"].statistic, None),
+    "inference": ("time_to_first_token", METRICS["time_to_first_token"].statistic, None),
+}
+"""What comes first of a workload that is no longer declared."""
+
+
+@dataclass(frozen=True)
+class FleetSeries:
+    """One provider's current results on one workload. `measured`: the numbers of each usable trial; `price`: of the share of an instance that
+    its trials hold, None where none can be charged. `planned_at`: of its campaign."""
+
+    provider: str
+    kind: WorkloadKind
+    workload: str
+    version: int
+    series_key: str
+    campaign_id: str
+    planned_at: datetime
+    simulated: bool
+    measured: tuple[Mapping[Key, float], ...]
+    price: Quote | None
+    nodes: int = 1
+    epoch_tokens: int | None = None
+
+    def values(self, metric: str, statistic: str, phase: str | None = None) -> tuple[float, ...]:
+        """One number of each trial; without a phase, of the first phase of PHASE_ORDER in which it was measured."""
+        for at in (phase,) if phase else PHASE_ORDER:
+            if found := tuple(own[metric, statistic, at] for own in self.measured if (metric, statistic, at) in own):
+                return found
+        return ()
+
+    def costs(self) -> dict[str, tuple[float, ...]]:
+        """Each cost metric that follows from measured rates and the price, by trial; costs by held time need whole documents."""
+        found: dict[str, list[float]] = {}
+        for own in self.measured if self.price is not None else ():
+            each = costs_of(
+                self.kind,
+                self.price,  # type: ignore[arg-type]
+                lambda metric, statistic, phase, own=own: own.get((metric, statistic, phase)),  # type: ignore[misc]
+                nodes=self.nodes,
+                epoch_tokens=self.epoch_tokens,
+            )
+            for cost in each:
+                if cost.value is not None:
+                    found.setdefault(cost.metric, []).append(cost.value)
+        return {metric: tuple(values) for metric, values in found.items()}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """`series`: one for each provider and workload with usable results."""
+
+    series: tuple[FleetSeries, ...]
+
+    def of(self, workload: str) -> tuple[FleetSeries, ...]:
+        return tuple(s for s in self.series if s.workload == workload)
+
+
+def pooled(own: Sequence[FleetSeries], metric: str, statistic: str, phase: str | None = None) -> dict[str, Pooled]:
+    """Provider → one number over its usable trials."""
+    return {s.provider: pool(values) for s in own if (values := s.values(metric, statistic, phase))}
+
+
+def pooled_costs(own: Sequence[FleetSeries]) -> tuple[str, dict[str, Pooled]]:
+    """The cost metric that fits what was measured, and each provider's; an empty name without any."""
+    costs = {s.provider: s.costs() for s in own}
+    for metric in COST_METRICS[own[0].kind] if own else ():
+        if found := {provider: pool(values[metric]) for provider, values in costs.items() if metric in values}:
+            return metric, found
+    return "", {}
+
+
+def placings_of(own: Sequence[FleetSeries], metric: str, statistic: str, phase: str | None = None) -> tuple[Placing, ...]:
+    """Every provider's place on one measured number."""
+    return place(pooled(own, metric, statistic, phase), METRICS[metric].direction == "lower_is_better")
