@@ -160,6 +160,8 @@ class Server:
             await asyncio.sleep(self.plan.first_s)
             record.sent.append(time.monotonic())
             return self._infer(writer, short=fault == "short")
+        if "max_tokens" in record.asked and not record.asked.get("stream"):
+            return self._whole(writer, record)
         return await self._stream(writer, record, fault, self.plan.lengths.get(len(self.records) - 1))
 
     def _get(self, writer: asyncio.StreamWriter, path: str) -> bool:
@@ -181,6 +183,19 @@ class Server:
         lengths = f"Inference-Header-Content-Length: {len(header)}\r\nContent-Length: {len(header) + len(vector)}"
         writer.write(f"HTTP/1.1 200 OK\r\n{lengths}\r\n\r\n".encode() + header + vector)
         return True
+
+    def _whole(self, writer: asyncio.StreamWriter, record: Record) -> bool:
+        """An answer that is not streamed, of one token."""
+        chat = record.path.endswith("/chat/completions")
+        choice = {"index": 0, "message": {"content": "word"}} if chat else {"index": 0, "text": "word"}
+        usage = {"usage": self._usage(record.asked, 1)} if self.plan.usage else {}
+        return self._plain(writer, 200, json.dumps({"choices": [choice], **usage}))
+
+    def _usage(self, asked: dict[str, Any], written: int) -> dict[str, Any]:
+        prompt = asked.get("prompt")
+        counted = len(prompt) if isinstance(prompt, list) else 11
+        cached = {} if self.plan.cached is None else {"prompt_tokens_details": {"cached_tokens": self.plan.cached}}
+        return {"prompt_tokens": counted, "completion_tokens": written, **cached}
 
     async def _stream(self, writer: asyncio.StreamWriter, record: Record, fault: Fault | None, ends_after: int | None) -> bool:
         asked, openai = record.asked, not record.path.endswith("/generate_stream")
@@ -223,12 +238,7 @@ class Server:
             written += n
         if openai:
             if self.plan.usage:
-                prompt = asked.get("prompt")
-                counted = len(prompt) if isinstance(prompt, list) else 11
-                usage = {"prompt_tokens": counted, "completion_tokens": wanted}
-                if self.plan.cached is not None:
-                    usage["prompt_tokens_details"] = {"cached_tokens": self.plan.cached}
-                await event(json.dumps({"choices": [], "usage": usage}))
+                await event(json.dumps({"choices": [], "usage": self._usage(asked, wanted)}))
             if fault != "no_done":
                 await event("[DONE]")
         if not by_end:

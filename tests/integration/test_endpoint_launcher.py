@@ -163,13 +163,19 @@ def test_a_server_on_this_machine_is_the_system_under_test(home: Path) -> None:
 
 def test_the_tokens_of_a_hosted_model_are_billed(home: Path) -> None:
     with Hosted(Plan(first_s=0.01, cached=3)) as hosted:
-        document = measured(trial_on(hosted.url + "/v1", None, **SHORT))
+        questions = [{"prompt": "Say word.", "answer": "word"}, {"prompt": "Say sword.", "answer": "sword"}]
+        evaluation = {"file": "own.jsonl", "questions": questions, "output_tokens": 4}
+        document = measured(trial_on(hosted.url + "/v1", None, **SHORT, evaluation=evaluation))
     by_phase = {row.phase: row for row in document.usage}
     assert by_phase.keys() == {"cold_start", "warmup", "steady"}
     n = int(next(row.n for row in document.metrics if (row.phase, row.metric) == ("steady", "request_throughput")))
     steady = by_phase["steady"]
     assert (steady.requests, steady.cached_tokens, steady.uncounted, steady.above) == (n, 3 * n, 0, 0)
-    assert sum(row.requests for row in document.usage) == len(hosted.records), "the first inference is billed too"
+    cold = by_phase["cold_start"]
+    assert (cold.requests, cold.cached_tokens) == (3, 9), "the first inference and two questions are billed too"
+    assert sum(row.requests for row in document.usage) == len(hosted.records)
+    accuracy = next(row for row in document.metrics if row.metric == "answer_accuracy")
+    assert (accuracy.value, accuracy.n) == (0.5, 2)
     rate = {"input": "2 USD/1M tokens", "output": "8 USD/1M tokens", "since": "2026-01-01", "source": "price page"}
     provider = Provider.model_validate_json(
         json.dumps({**json.loads(document.trial.provider.model_dump_json()), "prices": [], "token_prices": [rate]})

@@ -53,7 +53,7 @@ output_type: generate_until
 doc_to_text: "{{begin}}"
 doc_to_target: "{{choices[right]}}"
 generation_kwargs: {until: ["|"], max_gen_toks: 8}
-filter_list: [{name: word, filter: [{function: regex, regex_pattern: "(\\S+)"}, {function: take_first}]}]
+filter_list: [{name: word, filter: [{function: regex, regex_pattern: '([a-zA-Z]+)'}, {function: take_first}]}]
 metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 metadata: {version: 1}
 """

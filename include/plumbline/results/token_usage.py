@@ -18,7 +18,7 @@ class TokenUsage(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    phase: Phase = Field(description="cold_start: the first inference and preparations")
+    phase: Phase = Field(description="cold_start: the first inference, preparations and the evaluation")
     above: int = Field(ge=0)
     requests: int = Field(ge=0, description="requests with a count by the server; answers that failed later included")
     input_tokens: _Tokens = Field(description="of their prompts, cached ones included")

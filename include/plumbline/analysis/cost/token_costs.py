@@ -73,7 +73,7 @@ def token_costs(provider: Provider, on: date, usage: Sequence[TokenUsage], measu
     charge = rate if isinstance(rate, str) else _steady(rate, usage)
     total = None if isinstance(rate, str) else charged_usd(rate, usage)
     why = charge if isinstance(charge, str) else UNCOUNTED
-    whole = "tokens and requests of all phases, the first inference included"
+    whole = "tokens and requests of all phases, the first inference and the evaluation included"
     found = [Cost("cost_per_run", total, None, whole if total is not None else "", None if total is not None else why)]
     outcomes = [outcome for outcome in COSTS if outcome.kind == "inference"]
     if isinstance(charge, str):

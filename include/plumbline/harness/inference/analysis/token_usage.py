@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from plumbline.harness.inference.load.request_log import RequestLog
@@ -17,20 +19,28 @@ class UsageTotals:
 
     def add(self, phase: Phase, log: RequestLog) -> None:
         counted = (log.usage[:, 0] >= 0) & (log.usage[:, 2] >= 0)
-        for prompt, cached, completion in log.usage[counted].tolist():
-            self._put(
-                TokenUsage(
-                    phase=phase,
-                    above=bucket(prompt),
-                    requests=1,
-                    input_tokens=prompt,
-                    cached_tokens=None if cached < 0 else min(cached, prompt),
-                    output_tokens=completion,
-                )
-            )
+        for counts in log.usage[counted].tolist():
+            self.add_answer(phase, counts)
         # An answer that broke off was begun, and is billed by most.
-        if uncounted := int(np.count_nonzero((log.received > 0) & ~counted)):
-            self._put(TokenUsage(phase=phase, above=0, requests=0, input_tokens=0, output_tokens=0, uncounted=uncounted))
+        for _ in range(int(np.count_nonzero((log.received > 0) & ~counted))):
+            self.add_answer(phase, None)
+
+    def add_answer(self, phase: Phase, counts: Sequence[int] | None) -> None:
+        """One answer. `counts`: as request_log.USAGE names them, -1 where the server reported none; None: it counted nothing."""
+        if counts is None or counts[0] < 0 or counts[2] < 0:
+            self._put(TokenUsage(phase=phase, above=0, requests=0, input_tokens=0, output_tokens=0, uncounted=1))
+            return
+        prompt, cached, completion = counts
+        self._put(
+            TokenUsage(
+                phase=phase,
+                above=bucket(prompt),
+                requests=1,
+                input_tokens=prompt,
+                cached_tokens=None if cached < 0 else min(cached, prompt),
+                output_tokens=completion,
+            )
+        )
 
     def _put(self, new: TokenUsage) -> None:
         key = new.phase, new.above

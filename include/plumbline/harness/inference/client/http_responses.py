@@ -134,7 +134,7 @@ class OpenAiResponse:
     def complete(self) -> CompletedResponse:
         if not self._done:
             raise InvalidResponse("server_error", f"the stream ended without [DONE], after {len(self._with_text)} events with text")
-        prompt, _, count = usage = _usage_counts(self._usage or {})
+        prompt, _, count = usage = usage_counts(self._usage or {})
         counted = count >= 0
         tokens = count if counted else len(self._with_text)
         if tokens > self.asked or (tokens < self.asked and self.exact):
@@ -275,7 +275,7 @@ _BROKEN_OFF = ("error", "abort")
 """Values of finish_reason of an answer that the server did not finish."""
 
 
-def _usage_counts(usage: dict[str, Any]) -> tuple[int, int, int]:
+def usage_counts(usage: dict[str, Any]) -> tuple[int, int, int]:
     """As USAGE names them; -1: not reported."""
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None

@@ -14,7 +14,7 @@ from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer
 from plumbline.harness.inference.phases import checkpoint_quality
 from plumbline.harness.inference.phases.checkpoint_quality import ReferenceOutputs
-from plumbline.harness.inference.phases.outputs import PromptTokens, output_client
+from plumbline.harness.inference.phases.outputs import PromptTokens, TokenCounts, output_client
 from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator, task_evaluator
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
@@ -98,8 +98,14 @@ class OutputCheck:
     def check(self, record: TrialRecord, target: Target) -> int:
         """Ask the server under test and record what its outputs are worth; the number of requests that it answered."""
         record.report("cold_start", 0.0, "checking the outputs")
-        client = output_client(target, self.tokens)
-        found = checkpoint_quality.check(client, self.workload, self.tokens, self.answered, record.workdir, self.tasks)
+        counted: list[TokenCounts] = []
+        client = output_client(target, self.tokens, counted.append)
+        try:
+            found = checkpoint_quality.check(client, self.workload, self.tokens, self.answered, record.workdir, self.tasks)
+        finally:
+            if record.workload.server.backend == "external":
+                for counts in counted:  # a hosted model bills them as it bills the load's
+                    record.usage.add_answer("cold_start", counts)
         if self.tasks is not None:
             self.tasks.close()  # nothing of it stays beside the load
         record.event("outputs_checked")

@@ -20,6 +20,7 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.harness.inference.client import Target
+from plumbline.harness.inference.client.http_responses import usage_counts
 from plumbline.harness.inference.client.round_trip import http_connection
 from plumbline.harness.inference.load import wire
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Tokenized, Unread
@@ -32,6 +33,8 @@ _QUOTED_BYTES = 300
 _MOST_STOPS = 4
 """As OpenAI documents them."""
 T = TypeVar("T")
+TokenCounts = tuple[int, int, int]
+"""Of one answer, by the server's own count, as request_log.USAGE names them; -1: not reported."""
 
 
 class NotReported(Exception):
@@ -154,10 +157,12 @@ class TritonOutputs:
 
 
 class OpenAiOutputs:
-    """An OpenAI-compatible server. Token ids and log-probabilities of given tokens are vLLM's and SGLang's extensions of the protocol."""
+    """An OpenAI-compatible server. Token ids and log-probabilities of given tokens are vLLM's and SGLang's extensions of the protocol.
 
-    def __init__(self, target: Target) -> None:
-        self._target, self._model = target, target.wire.model
+    `on_usage` gets each answer's count, from any thread."""
+
+    def __init__(self, target: Target, on_usage: Callable[[TokenCounts], object] = lambda _: None) -> None:
+        self._target, self._model, self._on_usage = target, target.wire.model, on_usage
 
     def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
         limits: dict[str, Any] = {"max_tokens": output_tokens, "temperature": 0}
@@ -236,6 +241,8 @@ class OpenAiOutputs:
             raise TrialFailed("server_error", f"the check of the outputs got no JSON: {_line(error)}") from error
         if not isinstance(found, dict):
             raise TrialFailed("server_error", "the check of the outputs got no JSON object")
+        usage = found.get("usage")
+        self._on_usage(usage_counts(usage if isinstance(usage, dict) else {}))
         return found
 
     @staticmethod
@@ -246,10 +253,11 @@ class OpenAiOutputs:
         return choices[0]
 
 
-def output_client(target: Target, tokens: PromptTokens | None) -> OutputClient:
-    """A client of the server. `tokens`: of a Triton, which takes token ids. ValueError for a server whose answers are not text."""
+def output_client(target: Target, tokens: PromptTokens | None, on_usage: Callable[[TokenCounts], object] = lambda _: None) -> OutputClient:
+    """A client of the server. `tokens`: of a Triton, which takes token ids. `on_usage`: see `OpenAiOutputs`. ValueError for a server whose
+    answers are not text."""
     if target.protocol.startswith("openai"):
-        return OpenAiOutputs(target)
+        return OpenAiOutputs(target, on_usage)
     if target.protocol != "kserve_grpc" or tokens is None:
         raise ValueError(f"outputs of a server over {target.protocol} cannot be checked; expected openai or openai_chat")
     return TritonOutputs(target.address, target.wire.model, tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -185,7 +185,8 @@ class TaskEvaluator:
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):  # what it did not read is of no use
+                pipe.close()
 
 
 @contextmanager
