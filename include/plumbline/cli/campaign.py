@@ -25,8 +25,9 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import conclude
 from plumbline.archive import open_archive
 from plumbline.cli.exit_status import FAILED, INTERRUPTED, OK
-from plumbline.cli.output import Json, emit, err, fail, out, table
-from plumbline.cli.scorecard import show_scorecards, show_unusable
+from plumbline.cli.output import Json, emit, err, fail, marked, out, table
+from plumbline.cli.scorecard import show_unusable
+from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
 from plumbline.embedded.campaign import CampaignError, CampaignState, Outcome, TrialState, run_campaign
 from plumbline.embedded.client import AirflowError
@@ -35,7 +36,7 @@ from plumbline.embedded.server import AirflowServer, PoolKeeper, ServerError
 from plumbline.launch.local.gpu_provider import refresh_declaration
 from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import format_quantity
-from plumbline.presentation.summary import summary_items
+from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.workflows import budget
 from plumbline.workflows.plan import Placement, RunParameters, planned_trials
 from plumbline.workflows.report import campaign_data
@@ -284,16 +285,12 @@ def _facts(data: CampaignData) -> dict[str, object]:
 
 
 def _show(data: CampaignData, outcome: Outcome) -> None:
-    concluded = conclude(data)
-    show_scorecards(data, concluded)
-    out.print("In short", style="bold")
-    for said in summary_items(concluded):
-        for line in said.lines:
-            out.print(f"  {line}")
+    show_verdict(campaign_verdict(conclude(data)), most=5)
     show_unusable(data)
-    show_drift(data)
+    out.print()
     if outcome.report:
-        out.print(f"\nreport: {outcome.report}")
+        out.print(marked("[bold]Report[/]    {}", outcome.report))
+    out.print(marked("[bold]More[/]      plumbline scorecard {} -v", data.campaign_id))
 
 
 def show_drift(data: CampaignData) -> None:

@@ -14,6 +14,7 @@ import typer
 from plumbline.analysis.prices.book import share_of
 from plumbline.cli.exit_status import UNUSABLE
 from plumbline.cli.output import Json, emit, err, out, table
+from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import (
     AnyWorkload,
     DeclarationError,
@@ -223,7 +224,7 @@ def _show(
             )
             charged.setdefault(row["charged"], set()).add(row["workload"])
     if shown.row_count:
-        out.print(shown)
+        print_table(shown, None if everything else TOP)
     for part, workloads in sorted(charged.items()):
         if part not in _PLAIN:
             out.print(f"charged {part}: {', '.join(sorted(workloads))}")
@@ -236,7 +237,7 @@ def _show(
             name = month.provider if month.enabled else f"{month.provider} (disabled)"
             costs.add_row(name, str(month.trials), f"{month.node_hours:.2f}", usd, month.price, style=None if month.enabled else "dim")
     if costs.row_count:
-        out.print(costs)
+        print_table(costs, None if everything else TOP)
     if not everything:
         out.print(_left_out(declared))
     for warning in warnings:

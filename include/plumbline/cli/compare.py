@@ -20,6 +20,8 @@ from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import format_quantity
 from plumbline.workflows.compare import ComparisonSet, compare_named
 
+_FEW = 3
+"""Unchanged metrics that are listed one by one."""
 _STYLE = {"regressed": "bold red", "improved": "green", "suspected": "yellow", "unchanged": "green", "insufficient_data": "dim"}
 
 
@@ -58,15 +60,24 @@ def overall(found: Sequence[Comparison]) -> str:
 
 
 def _show(found: ComparisonSet, old: str, new: str, everything: bool) -> None:
+    counted = Counter(r.verdict.replace("_", " ") for c in found.comparisons for r in c.rows if r.verdict)
+    summary = ", ".join(f"{n} {verdict}" for verdict, n in counted.most_common())
+    verdict = overall(found.comparisons)
+    out.print(Text.assemble((verdict.replace("_", " "), _STYLE.get(verdict, "bold")), f"  (metrics: {summary})" if summary else ""))
+    equal = [c for c in found.comparisons if not everything and len(found.comparisons) > 1 and _unchanged(c)]
     for comparison, series in zip(found.comparisons, found.series, strict=True):
-        _one(comparison, series, everything)
+        if comparison not in equal:
+            _one(comparison, series, everything)
+    if equal:
+        out.print(f"{len(equal)} series unchanged: {', '.join(c.series_key for c in equal[:2])}{', …' if equal[2:] else ''} (--all)")
     for side, only in ((old, found.only_old), (new, found.only_new)):
         if only:
             out.print(f"{len(only)} series only in {side}: {', '.join(only[:3])}{', …' if len(only) > 3 else ''}", style="dim")
-    counted = Counter(r.verdict.replace("_", " ") for c in found.comparisons for r in c.rows if r.verdict)
-    summary = ", ".join(f"{n} {verdict}" for verdict, n in counted.most_common())
-    verdict = overall(found.comparisons).replace("_", " ")
-    out.print(marked("[bold]{}[/]{}", verdict, f"  ({summary})" if summary else ""))
+
+
+def _unchanged(comparison: Comparison) -> bool:
+    quiet = not comparison.problems and not any(c.matters for c in comparison.environment_changes)
+    return quiet and comparison.verdict == "unchanged" and not comparison.imported
 
 
 def _one(comparison: Comparison, series: tuple[str, str], everything: bool) -> None:
@@ -93,6 +104,10 @@ def _one(comparison: Comparison, series: tuple[str, str], everything: bool) -> N
 
 def _metrics(comparison: Comparison, everything: bool) -> None:
     rows = [r for r in comparison.rows if everything or r.verdict is not None or comparison.imported]
+    equal = [] if everything or comparison.imported else [r for r in rows if r.verdict == "unchanged"]
+    if len(equal) > _FEW:
+        rows = [r for r in rows if r not in equal]
+        out.print(f"  {len(equal)} metrics unchanged (--all)", style="green")
     if not rows:
         return
     columns = ("metric", "statistic", "phase", "before", "after", "change", "interval", "sees from", "verdict")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.analysis.cost.bill import ITEMS, Bill, MixedUnits, Money
-from plumbline.analysis.cost.campaign_bill import outcome_costs
+from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
+from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.economics import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
@@ -170,6 +172,7 @@ def campaign(
     campaign_id: Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")] = None,
     purchase: How = "on_demand",
     on: On = None,
+    everything: Annotated[bool, typer.Option("--all", help="every provider instead of the first ten")] = False,
     as_json: Json = False,
 ) -> None:
     """What a campaign cost at each provider, training and inference apart, by item, with what came to nothing, and what a finished run cost with all of it."""
@@ -193,11 +196,8 @@ def campaign(
                 *(_amount(p.bill.of(item)) for item in items),
                 *("–" if money is None else f"{least}{_amount(money)}" for money in (p.bill.total, p.per_finished_run)),
             )
-        out.print(shown)
-        for p in found:
-            incomplete(p.bill, f"{p.label}: ")
-            if p.why_not:
-                out.print(f"  {p.label}: no cost per finished run: {p.why_not}")
+        print_table(shown, None if everything else TOP)
+        _gaps(found)
 
     rows = [
         {
@@ -214,6 +214,21 @@ def campaign(
         for p in found
     ]
     emit(as_json, {"campaign": name, "providers": rows}, show)
+
+
+def _gaps(found: Sequence[ProviderCost]) -> None:
+    """What no bill has, a line for each reason that providers share."""
+    alike: dict[str, dict[str, None]] = {}
+    for p in found:
+        for each in p.bill.unknown:
+            reason = each.reason.removesuffix(f" for {p.provider}")
+            alike.setdefault(f"{each.item.replace('_', ' ')} not known: {reason}", {})[p.provider] = None
+        if p.why_not:
+            alike.setdefault(f"no cost per finished run: {p.why_not}", {})[p.label] = None
+    for reason, names in alike.items():
+        shown = list(names)
+        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+        out.print(f"  {reason}: {', '.join(shown[:3])}{more}", style="dim")
 
 
 def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:

@@ -198,7 +198,11 @@ def _as_data(asked: _ForecastCase, found: CostForecast) -> dict[str, Any]:
 
 def _basis(found: CostForecast, asked: _ForecastCase) -> None:
     _print_notes(f"price: {found.price}", f"rate: {found.rate}; {len(found.trials)} trials of {asked.campaign}")
-    _print_notes(*(f"{what.replace('_', ' ')}: {source}" for what, source in found.sources if what != "price"))
+    alike: dict[str, list[str]] = {}
+    for what, source in found.sources:
+        if what != "price":
+            alike.setdefault(source, []).append(what.replace("_", " "))
+    _print_notes(*(f"{', '.join(what)}: {source}" for source, what in alike.items()))
     _unknown(found.unknown)
 
 

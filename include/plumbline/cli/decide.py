@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Annotated
 
@@ -14,19 +14,22 @@ from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
+from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import format_certainty
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
 from plumbline.presentation.decisions import price_sentences, rank_rows, weight_sentences
+from plumbline.presentation.verdicts import choice_sentence
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 
 
-def show_decided(decided: TeamDecision, trials: bool = False) -> None:
-    """Everything that a person decides by; `trials` lists those behind each provider's numbers."""
-    _ranking(decided)
-    _gates(decided)
+def show_decided(decided: TeamDecision, trials: bool = False, everything: bool = False) -> None:
+    """The choice, then what it rests on; `trials` lists those behind each provider's numbers, `everything` more than ten providers."""
+    out.print(_choice(decided))
+    _ranking(decided, None if everything else TOP)
+    _gates(decided, None if everything else TOP)
     if decided.decision.comparison.line:
         _line(decided.decision.comparison.line)
     if decided.decision.note:
@@ -43,16 +46,24 @@ def show_decided(decided: TeamDecision, trials: bool = False) -> None:
     out.print()
 
 
-def _ranking(decided: TeamDecision) -> None:
+def _choice(decided: TeamDecision) -> Text:
+    decision, standing = decided.decision, decided.standing
+    mark = "SIMULATED · " if standing.simulated else ""
+    of = f"Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {standing.day}"
+    sentence = choice_sentence(decision)
+    style = "yellow" if decision.winner is None or "no clear winner" in sentence else "bold green"
+    return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (sentence, style))
+
+
+def _ranking(decided: TeamDecision, most: int | None) -> None:
     decision, standing = decided.decision, decided.standing
     several = len(decided.preference.workloads) > 1
     columns = [
         f"{format_name(c.metric)}{f' on {c.workload}' if several else ''}, weight {c.weight:.2g}{'' if c.valued == 'ratio to the best' else f' ({c.valued})'}"
         for c in decision.columns
     ]
-    mark = "SIMULATED · " if standing.simulated else ""
     shown = table(
-        f"{mark}Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {standing.day}",
+        "",
         "rank", "provider", "P(first)", "score", *columns, f"USD/h, {standing.purchase.replace('_', '-')}", "campaign",
         right=("rank", "P(first)", "score"),
     )  # fmt: skip
@@ -63,18 +74,26 @@ def _ranking(decided: TeamDecision) -> None:
         campaigns = sorted({campaign for (provider, _), campaign in standing.campaigns.items() if provider == row.provider})
         price = f"{quote.basis.usd_per_hour:,.10g}" if quote.basis else "–"
         shown.add_row(row.place, row.provider, row.chance, row.score, *values, price, ", ".join(campaigns))
-    out.print(shown)
-    for row in rank_rows(decision):
-        if row.why_not:
-            _line(f"{row.provider} is not eligible: {'; '.join(row.why_not)}")
-    for name, quote in decided.prices.items():
-        if quote.basis is None:
-            _line(f"{name}: {quote.reason}")
+    print_table(shown, most)
+    for names, reason in _alike((row.provider, "; ".join(row.why_not)) for row in rank_rows(decision) if row.why_not):
+        _line(f"{names} {'is' if ',' not in names and ' more' not in names else 'are'} not eligible: {reason}")
+    for names, reason in _alike((name, quote.reason or "") for name, quote in decided.prices.items() if quote.basis is None):
+        _line(f"{names}: {reason}")
 
 
-def _gates(decided: TeamDecision) -> None:
+def _alike(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The providers that share a reason, and the reason."""
+    found: dict[str, list[str]] = {}
+    for name, reason in pairs:
+        found.setdefault(reason, []).append(name)
+    for reason, names in found.items():
+        yield ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""), reason
+
+
+def _gates(decided: TeamDecision, most: int | None) -> None:
     """Each gate with what it was judged on, provider by provider."""
-    ranking = decided.decision.ranking
+    ranking = decided.decision.ranking[:most]
+    more = f" and {len(decided.decision.ranking) - len(ranking)} more" if len(ranking) < len(decided.decision.ranking) else ""
     for gates in zip(*(ranked.gates for ranked in ranking), strict=True):
         shown = common_scale(gates[0].unit, [gates[0].limit, *(g.value for g in gates)])
         told = [
@@ -82,7 +101,7 @@ def _gates(decided: TeamDecision) -> None:
             for ranked, g in zip(ranking, gates, strict=True)
         ]
         on = f" on {gates[0].workload}" if len(decided.preference.workloads) > 1 else ""
-        _line(f"Gate {gates[0].text}{on}: {', '.join(told)}")
+        _line(f"Gate {gates[0].text}{on}: {', '.join(told)}{more}")
 
 
 def _changes(what: str, sentences: Sequence[str]) -> None:
@@ -135,10 +154,11 @@ def decide(
     ] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="rank what was simulated, although something was measured")] = False,
     trials: Annotated[bool, typer.Option("--trials", help="list the trials behind each provider's numbers")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="every provider instead of the first ten")] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="store every team's decision as of today too, and open a finding where a first choice changed")
     ] = False,
-    why: Annotated[str, typer.Option(help="with --keep: the reason that is stored with it")] = "asked for on the command line",
+    why: Annotated[str, typer.Option(help="with --keep: the reason that is stored with it")] = "on the command line",
     as_json: Json = False,
 ) -> None:
     """Rank providers for a team at today's accepted prices, from the newest campaign of each series."""
@@ -168,10 +188,10 @@ def decide(
 
     def show() -> None:
         for decided in ran:
-            show_decided(decided, trials)
+            show_decided(decided, trials, everything)
         for decided in idle:
             team_of = f"team {decided.decision.team}, {decided.decision.kind}"
-            out.print(f"{team_of}: nobody ran {', '.join(decided.preference.workloads)}", style="dim")
+            out.print(f"{team_of}: no results of {', '.join(decided.preference.workloads)}", style="dim")
         for one in kept:
             out.print(f"{'stored' if one.new else 'unchanged'}: {one.text}")
 

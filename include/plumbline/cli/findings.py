@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from plumbline import workflows
 from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, OK
-from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_archive
+from plumbline.cli.output import SEVERITY, Json, clear_errors, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results import InvalidResult
@@ -22,34 +23,53 @@ findings = typer.Typer(help="List, show and answer findings: what drifted, and w
 Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
 
 
+Settled = Annotated[bool, typer.Option("--all", help="also the settled ones")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="every finding, with its cause and the commands that answer it")]
+_MOST = 10
+_ORDER = ("page", "warn", "info")
+
+
 @findings.callback(invoke_without_command=True)
-def listed(
-    context: typer.Context, settled: Annotated[bool, typer.Option("--all", help="also the settled ones")] = False, as_json: Json = False
-) -> None:
-    """List the findings that wait for somebody."""
+def listed(context: typer.Context, settled: Settled = False, verbose: Verbose = False, as_json: Json = False) -> None:
+    """List the open findings, gravest first."""
     if context.invoked_subcommand is None:
-        list_findings(settled, as_json)
+        list_findings(settled, verbose, as_json)
 
 
 @findings.command("list")
-def list_findings(settled: Annotated[bool, typer.Option("--all", help="also the settled ones")] = False, as_json: Json = False) -> None:
-    """List the findings that wait for somebody, newest first."""
+def list_findings(settled: Settled = False, verbose: Verbose = False, as_json: Json = False) -> None:
+    """List the open findings, gravest first."""
     with read_archive(listing=True, as_json=as_json) as archive:
-        # By state: an old archive has far more settled ones than anybody waits for.
+        # By state: an old archive has far more settled findings than open ones.
         found = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
     found.sort(key=lambda f: f.opened_at, reverse=True)
 
     def show() -> None:
-        for f in found:
-            told = _readable(f)
-            began = f.campaign_id or (told.began if told else f"{f.opened_at:%Y-%m-%d}")
-            out.print(marked("[bold]{}[/] [dim]{}{} · {}[/]", f.finding_id, f.state, _snoozed(f), began))
-            text = told.text if told else f"{f.headline}\n      cannot be read in full: stored by another version"
-            out.print(f"  {text}")
         if not found:
             out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
+            return
+        graded = sorted(found, key=lambda f: _ORDER.index(f.severity))
+        counts = ", ".join(f"{n} {severity}" for severity in _ORDER if (n := sum(f.severity == severity for f in found)))
+        out.print(marked("[bold]{}[/]: {}", f"{len(found)} {'' if settled else 'open '}finding{'s' * (len(found) != 1)}", counts))
+        for f in graded if verbose else graded[:_MOST]:
+            _one(f, verbose)
+        if not verbose:
+            more = f"{len(found) - _MOST} more, causes and commands" if len(found) > _MOST else "causes and commands"
+            out.print(f"{more}: -v, or plumbline findings show ID", style="dim")
 
     emit(as_json, found, show)
+
+
+def _one(view: FindingView, verbose: bool) -> None:
+    readable = _readable(view)
+    symbol, style = SEVERITY[view.severity]
+    began = view.campaign_id or (readable.began if readable else f"{view.opened_at:%Y-%m-%d}")
+    line = Text.assemble((f"{symbol} {view.severity:<4} ", style), view.headline.removeprefix(view.severity.upper()).strip())
+    out.print(line)
+    out.print(marked("       [dim]{} · {}{} · since {}[/]", view.finding_id, view.state, _snoozed(view), began))
+    if verbose:
+        for text in readable.text.splitlines()[1:] if readable else ("cannot be read in full: stored by another version",):
+            out.print(f"       {text.strip()}")
 
 
 def _readable(finding: FindingView) -> Finding | None:
@@ -66,7 +86,7 @@ def _snoozed(finding: FindingView) -> str:
 
 @findings.command()
 def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) -> None:
-    """Show one finding as it was told, with its members and its history."""
+    """Show one finding in full, with its members and history."""
     from plumbline.alerts import render  # with statistics, which a list of findings does not wait for
 
     with clear_errors(LookupError), read_archive() as archive:
@@ -85,7 +105,7 @@ def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) ->
 
 @findings.command()
 def acknowledge(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
-    """Say that somebody is on it."""
+    """Acknowledge a finding: it has an owner, reminders stop."""
     with clear_errors(LookupError, ValueError), read_archive() as archive:
         found = archive.set_finding_state(finding_id, "acknowledged", by=getpass.getuser(), why=why)
     emit(as_json, found, lambda: out.print(f"{finding_id} is acknowledged"))
@@ -100,7 +120,7 @@ def snooze(
     why: Why,
     as_json: Json = False,
 ) -> None:
-    """Say that it is not for now: no message and no reminder of it until then, unless it becomes graver."""
+    """Pause the messages and reminders of a finding until then, unless it becomes graver."""
     with clear_errors(ValueError):
         end = _instant(until, datetime.now(timezone.utc))
     with clear_errors(LookupError, ValueError), read_archive() as archive:
@@ -132,7 +152,7 @@ def _instant(text: str, now: datetime) -> datetime:
 
 @findings.command()
 def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
-    """Say that it is over: mended, or not what it seemed. The baseline stays."""
+    """Resolve a finding: fixed, or a false alarm. The baseline stays."""
     with clear_errors(LookupError, ValueError), read_archive() as archive:
         found = archive.set_finding_state(finding_id, "resolved", by=getpass.getuser(), why=why)
     emit(as_json, found, lambda: out.print(f"{finding_id} is resolved; the baseline stays"))
@@ -140,21 +160,21 @@ def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Jso
 
 @findings.command()
 def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
-    """Accept the change: from now on each series that shows it is held against its newest campaign that does, or the price is this one."""
+    """Accept the change as the new baseline of its series, as the price in use, or as the first choice."""
     done = _decided(finding_id, "accept", why)
     baselines = ", ".join(sorted(set(done.baselines.values())))
-    held = f"{len(done.baselines)} series are held against {baselines} now" if done.baselines else "no campaign had measured it yet"
+    effect = f"the baseline of {len(done.baselines)} series is {baselines} now" if done.baselines else "no campaign has measured it yet"
     if done.choice:
-        held = "the team switches"
+        effect = "the team switches"
     if done.price is not None:
-        held = f"the instance costs {done.price:.10g} USD/h now"
-    said = f"{finding_id} is accepted; {held}"
-    emit(as_json, done, lambda: out.print(said))
+        effect = f"the instance costs {done.price:.10g} USD/h now"
+    line = f"{finding_id} is accepted; {effect}"
+    emit(as_json, done, lambda: out.print(line))
 
 
 @findings.command()
 def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
-    """Reject the change: the old baseline stays, and the finding stands, acknowledged, until the provider recovers."""
+    """Reject the change: the baseline stays, and the finding stays acknowledged until the provider recovers."""
     done = _decided(finding_id, "keep", why)
     emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays"))
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 from pydantic import BaseModel
@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.cli.exit_status import OK, UNUSABLE
+from plumbline.cli.fitting import fitted
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
@@ -38,11 +39,22 @@ class _Console(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         options.setdefault("soft_wrap", all(isinstance(each, (str, Text)) for each in objects))
-        super().print(*objects, **options)
+        super().print(*(fitted(self, each) if isinstance(each, Table) else each for each in objects), **options)
 
 
-out = _Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
-err = _Console(stderr=True, width=None if sys.stderr.isatty() else _PIPED_WIDTH)
+def _width(stream: TextIO) -> int | None:
+    """None: the terminal's own."""
+    if stream.isatty():
+        return None
+    named = os.environ.get("COLUMNS", "")
+    return int(named) if named.isdigit() and int(named) else _PIPED_WIDTH
+
+
+out = _Console(width=_width(sys.stdout))
+err = _Console(stderr=True, width=_width(sys.stderr))
+
+SEVERITY = {"page": ("✖", "bold red"), "warn": ("▲", "yellow"), "info": ("●", "cyan")}
+"""Each severity's symbol and style."""
 
 
 def marked(template: str, *values: object) -> Text:

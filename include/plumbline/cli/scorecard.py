@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_archive, table
+from plumbline.cli.tables import TOP, ProviderTable, print_table
+from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError
 from plumbline.presentation.decisions import rank_rows
 from plumbline.presentation.scorecard_rows import (
@@ -23,26 +25,29 @@ from plumbline.presentation.scorecard_rows import (
     card_tables,
 )
 from plumbline.presentation.tables.export import TableFormat
-from plumbline.presentation.trials import attempt_rows
+from plumbline.presentation.trials import AttemptRow, attempt_rows
+from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
 from plumbline.workflows.report import campaign_data, newest_campaign, write_report
 
 _COLOURS = {"good": "green", "bad": "red"}
 
 
-def show_rows(rows: ScorecardRows) -> None:
-    """The rows of one table of scorecards, a column for each provider; then its shares and refusals, a line each."""
-    shown = table("", "beside the metrics", *rows.providers)
+def show_rows(rows: ScorecardRows, chosen: Collection[str]) -> None:
+    """The rows of one table of scorecards, a column for each chosen provider; then its shares and refusals, a line each."""
+    kept = [i for i, name in enumerate(rows.providers) if name in chosen]
+    shown = ProviderTable("", ("beside the metrics",), [rows.providers[i] for i in kept])
     if rows.primary is not None:
-        shown.add_row(Text(rows.primary.name, style="bold"), *[_row_cell(c) for c in rows.primary.cells], end_section=True)
+        shown.add((Text(rows.primary.name, style="bold"),), [_row_cell(rows.primary.cells[i]) for i in kept], end=True)
     for group in (rows.friction, rows.capacity):
-        for i, row in enumerate(group, start=1):
-            shown.add_row(row.name, *[_row_cell(c) for c in row.cells], end_section=i == len(group))
-    out.print(shown)
+        for n, row in enumerate(group, start=1):
+            shown.add((row.name,), [_row_cell(row.cells[i]) for i in kept], end=n == len(group))
+    shown.print()
     for line in rows.shares:
-        out.print(f"  {line.provider}: {line.sentence}", style=None if line.exact else "dim")
+        if line.provider in chosen:
+            out.print(f"  {line.provider}: {line.sentence}", style=None if line.exact else "dim")
     for apart in rows.apart:
-        said = "not comparable" if apart.weight == "refused" else "mind"
-        out.print(marked("  [yellow]{}[/]: {}", said, apart.reason))
+        word = "not comparable" if apart.weight == "refused" else "caution"
+        out.print(marked("  [yellow]{}[/]: {}", word, apart.reason))
 
 
 def _row_cell(cell: Cell) -> Text:
@@ -54,7 +59,12 @@ def _row_cell(cell: Cell) -> Text:
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
 
 
-def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
+def scorecard(
+    campaign: Campaign = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="every metric, criterion and decision")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="the same, for every provider instead of the first ten")] = False,
+    as_json: Json = False,
+) -> None:
     """Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision."""
     with clear_errors(LookupError, DeclarationError), read_archive() as archive:
         name = campaign or newest_campaign(archive)
@@ -62,10 +72,15 @@ def scorecard(campaign: Campaign = None, as_json: Json = False) -> None:
     concluded = conclude(data)
 
     def show() -> None:
-        show_scorecards(data, concluded)
-        show_unusable(data)
+        verdict = campaign_verdict(concluded)
+        show_verdict(verdict, everything=everything)
+        if verbose or everything:
+            show_scorecards(concluded, verdict, everything)
+        show_unusable(data, verbose or everything)
+        if not (verbose or everything):
+            out.print(marked("\n[dim]every metric, criterion and decision:[/] plumbline scorecard {} -v", name))
 
-    beside = campaign_rows(data, concluded.cards)
+    beside = campaign_rows(data, concluded.cards) if as_json else ()
     emit(as_json, {"campaign": name, "scorecards": concluded.cards, "beside": beside, "decisions": concluded.decisions}, show)
 
 
@@ -88,67 +103,77 @@ def report(
     emit(as_json, {"report": path, "tables": folder}, show)
 
 
-def show_scorecards(data: CampaignData, concluded: Conclusions) -> None:
-    """Every card as a table with what stands beside its metrics, training before inference, then the rankings."""
-    beside = campaign_rows(data, concluded.cards)
-    for card, rows in zip(card_tables(concluded.cards), beside, strict=True):
-        out.print(_card(card))
-        _acceptance(card)
-        show_rows(rows)
+def show_scorecards(concluded: Conclusions, verdict: CampaignVerdict, everything: bool = False) -> None:
+    """Every card as a table with its criteria and launches, training before inference, then the rankings; without `everything` the best ten."""
+    beside = campaign_rows(concluded.campaign, concluded.cards)
+    for card, rows, one in zip(card_tables(concluded.cards), beside, verdict.workloads, strict=True):
+        order = [bar.provider for bar in one.bars] + list(one.without)
+        chosen = order if everything else order[:TOP]
+        out.print()
+        _card(card, chosen)
+        _acceptance(card, chosen)
+        show_rows(rows, chosen)
+        if len(chosen) < len(order):
+            out.print(f"  and {len(order) - len(chosen)} more providers: --all", style="dim")
     for decision in concluded.decisions:
         shown = table(
             f"Team {decision.team} · {decision.kind}", "rank", "provider", "score", "P(first)", "", right=("rank", "score", "P(first)")
         )
         for row in rank_rows(decision):
             shown.add_row(row.place, row.provider, row.score, row.chance, "; ".join(row.why_not))
-        out.print(shown)
+        print_table(shown, None if everything else TOP)
         if decision.comparison.line:
             out.print(f"  {decision.comparison.line}", style="dim")
         if decision.note:
             out.print(f"  {decision.note}", style="dim")
 
 
-def show_unusable(data: CampaignData) -> None:
-    """Why an attempt's numbers are not taken at their word; the page of the trial in Airflow has its log and its pods."""
+def show_unusable(data: CampaignData, each: bool = False) -> None:
+    """Trials that are not valid: a line for those with the same reasons, or `each` on its own."""
     rows = [row for row in attempt_rows(data) if row.status != "valid"]
-    if rows:
-        out.print("\nNot valid", style="bold")
+    if not rows:
+        return
+    out.print("\nNot valid", style="bold")
+    alike: dict[tuple[str, ...], list[AttemptRow]] = {}
     for row in rows:
-        tried = f", attempt {row.attempt}" if row.attempt > 1 else ""
-        out.print(f"  {row.trial_id}{tried}: {row.status}")
-        for reason in row.reasons:
+        alike.setdefault((row.trial_id, str(row.attempt)) if each else (row.status, *row.reasons), []).append(row)
+    for same in alike.values():
+        first = same[0]
+        if len(same) > 1:
+            what = f"{len(same)} trials, {first.trial_id} and others"
+        else:
+            what = f"{first.trial_id}{f', attempt {first.attempt}' if first.attempt > 1 else ''}"
+        out.print(f"  {what}: {first.status}")
+        for reason in first.reasons:
             out.print(f"      {reason}")
 
 
-def _card(card: CardTable) -> Table:
-    names = [c.provider for c in card.cards]
-    shown = table(f"{card.kind.capitalize()} · {card.title}", "", "statistic", *names, right=tuple(names))
-    counts = [", ".join(f"{n} {status}" for status, n in c.counts.items() if n) for c in card.cards]
-    shown.add_row("trials", "", *counts, end_section=True)
+def _card(card: CardTable, chosen: Sequence[str]) -> None:
+    cards = {c.provider: (i, c) for i, c in enumerate(card.cards)}
+    shown = ProviderTable(f"{card.kind.capitalize()} · {card.title}", ("",), chosen)
+    counts = [", ".join(f"{n} {status}" for status, n in cards[name][1].counts.items() if n) for name in chosen]
+    shown.add(("trials",), counts, end=True)
     for _, rows in card.groups:
         for i, row in enumerate(rows):
-            shown.add_row(
-                f"{row.name} {row.arrow}",
-                row.detail,
-                *[_cell(c) for c in row.cells],
-                style="dim" if row.minor else None,
-                end_section=i == len(rows) - 1,
+            shown.add(
+                (Text.assemble(f"{row.name} {row.arrow}".strip(), (f" {row.detail}" if row.detail else "", "dim")),),
+                [_cell(row.cells[cards[name][0]]) for name in chosen],
+                "dim" if row.minor else None,
+                i == len(rows) - 1,
             )
-    return shown
+    shown.print(right=True)
 
 
 def _cell(cell: Cell) -> Text:
     return Text(f"{cell.text} {cell.unit}".strip(), style="bold green" if cell.mark == "best" else "")
 
 
-def _acceptance(card: CardTable) -> None:
-    rows = acceptance_rows(card.cards)
-    if not rows:
-        return
-    shown = table("", "criterion", *[c.provider for c in card.cards])
-    for row in rows:
-        shown.add_row(row.text, *[_outcome(v) for v in row.verdicts])
-    out.print(shown)
+def _acceptance(card: CardTable, chosen: Sequence[str]) -> None:
+    cards = [next(c for c in card.cards if c.provider == name) for name in chosen]
+    shown = ProviderTable("", ("criterion",), chosen)
+    for row in acceptance_rows(cards):
+        shown.add((row.text,), [_outcome(v) for v in row.verdicts])
+    shown.print()
 
 
 def _outcome(verdict: CriterionCell | None) -> Text | str:

@@ -1,0 +1,162 @@
+"""A campaign's verdict on one screen: winners as bars, drift, criteria and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from plumbline.cli.output import SEVERITY, marked, out
+from plumbline.cli.tables import TOP
+from plumbline.presentation.summary import headline
+from plumbline.presentation.verdicts import Bar, CampaignVerdict, WorkloadVerdict
+
+_IN_FULL = 4
+"""Workloads that get bars; more of them get a line each."""
+_LINES, _FINDINGS = 20, 4
+_PARTS = " ▏▎▍▌▋▊▉"
+
+
+def show_verdict(verdict: CampaignVerdict, *, everything: bool = False, most: int = TOP) -> None:
+    """Print it. `most`: providers of a workload; `everything`: all providers, workloads and findings."""
+    out.print(_head(verdict))
+    if len(verdict.workloads) <= _IN_FULL or everything:
+        for one in verdict.workloads:
+            out.print()
+            _workload(one, len(one.bars) if everything else most)
+    else:
+        out.print()
+        _lines(verdict.workloads[:_LINES])
+        if more := len(verdict.workloads) - _LINES:
+            out.print(f"  and {more} more workloads: --all", style="dim") if more > 0 else None
+    out.print()
+    _drift(verdict, len(verdict.findings) if everything else _FINDINGS)
+    if verdict.criteria:
+        out.print(_named("Criteria", _criteria(verdict.criteria)))
+    for number, sentence in enumerate(verdict.costs):
+        out.print(_named("Costs" if not number else "", sentence))
+
+
+def _head(verdict: CampaignVerdict) -> Text:
+    names = verdict.providers
+    who = ", ".join(names) if sum(map(len, names)) < out.width // 2 else f"{len(names)} providers"
+    total = sum(verdict.trials.values())
+    usable = sum(verdict.trials.get(status, 0) for status in ("valid", "degraded"))
+    bad = ", ".join(f"{n} {status}" for status, n in verdict.trials.items() if status not in ("valid", "degraded"))
+    trials = f"{usable} of {total} trials usable{f' ({bad})' if bad else ''}" if bad else f"{total} trials, all usable"
+    mark = " SIMULATED" if verdict.simulated else ""
+    return marked("[bold]{}[/][yellow]{}[/] · {} · {}", verdict.campaign_id, mark, who, trials)
+
+
+def _workload(one: WorkloadVerdict, most: int) -> None:
+    out.print(marked("[bold]{}[/] {} [dim]· {} {}[/]", one.kind.capitalize(), one.title, one.metric, one.arrow))
+    bars = one.bars[:most]
+    if not bars:
+        out.print("  not measured in any usable trial", style="dim")
+        return
+    name, text, interval = (
+        max(len(part) for part in parts) for parts in zip(*((b.provider, b.text, b.interval) for b in bars), strict=True)
+    )
+    room = min(30, out.width - name - text - interval - 8)
+    for bar in bars:
+        out.print(_bar(bar, name, text, room))
+    if more := len(one.bars) - len(bars):
+        out.print(f"  and {more} more: --all", style="dim")
+    if one.without:
+        out.print(f"  without usable trials: {_names(one.without)}", style="dim")
+    for choice in one.choices:
+        out.print(_choice(choice))
+
+
+def _bar(bar: Bar, name: int, text: int, room: int) -> Text:
+    eighths = max(1, round(8 * max(room, 0) * bar.share))
+    drawn = ("█" * (eighths // 8) + _PARTS[eighths % 8].strip()).ljust(room) if room >= 8 else ""
+    style = "green" if bar.best else "cyan"
+    return Text.assemble(
+        f"  {bar.provider:<{name}}  ", (drawn, style), f"  {bar.text:>{text}}", (f"  {bar.interval}" if bar.interval else "", "dim")
+    )
+
+
+def _choice(choice: str, indent: int = 2) -> Padding:
+    unclear = "no clear winner" in choice
+    return Padding(Text.assemble(("→ ", "dim"), (choice, "yellow" if unclear else "bold")), (0, 0, 0, indent))
+
+
+def _lines(workloads: Sequence[WorkloadVerdict]) -> None:
+    """A line for each workload, and one for each answer of the teams that weigh it."""
+    kind, name, best, text = (
+        max(map(len, parts)) for parts in zip(*((w.kind, w.workload, _best(w), _top(w)) for w in workloads), strict=True)
+    )
+    for one in workloads:
+        unclear = sum(bar.best for bar in one.bars) != 1 and len(one.bars) > 1
+        line = Text.assemble(
+            (f"  {one.kind:<{kind}}  ", "dim"), f"{one.workload:<{name}}  ",
+            (f"{_best(one):<{best}}", "yellow" if unclear else "bold" if one.bars else "dim"),
+            f"  {_top(one):>{text}}",
+        )  # fmt: skip
+        if line.cell_len + 2 + len(one.metric) <= out.width:
+            line.append(f"  {one.metric}", "dim")
+        out.print(line)
+        for choice in one.choices if one.weighed else ():
+            out.print(_choice(choice, indent=4 + kind))
+
+
+def _best(one: WorkloadVerdict) -> str:
+    ahead = [bar.provider for bar in one.bars if bar.best]
+    if not one.bars:
+        return "not measured"
+    if len(one.bars) == 1:
+        return f"{one.bars[0].provider} alone"
+    return ahead[0] if len(ahead) == 1 else f"no clear winner among {len(ahead) or len(one.bars)}"
+
+
+def _top(one: WorkloadVerdict) -> str:
+    return one.bars[0].text if one.bars else ""
+
+
+def _drift(verdict: CampaignVerdict, most: int) -> None:
+    series = verdict.series
+    parts = [
+        f"{count} {words}"
+        for count, words in (
+            (series.moved, "moved"),
+            (series.unsure, "cannot tell (too few repeats)"),
+            (series.steady, "without a change"),
+            (series.without_baseline, "without an earlier baseline"),
+        )
+        if count
+    ]
+    out.print(_named("Drift", f"series: {', '.join(parts)}" if parts else "nothing compared"))
+    for finding in verdict.findings[:most]:
+        symbol, style = SEVERITY[finding.severity]
+        text = Text.assemble((f"  {symbol} {finding.severity:<4} ", style), headline(finding).removeprefix("SIMULATED").strip())
+        text.truncate(max(40, out.width), overflow="ellipsis")
+        out.print(text)
+    if more := len(verdict.findings) - most:
+        out.print(f"  and {more} more: plumbline findings", style="dim") if more > 0 else None
+
+
+def _criteria(counts: dict[str, int]) -> Text:
+    total = sum(counts.values())
+    words = {"pass": ("pass", "green"), "mixed": ("mixed", "yellow"), "fail": ("fail", "red"), "insufficient": ("cannot tell", "yellow")}
+    if counts.get("pass") == total:
+        return Text.assemble((f"all {total} pass", "green"))
+    parts = [(f"{counts[name]} {word}", style) for name, (word, style) in words.items() if counts.get(name)]
+    found = Text()
+    for number, part in enumerate(parts):
+        found.append(", " if number else "").append(*part)
+    return found.append(f" of {total}")
+
+
+def _named(name: str, value: str | Text) -> Table:
+    line = Table.grid(padding=(0, 1), pad_edge=False)
+    line.add_column(width=9, style="bold")
+    line.add_column(overflow="fold")
+    line.add_row(name, value)
+    return line
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,208 @@
+"""A campaign's verdict, shortest form: who is first for each workload, what drifted, what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from plumbline.analysis.campaign_data import FindingRow
+from plumbline.analysis.conclusions import Conclusions
+from plumbline.analysis.cost.bill import Money
+from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
+from plumbline.metrics.formatting import common_scale, format_name, format_probability, join_words
+from plumbline.presentation.scorecard_rows import CardTable, card_tables
+from plumbline.presentation.summary import HEADLINES
+
+SURE = 0.5
+"""Below this probability to be first there is no clear winner."""
+_SEVERITIES = ("page", "warn", "info")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One provider's number. `share`: of the largest one, 0 to 1. `best`: no other is shown to be better."""
+
+    provider: str
+    text: str
+    interval: str
+    share: float
+    best: bool
+
+
+@dataclass(frozen=True)
+class WorkloadVerdict:
+    """One workload: `bars` of its leading metric, best first; `choices`: each team's first choice in words, or
+    the leader where no team weighs it; `without`: not measured."""
+
+    kind: str
+    workload: str
+    title: str
+    metric: str
+    arrow: str
+    bars: tuple[Bar, ...]
+    choices: tuple[str, ...]
+    weighed: bool
+    without: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SeriesChange:
+    """What the comparison with the baseline found, in series: unchanged, without enough data, or without a baseline."""
+
+    steady: int
+    moved: int
+    unsure: int
+    without_baseline: int
+
+
+@dataclass(frozen=True)
+class CampaignVerdict:
+    """`trials`: by status. `criteria`: by outcome. `costs`: sentences. `findings`: gravest first."""
+
+    campaign_id: str
+    reason: str
+    simulated: bool
+    providers: tuple[str, ...]
+    trials: dict[str, int]
+    workloads: tuple[WorkloadVerdict, ...]
+    findings: tuple[FindingRow, ...]
+    series: SeriesChange
+    criteria: dict[str, int]
+    costs: tuple[str, ...]
+
+
+def campaign_verdict(found: Conclusions) -> CampaignVerdict:
+    """What a reader wants to know first; every number is one of the scorecards and decisions."""
+    campaign, cards = found.campaign, found.cards
+    counts: Counter[str] = Counter()
+    for card in cards:
+        counts.update({status: n for status, n in card.counts.items() if n})
+    open_first = sorted(campaign.findings, key=lambda f: (f.state not in ("open", "acknowledged"), _SEVERITIES.index(f.severity)))
+    return CampaignVerdict(
+        campaign_id=campaign.campaign_id,
+        reason=campaign.reason,
+        simulated=bool(cards) and all(c.simulated for c in cards),
+        providers=tuple(sorted({c.provider for c in cards})),
+        trials=dict(counts),
+        workloads=tuple(_workload(table, found.decisions) for table in card_tables(cards)),
+        findings=tuple(open_first),
+        series=_series(found),
+        criteria=dict(Counter(j.outcome for c in cards for j in c.acceptance)),
+        costs=tuple(_costs(found)),
+    )
+
+
+def choice_sentence(decision: Decision) -> str:
+    """The first choice of one decision: a provider with its probability, no clear winner among N, or why there is none."""
+    first, rivals = decision.winner, [r for r in decision.ranking if r.eligible]
+    if first is None:
+        if decision.first is not None:
+            return f"only {decision.first.provider} is eligible"
+        return decision.note or (
+            f"no provider is eligible: {decision.ranking[0].why_not[0]}" if decision.ranking else "no provider was measured"
+        )
+    chance = first.probability_first
+    if chance is None:
+        return f"{first.provider} ranks first; its probability cannot be computed"
+    if chance < SURE:
+        return f"no clear winner among {len(rivals)}: {first.provider} is first with {format_probability(chance)}"
+    return f"{first.provider} is first with {format_probability(chance)}"
+
+
+def _workload(table: CardTable, decisions: Sequence[Decision]) -> WorkloadVerdict:
+    metric = _leading(table.cards)
+    rows = {c.provider: row for c in table.cards if (row := _row(c, metric)) is not None and row.value is not None}
+    some = next(iter(rows.values()), None)
+    ahead = leaders(dict(rows)) if len(rows) > 1 else ()
+    higher = some is not None and some.direction == "higher_is_better"
+    ordered = sorted(rows.items(), key=lambda item: ((-1 if higher else 1) * (item[1].value or 0.0), item[0]))
+    shown = common_scale(some.unit if some else "", [row.value for _, row in ordered], metric)
+    largest = max((row.value or 0.0 for _, row in ordered), default=0.0)
+    bars = tuple(
+        Bar(
+            provider,
+            shown.text(row.value),
+            f"{shown.number(row.low)} … {shown.number(row.high)}" if row.low is not None and row.high is not None else "",
+            (row.value or 0.0) / largest if largest > 0 else 0.0,
+            provider in ahead,
+        )
+        for provider, row in ordered
+    )
+    own = [d for d in decisions if d.kind == table.kind and table.workload in d.workloads]
+    return WorkloadVerdict(
+        kind=table.kind,
+        workload=table.workload,
+        title=table.title,
+        metric=format_name(metric),
+        arrow="↑" if higher else "↓" if some is not None and some.direction == "lower_is_better" else "",
+        bars=bars,
+        choices=_choices(own) or _lead(bars),
+        weighed=bool(own),
+        without=tuple(c.provider for c in table.cards if c.provider not in rows),
+    )
+
+
+def _leading(cards: Sequence[Scorecard]) -> str:
+    """The metric that is asked first: the declared one, else the first headline that was measured."""
+    declared = next((c.primary_metric.metric for c in cards if c.primary_metric is not None and c.primary is not None), None)
+    groups = HEADLINES[cards[0].kind]
+    measured = (name for group in groups for name in group if any((r := c.row(name)) and r.value is not None for c in cards))
+    return declared or next(measured, groups[0][0])
+
+
+def _row(card: Scorecard, metric: str) -> Row | None:
+    primary = card.primary_metric
+    return card.primary if primary is not None and primary.metric == metric else card.row(metric)
+
+
+def _choices(decisions: Iterable[Decision]) -> tuple[str, ...]:
+    """One line for the teams that get the same answer."""
+    alike: dict[str, list[str]] = {}
+    for decision in decisions:
+        alike.setdefault(choice_sentence(decision), []).append(decision.team)
+    return tuple(f"{join_words(teams)}: {sentence}" for sentence, teams in alike.items())
+
+
+def _lead(bars: Sequence[Bar]) -> tuple[str, ...]:
+    ahead = [bar.provider for bar in bars if bar.best]
+    if len(bars) < 2:
+        return ()
+    if len(ahead) == 1:
+        return (f"{ahead[0]} leads; no team weighs this workload",)
+    return (f"no clear winner among {len(ahead) or len(bars)}; no team weighs this workload",)
+
+
+def _series(found: Conclusions) -> SeriesChange:
+    steady = moved = unsure = without = 0
+    for one in found.campaign.drift:
+        if not one.baseline or not one.verdicts:
+            without += 1
+        elif any(one.verdicts.get(word) for word in ("regressed", "improved")):
+            moved += 1
+        elif any(one.verdicts.get(word) for word in ("suspected", "insufficient_data")):
+            unsure += 1
+        else:
+            steady += 1
+    return SeriesChange(steady, moved, unsure, without)
+
+
+def _costs(found: Conclusions) -> Iterable[str]:
+    """A sentence for each kind: the total, and the dearest providers."""
+    for kind in ("training", "inference"):
+        own = [c for c in found.provider_costs if c.kind == kind]
+        priced = [(c.bill.total, c) for c in own if c.bill.total is not None]
+        if not own:
+            continue
+        if not priced:
+            yield f"{kind} unknown: no declared price"
+            continue
+        currency = priced[0][0].currency
+        alike = [(total, c) for total, c in priced if total.currency == currency]
+        total = Money(sum(money.amount for money, _ in alike), currency)
+        dearest = sorted(alike, key=lambda pair: (-pair[0].amount, pair[1].provider))
+        parts = [f"{c.provider} {str(money).removesuffix(f' {currency}')}" for money, c in dearest[:3]]
+        more = [f"{len(alike) - 3} more"] if len(alike) > 3 else []
+        least = "" if len(alike) == len(own) and all(c.bill.complete for _, c in alike) else "at least "
+        yield f"{kind} {least}{total}: {', '.join([*parts, *more])}"
