@@ -28,18 +28,19 @@ from plumbline.workflows.decide import DecisionsLocked, decide_all
 def show_decided(decided: TeamDecision, trials: bool = False, everything: bool = False) -> None:
     """The choice, then what it rests on; `trials` lists those behind each provider's numbers, `everything` more than ten providers."""
     out.print(_choice(decided))
-    _ranking(decided, None if everything else TOP)
-    _gates(decided, None if everything else TOP)
+    most = None if everything else TOP
+    _ranking(decided, most)
+    _gates(decided, most)
     if decided.decision.comparison.line:
         _line(decided.decision.comparison.line)
     if decided.decision.note:
         _line(decided.decision.note)
-    _changes("weight", weight_sentences(decided.weight_swings))
-    _changes("price", price_sentences(decided.price_swings))
+    _changes("weight", weight_sentences(decided.weight_swings), None)
+    _changes("price", price_sentences(decided.price_swings), most)
     for answer in decided.cheapest:
-        _cheapest(answer)
-    for gone in decided.standing.left_out:
-        _line(f"left out: {gone.provider} on {gone.workload}: {gone.reason}", "dim")
+        _cheapest(answer, most)
+    for names, reason in _alike((each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.standing.left_out):
+        _line(f"{names}: {reason}", "dim")
     if trials:
         for ranked in decided.decision.ranking:
             _line(f"{ranked.provider}, {len(ranked.trials)} trials: {', '.join(ranked.trials) or 'none'}", "dim")
@@ -104,15 +105,21 @@ def _gates(decided: TeamDecision, most: int | None) -> None:
         _line(f"Gate {gates[0].text}{on}: {', '.join(told)}{more}")
 
 
-def _changes(what: str, sentences: Sequence[str]) -> None:
+def _changes(what: str, sentences: Sequence[str], most: int | None) -> None:
     """What would change the first place, in the report's own sentences."""
     if sentences:
         _line(f"What another {what} would change:")
-        for sentence in sentences:
+        for sentence in sentences[:most]:
             _line(f"  {sentence}")
+        _rest(len(sentences), most)
 
 
-def _cheapest(answer: Cheapest) -> None:
+def _rest(count: int, most: int | None) -> None:
+    if most is not None and count > most:
+        _line(f"  and {count - most} more: --all", "dim")
+
+
+def _cheapest(answer: Cheapest, most: int | None) -> None:
     asked = join_words(answer.requirements) or "nothing is required"
     best = answer.answer
     if best is None:
@@ -125,9 +132,10 @@ def _cheapest(answer: Cheapest) -> None:
                 *(answer.workload, asked, best.provider, sure, format_name(answer.metric), _cost(answer, best)),
             )
         )
-    for setup in answer.setups:
-        if setup is not best:
-            _line(f"  {setup.provider}: {_cost(answer, setup)}{'' if setup.meets else '; ' + '; '.join(setup.why_not)}")
+    others = [setup for setup in answer.setups if setup is not best]
+    for setup in others[:most]:
+        _line(f"  {setup.provider}: {_cost(answer, setup)}{'' if setup.meets else '; ' + '; '.join(setup.why_not)}")
+    _rest(len(others), most)
 
 
 def _cost(answer: Cheapest, setup: Setup) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 _TALLEST = 3
 """Lines of a row on average, beyond which cards are easier to read."""
+_ANY = 10_000
 _NUMBER = 3
 """Characters of a first cell that is only a place in a ranking: a card's title has the next one too."""
 
@@ -24,7 +25,8 @@ def fitted(console: Console, shown: Table) -> RenderableType:
 
 
 def _fits(console: Console, shown: Table) -> bool:
-    if Measurement.get(console, console.options, shown).minimum > console.width:
+    # What it needs is cut to what there is, so ask with room for any table.
+    if Measurement.get(console, console.options.update(max_width=_ANY), shown).minimum > console.width:
         return False
     lines = len(console.render_lines(shown, pad=False))
     return lines <= _TALLEST * shown.row_count + sum(row.end_section for row in shown.rows) + 4

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
+from plumbline.analysis.scorecards.comparability import incomparable
 from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, ProviderTable, print_table
 from plumbline.cli.verdict import show_verdict
@@ -76,6 +77,10 @@ def scorecard(
         show_verdict(verdict, everything=everything)
         if verbose or everything:
             show_scorecards(concluded, verdict, everything)
+        else:
+            for one in incomparable(concluded.cards):
+                if one.weight == "refused":
+                    out.print(marked("[yellow]not comparable[/]: {}", one.reason))
         show_unusable(data, verbose or everything)
         if not (verbose or everything):
             out.print(marked("\n[dim]every metric, criterion and decision:[/] plumbline scorecard {} -v", name))
@@ -133,16 +138,13 @@ def show_unusable(data: CampaignData, each: bool = False) -> None:
     rows = [row for row in attempt_rows(data) if row.status != "valid"]
     if not rows:
         return
-    out.print("\nNot valid", style="bold")
+    out.print("\nAttempts that are not valid", style="bold")
     alike: dict[tuple[str, ...], list[AttemptRow]] = {}
     for row in rows:
         alike.setdefault((row.trial_id, str(row.attempt)) if each else (row.status, *row.reasons), []).append(row)
     for same in alike.values():
         first = same[0]
-        if len(same) > 1:
-            what = f"{len(same)} trials, {first.trial_id} and others"
-        else:
-            what = f"{first.trial_id}{f', attempt {first.attempt}' if first.attempt > 1 else ''}"
+        what = f"{len(same)} attempts" if len(same) > 1 else f"{first.trial_id}{f', attempt {first.attempt}' if first.attempt > 1 else ''}"
         out.print(f"  {what}: {first.status}")
         for reason in first.reasons:
             out.print(f"      {reason}")

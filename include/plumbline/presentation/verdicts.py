@@ -12,11 +12,10 @@ from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
 from plumbline.metrics.formatting import common_scale, format_name, format_probability, join_words
+from plumbline.presentation.decisions import name_first
 from plumbline.presentation.scorecard_rows import CardTable, card_tables
 from plumbline.presentation.summary import HEADLINES
 
-SURE = 0.5
-"""Below this probability to be first there is no clear winner."""
 _SEVERITIES = ("page", "warn", "info")
 
 
@@ -96,7 +95,7 @@ def campaign_verdict(found: Conclusions) -> CampaignVerdict:
 
 def choice_sentence(decision: Decision) -> str:
     """The first choice of one decision: a provider with its probability, no clear winner among N, or why there is none."""
-    first, rivals = decision.winner, [r for r in decision.ranking if r.eligible]
+    first = decision.winner
     if first is None:
         if decision.first is not None:
             return f"only {decision.first.provider} is eligible"
@@ -106,9 +105,10 @@ def choice_sentence(decision: Decision) -> str:
     chance = first.probability_first
     if chance is None:
         return f"{first.provider} ranks first; its probability cannot be computed"
-    if chance < SURE:
-        return f"no clear winner among {len(rivals)}: {first.provider} is first with {format_probability(chance)}"
-    return f"{first.provider} is first with {format_probability(chance)}"
+    name = name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible])
+    if name == first.provider:
+        return f"{first.provider} is first with {format_probability(chance)}"
+    return f"{name}: {first.provider} is first with {format_probability(chance)}"
 
 
 def _workload(table: CardTable, decisions: Sequence[Decision]) -> WorkloadVerdict:

@@ -13,7 +13,7 @@ from plumbline.cli.fitting import fitted
 from plumbline.cli.output import table
 from plumbline.cli.tables import ProviderTable, print_table
 
-WORDS = ("provider-with-a-name", "training", "a-workload", "02:00, 10:00", "12", "122,781 tokens/s", "123.45 USD")
+WORDS = ("provider-with-a-name", "training", "a-workload", "02:00, 10:00", "77", "122,781 tokens/s", "123.45 USD")
 
 
 @pytest.fixture

@@ -13,14 +13,18 @@ from plumbline.presentation.verdicts import Bar, CampaignVerdict, SeriesChange, 
 
 
 def workload(number: int, providers: int) -> WorkloadVerdict:
-    bars = tuple(Bar(f"provider-{n:02d}", f"{100 + n} ms", f"{99 + n} … {101 + n}", (100 + n) / (100 + providers), n == 0) for n in range(providers))
+    bars = tuple(
+        Bar(f"provider-{n:02d}", f"{100 + n} ms", f"{99 + n} … {101 + n}", (100 + n) / (100 + providers), n == 0) for n in range(providers)
+    )
     choice = ("platform: no clear winner among 9: provider-00 is first with 41 %",)
     return WorkloadVerdict("training", f"workload-{number:02d}", f"workload-{number:02d} v1", "step time", "↓", bars, choice, True, ())
 
 
 def campaign(workloads: int, providers: int, findings: int = 0) -> CampaignVerdict:
     rows = tuple(
-        FindingRow(f"f{n}", "series", "performance", ("page", "warn", "info")[n % 3], f"WARN  finding number {n} {'x' * 90}", "open", "", "2026-10")
+        FindingRow(
+            f"f{n}", "series", "performance", ("page", "warn", "info")[n % 3], f"WARN  finding number {n} {'x' * 90}", "open", "", "2026-10"
+        )
         for n in range(findings)
     )
     return CampaignVerdict(

@@ -9,7 +9,7 @@ from tests.fakes.labs import CHEAP, FAST, measure, spread, world, write
 
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.archive import open_archive
-from plumbline.presentation.verdicts import SURE, campaign_verdict, choice_sentence
+from plumbline.presentation.verdicts import campaign_verdict, choice_sentence
 from plumbline.workflows.report import campaign_data
 
 
@@ -40,11 +40,12 @@ def test_trials_and_series_are_counted(concluded):
     assert len(verdict.costs) == 1
 
 
-@pytest.mark.parametrize(("chance", "clear"), [(SURE - 0.01, False), (SURE, True), (0.999, True)])
+@pytest.mark.parametrize(("chance", "clear"), [(0.49, False), (0.5, True), (0.999, True)])
 def test_below_one_half_there_is_no_clear_winner(concluded, chance, clear):
     decision = concluded.decisions[0]
     first, *others = decision.ranking
-    sentence = choice_sentence(replace(decision, ranking=(replace(first, probability_first=chance), *others)))
+    rest = [replace(other, probability_first=min(0.45, 1 - chance)) for other in others]
+    sentence = choice_sentence(replace(decision, ranking=(replace(first, probability_first=chance), *rest)))
     assert ("no clear winner among 2" in sentence) is not clear
     assert first.provider in sentence
 

@@ -18,6 +18,8 @@ MONTHS_APART_D = 31
 SAME_LENGTH = 0.05
 """Relative difference in tokens of an answer up to which latencies and rates of requests are still of the same work."""
 
+_NAMED = 3
+"""Providers that a limitation names one by one."""
 _OF_LENGTHS = ("output_token_throughput", "request_throughput")
 """What tells how long answers are: tokens over requests."""
 
@@ -270,5 +272,9 @@ def _shares(measured: Iterable[ComparedTrial]) -> list[Limitation]:
     charged = {each.provider: each.share for each in measured if each.share is not None and each.share.caveat == OTHER_GPUS}
     if not charged:
         return []
-    who = ", ".join(f"{provider} ({share.gpus} of {share.of} GPUs charged)" for provider, share in charged.items())
+    parts: dict[str, list[str]] = {}
+    for provider, share in charged.items():
+        parts.setdefault(f"{share.gpus} of {share.of} GPUs charged", []).append(provider)
+    named = ((part, names if len(names) <= _NAMED else [f"{len(names)} providers"]) for part, names in parts.items())
+    who = ", ".join(f"{name} ({part})" for part, names in named for name in names)
     return [Limitation(OTHER_GPUS, f"Cost of {who} {OTHER_GPUS_TEXT}")]
