@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from plumbline.harness.gang.channel import gloo_environment, serve_rendezvous_store
 from plumbline.harness.training.distributed.process_group import RankGroups
-from plumbline.harness.training.job.channel import gloo_environment, serve_rendezvous_store
 from plumbline.harness.training.worker_protocol import ProcessGroupSpec
 
 _LIMIT_S = 300

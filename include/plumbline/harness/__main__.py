@@ -3,7 +3,7 @@ stores a quick probe (exit status 0 or 1); `… check --out URL` reports whether
 
 Exit status of `run`: 0 a document was stored and the trial is valid, degraded or invalid; 3 a document was stored and the trial
 failed; 2 the input is unusable and nothing was stored; 1 the result store did not answer for minutes and holds no document.
-On other nodes of a training job no document is stored: 0 means that the job is done, 3 that it failed.
+On other nodes of a trial no document is stored: 0 means that the trial is done, 3 that it failed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import time
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,16 +25,21 @@ from plumbline.declarations.yaml_source import expected_shape, format_path, loca
 from plumbline.harness import environment, probes, quick_probe
 from plumbline.harness.delivery import StoreUnreachable, UnusableStore, open_store
 from plumbline.harness.environment.cpu import usable_cores
+from plumbline.harness.gang.node_agent import run_node_agent
+from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.run import run
-from plumbline.harness.training.job.node_agent import run_node_agent
-from plumbline.harness.training.plan import InvalidTopology, topology_of
 from plumbline.results import Environment, ResultStore, signing, store
 from plumbline.results.document import PROBE_LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
 _CHECK_PATIENCE_S = 5.0
+_NODE_AGENTS = {
+    "training": ("plumbline.harness.training.job.node_agent", "TrainingNode"),
+    "inference": ("plumbline.harness.inference.gang.node_agent", "ServingNode"),
+}
+"""Of nodes but the first, by kind of workload; imported on demand: each has heavy dependencies."""
 
 
 class UnusableTrial(ValueError):
@@ -105,7 +111,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         topology = topology_of(trial, os.environ)
         if topology.node > 0:
-            failure = run_node_agent(trial, topology)
+            module, name = _NODE_AGENTS[trial.workload.kind]
+            failure = run_node_agent(getattr(import_module(module), name), trial, topology)
             sys.stderr.write(f"failed: {failure}\n" if failure else "")
             return FAILED if failure else MEASURED
         document = run(trial, options.out, key=key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +122,8 @@ class GpuPhaseMonitor:
         self._interval_s, self._libraries, self._node = interval_s, (nvml, amdsmi), node
         self._health = GpuHealth(node)
         self._others: dict[int, NodeGpus | None] = {}
+        self.announce: Callable[[Phase | None], None] = _nobody
+        """Called with each phase that is entered, for the GPUs of other nodes."""
         self._stretches: dict[Phase, GpuSamples] = {}
         self._current: GpuSamples | None = None
         self._meters: Meters | None = None
@@ -153,6 +155,7 @@ class GpuPhaseMonitor:
             self._end()
         if entered is not None:
             self._begin(self._stretches.setdefault(entered, GpuSamples()))
+        self.announce(entered)
 
     def _begin(self, stretch: GpuSamples) -> None:
         if self._meters is not None:
@@ -255,6 +258,10 @@ class GpuPhaseMonitor:
                 of = f" of node {self._node}" if self._node else ""
                 found.append(degraded("throttled", f"GPU {gpu}{of} throttled in {phase} by {seen}"))
         return found
+
+
+def _nobody(_: Phase | None) -> None:
+    return
 
 
 class GpuMonitor(GpuSamples):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from plumbline.declarations import installation_paths
 from plumbline.results import Curve, Event, FailureClass, MetricRow, Reason, Scalar, Stage, Telemetry, Validity
 from plumbline.results.token_usage import TokenUsage
 
@@ -75,3 +76,12 @@ def failed_validity(failure_class: FailureClass, detail: str, judgements: Iterab
     """A trial that could not be measured. What else was wrong with it may be the cause, so it is kept behind the failure."""
     others = verdict(judgements).reasons
     return Validity(status="failed", reasons=(Reason(code=failure_class, detail=detail), *others), failure_class=failure_class)
+
+
+def scratch_folder() -> Path:
+    """Where a harness makes its working folder: in the launcher's own if it started us there, because the launcher clears that even after
+    SIGKILL."""
+    work = installation_paths().work
+    work.mkdir(parents=True, exist_ok=True)
+    here = Path.cwd()
+    return here if here.is_relative_to(work) else work

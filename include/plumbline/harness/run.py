@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from plumbline.declarations import Trial, installation, installation_paths
+from plumbline.declarations import Trial, installation
 from plumbline.harness import environment, measurement, probes, selfcheck
 from plumbline.harness.contention_monitor import ContentionMonitor, ResumedContentionMonitor
 from plumbline.harness.delivery import StoreUnreachable, UnusableStore, deliver, evidence_entries, open_store
@@ -23,7 +23,7 @@ from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.interruption import Interrupted, Interruption, end_descendants, interruptible
 from plumbline.harness.launcher_protocol import Progress, progress_printer
-from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
+from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed, scratch_folder
 from plumbline.harness.persistent_state import PersistentState, StartState, environment_changes, load_monitor, persistent_state_of
 from plumbline.harness.selfcheck import clocks
 from plumbline.results import (
@@ -92,7 +92,7 @@ class _Run:
         self._record_event("harness_started")
 
     def execute(self, store: ResultStore) -> ResultDocument:
-        with tempfile.TemporaryDirectory(prefix="trial-", dir=_scratch_folder(), ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(prefix="trial-", dir=scratch_folder(), ignore_cleanup_errors=True) as folder:
             workdir = Path(folder)
             try:
                 verdict = self._verdict(store, workdir)
@@ -282,14 +282,6 @@ def _local_ranks(trial: Trial) -> int:
         return 1
     job = trial.workload.parallelism
     return job.processes if job.nodes == 1 else max(job.processes, 2)
-
-
-def _scratch_folder() -> Path:
-    """In the launcher's own folder if it started us there, because the launcher clears that even after SIGKILL."""
-    work = installation_paths().work
-    work.mkdir(parents=True, exist_ok=True)
-    here = Path.cwd()
-    return here if here.is_relative_to(work) else work
 
 
 def _is_out_of_memory(error: Exception) -> bool:

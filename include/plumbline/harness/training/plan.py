@@ -1,4 +1,4 @@
-"""Plan of a training trial: nodes, ranks and their cores, the runs in their order, and the specification of each worker process.
+"""Plan of a training trial: ranks and their cores, the runs in their order, and the specification of each worker process.
 
 A trial consists of runs, each a process of its own (or one for each rank):
 
@@ -11,8 +11,7 @@ ends before it should is made again under a name with a number (`fault-2`)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,45 +19,9 @@ from typing import TYPE_CHECKING, Literal
 from plumbline.harness.training.worker_protocol import DataSpec, HoldPoint, ProcessGroupSpec, RunName, WorkerSpec, run_kind
 
 if TYPE_CHECKING:
-    from plumbline.declarations import Trial
     from plumbline.declarations.workloads.training import TrainingWorkload
+    from plumbline.harness.gang.topology import Address, Topology
     from plumbline.harness.training.dataset import DataFile
-
-
-NODE_RANK_VARIABLE, JOB_INDEX_VARIABLE, RENDEZVOUS_VARIABLE = "PLUMBLINE_NODE_RANK", "JOB_COMPLETION_INDEX", "PLUMBLINE_RENDEZVOUS"
-
-
-class InvalidTopology(ValueError):
-    """The environment has no valid node number or rendezvous; the message names the variable and the expected value."""
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where node 0 can be reached."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True)
-class Topology:
-    """Node `node` of `nodes`, with `processes` ranks on each. `rendezvous` is there if there is more than one node."""
-
-    node: int
-    nodes: int
-    processes: int
-    rendezvous: Address | None
-
-    @property
-    def world(self) -> int:
-        return self.nodes * self.processes
-
-    @property
-    def ranks(self) -> range:
-        return range(self.node * self.processes, (self.node + 1) * self.processes)
 
 
 @dataclass(frozen=True)
@@ -68,31 +31,6 @@ class CoreShare:
     threads: int
     cores: tuple[int, ...] | None
     bind: bool
-
-
-def topology_of(trial: Trial, variables: Mapping[str, str]) -> Topology:
-    """The topology for a harness with these environment variables; one node for anything but training over several nodes.
-
-    Raises InvalidTopology."""
-    workload = trial.workload
-    if workload.kind != "training":
-        return Topology(0, 1, 1, None)
-    job = workload.parallelism
-    if job.nodes == 1:
-        return Topology(0, 1, job.processes, None)
-    name = NODE_RANK_VARIABLE if NODE_RANK_VARIABLE in variables else JOB_INDEX_VARIABLE
-    value = variables.get(name, "0")
-    if not re.fullmatch(r"\d{1,4}", value) or int(value) >= job.nodes:
-        raise InvalidTopology(f"{name} is {value!r}; expected this node's number, 0 to {job.nodes - 1}, of a job of {job.nodes} nodes")
-    return Topology(int(value), job.nodes, job.processes, _parse_address(variables.get(RENDEZVOUS_VARIABLE), job.nodes))
-
-
-def _parse_address(text: str | None, nodes: int) -> Address:
-    host, _, port = (text or "").rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        said = "is not set" if text is None else f"is {text!r}"
-        raise InvalidTopology(f"{RENDEZVOUS_VARIABLE} {said}; expected where the {nodes} nodes meet node 0, such as trial-0.trial:29400")
-    return Address(host.strip("[]"), int(port))
 
 
 def share_cores(cores: Sequence[int], limit: int | None, processes: int, device: str) -> tuple[CoreShare, ...]:

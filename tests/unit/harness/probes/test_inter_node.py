@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.harness.gang.channel import serve_rendezvous_store
 from plumbline.harness.probes.inter_node import COLLECTIVES, CollectiveSpec, RankProcesses, _build_result, measure_collectives
-from plumbline.harness.training.job.channel import serve_rendezvous_store
 
 METRICS = [f"inter_node_{name}_{kind}_bandwidth" for name in COLLECTIVES for kind in ("bus", "algorithm")]
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo"}

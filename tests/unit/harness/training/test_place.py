@@ -10,7 +10,8 @@ from tests.fakes.trials import a_trial, cluster_provider, local_provider
 
 from plumbline.declarations import Trial, criteria_hash, spec_hash
 from plumbline.harness.environment.cpu import cpu_limit
-from plumbline.harness.training.plan import Address, CoreShare, InvalidTopology, Topology, share_cores, topology_of
+from plumbline.harness.gang.topology import Address, InvalidTopology, Topology, topology_of
+from plumbline.harness.training.plan import CoreShare, share_cores
 
 MET = {"PLUMBLINE_RENDEZVOUS": "gang-0.gang:29400"}
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from plumbline.declarations.workloads.training import TrainingWorkload
+from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.training.dataset import DataFile
-from plumbline.harness.training.plan import Address, FaultPlan, Topology, plan_fault, rank_spec, run_spec, undisturbed_spec
+from plumbline.harness.training.plan import FaultPlan, plan_fault, rank_spec, run_spec, undisturbed_spec
 from plumbline.harness.training.worker_protocol import HoldPoint, ProcessGroupSpec, RunKind, WorkerSpec, attempt_name, run_kind
 
 Tiny = Callable[..., TrainingWorkload]

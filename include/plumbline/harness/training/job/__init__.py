@@ -8,22 +8,22 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from plumbline.harness.gang.causes import CauseResolver, FailureCause
+from plumbline.harness.gang.channel import gloo_environment, serve_rendezvous_store
+from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.analysis import records
 from plumbline.harness.training.checkpoint import checkpoint_name
-from plumbline.harness.training.job.channel import gloo_environment, serve_rendezvous_store
-from plumbline.harness.training.job.coordinator import Coordinator
+from plumbline.harness.training.job.coordinator import JobCoordinator
 from plumbline.harness.training.job.supervisor import (
     KILL_TIMEOUT_S,
-    CauseResolver,
-    FailureCause,
     RankProcess,
     RunAborted,
     failure_causes,
     rank_processes,
     wait_for_any,
 )
-from plumbline.harness.training.plan import Address, CoreShare, FaultPlan, Topology
+from plumbline.harness.training.plan import CoreShare, FaultPlan
 from plumbline.harness.training.worker_protocol import LogLine, RunName, RunRecord, WorkerSpec
 
 _LOOPBACK = "127.0.0.1"
@@ -39,7 +39,7 @@ class JobContext:
     topology: Topology
     shares: tuple[CoreShare, ...]
     store: Address | None = None
-    coordinator: Coordinator | None = None
+    coordinator: JobCoordinator | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -1,90 +1,40 @@
-"""The harness of any node but the first: joins node 0, runs its own ranks on request, and ends with the job. It stores no document."""
+"""Another node's part of a training job: its own ranks, started and stopped by node 0's messages."""
 
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
-import time
-import traceback
-from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from contextlib import ExitStack
 from pathlib import Path
 
 from plumbline.declarations import Trial, installation_paths
 from plumbline.declarations.workloads.training import TrainingWorkload
-from plumbline.harness import environment
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
-from plumbline.harness.gpu_monitor import NODE_GPUS, GpuPhaseMonitor
-from plumbline.harness.interruption import Interrupted, interruptible
-from plumbline.harness.probes import inter_node, peer
+from plumbline.harness.gang.causes import CauseResolver, FailureCause
+from plumbline.harness.gang.channel import Channel, Message, gloo_environment
+from plumbline.harness.gang.coordinator import TURN_S
+from plumbline.harness.gang.node_agent import NodeAgent, log
+from plumbline.harness.gang.topology import Address, Topology
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
+from plumbline.harness.probes import inter_node
 from plumbline.harness.training import plan
 from plumbline.harness.training.dataset import DataFile
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.job import isolate_fault_checkpoint
-from plumbline.harness.training.job.channel import Channel, Message, PeerDisconnected, connect, gloo_environment
-from plumbline.harness.training.job.coordinator import gang_identity
-from plumbline.harness.training.job.supervisor import CauseResolver, FailureCause, RankProcess, failure_causes, rank_processes, wait_for_any
-from plumbline.harness.training.plan import Address, Topology, share_cores
+from plumbline.harness.training.job.supervisor import RankProcess, failure_causes, rank_processes, wait_for_any
+from plumbline.harness.training.plan import share_cores
 from plumbline.harness.training.worker_protocol import LogLine, RunName, run_kind
-from plumbline.metrics import Phase
-from plumbline.results import FailureClass
-
-_TURN_S = 0.5
-_REPEAT_S = 15.0
 
 
-def run_node_agent(trial: Trial, topology: Topology) -> str | None:
-    """Take part in the trial as node `topology.node` until node 0 ends it.
-
-    None if the job is done; else the failure, in a sentence. No process and no working folder is left behind."""
-    try:
-        with interruptible():
-            return _join_and_serve(trial, topology)
-    except Interrupted as stop:
-        return f"node {topology.node} was asked to stop by {stop.signal}"
-
-
-def _join_and_serve(trial: Trial, topology: Topology) -> str | None:
-    assert topology.rendezvous is not None
-    try:
-        link = connect(topology.rendezvous, trial.provider.launcher.gang_assembly_s, _ConnectionNotes())
-    except PeerDisconnected as gone:
-        return f"node {topology.node} never reached node 0: {gone}"
-    with ExitStack() as stack:
-        stack.callback(link.close)
-        scratch = installation_paths().work
-        scratch.mkdir(parents=True, exist_ok=True)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="node-", dir=scratch, ignore_cleanup_errors=True))
-        gpus = stack.enter_context(GpuPhaseMonitor(node=topology.node))
-        node = _NodeAgent(trial, topology, link, Path(folder), gpus)
-        stack.callback(node.report_gpus)
-        stack.callback(node.end_ranks)
-        try:
-            return node.serve()
-        except PeerDisconnected as gone:
-            return f"node 0 disconnected without a message ({gone})"
-        except Interrupted as stop:
-            node.fail("interrupted", f"its harness was asked to stop by {stop.signal}")
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, node 0 writes it down
-            traceback.print_exc()
-            detail = f"{type(error).__name__}: {error}"
-            node.fail("harness_error", detail)
-            return detail
-
-
-class _NodeAgent:
+class TrainingNode(NodeAgent):
     def __init__(self, trial: Trial, topology: Topology, link: Channel, folder: Path, gpus: GpuPhaseMonitor) -> None:
+        super().__init__(trial, topology, link, folder, gpus)
         workload = trial.workload
         assert isinstance(workload, TrainingWorkload)
-        self._trial, self._workload, self._topology, self._link, self._folder = trial, workload, topology, link, folder
+        self._workload = workload
         self._device = "cpu" if workload.needs.accelerator == "cpu" else "cuda"
         self._shares = share_cores(usable_cores(), cpu_limit(os.environ), topology.processes, self._device)
         self._variables = gloo_environment(link.local_host)
-        self._gpus = gpus
-        self._phase: Phase | None = None
-        self._running, self._before_runs = ExitStack(), ExitStack()
+        self._running = ExitStack()
         self._workers: tuple[RankProcess, ...] = ()
         self._data: DataFile | None = None
         self._probing: inter_node.RankProcesses | None = None
@@ -92,65 +42,43 @@ class _NodeAgent:
         self._reported = False
         """Whether node 0 knows of the current run's failed ranks and decides."""
 
-    def serve(self) -> str | None:
-        name = os.environ.get("PLUMBLINE_POD_NAME") or os.uname().nodename
-        self._link.send("hello", node=self._topology.node, name=name, trial=gang_identity(self._trial))
-        wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, environment.collect_facts())
-        if wrong is not None:
-            self.fail("wrong_hardware", wrong)
-            return wrong
+    def _prepare(self) -> str:
         self._data = prepare_inputs(self._workload, installation_paths().cache)
-        answering = self._before_runs.enter_context(peer.PeerServer())
-        self._link.send("joined", data=self._data.sha256, port=answering.port)
-        while True:
-            wait_for_any(self._workers, [self._link], _TURN_S)
-            for message in self._link.news():
-                if message["kind"] == "probe":
-                    self._probe(message)
-                elif message["kind"] == "start":
-                    self._start(message)
-                elif message["kind"] == "phase":
-                    self._enter(message["name"])
-                elif message["kind"] == "stop" and self._workers:  # else they ended by themselves meanwhile, and that was said
-                    self._report_end()
-                elif message["kind"] == "end":
-                    because: str | None = message["because"]
-                    return because
-            self._check_probe()
-            if self._workers and all(worker.ended and worker.cause() is None for worker in self._workers):
-                self._report_end()
-            cause = None if self._reported else self._explanation.of(failure_causes(self._workers))
-            if cause is not None:
-                self._report(cause)
-                if not cause.passing:
-                    return cause.detail
+        return self._data.sha256
 
-    def fail(self, failure_class: FailureClass, detail: str) -> None:
-        self._report(FailureCause(failure_class, detail, certain=True))
+    def _wait(self) -> None:
+        wait_for_any(self._workers, [self._link], TURN_S)
+
+    def _take(self, message: Message) -> None:
+        if message["kind"] == "probe":
+            self._probe(message)
+        elif message["kind"] == "start":
+            self._start(message)
+        elif message["kind"] == "stop" and self._workers:  # else they ended by themselves meanwhile, and that was said
+            self._report_end()
+
+    def _check(self) -> str | None:
+        self._check_probe()
+        if self._workers and all(worker.ended and worker.cause() is None for worker in self._workers):
+            self._report_end()
+        cause = None if self._reported else self._explanation.of(failure_causes(self._workers))
+        if cause is None:
+            return None
+        self._report(cause)
+        return None if cause.passing else cause.detail
 
     def _report(self, cause: FailureCause) -> None:
         self._reported = True
-        with suppress(PeerDisconnected):
-            self._link.send("failed", **asdict(cause))
+        super()._report(cause)
 
-    def end_ranks(self) -> None:
-        self._before_runs.close()
+    def end(self) -> None:
+        super().end()
         self._running.close()
-
-    def report_gpus(self) -> None:
-        self._enter(None)
-        with suppress(PeerDisconnected):
-            self._link.send("gpus", reading=NODE_GPUS.dump_python(self._gpus.reading(), mode="json"))
-
-    def _enter(self, phase: Phase | None) -> None:
-        if phase != self._phase:
-            self._gpus.change(self._phase, phase)
-            self._phase = phase
 
     def _start(self, message: Message) -> None:
         assert self._data is not None and self._topology.rendezvous is not None
         self._probing = None  # ended on purpose
-        self._before_runs.close()
+        self._before_start.close()
         run: RunName = message["run"]
         spec = plan.run_spec(run, self._workload, self._data, self._folder, device=self._device, resume=message["resume"])
         self._explanation, self._reported = CauseResolver(), False
@@ -161,7 +89,7 @@ class _NodeAgent:
         self._workers = rank_processes(run, spec, self._folder, self._topology, self._shares, store, self._variables)
         for worker in self._workers:
             self._running.enter_context(worker)
-        _log(f"{run}: started rank{'s' if len(self._workers) > 1 else ''} {', '.join(str(worker.rank) for worker in self._workers)}")
+        log(f"{run}: started rank{'s' if len(self._workers) > 1 else ''} {', '.join(str(worker.rank) for worker in self._workers)}")
 
     def _probe(self, message: Message) -> None:
         assert self._topology.rendezvous is not None
@@ -169,7 +97,7 @@ class _NodeAgent:
         orders = inter_node.CollectiveSpec(host=self._topology.rendezvous.host, **common)
         try:
             ranks = inter_node.RankProcesses(orders, self._topology.node, self._shares[0].threads, self._folder, self._variables)
-            self._probing = self._before_runs.enter_context(ranks)
+            self._probing = self._before_start.enter_context(ranks)
         except OSError as error:
             self._link.send("probe_failed", detail=f"{type(error).__name__}: {error}")
 
@@ -184,22 +112,3 @@ class _NodeAgent:
         logs: dict[str, list[LogLine]] = {str(worker.rank): worker.lines for worker in self._workers}
         self._workers = ()
         self._link.send("ended", logs=logs)
-
-
-class _ConnectionNotes:
-    """Logs why there is no connection yet: new reasons at once, repeated ones now and then."""
-
-    def __init__(self) -> None:
-        self._said, self._at_s = "", 0.0
-
-    def __call__(self, why: str) -> None:
-        now = time.monotonic()
-        if why != self._said or now - self._at_s >= _REPEAT_S:
-            self._said, self._at_s = why, now
-            _log(f"waiting for node 0: {why}")
-
-
-def _log(note: str) -> None:
-    # Not a progress line: the fraction of the trial is node 0's to tell.
-    sys.stderr.write(f"{note}\n")
-    sys.stderr.flush()

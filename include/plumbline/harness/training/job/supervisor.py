@@ -11,16 +11,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.container import oom_kills
+from plumbline.harness.gang.causes import FailureCause
+from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.process_tree import describe_exit
 from plumbline.harness.training import plan
-from plumbline.harness.training.plan import Address, CoreShare, Topology
+from plumbline.harness.training.plan import CoreShare
 from plumbline.harness.training.worker_protocol import (
     ExitCode,
     LogLine,
@@ -44,18 +45,6 @@ MALLOC_SETTINGS = {
 # Unbound, the kernel now and then puts two OpenMP threads on one core while another has a moment's work: steps take three times as long.
 THREAD_BINDING = {"OMP_PROC_BIND": "true"}
 _OUT_OF_MEMORY_MESSAGES = ("MemoryError", "OutOfMemoryError", "can't allocate memory", "std::bad_alloc")
-
-
-@dataclass(frozen=True)
-class FailureCause:
-    """Why a run aborted. `certain`: the cause lies here; otherwise it may be another rank's end as seen here.
-
-    `passing`: a restart of the run may succeed."""
-
-    failure_class: FailureClass
-    detail: str
-    certain: bool
-    passing: bool = False
 
 
 class RunAborted(Exception):
@@ -186,23 +175,6 @@ def rank_processes(
 
 def failure_causes(workers: Sequence[RankProcess]) -> list[FailureCause]:
     return [cause for worker in workers if (cause := worker.cause()) is not None]
-
-
-class CauseResolver:
-    """Finds the first cause: a failing rank makes the others lose it, and any of them may be seen first."""
-
-    def __init__(self, patience_s: float = 5.0) -> None:
-        self._patience_s = patience_s
-        self._since_s: float | None = None
-
-    def of(self, causes: Sequence[FailureCause]) -> FailureCause | None:
-        """The cause: at once if it is certain, else after some seconds without a better one."""
-        certain = next((cause for cause in causes if cause.certain), None)
-        if certain is not None or not causes:
-            return certain
-        now = time.monotonic()
-        self._since_s = self._since_s or now
-        return causes[0] if now - self._since_s > self._patience_s else None
 
 
 def wait_for_any(workers: Sequence[RankProcess], others: Sequence[Any], seconds: float) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from plumbline.declarations import Trial, installation_paths
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
+from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.persistent_state import PersistentState, persistent_state_of
@@ -24,10 +25,10 @@ from plumbline.harness.training.analysis.performance import energy_rows
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.job import Job, JobContext, fault_injection, isolate_fault_checkpoint, rendezvous
-from plumbline.harness.training.job.coordinator import Coordinator
+from plumbline.harness.training.job.coordinator import JobCoordinator
 from plumbline.harness.training.job.fault_injection import inject_fault
 from plumbline.harness.training.job.supervisor import RunAborted
-from plumbline.harness.training.plan import InvalidTopology, share_cores, topology_of
+from plumbline.harness.training.plan import share_cores
 from plumbline.harness.training.worker_protocol import HoldPoint, RunKind, RunName, RunRecord, WorkerSpec, run_kind
 from plumbline.metrics import Phase
 from plumbline.results import MetricRow
@@ -99,7 +100,6 @@ class _TrialRun:
         self.network: list[MetricRow] = []
         self.between = inter_node.InterNodeResult()
         self._phase: Phase = "cold_start"
-        self._coordinator: Coordinator | None = None
         self._reported_s = 0.0
         self._fraction = 0.0
 
@@ -107,12 +107,13 @@ class _TrialRun:
         workload = self._workload
         topology = topology_of(self._trial, os.environ)
         with contextlib.ExitStack() as stack:
-            coordinator = self._coordinator = Coordinator(self._trial, topology) if topology.nodes > 1 else None
+            coordinator = JobCoordinator(self._trial, topology) if topology.nodes > 1 else None
             if coordinator is not None:
                 stack.callback(
                     lambda: self._monitor.gpus.add_nodes(coordinator.gpus)
                 )  # after the coordinator's end, with which nodes send their readings
                 stack.enter_context(coordinator)
+                self._monitor.gpus.announce = coordinator.enter
             self._resume(topology.processes)
             self._report("preparing data", force=True)
             # A new pod would otherwise make the data anew, and the provider be charged for it.
@@ -129,7 +130,7 @@ class _TrialRun:
                 self._probe_collectives(context, coordinator, device)
             self._runs(context, lambda name, resume: plan.run_spec(name, workload, data, self._folder, device=device, resume=resume))
 
-    def _probe_collectives(self, context: JobContext, coordinator: Coordinator, device: str) -> None:
+    def _probe_collectives(self, context: JobContext, coordinator: JobCoordinator, device: str) -> None:
         topology, store = context.topology, context.store
         assert store is not None
         self._report("measuring collectives between the nodes", force=True)
@@ -228,15 +229,13 @@ class _TrialRun:
 
     @contextlib.contextmanager
     def _in_phases(self) -> Iterator[Callable[[Phase], None]]:
-        """Yields a switch of the current phase, of the monitor and of other nodes' GPUs; the last phase ends with the block."""
+        """Yields a switch of the current phase; the last one ends with the block."""
         with contextlib.ExitStack() as stack:
 
             def switch(phase: Phase) -> None:
                 stack.close()
                 self._phase = phase
                 stack.enter_context(self._monitor.phase(phase))
-                stack.callback(self._announce, None)
-                self._announce(phase)
 
             yield switch
 
@@ -245,10 +244,6 @@ class _TrialRun:
         if force or now - self._reported_s >= _REPORT_EVERY_S:
             self._reported_s = now
             self._progress(self._phase, self._fraction, note)
-
-    def _announce(self, phase: Phase | None) -> None:
-        if self._coordinator is not None:
-            self._coordinator.enter(phase)
 
 
 def _phase(name: RunName, record: RunRecord, spec: WorkerSpec, discard: int) -> Phase:

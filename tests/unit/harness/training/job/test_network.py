@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from plumbline.harness.training.job.channel import gloo_environment
+from plumbline.harness.gang.channel import gloo_environment
 
 
 def test_the_interface_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.training.job.supervisor import CauseResolver, FailureCause, _classify_exit
+from plumbline.harness.gang.causes import CauseResolver, FailureCause
+from plumbline.harness.training.job.supervisor import _classify_exit
 from plumbline.harness.training.worker_protocol import ExitCode
 
 LOST = FailureCause("harness_error", "lost another rank", certain=False)

@@ -1,4 +1,4 @@
-"""Network of a job: JSON lines over TCP between two harnesses, the interface for gloo, and the store where ranks find each other."""
+"""Network of a gang: JSON lines over TCP between two harnesses, the interface for gloo, and the store where ranks find each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from plumbline.harness.training.plan import Address
+from plumbline.harness.gang.topology import Address
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from plumbline.harness.training.job.channel import Channel, PeerDisconnected, connect, listen
-from plumbline.harness.training.plan import Address
+from plumbline.harness.gang.channel import Channel, PeerDisconnected, connect, listen
+from plumbline.harness.gang.topology import Address
 
 
 @pytest.fixture

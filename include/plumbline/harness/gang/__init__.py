@@ -1,0 +1,11 @@
+"""Several harnesses that run one trial together, one on each node: node 0 measures and stores the document, the others follow it.
+
+    topology     nodes, ranks and the rendezvous, by the environment
+    channel      messages between two harnesses
+    causes       why a node failed, and which of several causes was the first
+    coordinator  the other nodes, as node 0 sees them
+    node_agent   the harness of any other node
+
+Training (`training.job`) and served models (`inference.gang`) say what the nodes do between joining and the end. A training worker imports
+`topology`, so that file and this one import the standard library alone.
+"""
