@@ -102,7 +102,7 @@ def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
 def held_seconds(document: ResultDocument) -> float | None:
     """Seconds that the trial held its provider: from the launcher's first event to its last; the harness's own timeline without it.
 
-    On a cluster each pod holds its node from the moment it has one: the sum over the pods. Waiting in the queue for a place to be free
+    On a cluster each pod holds its node from the moment it has one: the sum over the pods; elsewhere all nodes of a trial are held together. Waiting in the queue for a place to be free
     holds nothing and is left out. None when nobody saw two moments: a duration is then unknown, not zero.
     """
     if document.launch is not None and document.launch.pods:
@@ -112,7 +112,7 @@ def held_seconds(document: ResultDocument) -> float | None:
     for events in (document.launch.events if document.launch else (), document.timeline):
         span = _span(tuple(e for e in events if e.name != "queued"))
         if span is not None:
-            return span
+            return span * document.trial.workload.nodes
     return None
 
 

@@ -66,9 +66,11 @@ def model_fit(workload: InferenceWorkload, provider: Provider) -> ModelFit | Non
     model = workload.model
     if not isinstance(model, Checkpoint) or model.weights_bytes is None or provider.launcher.hosted:
         return None
-    accelerator, count = provider.accelerator, workload.needs.count
+    parallel = workload.server.parallel
+    # Each copy of data parallelism holds all weights.
+    accelerator, count = provider.accelerator, workload.accelerators // (parallel.data if parallel else 1)
     if accelerator.kind == "cpu":
-        each, count, product = provider.launcher.main_memory, 1, "main memory"
+        each, count, product = provider.launcher.main_memory, provider.launcher.machines(workload.nodes), "main memory"
     else:
         each, product = accelerator_memory(accelerator), accelerator.product or accelerator.kind
     if each is None:

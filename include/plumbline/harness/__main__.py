@@ -37,7 +37,7 @@ MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
 _CHECK_PATIENCE_S = 5.0
 _NODE_AGENTS = {
     "training": ("plumbline.harness.training.job.node_agent", "TrainingNode"),
-    "inference": ("plumbline.harness.inference.gang.node_agent", "ServingNode"),
+    "inference": ("plumbline.harness.inference.node_agent", "ServingNode"),
 }
 """Of nodes but the first, by kind of workload; imported on demand: each has heavy dependencies."""
 

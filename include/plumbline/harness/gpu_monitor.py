@@ -245,6 +245,10 @@ class GpuPhaseMonitor:
         n = own.samples if own is not None and watts is not None else 0
         return [metric_row("gpu_power", watts, n, phase=phase, statistic="mean", reason=why or None)]
 
+    def seconds(self, phase: Phase) -> float:
+        """How long the phase was sampled on this node."""
+        return self._stretches[phase].seconds if phase in self._stretches else 0.0
+
     def judgements(self, phase: Phase) -> list[Judgement]:
         """`throttled` if any GPU ran below its clocks for a reason that full load alone does not bring."""
         stretch = self._stretches.get(phase)

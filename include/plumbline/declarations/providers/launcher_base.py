@@ -121,6 +121,15 @@ class LauncherBase(Declared):
         return None
 
     @property
+    def most_nodes(self) -> int:
+        """Nodes that a trial can have on one machine."""
+        return 1
+
+    def machines(self, nodes: int) -> int:
+        """Machines that so many nodes of a trial are."""
+        return nodes
+
+    @property
     def connections(self) -> tuple[str, ...]:
         """Airflow connections that a launch or discovery needs."""
         return ()
@@ -174,8 +183,8 @@ class LauncherBase(Declared):
             return wrong
         if workload.kind == "training" and workload.pod_deletions:
             return f"its fault pod_delete needs the kubernetes launcher, but launcher.kind is {self.kind}; expected rank_kill or group_kill"
-        nodes = workload.nodes
-        return f"it needs {nodes} nodes, but a {self.kind} provider has one" if nodes > 1 else None
+        nodes, most = workload.nodes, self.most_nodes
+        return f"it needs {nodes} nodes, but a {self.kind} provider has {'one' if most == 1 else most}" if nodes > most else None
 
     def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
         """Whether the launcher starts the workload's server, with the client beside it."""

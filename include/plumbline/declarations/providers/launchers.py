@@ -48,6 +48,12 @@ class LocalLauncher(LauncherBase):
     machine: Name = Field("this-machine", description="providers that share hardware name the same machine")
     cpus: tuple[Annotated[int, Field(ge=0, le=4095)], ...] = Field(min_length=1, description="cores the trial is pinned to, such as [0, 1]")
     memory: ByteSize = Field(4 * 2.0**30, description="limit of the trial's resident memory, all processes together")
+    nodes: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="most nodes of a trial: harnesses on loopback, each on an equal part of cpus, to try what runs on several nodes",
+    )
     timeout: Duration = Field(600.0, description="time limit of a trial, which then ends with all its processes")
     collective_timeout: Duration = Field(COLLECTIVE_LIMIT_S, ge=1, description=_COLLECTIVE_DESCRIPTION)
     models_url: ModelsUrl | None = Field(None, description=_MODELS_URL)
@@ -67,6 +73,23 @@ class LocalLauncher(LauncherBase):
         return self
 
     not_scalable: ClassVar[str | None] = "a single machine"
+
+    @property
+    def most_nodes(self) -> int:
+        return self.nodes
+
+    def machines(self, nodes: int) -> int:
+        return 1
+
+    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        nodes, needs = workload.nodes, workload.needs
+        if (wrong := super().unsuitable(workload)) is not None or nodes == 1:
+            return wrong
+        if needs.accelerator != "cpu":
+            return f"it needs {nodes} nodes, which would share this machine's GPUs; expected a kubernetes provider"
+        if needs.count * nodes > len(self.cpus):
+            return f"it needs {needs.count} cpu on each of {nodes} nodes, but launcher.cpus has {len(self.cpus)}"
+        return None
 
     @property
     def cpus_here(self) -> tuple[int, ...]:

@@ -14,8 +14,10 @@ from plumbline.declarations.base import Declared
 if TYPE_CHECKING:
     from plumbline.declarations.workloads import Needs
 
-PLACEHOLDERS = ("model", "host", "port", "served_name", "context", "threads")
-"""What a command's `{…}` can name."""
+PLACEHOLDERS = ("model", "host", "port", "served_name", "context", "threads", "tensor", "pipeline", "data")
+NODE_PLACEHOLDERS = ("nodes", "node_rank", "leader_address", "leader_port")
+"""What a command's `{…}` can name; the second ones on several nodes only."""
+_PURPOSES = {"node_rank": "in which the nodes differ", "leader_address": "where the nodes find each other"}
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 ArgName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 EngineArgs = dict[ArgName, JsonValue]
@@ -55,7 +57,7 @@ _OWNED: Mapping[str, Mapping[str, str]] = {
 
 
 class Parallel(Declared):
-    """How one model is divided over the accelerators of a node; tensor × pipeline × data is their number."""
+    """How one model is divided over the accelerators of its nodes; tensor × pipeline × data is their number."""
 
     tensor: int = Field(1, ge=1, le=1024, description="each matrix over so many")
     pipeline: int = Field(1, ge=1, le=1024, description="the layers over so many")
@@ -91,7 +93,9 @@ class EngineOptions(Declared):
     engine_args: EngineArgs = Field(
         default_factory=dict, description="further arguments of vLLM (AsyncEngineArgs) or TensorRT-LLM (LLM), by the engine's own names"
     )
-    parallel: Parallel | None = Field(None, description="tensor parallel over needs.count accelerators if omitted")
+    parallel: Parallel | None = Field(
+        None, description="tensor parallel over needs.count accelerators if omitted; backend openai: what the command's {tensor} … are"
+    )
     speculative: Speculative | None = None
     adapters: dict[str, str] | None = Field(
         None, min_length=1, description="LoRA adapters served together, name: folder; requests take them in turn"
@@ -100,7 +104,12 @@ class EngineOptions(Declared):
     command: tuple[str, ...] | None = Field(
         None,
         min_length=1,
-        description="backend openai: the program and its arguments, with {model}, {host}, {port}, {served_name}, {context} and {threads}",
+        description="backend openai: the program and its arguments, with {model}, {host}, {port}, {served_name}, {context}, {threads}, "
+        "{tensor}, {pipeline} and {data}; on several nodes also {nodes}, {node_rank}, {leader_address} and {leader_port}",
+    )
+    nodes: int = Field(1, ge=1, le=256, description="backend openai: nodes that serve one model together, by the engine's own launcher")
+    worker_command: tuple[str, ...] | None = Field(
+        None, min_length=1, description="backend openai on several nodes: the command of all nodes but the first; `command` if omitted"
     )
     protocol: Literal["openai", "openai_chat"] | None = Field(None, description="backend openai: completions or chat; openai if omitted")
     exact_output: bool = Field(True, description="backend openai: false for a server that has no min_tokens and ignore_eos")
@@ -110,14 +119,15 @@ def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, 
     """ValueError, with the field, for options that the backend does not have or that contradict the workload."""
     engines = ("vllm", "tensorrtllm")
     for field in ("engine_args", "parallel", "speculative", "kv_cache_precision"):
-        if getattr(options, field) and backend not in engines:
+        if getattr(options, field) and backend not in (*engines, *(("openai",) if field == "parallel" else ())):
             hint = "; with backend openai write them into server.command" if backend == "openai" else ""
             raise ValueError(f"server.{field} on server.backend {backend}; expected backend vllm or tensorrtllm{hint}")
     if options.adapters and backend not in ("vllm", "openai"):
         raise ValueError(f"server.adapters on server.backend {backend}; expected backend vllm or openai")
     check_engine_args(options.engine_args, backend, "server.engine_args")
+    _check_nodes(options, backend)
     if options.parallel is not None:
-        _check_parallel(options.parallel, backend, needs)
+        _check_parallel(options.parallel, backend, needs, options.nodes)
     _check_command(options, backend, text=text)
 
 
@@ -128,14 +138,36 @@ def check_engine_args(args: EngineArgs, backend: str, where: str) -> None:
             raise ValueError(f"{where}.{name} is set by {field}; expected it there")
 
 
-def _check_parallel(parallel: Parallel, backend: str, needs: Needs) -> None:
-    used = parallel.accelerators
-    if used != needs.count and (needs.accelerator != "cpu" or used > needs.count):
-        expected = f"{needs.count}" if needs.accelerator != "cpu" else f"at most {needs.count}"
+def _check_nodes(options: EngineOptions, backend: str) -> None:
+    if options.nodes == 1:
+        if options.worker_command is not None:
+            raise ValueError("server.worker_command with server.nodes 1; expected nodes of 2 or more, or command alone")
+        return
+    if backend != "openai":
+        raise ValueError(
+            f"server.nodes {options.nodes} on server.backend {backend}, which serves on one node; expected backend openai with the command "
+            "of an engine that starts on several"
+        )
+    if options.parallel is None:
+        raise ValueError(
+            f"server.nodes {options.nodes} without server.parallel; expected how the model is divided over them, such as {{pipeline: {options.nodes}}}"
+        )
+
+
+def _check_parallel(parallel: Parallel, backend: str, needs: Needs, nodes: int) -> None:
+    used, has = parallel.accelerators, needs.count * nodes
+    # Cores need not all be used, but each node has an equal part.
+    uneven = used % nodes if needs.accelerator == "cpu" else used != has
+    if used > has or uneven:
+        expected = f"{has}" if needs.accelerator != "cpu" else f"at most {has}" + (f", a multiple of {nodes}" if nodes > 1 else "")
         raise ValueError(
             f"server.parallel divides the model over {used} (tensor {parallel.tensor} × pipeline {parallel.pipeline} × data {parallel.data}) "
-            f"with needs.count {needs.count}; expected a product of {expected}"
+            f"with needs.count {needs.count}{f' on each of {nodes} nodes' if nodes > 1 else ''}; expected a product of {expected}"
         )
+    if backend == "openai":
+        if parallel.expert != 1:
+            raise ValueError(f"server.parallel.expert {parallel.expert} on server.backend openai; expected it in server.command")
+        return
     if parallel.data > 1 and backend == "tensorrtllm":
         raise ValueError("server.parallel.data on server.backend tensorrtllm, which runs one copy; expected 1, or replicas: fill")
     ranks = parallel.tensor * parallel.data
@@ -158,16 +190,31 @@ def _check_command(options: EngineOptions, backend: str, *, text: bool) -> None:
             "server.backend openai without server.command; expected the command of an OpenAI-compatible server, such as "
             '[vllm, serve, "{model}", --port, "{port}"]'
         )
-    named = [name for part in options.command for name in _PLACEHOLDER.findall(part)]
-    for name in named:
-        if name not in PLACEHOLDERS:
-            raise ValueError(f"server.command names {{{name}}}; expected one of {', '.join(f'{{{each}}}' for each in PLACEHOLDERS)}")
-    if "port" not in named:
+    if "port" not in _named(options.command, "server.command", options):
         raise ValueError("server.command does not name {port}, which the trial chooses; expected it among the arguments")
+    if options.worker_command is not None:
+        _named(options.worker_command, "server.worker_command", options)
     if options.protocol == "openai_chat" and not text:
         raise ValueError(
             "server.protocol openai_chat with requests.text false: a chat has no token ids; expected text: true, or protocol openai"
         )
+
+
+def _named(command: tuple[str, ...], where: str, options: EngineOptions) -> list[str]:
+    """The placeholders of a command. ValueError for one that does not exist, or for the lack of one without which the command would start
+    something else than is declared."""
+    several, parallel = options.nodes > 1, options.parallel or Parallel()
+    known = (*PLACEHOLDERS, *(NODE_PLACEHOLDERS if several else ()))
+    named = [name for part in command for name in _PLACEHOLDER.findall(part)]
+    for name in named:
+        if name not in known:
+            raise ValueError(f"{where} names {{{name}}}; expected one of {', '.join(f'{{{each}}}' for each in known)}")
+    needed = [name for name in ("tensor", "pipeline", "data") if getattr(parallel, name) > 1]
+    for name in [*needed, *(("node_rank", "leader_address") if several else ())]:
+        if name not in named:
+            why = _PURPOSES.get(name, f"which server.parallel.{name} is for")
+            raise ValueError(f"{where} does not name {{{name}}}, {why}; expected it among the arguments")
+    return named
 
 
 def fill_command(command: tuple[str, ...], values: Mapping[str, str | int]) -> list[str]:

@@ -33,6 +33,7 @@ from plumbline.harness.inference.phases.checkpoint_quality import reference_work
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
+from plumbline.harness.inference.phases.other_nodes import other_nodes
 from plumbline.harness.inference.phases.output_check import OutputCheck, loaded_tasks
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator
@@ -41,6 +42,7 @@ from plumbline.harness.inference.server import backends, control, under_test
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
 from plumbline.harness.inference.server.cores import CoreSplit, divide_cores
 from plumbline.harness.inference.server.listening import own_server
+from plumbline.harness.inference.server.nodes import ServingNodes
 from plumbline.harness.inference.server.under_test import ExternalServer, ManagedOpenAi, ManagedTriton
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
@@ -67,14 +69,14 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
         credentials = launcher_protocol.take_models_credentials()
-        with loaded_tasks(record, credentials[0]) as tasks:
+        with other_nodes(record) as nodes, loaded_tasks(record, credentials[0]) as tasks:
             fetched, outputs = _fetch(record, credentials, tasks) if checkpoint and not trial.provider.launcher.hosted else (None, None)
             schedule, prompts = _load(record, fetched, credentials[0])
             record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
             if trial.provider.launcher.hosted:
                 _on_endpoint(record, schedule, prompts, OutputCheck(workload, tasks=tasks))
             else:
-                _on_own_server(record, schedule, prompts, None if fetched is None else fetched.folder, outputs)
+                _on_own_server(record, schedule, prompts, fetched, outputs, nodes)
     except TrialFailed as failure:
         raise TrialFailed(failure.failure_class, record.publishable(failure.detail), record.measured()) from failure
     except KeyboardInterrupt as stop:
@@ -171,7 +173,14 @@ def _own_prompts(record: TrialRecord, schedule: Schedule, checkpoint: Path | Non
     return fitted, prompts
 
 
-def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, checkpoint: Path | None, outputs: OutputCheck | None) -> None:
+def _on_own_server(
+    record: TrialRecord,
+    schedule: Schedule,
+    prompts: Prompts,
+    fetched: FetchedCheckpoint | None,
+    outputs: OutputCheck | None,
+    nodes: ServingNodes | None,
+) -> None:
     workload = record.workload = with_provider_args(record.workload, record.trial.provider)
     accelerator = record.trial.provider.accelerator
     n, each = workload.replicas_on(accelerator.count), workload.needs.count
@@ -180,10 +189,12 @@ def _on_own_server(record: TrialRecord, schedule: Schedule, prompts: Prompts, ch
     cores = divide_cores(usable_cores(), allotted_cores(), n * each if apart else 0)
     own = cores.each(n) if apart else None
     shown = under_test.visible_devices(accelerator, n, each, os.environ)
-    place = Place(record.workdir, own or [cores.server] * n, shown, len(own[0]) if own else max(1, cores.server_count // n))
+    place = Place(record.workdir, own or [cores.server] * n, shown, len(own[0]) if own else max(1, cores.server_count // n), nodes)
     if outputs is not None:
         outputs.ask_reference(record, place)  # before the server starts: two of them would share memory and cores
-    served = assemble(workload, place, checkpoint)
+    if nodes is not None:
+        nodes.await_prepared("" if fetched is None else fetched.manifest.sha256, lambda note: record.report("cold_start", 0.0, note))
+    served = assemble(workload, place, None if fetched is None else fetched.folder)
     record.report("cold_start", 0.0, f"starting {served.servers[0].program}" if n == 1 else f"starting {n} × {served.servers[0].program}")
     driver = Driver(record, served, Settings(cpus=cores.client))
     client_facts(record, cores, own)
@@ -335,6 +346,8 @@ def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping
     found: dict[str, Scalar] = {"engine.name": about["engine"], "engine.version": about["engine_version"]}
     if server.command is not None:
         found["engine.command"] = shlex.join(server.command)
+    if server.worker_command is not None:
+        found["engine.worker_command"] = shlex.join(server.worker_command)
     for field in ("engine_args", "parallel", "speculative", "adapters"):
         if value := server.model_dump(mode="json")[field]:
             found[f"engine.{field.removeprefix('engine_')}"] = json.dumps(value, sort_keys=True)

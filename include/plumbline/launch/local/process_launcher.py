@@ -36,7 +36,7 @@ from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
 from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts, machine_facts, stores
 from plumbline.launch.connections import model_secrets
 from plumbline.launch.failures import STORE_FAILED, HarnessError, OutOfMemory, TrialTimeout, WrongHardware, trial_outcome
-from plumbline.launch.local import machine_access
+from plumbline.launch.local import loopback_nodes, machine_access
 from plumbline.launch.local.machine_access import LockRefused, MachineBusy, machine_lock
 from plumbline.launch.local.process import ProcessLimits, TrialOutput, supervised, trial_environment
 from plumbline.launch.stores import next_attempt
@@ -169,7 +169,7 @@ class _LocalAttempt:
             output = TrialOutput(log, self._on_line(trial.trial_id))
             try:
                 with supervised(
-                    [*self._command, "run", "--trial", str(specification), "--out", self._store.url],
+                    [*_as_nodes(trial), *self._command, "run", "--trial", str(specification), "--out", self._store.url],
                     cpus=cpus,
                     environment={
                         **trial_environment(os.environ, self._store.url, token, scratch, (*place.reads, *_prompt_urls(trial))),
@@ -240,6 +240,12 @@ def _insufficient_disk(trial: Trial, store: ResultStore, work: Path) -> str | No
     if store.url.startswith("file:"):
         folders.append((Path(url2pathname(urlsplit(store.url).path)), _RESERVED_BYTES))
     return next((why for folder, room in folders if (why := installation.insufficient_space(folder, room)) is not None), None)
+
+
+def _as_nodes(trial: Trial) -> list[str]:
+    """The start of the command of a trial on several nodes, which all are on this machine."""
+    nodes = trial.workload.nodes
+    return [] if nodes == 1 else [sys.executable, "-I", "-S", loopback_nodes.__file__, "--nodes", str(nodes), "--"]
 
 
 def _temporary_folder(stack: contextlib.ExitStack, path: Path) -> Path:

@@ -48,7 +48,7 @@ def test_a_model_is_divided_over_all_accelerators(parallel: dict[str, int]) -> N
     ("backend", "server", "field"),
     [
         ("python", {"engine_args": {"block_size": 16}}, "server.engine_args"),
-        ("openai", {"command": COMMAND, "parallel": {}}, "server.parallel"),
+        ("openai", {"command": COMMAND, "parallel": {"expert": 2}}, "server.parallel.expert"),
         ("tensorrtllm", {"adapters": {"law": "/adapters/law"}}, "server.adapters"),
         ("vllm", {"engine_args": {"max_model_len": 64}}, "model.context"),
         ("vllm", {"engine_args": {"tensor_parallel_size": 2}}, "server.parallel.tensor"),

@@ -9,9 +9,12 @@ from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Provider
 from plumbline.declarations.workloads.checkpoints import QUANTISED
+from plumbline.declarations.workloads.engine_options import Parallel
 from plumbline.declarations.workloads.engines import engine
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import generation, repository
+from plumbline.harness.inference.server.gang_server import GangServer
+from plumbline.harness.inference.server.nodes import ServingNodes
 from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton
@@ -19,12 +22,14 @@ from plumbline.harness.inference.server.under_test import ManagedOpenAi, Managed
 
 @dataclass(frozen=True)
 class Place:
-    """Where the servers run. `cpus`: each one's cores (None: any); `variables`: each one's environment; `threads`: cores each computes on."""
+    """Where the servers run. `cpus`: each one's cores (None: any); `variables`: each one's environment; `threads`: cores each computes on.
+    `nodes`: the other nodes that run the only server together with this one."""
 
     workdir: Path
     cpus: Sequence[Sequence[int] | None]
     variables: Sequence[dict[str, str]]
     threads: int
+    nodes: ServingNodes | None = None
 
     def options(self, k: int, workload: InferenceWorkload) -> dict[str, Any]:
         """Of server `k`."""
@@ -62,16 +67,24 @@ def _triton(workload: InferenceWorkload, place: Place, checkpoint: Path | None) 
     return ManagedTriton(servers[0], written, *servers[1:])
 
 
-def _openai(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedOpenAi:
-    assert workload.server.command is not None
+def openai_model(workload: InferenceWorkload, workdir: Path, threads: int, checkpoint: Path | None) -> OpenAiModel:
+    """What the workload's command serves, written below `workdir` unless it is a checkpoint. TrialFailed as `weights_of` raises it."""
+    parallel = workload.server.parallel or Parallel()
     if checkpoint is None:
         shape = repository.llama_of(workload)
-        folder, context = place.workdir / "models-hub", shape.context
+        folder, context = workdir / "models-hub", shape.context
         repository.write_hub_folder(workload, folder)
     else:
         weights = generation.weights_of(workload, checkpoint, QUANTISED)  # its command may do it
         folder, context = weights.folder, weights.context
-    model = OpenAiModel(folder, context, place.threads)
+    return OpenAiModel(folder, context, threads, parallel)
+
+
+def _openai(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedOpenAi:
+    assert workload.server.command is not None
+    model = openai_model(workload, place.workdir, place.threads, checkpoint)
+    if place.nodes is not None:
+        return ManagedOpenAi(workload, GangServer(workload.server.command, model, place.workdir, place.nodes, **place.options(0, workload)))
     servers = [
         OpenAiServer(workload.server.command, model, place.workdir, **place.options(k, workload)) for k in range(len(place.variables))
     ]

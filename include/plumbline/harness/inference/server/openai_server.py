@@ -8,11 +8,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plumbline.declarations.workloads.engine_options import fill_command
+from plumbline.declarations.workloads.engine_options import Parallel, fill_command
 from plumbline.harness import engine_python
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server import control, engine_metrics
@@ -36,11 +36,45 @@ _VERSIONS = (("/version", "version"), ("/server_info", "version"), ("/get_server
 
 @dataclass(frozen=True)
 class OpenAiModel:
-    """What the command serves. `folder`: the checkpoint; `context` in tokens; `threads`: cores to compute on."""
+    """What the command serves. `folder`: the checkpoint; `context` in tokens; `threads`: cores to compute on, on each node."""
 
     folder: Path
     context: int
     threads: int
+    parallel: Parallel = field(default_factory=Parallel)
+
+    def placeholders(self, address: str) -> dict[str, str | int]:
+        """Values of a command's placeholders on one node, whose server listens at `address` (host:port)."""
+        host, port = address.split(":")
+        return {
+            "model": str(self.folder),
+            "host": host,
+            "port": port,
+            "served_name": SERVED_NAME,
+            "context": self.context,
+            "threads": self.threads,
+            **self.parallel.model_dump(include={"tensor", "pipeline", "data"}),
+        }
+
+
+def command_line(command: tuple[str, ...], values: Mapping[str, str | int], environment: Mapping[str, str], where: str) -> list[str]:
+    """The filled command with its program's path. TrialFailed("image_error") without the program; `where`: the declaring field."""
+    program, *arguments = fill_command(command, values)
+    found = shutil.which(program, path=environment["PATH"])
+    if found is None:
+        raise TrialFailed(
+            "image_error",
+            f"{where}: no program {program} on PATH ({environment['PATH']}); expected an image that brings it, or its whole path",
+        )
+    return [found, *arguments]
+
+
+def engine_environment() -> dict[str, str]:
+    """The harness's own, with the engine Python's programs first and without its module search path, which is not the engine's."""
+    python = engine_python.describe()
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    first = str(Path(python.executable).parent)
+    return {**_DEFAULTS, **own, "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)])}
 
 
 class OpenAiServer(LocalServer):
@@ -72,31 +106,15 @@ class OpenAiServer(LocalServer):
     def _choose_ports(self) -> None:
         self.address = self.metrics_address = f"{HOST}:{self.ports()}"
 
+    def _values(self) -> dict[str, str | int]:
+        """Of the command's placeholders."""
+        return self.model.placeholders(self.address)
+
     def _command(self) -> list[str]:
-        host, port = self.address.split(":")
-        values: dict[str, str | int] = {
-            "model": str(self.model.folder),
-            "host": host,
-            "port": port,
-            "served_name": SERVED_NAME,
-            "context": self.model.context,
-            "threads": self.model.threads,
-        }
-        program, *arguments = fill_command(self.command, values)
-        path = self._environment()["PATH"]
-        found = shutil.which(program, path=path)
-        if found is None:
-            raise TrialFailed(
-                "image_error", f"server.command: no program {program} on PATH ({path}); expected an image that brings it, or its whole path"
-            )
-        return [found, *arguments]
+        return command_line(self.command, self._values(), self._environment(), "server.command")
 
     def _environment(self) -> dict[str, str]:
-        """The harness's own, with the engine Python's programs first and without its module search path, which is not the server's."""
-        python = engine_python.describe()
-        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        first = str(Path(python.executable).parent)
-        return {**_DEFAULTS, **own, "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)])}
+        return engine_environment()
 
     def _wait(self, started: float) -> float | None:
         deadline = started + self.ready_within_s

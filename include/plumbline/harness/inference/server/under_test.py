@@ -303,7 +303,8 @@ class _ServerSampler:
         return rows
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
-        return energy_rows(log, self._gpus)
+        # Of a server on several nodes the readings of the others come at the end.
+        return energy_rows(log, self._gpus) if all(server.nodes == 1 for server in self._servers) else []
 
 
 class ExternalServer:

@@ -1,0 +1,115 @@
+"""The other nodes of a server that an engine runs on several, as node 0 sees them: each starts, watches and stops the engine's part there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import wait
+
+from plumbline.declarations import Trial
+from plumbline.harness.gang.causes import FailureCause
+from plumbline.harness.gang.channel import Message
+from plumbline.harness.gang.coordinator import TURN_S, Coordinator
+from plumbline.harness.gang.topology import Address, Topology
+from plumbline.harness.measurement import TrialFailed
+from plumbline.results import Scalar
+
+_STOP_WITHIN_S = 30.0
+_CAUSE_WITHIN_S = 3.0
+"""Seconds that a failed node may need to report why, after the server on node 0 ended because of it."""
+
+
+class ServingNodes(Coordinator):
+    """For any thread: a fault restarts the server beside the load."""
+
+    other_inputs = "runs another workload than node 0"
+
+    def __init__(self, trial: Trial, topology: Topology) -> None:
+        super().__init__(trial, topology)
+        self.nodes = topology.nodes
+        self.facts: dict[int, dict[str, Scalar]] = {}
+        """Versions and devices of each node."""
+        self.logs: dict[int, str] = {}
+        """The end of each engine's log."""
+        self.leader_ended_first = False
+        self._manifests: dict[int, str] = {}
+        self._stopped: set[int] = set()
+        self._starts = 0
+        self._lock = threading.RLock()
+
+    def prepare(self) -> None:
+        """Have every node fetch the model."""
+        self._send_all("prepare")
+
+    def await_prepared(self, manifest: str, waiting: Callable[[str], None]) -> None:
+        """Return when every node has the model. TrialFailed if one cannot have it, or has another."""
+        while missing := sorted(set(range(1, self.nodes)) - self._manifests.keys()):
+            if (cause := self.failure()) is not None:
+                raise TrialFailed(cause.failure_class, cause.detail)
+            waiting(f"waiting for the model on node {', '.join(map(str, missing))}")
+            wait(self.sources, TURN_S)
+        for node, found in self._manifests.items():
+            if found != manifest:
+                raise TrialFailed(
+                    "bad_declaration", f"{self._title(node)} has other files of the model than node 0; expected the same on all nodes"
+                )
+
+    def start(self, leader: Address) -> None:
+        """Have every node start its part, which joins the first node's at `leader`."""
+        with self._lock:
+            self._starts += 1
+            self._stopped.clear()
+            self._send_all("start", number=self._starts, host=leader.host, port=leader.port)
+
+    def serving(self) -> None:
+        """Have every node watch the processes that its part has now."""
+        self._send_all("serving")
+
+    def release(self) -> None:
+        """Have every node end its part; that a part ends from now on is no failure."""
+        with self._lock:
+            self._starts += 1
+            self._send_all("stop")
+
+    def await_stopped(self) -> None:
+        """Wait until every node that is left has ended its part."""
+        deadline = time.monotonic() + _STOP_WITHIN_S
+        while self._links.keys() - self._stopped and (left := deadline - time.monotonic()) > 0:
+            wait(self.sources, min(left, TURN_S))
+            self.receive()
+
+    def failure(self) -> FailureCause | None:
+        """Why a node failed, or None; without waiting."""
+        self.receive()
+        return next(iter(self.causes.values()), None)
+
+    def explained(self, failure: TrialFailed) -> TrialFailed:
+        """The failure of the server with the node that caused it, if one did."""
+        deadline = time.monotonic() + _CAUSE_WITHIN_S
+        while (cause := self.failure()) is None and (left := deadline - time.monotonic()) > 0:
+            wait(self.sources, left)
+        if cause is None or cause.detail == failure.detail:
+            return failure
+        if self.leader_ended_first:
+            return TrialFailed(failure.failure_class, f"node 0: {failure.detail}; then {cause.detail}", failure.partial)
+        more = "" if cause.detail in failure.detail else f"; node 0: {failure.detail}"
+        return TrialFailed(cause.failure_class, f"{cause.detail}{more}", failure.partial)
+
+    def receive(self) -> None:
+        with self._lock:
+            super().receive()
+
+    def _send_all(self, kind: str, **more: object) -> None:
+        with self._lock:
+            super()._send_all(kind, **more)
+
+    def _take(self, node: int, message: Message) -> None:
+        kind = message["kind"]
+        if kind == "prepared":
+            self._manifests[node], self.facts[node] = message["manifest"], message["facts"]
+        elif kind == "stopped":
+            self._stopped.add(node)
+            self.logs[node] = message["log"]
+        elif kind != "failed" or message.get("start") in (None, self._starts):  # else a part that was to end
+            super()._take(node, message)

@@ -1,0 +1,144 @@
+"""A served model on several nodes: harnesses on loopback, and an engine that answers only while all of its ranks are there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.data.repositories.golden import LLAMA
+from tests.fakes import gang_engine
+from tests.fakes.trials import local_provider
+from tests.integration.test_inference import short_trial
+
+from plumbline.analysis.document_sample import held_seconds
+from plumbline.declarations import Trial
+from plumbline.harness.launcher_protocol import ProgressLine
+from plumbline.launch.collect import collect
+from plumbline.launch.local.process_launcher import ProcessLauncher
+from plumbline.results import ResultDocument, ResultStore
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each node needs a core"),
+]
+PROGRAM = [sys.executable, gang_engine.__file__]
+RANKS = ["--nnodes", "{nodes}", "--node-rank", "{node_rank}", "--leader", "{leader_address}:{leader_port}", "--pipeline", "{pipeline}"]
+SERVER: dict[str, Any] = {
+    "backend": "openai",
+    "nodes": 2,
+    "parallel": {"pipeline": 2},
+    "command": [*PROGRAM, *RANKS, "--port", "{port}", "--model", "{model}", "--name", "{served_name}"],
+    "worker_command": [*PROGRAM, *RANKS, "--model", "{model}"],
+}
+LONG = [{"name": "steady", "arrivals": {"constant": {"rate": "15/s"}}, "duration": "60s"}]
+
+
+def on_two_nodes(server: dict[str, Any] = SERVER, **changed: Any) -> Trial:
+    planned = short_trial(
+        model=LLAMA | {"vocabulary": 256, "context": 256}, needs={"accelerator": "cpu", "count": 1}, server=server, **changed
+    )
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    return planned.model_copy(update={"provider": local_provider(cpus=cpus, nodes=2)})
+
+
+@pytest.fixture
+def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ResultDocument]]:
+    """Launches a trial and collects its document; then nothing of it is left."""
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    store = ResultStore((tmp_path / "results").as_uri())
+
+    def launch(trial: Trial, strike: Callable[[], object] | None = None) -> ResultDocument:
+        pending = [] if strike is None else [strike]
+
+        def follow(line: ProgressLine) -> None:
+            if line.phase == "steady" and pending:
+                pending.pop()()
+
+        ProcessLauncher().launch(trial, store, follow)
+        return collect(store, trial.campaign_id, trial.trial_id)[-1]
+
+    yield launch
+    assert [*engines(), *harnesses()] == []
+    assert list((tmp_path / "home" / "work").glob("*")) == []
+
+
+def _running(*words: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            continue
+        if all(any(word in part for part in command) for word in words):
+            found.append(process)
+    return found
+
+
+def engines() -> list[psutil.Process]:
+    return _running("gang_engine.py")
+
+
+def harnesses() -> list[psutil.Process]:
+    return _running("plumbline.harness", "run")
+
+
+def kill_rank(rank: int) -> None:
+    ranks = [p for p in engines() if p.cmdline()[0] == sys.executable and p.cmdline()[1].endswith("gang_engine.py")]
+    (process,) = [p for p in ranks if p.cmdline()[p.cmdline().index("--node-rank") + 1] == str(rank)]
+    process.send_signal(signal.SIGKILL)
+
+
+def kill_harness_of_node_1() -> None:
+    (process,) = [p for p in harnesses() if p.environ().get("PLUMBLINE_NODE_RANK") == "1" and "reaper.py" not in " ".join(p.cmdline())]
+    process.send_signal(signal.SIGKILL)
+
+
+def test_two_nodes_serve_one_model_and_leave_nothing(launched: Callable[..., ResultDocument]) -> None:
+    document = launched(on_two_nodes())
+    assert document.validity.failure_class is None, document.validity
+    assert document.value("error_rate", phase="steady") == 0
+    assert document.value("peer_round_trip_time", phase="environment")
+    assert document.environment is not None
+    facts = document.environment.facts
+    assert (facts["server.nodes"], json.loads(str(facts["engine.parallel"]))["pipeline"]) == (2, 2)
+    assert "{node_rank}" in str(facts["engine.worker_command"])
+    assert [item.kind for item in document.evidence].count("server_log") == 2
+    assert document.launch is not None
+    events = document.launch.events
+    held = max(e.monotonic_s or 0 for e in events) - min(e.monotonic_s or 1e18 for e in events if e.name != "queued")
+    assert held_seconds(document) == pytest.approx(2 * held)
+
+
+@pytest.mark.parametrize(
+    ("strike", "failure_class", "begins"),
+    [
+        (lambda: kill_rank(1), "server_error", "node 1 (loopback-1): python"),
+        pytest.param(lambda: kill_rank(0), "server_error", "node 0: ", marks=pytest.mark.full),
+        pytest.param(kill_harness_of_node_1, "interrupted", "node 1 (loopback-1) disconnected", marks=pytest.mark.full),
+    ],
+)
+def test_a_lost_part_fails_the_trial_by_its_node(
+    launched: Callable[..., ResultDocument], strike: Callable[[], object], failure_class: str, begins: str
+) -> None:
+    document = launched(on_two_nodes(phases=LONG), strike)
+    (reason, *_) = document.validity.reasons
+    assert document.validity.failure_class == failure_class, reason
+    assert reason.detail.startswith(begins)
+
+
+@pytest.mark.full
+def test_a_node_without_the_engine_fails_the_trial(launched: Callable[..., ResultDocument]) -> None:
+    command = ["no-such-engine", *RANKS]
+    document = launched(on_two_nodes(SERVER | {"worker_command": command}))
+    assert document.validity.failure_class == "image_error"
+    assert document.validity.reasons[0].detail.startswith("node 1 (loopback-1): server.worker_command: no program no-such-engine")
