@@ -19,6 +19,7 @@ from plumbline.archive.findings import Findings
 from plumbline.archive.migrate import prepare, revision_of
 from plumbline.archive.pages import Overview, Paging, Trends
 from plumbline.archive.prices import Prices
+from plumbline.archive.published import PublishedResults
 from plumbline.archive.quarantine import Quarantine
 from plumbline.archive.recording import Recording
 from plumbline.archive.retention import Retention
@@ -65,7 +66,20 @@ def require_file(url: str) -> None:
 
 
 class Archive(
-    Recording, Quarantine, Trials, Samples, Baselines, Findings, Prices, AuditLog, Campaigns, Paging, Overview, Trends, Retention
+    Recording,
+    PublishedResults,
+    Quarantine,
+    Trials,
+    Samples,
+    Baselines,
+    Findings,
+    Prices,
+    AuditLog,
+    Campaigns,
+    Paging,
+    Overview,
+    Trends,
+    Retention,
 ):
     """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
 

@@ -1,15 +1,13 @@
-"""Writes attempts, corrections, published results and signing keys. Idempotent by natural key; never replaces a row."""
+"""Writes attempts, corrections and signing keys. Idempotent by natural key; never replaces a row."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from pydantic import ValidationError
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
@@ -33,9 +31,8 @@ from plumbline.archive.schema import (
     Telemetry,
     Trial,
 )
-from plumbline.results import InvalidResult, MetricRow, Reason, ResultDocument
+from plumbline.results import MetricRow, Reason, ResultDocument
 from plumbline.results.launch_record import effective_environment
-from plumbline.results.published import PublishedResult
 
 Recorded = Literal["inserted", "unchanged", "kept"]
 
@@ -294,142 +291,6 @@ def correct(
     return recorded
 
 
-IMPORTED_LAUNCHER = "imported"
-"""Stands in a trial's row where a measured one names what started it."""
-
-
-@dataclass(frozen=True)
-class PublishedImport:
-    """What became of the results of one import. `kept_out`: trial ids of which the archive holds something else, which stays."""
-
-    inserted: int
-    unchanged: int
-    kept_out: tuple[str, ...]
-
-
-def import_published(session: Session, now: datetime, results: Sequence[PublishedResult]) -> PublishedImport:
-    """Write published results as campaigns of imported series, all or none; those that are there stay as they are.
-
-    Refused if one would join a series that we measured or simulated.
-    """
-    inserted, unchanged = [], 0
-    kept_out = []
-    for row in _first_of_each(results, "campaign_id"):
-        values = {"campaign_id": row.campaign_id, "reason": row.reason, "planned_at": row.published_at, "recorded_at": now}
-        insert_new(session, Campaign, values, ["campaign_id"])
-    for row in _first_of_each(results, "series_key"):
-        _insert_published_series(session, row, now)
-    for place in sorted({(r.series_key, r.campaign_id, r.published_at) for r in results}):
-        values = dict(zip(("series_key", "campaign_id", "planned_at"), place, strict=True))
-        insert_new(session, SeriesCampaign, values, ["series_key", "campaign_id"])
-    for row in _first_of_each([r.environment for r in results], "environment_hash"):
-        values = {"environment_hash": row.environment_hash, "facts": row.facts, "recorded_at": now}
-        insert_new(session, Environment, values, ["environment_hash"])
-    for result in results:
-        if insert_new(session, Trial, {**published_trial_row(result), "recorded_at": now}, NATURAL_KEY):
-            inserted.append(result)
-        elif _existing_checksum(session, result).checksum == result.checksum:
-            unchanged += 1
-        else:
-            kept_out.append(result.trial_id)
-    for batch in _batches(inserted):
-        keys = {trial_id: pk for pk, trial_id in session.execute(_select_ids(batch))}
-        documents = [{"trial_pk": keys[r.trial_id], "schema_version": r.schema_version, "content": r.model_dump_json()} for r in batch]
-        session.execute(insert(Document), documents)
-        metrics = [{"trial_pk": keys[r.trial_id], **m.model_dump()} for r in batch for m in r.metrics]
-        if metrics:
-            session.execute(insert(Metric), metrics)
-    return PublishedImport(len(inserted), unchanged, tuple(kept_out))
-
-
-def published_result(session: Session, trial_id: str) -> PublishedResult | None:
-    """An imported result as it was imported; None if there is none of that id. BadResult if it no longer holds."""
-    query = select(Document.content).join(Trial, Trial.id == Document.trial_pk)
-    content = session.scalars(query.where(Trial.trial_id == trial_id, Trial.launcher == IMPORTED_LAUNCHER)).first()
-    if content is None:
-        return None
-    try:
-        return PublishedResult.model_validate_json(content)
-    except ValidationError as error:
-        raise InvalidResult(f"the imported result {trial_id} does not hold: {error.errors(include_url=False)[0]['msg']}") from error
-
-
-def published_results(session: Session, workload: str, latest: int = 12) -> list[PublishedResult]:
-    """What was read from files of other benchmark tools for a workload, newest first, at most `latest` runs."""
-    query = select(Document.content).join(Trial, Trial.id == Document.trial_pk).join(Series, Series.series_key == Trial.series_key)
-    query = query.where(Series.workload == workload, Series.source == "imported", Trial.launcher == IMPORTED_LAUNCHER)
-    newest = session.scalars(query.order_by(Trial.planned_at.desc(), Trial.id).limit(latest))
-    return [result for content in newest if (result := PublishedResult.model_validate_json(content)).source is not None]
-
-
-def _insert_published_series(session: Session, result: PublishedResult, now: datetime) -> None:
-    if insert_new(session, Series, {**published_series_row(result), "recorded_at": now}, ["series_key"]):
-        return
-    source = session.scalars(select(Series.source).where(Series.series_key == result.series_key)).one()
-    if source != "imported":
-        raise Refused(f"{result.trial_id}: an imported result cannot join the series {result.series_key}, which is {source}")
-
-
-def published_series_row(result: PublishedResult) -> dict[str, Any]:
-    """The result's series as a row, but for when it was recorded."""
-    named = ("series_key", "kind", "workload", "version", "provider", "region", "instance_type")
-    return {**{name: getattr(result, name) for name in named}, "source": "imported"}
-
-
-def published_trial_row(result: PublishedResult) -> dict[str, Any]:
-    """The result as a row of `trials`, but for when it was recorded."""
-    return {
-        "series_key": result.series_key,
-        "campaign_id": result.campaign_id,
-        "slot": result.system,
-        "repeat": result.repeat,
-        "attempt": 1,
-        "trial_id": result.trial_id,
-        "status": result.validity.status,
-        "reasons": [r.model_dump() for r in result.validity.reasons],
-        "failure_class": result.validity.failure_class,
-        "quality_action": "accept",
-        "quality_reasons": [],
-        "spec_hash": result.spec_hash,
-        "criteria_hash": result.criteria_hash,
-        "schedule_hash": None,
-        "environment_hash": result.environment.environment_hash,
-        "launcher": IMPORTED_LAUNCHER,
-        "harness_version": result.publisher,
-        "planned_at": result.published_at,
-        "started_at": None,
-        "finished_at": None,
-        "replay_of": None,
-        "dag_id": None,
-        "run_id": None,
-        "bundle_version": None,
-        "uri": result.address,
-        "checksum": result.checksum,
-    }
-
-
-def _existing_checksum(session: Session, result: PublishedResult) -> Any:
-    known = published_trial_row(result)
-    return session.execute(select(Trial.checksum).where(*(getattr(Trial, name) == known[name] for name in NATURAL_KEY))).one()
-
-
-def _select_ids(batch: Sequence[PublishedResult]) -> Any:
-    return select(Trial.id, Trial.trial_id).where(Trial.trial_id.in_([r.trial_id for r in batch]), Trial.launcher == IMPORTED_LAUNCHER)
-
-
-def _batches(results: Sequence[PublishedResult], size: int = 500) -> Iterator[Sequence[PublishedResult]]:
-    for start in range(0, len(results), size):
-        yield results[start : start + size]
-
-
-def _first_of_each(rows: Sequence[Any], name: Literal["campaign_id", "series_key", "environment_hash"]) -> list[Any]:
-    """One of each value, in the values' order: all writers lock in one order, so that no two wait for each other."""
-    found: dict[str, Any] = {}
-    for row in rows:
-        found.setdefault(cast(str, getattr(row, name)), row)
-    return [found[key] for key in sorted(found)]
-
-
 _SIGNING_KEY = ("campaign_id", "trial_id", "attempt")
 
 
@@ -448,12 +309,9 @@ def signing_keys(session: Session, campaign_id: str, trial_id: str) -> dict[int,
 
 
 class Recording:
-    """Recording, correcting and importing what was measured."""
+    """Recording and correcting what was measured."""
 
     record = writes(record)
     correct = writes(correct)
-    import_outside = writes(import_published)
-    imported = reads(published_result)
-    imported_files = reads(published_results)
     issue_signing_key = writes(issue_signing_key)
     signing_keys = reads(signing_keys)

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, and_, case, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reads
-from plumbline.archive.recording import IMPORTED_LAUNCHER
+from plumbline.archive.published import IMPORTED_LAUNCHER
 from plumbline.archive.records import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
 from plumbline.archive.repository import view_of, where_equal
 from plumbline.archive.schema import Campaign, Correction, Document, Finding, Metric, Quarantined, Series, SeriesCampaign, Trial

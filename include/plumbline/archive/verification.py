@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy import ForeignKeyConstraint, and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from plumbline.archive import recording
+from plumbline.archive import published, recording
 from plumbline.archive.recording import child_rows, series_row, trial_row
 from plumbline.archive.schema import Base, Campaign, Document, Environment, Evidence, Expired, Metric, Quarantined, Series, Snapshot, Trial
 from plumbline.declarations import digest
@@ -93,7 +93,7 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         yield f"{name}: its document is missing"
         return
     try:
-        model = PublishedResult if trial.launcher == recording.IMPORTED_LAUNCHER else ResultDocument
+        model = PublishedResult if trial.launcher == published.IMPORTED_LAUNCHER else ResultDocument
         document: ResultDocument | PublishedResult = model.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -104,7 +104,7 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         found = getattr(trial, column)
         if found != expected:
             yield f"{name}: {column} is {found}; its document says {expected}"
-    series = recording.published_series_row(document) if isinstance(document, PublishedResult) else series_row(document)
+    series = published.published_series_row(document) if isinstance(document, PublishedResult) else series_row(document)
     there = session.get(Series, trial.series_key)
     for column, expected in series.items():
         if there is not None and getattr(there, column) != expected:
@@ -123,7 +123,7 @@ _NOT_IN_DOCUMENT = ("quality_action", "quality_reasons", "uri", "recorded_at")
 
 def _columns(trial: Trial, document: ResultDocument | PublishedResult) -> dict[str, Any]:
     if isinstance(document, PublishedResult):
-        return recording.published_trial_row(document)
+        return published.published_trial_row(document)
     made = trial_row(document, "accept", (), trial.uri, trial.recorded_at)
     return {column: value for column, value in made.items() if column not in _NOT_IN_DOCUMENT}
 

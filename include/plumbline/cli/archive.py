@@ -24,7 +24,7 @@ from plumbline.archive.engine import make_engine
 from plumbline.archive.migrate import move
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
-from plumbline.cli.imports import import_, import_mlperf
+from plumbline.cli.imports import forget_import, import_, import_mlperf, imports
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, no_archive, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.embedded.connections import database_url
@@ -218,6 +218,8 @@ archive.command()(backup)
 archive.command()(restore)
 archive.command("import")(import_)
 archive.command("import-mlperf")(import_mlperf)
+archive.command()(imports)
+archive.command()(forget_import)
 
 
 @archive.command()

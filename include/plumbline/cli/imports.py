@@ -14,7 +14,7 @@ from plumbline import workflows
 from plumbline.archive import Refused
 from plumbline.archive.bundle import BadBundle, ImportedCampaign
 from plumbline.cli.exit_status import FAILED, OK
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.results.benchmark_files import FORMATS
@@ -113,6 +113,39 @@ def _day(text: str | None) -> date | None:
         return None if text is None else date.fromisoformat(text)
     except ValueError:
         fail(f'--date is "{text}"; expected a day such as 2026-11-23')
+
+
+def imports(as_json: Json = False) -> None:
+    """List what was imported from other tools and publishers, newest first, with the id that `forget-import` takes."""
+    with read_archive(listing=True, as_json=as_json) as opened:
+        found = opened.imports()
+
+    def show() -> None:
+        shown = table("Imports", "id", "tool", "file", "provider", "workload", "measured", "runs", right=("runs",))
+        for one in found:
+            workload = f"{one.workload}@{one.version}"
+            shown.add_row(one.import_id, one.publisher, one.file or "", one.provider, workload, str(one.measured_on), str(one.runs))
+        out.print(shown if found else "nothing was imported; `plumbline archive import FILE --from TOOL` imports a file")
+
+    emit(as_json, found, show)
+
+
+def forget_import(
+    import_id: Annotated[str, typer.Argument(metavar="ID", help="as `archive imports` lists it")],
+    why: Annotated[str, typer.Option(help="the reason, for the audit log")],
+    provider: Annotated[str | None, typer.Option(help="only what was imported for this provider")] = None,
+    workload: Annotated[str | None, typer.Option(help="only what was imported for this workload")] = None,
+    as_json: Json = False,
+) -> None:
+    """Delete an import, such as one under a wrong provider or workload. Measured results are refused; the audit log names what was deleted."""
+    with clear_errors(LookupError, ValueError, Refused), read_archive() as opened:
+        done = opened.forget_import(import_id, by=getpass.getuser(), why=why, provider=provider, workload=workload)
+
+    def show() -> None:
+        for one in done:
+            out.print(f"{one.import_id}: {one.runs} run{'' if one.runs == 1 else 's'} of {one.provider} {one.workload} forgotten")
+
+    emit(as_json, done, show)
 
 
 def _show_imported(done: list[ImportedCampaign]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from plumbline.archive import Archive
-from plumbline.archive.recording import PublishedImport
+from plumbline.archive.published import PublishedImport
 from plumbline.declarations import Declarations, InferenceWorkload
 from plumbline.results.benchmark_files import FORMATS, UnreadableFile, read_benchmark_file
 from plumbline.results.benchmark_files.fields import MAX_FILE_BYTES

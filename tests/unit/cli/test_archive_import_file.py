@@ -43,6 +43,17 @@ def test_a_file_of_each_tool_is_imported_once(tool: str, plumbline: Callable[...
     assert [gap.model_dump(mode="json") for gap in result.gaps] == found["runs"][0]["gaps"]
 
 
+def test_an_import_under_a_wrong_name_is_listed_and_forgotten(plumbline: Callable[..., Result], said: Callable[..., Any]) -> None:
+    said(*words("aiperf"))
+    ((listed,), _) = said("archive", "imports")
+    assert (listed["provider"], listed["file"], listed["runs"]) == ("local-2core", FILES["aiperf"], 1)
+    assert plumbline("archive", "imports").exit_code == 0
+    assert plumbline("archive", "forget-import", listed["import_id"]).exit_code == 2
+    (gone, code) = said("archive", "forget-import", listed["import_id"], "--why", "wrong provider")
+    assert (gone, code) == ([listed], 0)
+    assert plumbline("archive", "forget-import", listed["import_id"], "--why", "wrong provider").exit_code == 2
+
+
 @pytest.mark.parametrize(
     ("command", "field"),
     [

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline.archive import recording
+from plumbline.archive import published
 from plumbline.archive.bundle.exporter import campaign_folder, document_path
 from plumbline.archive.bundle.manifest import CampaignEntry
 from plumbline.archive.bundle.tables import Row, Tables, metric_keys
@@ -60,7 +60,7 @@ class Frame:
     def add(self, document: ResultDocument | PublishedResult) -> None:
         """Note what one document says; Contradiction if another one says something else of its series."""
         if isinstance(document, PublishedResult):
-            series, planned = recording.published_series_row(document), (document.reason, document.published_at)
+            series, planned = published.published_series_row(document), (document.reason, document.published_at)
             environment: Environment | None = document.environment
         else:
             series, environment = series_row(document), effective_environment(document)
@@ -129,7 +129,7 @@ def _row(name: str, document: ResultDocument | PublishedResult, claim: Row, camp
         raise Contradiction(f"{name}: quality_reasons are no list of codes with details") from None
     recorded_at = claim["recorded_at"]
     if isinstance(document, PublishedResult):
-        made = {**recording.published_trial_row(document), "recorded_at": recorded_at}
+        made = {**published.published_trial_row(document), "recorded_at": recorded_at}
     else:
         try:
             uri = evidence_files.check_address_form(claim["uri"])
