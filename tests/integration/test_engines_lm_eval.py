@@ -74,7 +74,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             choices = [words[at], *(word if word != words[at] else f"{word}s" for word in others)]
             right = len(lines) % 3
             choices[0], choices[right] = choices[right], choices[0]
-            lines.append({"begin": " ".join(words[:at]), "choices": choices, "right": right})
+            key = (right + 1) % 3 if len(lines) % 4 == 3 else right  # a wrong key, so that a model that knows the texts fails some
+            lines.append({"begin": " ".join(words[:at]), "choices": choices, "right": key})
     (own / "sentences.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return own
 

@@ -21,7 +21,9 @@ def imported(provider: str = "there", **fields: object) -> PublishedResult:
 
 def rows(archive: Archive) -> dict[str, int]:
     with reading(archive.engine) as session:
-        counts = {name: session.execute(select(func.count()).select_from(table)).scalar_one() for name, table in Base.metadata.tables.items()}
+        counts = {
+            name: session.execute(select(func.count()).select_from(table)).scalar_one() for name, table in Base.metadata.tables.items()
+        }
     return {name: n for name, n in counts.items() if n and name != "audit"}
 
 
