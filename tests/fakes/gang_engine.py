@@ -1,64 +1,109 @@
-"""A server that several processes run together: `gang_engine.py --nnodes N --node-rank R --leader HOST:PORT --port P --model M --name NAME`.
+"""A server that several processes run together, with the standard library alone: a pod gets it as `python -c`.
 
-Rank 0 is tests.fakes.engine_server, ready once every other rank has joined it. A rank that loses another one ends, as engines do."""
+    gang_engine.py --nnodes N --node-rank R --leader HOST:PORT [--port P --name NAME]
 
-from __future__ import annotations
+Rank 0 answers OpenAI's completions once every other rank has joined it. A rank that loses another one ends, as engines do. No word
+is in braces: a declared command would replace it."""
 
 import argparse
-import asyncio
-import contextlib
+import json
+import os
+import socket
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from tests.fakes.engine_server import EngineServer
-from tests.fakes.openai_server import Plan
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 LOST = 4
-_RETRY_S = 0.05
+_GAP_S = 0.001
 
 
-class Leader(EngineServer):
-    def __init__(self, options: argparse.Namespace) -> None:
-        super().__init__(Plan(first_s=0.005, gap_s=0.001), options.name, options.model, 0.0)
-        self._missing, self.lost = set(range(1, options.nnodes)), asyncio.Event()
-
-    def _get(self, writer: asyncio.StreamWriter, path: str) -> bool:
-        if path == "/health" and self._missing:
-            return self._plain(writer, 503, "")
-        return super()._get(writer, path)
-
-    async def join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        rank = int(await reader.readline())
-        self._missing.discard(rank)
-        while await reader.readline():
-            pass
-        sys.stderr.write(f"error: lost rank {rank}\n")
-        self.lost.set()
+def _end(text: str) -> None:
+    sys.stderr.write("error: " + text + "\n")
+    sys.stderr.flush()
+    os._exit(LOST)
 
 
-async def _lead(options: argparse.Namespace) -> int:
-    leader, (host, port) = Leader(options), options.leader.split(":")
-    await asyncio.start_server(leader.join, host, int(port))
-    await asyncio.start_server(leader.serve, "127.0.0.1", options.port, backlog=1024)
-    await leader.lost.wait()
-    return LOST
+def _await(members: socket.socket, missing: set[int]) -> None:
+    while True:
+        connection, _ = members.accept()
+        threading.Thread(target=_hold, args=(connection, missing), daemon=True).start()
 
 
-async def _follow(options: argparse.Namespace) -> int:
-    host, port = options.leader.split(":")
+def _hold(connection: socket.socket, missing: set[int]) -> None:
+    lines = connection.makefile()
+    rank = int(lines.readline())
+    missing.discard(rank)
+    lines.readline()  # it sends nothing more: this is its end
+    _end("lost rank " + str(rank))
+
+
+def _handler(name: str, missing: set[int]) -> type:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if self.path == "/health":
+                self._plain(503 if missing else 200, "")
+            elif self.path == "/v1/models":
+                self._plain(200, json.dumps({"data": [{"id": name}]}))
+            elif self.path == "/version":
+                self._plain(200, json.dumps({"version": "9.9.fake"}))
+            else:
+                self._plain(404, "")
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            count = asked["max_tokens"]
+            for number in range(count):
+                time.sleep(_GAP_S)
+                reason = "length" if number == count - 1 else None
+                self._event(json.dumps({"choices": [{"index": 0, "text": " a", "finish_reason": reason}]}))
+            read = len(asked["prompt"])
+            usage = {"prompt_tokens": read, "completion_tokens": count, "total_tokens": read + count}
+            self._event(json.dumps({"choices": [], "usage": usage}))
+            self._event("[DONE]")
+            self.wfile.write(b"0\r\n\r\n")
+
+        def _event(self, text: str) -> None:
+            data = ("data: " + text + "\n\n").encode()
+            self.wfile.write((hex(len(data))[2:] + "\r\n").encode() + data + b"\r\n")
+
+        def _plain(self, status: int, text: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    return Handler
+
+
+def _lead(options: argparse.Namespace) -> None:
+    host, port = options.leader.rsplit(":", 1)
+    missing = set(range(1, options.nnodes))
+    members = socket.create_server((host, int(port)))
+    threading.Thread(target=_await, args=(members, missing), daemon=True).start()
+    ThreadingHTTPServer(("127.0.0.1", options.port), _handler(options.name, missing)).serve_forever()
+
+
+def _follow(options: argparse.Namespace) -> None:
+    host, port = options.leader.rsplit(":", 1)
     while True:
         try:
-            reader, writer = await asyncio.open_connection(host, int(port))
+            connection = socket.create_connection((host, int(port)))
             break
         except OSError:
-            await asyncio.sleep(_RETRY_S)
-    writer.write(f"{options.node_rank}\n".encode())
-    with contextlib.suppress(OSError):
-        await reader.read()  # rank 0 sends nothing: this is its end
-    sys.stderr.write("error: lost rank 0\n")
-    return LOST
+            time.sleep(0.05)
+    connection.sendall((str(options.node_rank) + "\n").encode())
+    connection.recv(1)  # rank 0 sends nothing: this is its end
+    _end("lost rank 0")
 
 
 if __name__ == "__main__":
@@ -68,7 +113,9 @@ if __name__ == "__main__":
     parser.add_argument("--leader", required=True)
     parser.add_argument("--pipeline", type=int, default=1)
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--model", required=True)
     parser.add_argument("--name", default="")
     given = parser.parse_args()
-    sys.exit(asyncio.run(_lead(given) if given.node_rank == 0 else _follow(given)))
+    if given.node_rank == 0:
+        _lead(given)
+    else:
+        _follow(given)

@@ -34,8 +34,8 @@ SERVER: dict[str, Any] = {
     "backend": "openai",
     "nodes": 2,
     "parallel": {"pipeline": 2},
-    "command": [*PROGRAM, *RANKS, "--port", "{port}", "--model", "{model}", "--name", "{served_name}"],
-    "worker_command": [*PROGRAM, *RANKS, "--model", "{model}"],
+    "command": [*PROGRAM, *RANKS, "--port", "{port}", "--name", "{served_name}"],
+    "worker_command": [*PROGRAM, *RANKS],
 }
 LONG = [{"name": "steady", "arrivals": {"constant": {"rate": "15/s"}}, "duration": "60s"}]
 
