@@ -142,3 +142,20 @@ def test_a_node_without_the_engine_fails_the_trial(launched: Callable[..., Resul
     document = launched(on_two_nodes(SERVER | {"worker_command": command}))
     assert document.validity.failure_class == "image_error"
     assert document.validity.reasons[0].detail.startswith("node 1 (loopback-1): server.worker_command: no program no-such-engine")
+
+
+@pytest.mark.full
+def test_a_killed_server_is_started_again_on_all_nodes(launched: Callable[..., ResultDocument]) -> None:
+    steady = {"name": "steady", "arrivals": {"constant": {"rate": "15/s"}}, "duration": "4s"}
+    fault = {"name": "fault", "arrivals": {"poisson": {"rate": "15/s"}}, "duration": "8s", "inject": "server_kill", "at": "1s"}
+    document = launched(on_two_nodes(phases=[steady, fault]))
+    assert document.validity.failure_class is None, document.validity
+    assert document.value("time_to_recover", phase="fault") is not None
+    assert (document.value("requests_lost", phase="fault") or 0) > 0
+
+
+@pytest.mark.full
+def test_a_cold_cache_restarts_the_parts_of_all_nodes(launched: Callable[..., ResultDocument]) -> None:
+    document = launched(on_two_nodes(SERVER | {"prefix_cache": "cold"}))
+    assert document.validity.failure_class is None, document.validity
+    assert document.value("error_rate", phase="steady") == 0
