@@ -298,6 +298,7 @@ def _inference(store: ResultStore, trial: Trial, rng: np.random.Generator) -> Re
     held = 80.0 * speed * float(rng.normal(1, 0.02))
     metrics = [
         *spread("time_to_first_token", ttft),
+        *spread("time_per_output_token", gap),
         *spread("inter_token_latency", gap),
         *spread("request_scheduled_latency", total),
         *spread("request_latency", total - 0.0002),

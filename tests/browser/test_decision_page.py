@@ -73,7 +73,7 @@ def test_a_slider_recomputes_the_ranking_and_the_charts_and_says_the_answer(page
     dearest = page.locator('input[name="w.cost_per_good_request"]')
     dearest.focus()
     dearest.press("End")
-    for name in ("time_to_first_token", "inter_token_latency"):
+    for name in ("time_to_first_token", "time_per_output_token"):
         page.locator(f'input[name="w.{name}"]').press("Home")
     page.locator("#custom-weights").wait_for()
     page.wait_for_function("() => !document.getElementById('result').hasAttribute('aria-busy')")
@@ -113,7 +113,7 @@ def test_without_a_script_the_form_decides_all_the_same(address: str, chromium: 
     page = context.new_page()
     page.goto(address + DECISION)
     page.locator('input[name="w.time_to_first_token"]').press("Home")
-    page.locator('input[name="w.inter_token_latency"]').press("Home")
+    page.locator('input[name="w.time_per_output_token"]').press("Home")
     page.get_by_role("button", name="Recompute").click()
     assert shown(page)[0] == "local-1core"
     context.close()

@@ -194,6 +194,7 @@ def inference_metrics(latency: float = 0.05, requests: int = 60) -> list[MetricR
     ]
     for name, factor in (
         ("time_to_first_token", 0.4),
+        ("time_per_output_token", 0.1),
         ("inter_token_latency", 0.1),
         ("request_latency", 1.0),
         ("request_scheduled_latency", 1.02),

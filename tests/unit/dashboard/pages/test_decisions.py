@@ -95,7 +95,7 @@ def test_what_would_change_the_first_says_how_far_it_was_looked(client: TestClie
 
 
 def test_sliders_move_the_weights(client: TestClient) -> None:
-    text = client.get(f"{PAGE}&w.time_to_first_token=0&w.inter_token_latency=0&w.cost_per_good_request=40").text
+    text = client.get(f"{PAGE}&w.time_to_first_token=0&w.time_per_output_token=0&w.cost_per_good_request=40").text
     assert ranked(text) == ["local-1core", "local-2core"] and 'id="custom-weights"' in text
     assert re.search(r'name="w.cost_per_good_request"[^>]*value="100"', text), "in proportion to each other"
     assert "declared 50 %" in text, "what is declared stays to be seen"
@@ -116,7 +116,7 @@ def test_a_team_with_several_choices_shows_its_main_one(client: TestClient) -> N
         (f"{PAGE}&weights=goodness=1", 422, "is not weighed here"),
         (f"{PAGE}&weights=nothing", 422, "is no weight"),
         (f"{PAGE}&w.time_to_first_token=-1", 422, "out of range"),
-        (f"{PAGE}&w.time_to_first_token=0&w.inter_token_latency=0&w.cost_per_good_request=0", 422, "every weight is 0"),
+        (f"{PAGE}&w.time_to_first_token=0&w.time_per_output_token=0&w.cost_per_good_request=0", 422, "every weight is 0"),
         ("/decisions/product/neither", 422, ""),
     ],
 )
