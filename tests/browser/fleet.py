@@ -77,7 +77,10 @@ inference:
 """
 TEAMS = {
     "platform": ("runs the shared fleet", "{time_to_first_token: 0.3, output_token_throughput: 0.3, cost_per_1m_output_tokens: 0.4}"),
-    "product": ("owns a latency promise to its users", "{time_to_first_token: 0.5, time_per_output_token: 0.3, cost_per_good_request: 0.2}"),
+    "product": (
+        "owns a latency promise to its users",
+        "{time_to_first_token: 0.5, time_per_output_token: 0.3, cost_per_good_request: 0.2}",
+    ),
 }
 
 

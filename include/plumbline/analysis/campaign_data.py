@@ -12,6 +12,7 @@ from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.references import References
 from plumbline.results import ResultDocument, ResultStore
+from plumbline.results.published import PublishedResult
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class CampaignData:
     `quality`: by (trial id, attempt); a rejected attempt is kept, shown and never scored. `store`: where the raw evidence behind the
     distribution charts lies; without it those charts are left out and the report says so. `written_at`: also the day whose prices count.
     `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
-    others publish. `economics`: what a cost depends on and nobody measures. `retention_s`: how long raw evidence is kept, None for ever.
+    others publish. `economics`: what a cost depends on and nobody measures. `imported`: runs of other tools for the campaign's workloads,
+    never scored. `retention_s`: how long raw evidence is kept, None for ever.
     """
 
     campaign_id: str
@@ -79,6 +81,7 @@ class CampaignData:
     references: References = field(default_factory=References)
     economics: Economics = field(default_factory=Economics)
     retention_s: float | None = None
+    imported: tuple[PublishedResult, ...] = ()
 
     @property
     def usable(self) -> tuple[ResultDocument, ...]:

@@ -92,10 +92,10 @@ def published_result(session: Session, trial_id: str) -> PublishedResult | None:
         raise InvalidResult(f"the imported result {trial_id} does not hold: {error.errors(include_url=False)[0]['msg']}") from error
 
 
-def published_results(session: Session, workload: str, latest: int = 12) -> list[PublishedResult]:
-    """What was read from files of other benchmark tools for a workload, newest first, at most `latest` runs."""
+def published_results(session: Session, *workloads: str, latest: int = 12) -> list[PublishedResult]:
+    """What was read from files of other benchmark tools for these workloads, newest first, at most `latest` runs."""
     query = select(Document.content).join(Trial, Trial.id == Document.trial_pk).join(Series, Series.series_key == Trial.series_key)
-    query = query.where(Series.workload == workload, Series.source == "imported", Trial.launcher == IMPORTED_LAUNCHER)
+    query = query.where(Series.workload.in_(workloads), Series.source == "imported", Trial.launcher == IMPORTED_LAUNCHER)
     newest = session.scalars(query.order_by(Trial.planned_at.desc(), Trial.id).limit(latest))
     return [result for content in newest if (result := PublishedResult.model_validate_json(content)).source is not None]
 

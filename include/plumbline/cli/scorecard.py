@@ -11,11 +11,13 @@ from rich.text import Text
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.scorecards.comparability import incomparable
+from plumbline.cli.imported_runs import show_imported
 from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, ProviderTable, print_table
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError
 from plumbline.presentation.decisions import rank_rows
+from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.scorecard_rows import (
     CardTable,
     Cell,
@@ -71,6 +73,7 @@ def scorecard(
         name = campaign or newest_campaign(archive)
         data = campaign_data(archive, name)
     concluded = conclude(data)
+    imported = imported_runs(data.imported, concluded.cards, data.workloads)
 
     def show() -> None:
         verdict = campaign_verdict(concluded)
@@ -81,12 +84,14 @@ def scorecard(
             for one in incomparable(concluded.cards):
                 if one.weight == "refused":
                     out.print(marked("[yellow]not comparable[/]: {}", one.reason))
+        show_imported(imported, verbose or everything)
         show_unusable(data, verbose or everything)
         if not (verbose or everything):
             out.print(marked("\n[dim]every metric, criterion and decision:[/] plumbline scorecard {} -v", name))
 
     beside = campaign_rows(data, concluded.cards) if as_json else ()
-    emit(as_json, {"campaign": name, "scorecards": concluded.cards, "beside": beside, "decisions": concluded.decisions}, show)
+    printed = {"campaign": name, "scorecards": concluded.cards, "beside": beside, "decisions": concluded.decisions, "imported": imported}
+    emit(as_json, printed, show)
 
 
 def report(

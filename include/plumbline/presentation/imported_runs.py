@@ -31,6 +31,7 @@ class ImportedRun:
 
     trial_id: str
     provider: str
+    workload: str
     tool: str
     file: str
     sha256: str
@@ -60,6 +61,7 @@ def imported_runs(
             ImportedRun(
                 trial_id=result.trial_id,
                 provider=result.provider,
+                workload=result.workload,
                 tool=result.publisher,
                 file=result.source.name,
                 sha256=result.source.sha256,

@@ -79,6 +79,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         references=declared.references,
         economics=declared.economics,
         retention_s=declared.upkeep.evidence.keep,
+        imported=tuple(archive.imported_files(*sorted({w.name for w in workloads.values() if w.kind == "inference"}))),
     )
 
 

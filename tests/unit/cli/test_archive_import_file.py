@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.data.result_documents import document, inference_workload, trial
 from tests.unit.results.test_benchmark_files import DATA, FILES
 from typer.testing import Result
 
@@ -116,3 +117,19 @@ def test_it_is_never_scored_and_travels_with_its_file(
         other.import_(tmp_path / "bundle")
         assert [r.source.sha256 for r in other.imported_files("chat-cpu") if r.source] == [found["source"]["sha256"]]
         assert [p for p in other.verify(evidence=False) if "aiperf" in p] == []
+
+
+def test_a_scorecard_has_the_imported_runs_of_its_workloads_beside_it(plumbline: Callable[..., Result], said: Callable[..., Any]) -> None:
+    with open_archive() as archive:
+        archive.record(document(trial("inference", workload=inference_workload(name="chat-cpu"))), uri="file:///x")
+        campaign = archive.campaigns()[0].campaign_id
+    before, _ = said("scorecard", campaign)
+    said(*words("aiperf"))
+    after, _ = said("scorecard", campaign)
+    (run,) = after["imported"]
+    assert (run["provider"], run["workload"], before["imported"]) == ("local-2core", "chat-cpu", [])
+    assert {"closed_loop", "coordinated_omission"} <= {code for code, _ in run["gaps"]}
+    assert {key: value for key, value in after.items() if key != "imported"} == {k: v for k, v in before.items() if k != "imported"}
+    shown = plumbline("scorecard", campaign).output
+    assert "closed_loop" in shown and run["tool"] in shown
+    assert run["gaps"][-1][1].split()[0] in plumbline("scorecard", campaign, "-v").output

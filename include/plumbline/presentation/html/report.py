@@ -22,6 +22,7 @@ from plumbline.presentation.charts.scorecards import campaign_charts
 from plumbline.presentation.cost_forecasts import forecast_section, precision_section
 from plumbline.presentation.costs import bill_tables, cost_rows
 from plumbline.presentation.decisions import decision_tables
+from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, card_tables, fact_rows, launch_rows
 from plumbline.presentation.summary import comparison_limits, headline, summary_items
 from plumbline.presentation.tables.export import TableFormat, campaign_tables, write_tables
@@ -76,6 +77,7 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
             kind: [(t, acceptance_rows(t.cards), r) for t, r in zip(cards, rows, strict=True) if t.kind == kind]
             for kind in ("training", "inference")
         },
+        "imported": imported_runs(campaign.imported, found.cards, campaign.workloads),
         "costs": cost_rows(found.cards, names, found.quotes),
         "quotes": found.quotes,
         "bills": bill_tables(found.provider_costs),

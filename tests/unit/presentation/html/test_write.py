@@ -12,19 +12,23 @@ from pathlib import Path
 import pytest
 from tests.browser.sample import campaign
 from tests.golden import Golden
+from tests.unit.results.test_benchmark_files import DATA as IMPORTED
+from tests.unit.results.test_benchmark_files import FILES
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.prices.book import quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
-from plumbline.declarations import SimulatedLauncher, Trial
+from plumbline.declarations import InferenceWorkload, SimulatedLauncher, Trial
 from plumbline.metrics.formatting import capitalize_first, format_name
 from plumbline.presentation.charts.chart import log_axis
 from plumbline.presentation.decisions import nearest_change
 from plumbline.presentation.html.report import write_report
 from plumbline.presentation.scorecard_rows import campaign_rows, card_tables
 from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore, evidence_files
+from plumbline.results.benchmark_files import read_benchmark_file
+from plumbline.results.benchmark_files.publish import published_results
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +89,7 @@ def test_every_chart_that_the_data_allows_is_there(page: str) -> None:
         "inference-chat-tiny-cpu-cdf-time_to_first_token",
         "inference-chat-tiny-cpu-cdf-request_scheduled_latency",
         "inference-chat-tiny-cpu-percentiles-time_to_first_token",
-        "inference-chat-tiny-cpu-percentiles-inter_token_latency",
+        "inference-chat-tiny-cpu-percentiles-time_per_output_token",
         "inference-chat-tiny-cpu-repeats-goodput",
         "inference-chat-tiny-cpu-repeats-output_token_throughput",
         "inference-chat-tiny-cpu-stages",
@@ -320,3 +324,22 @@ def test_a_simulated_provider_is_never_ranked_among_measured_ones(sample: Campai
     assert providers() == {"local-1core", "local-2core"}
     assert providers("local-1core") == {"local-2core"}
     assert providers("local-1core", "local-2core") == {"local-1core", "local-2core"}
+
+
+def test_imported_runs_stand_beside_and_in_no_score(sample: CampaignData, page: str, tmp_path: Path) -> None:
+    raw = (IMPORTED / FILES["aiperf"]).read_bytes()
+    (chat,) = {d.trial.workload.name: d.trial.workload for d in sample.documents if _chat(d.trial)}.values()
+    assert isinstance(chat, InferenceWorkload)
+    runs = published_results(read_benchmark_file(raw, "run.json", "aiperf"), raw, "run.json", sample.providers["local-2core"], chat)
+    target = write_report(replace(sample, imported=tuple(runs)), tmp_path)
+    text, plain = body(target.read_text()), (target.parent / "report.md").read_text()
+    assert 'id="imported"' in text and 'id="imported"' not in body(page)
+    for code in ("other_load", "closed_loop", "coordinated_omission"):
+        assert f"<code>{code}</code>" in text and f"`{code}`" in plain
+    begin = text.index('<section id="imported">')
+    section = text[begin : text.index("</section>", begin)]
+    assert section.count("<tr>") == 1 + len(
+        {(m.metric, m.statistic) for m in runs[0].metrics if m.statistic in ("value", "p50", "p95", "p99")}
+    )
+    # Without the section the report is the same: nothing was scored or ranked by it.
+    assert charts(target.read_text()) == charts(page)
