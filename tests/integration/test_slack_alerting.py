@@ -36,4 +36,8 @@ def test_what_the_archive_holds_is_told_by_the_connection_and_the_rules(tmp_path
         archive.set_finding_state(environment.finding_id, "resolved", by="ada", why="mended")
         assert send_alerts()["updated"] == [environment.finding_id]
         assert not any(send_alerts().values()), "what is over and told is nobody's business any more"
-        assert server.methods() == ["chat.postMessage", "chat.update", "chat.update"]
+        # The message, then the details in its thread; each change updates both.
+        assert server.methods() == ["chat.postMessage", "chat.postMessage", *["chat.update"] * 4]
+        (message,) = server.shown()
+        (details,) = server.thread(message["ts"])
+        assert "subtype" not in details and "resolved" in json.dumps(details["blocks"])

@@ -159,7 +159,9 @@ def test_from_two_campaigns_to_the_chart_in_the_thread(server: FakeSlack, tmp_pa
     assert send_alerts()["posted"]
     send_alerts()
     (message,) = server.shown()
-    (reply,) = server.thread(message["ts"])
+    details, reply = server.thread(message["ts"])
     (file,) = server.files()
+    assert [block["type"] for block in message["blocks"]] == ["header", "section", "image", "context"]
+    assert message["blocks"][2]["slack_file"]["id"] == file.file_id and "files" not in details
     assert reply["files"][0]["id"] == file.file_id and file.data.startswith(b"\x89PNG")
     assert all(named in file.alt_text for named in ("lab-2core", "2026-02", "+100 %"))

@@ -314,4 +314,4 @@ def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSl
         stored = [Finding.of({**view.detail, "state": view.state}) for view in archive.findings(state="open")]
         assert sorted(stored, key=lambda f: f.kind) == sorted(found, key=lambda f: f.kind)
         assert len(deliver(stored, archive, slack).posted) == 2
-    assert any("step_time +90 %" in m["blocks"][0]["text"]["text"] for m in server.shown())
+    assert any("90 % slower" in m["blocks"][0]["text"]["text"] for m in server.shown())

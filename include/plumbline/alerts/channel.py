@@ -16,6 +16,8 @@ from plumbline.declarations.alerts import DeclaredChannel
 
 _SLACK = "plumbline.alerts.slack_channel:SlackChannel"
 OPENED, UPDATED = "opened", "updated"
+DETAILS, DETAILS_UPDATED = "details", "details updated"
+"""The first reply in a Slack thread; other channels get no such post: `Message.text` has all of it."""
 
 
 @dataclass(frozen=True)

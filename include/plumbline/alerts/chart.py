@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from statistics import median
@@ -197,9 +197,9 @@ def attach(
             if CHART in thread.said:
                 known = _find_lost_file(client, thread, picture.name, log)
                 if known:
-                    _note(notes, thread, known)
+                    _note(notes, thread, known, picture.alt_text)
                     continue
-            _note(notes, thread, "")
+            _note(notes, thread, "", picture.alt_text)
             answer = client.files_upload_v2(
                 channel=thread.channel,
                 thread_ts=thread.ts,
@@ -208,7 +208,7 @@ def attach(
                 title=picture.title,
                 alt_txt=picture.alt_text,
             )
-            _note(notes, thread, str(answer["files"][0]["id"]))
+            _note(notes, thread, str(answer["files"][0]["id"]), picture.alt_text)
             done.append(thread.finding_id)
         except SLACK_ERRORS as error:
             hint = "; give the bot the scope files:write" if error_code(error) == "missing_scope" else ""
@@ -224,9 +224,15 @@ def _file_of(thread: IncidentView) -> str:
     return str(thread.said.get(CHART, {}).get("file", ""))
 
 
-def _note(notes: IncidentWriter, thread: IncidentView, file_id: str) -> None:
+def chart_of(said: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The file's id and text alternative, by what an incident records; None without a chart in its thread."""
+    noted = said.get(CHART, {})
+    return (str(noted["file"]), str(noted.get("alt") or "Chart")) if noted.get("file") else None
+
+
+def _note(notes: IncidentWriter, thread: IncidentView, file_id: str, alternative: str) -> None:
     begun = thread.said.get(CHART, {}).get("at") or datetime.now(timezone.utc).isoformat()
-    said = {**thread.said, CHART: {"at": begun, "ts": thread.ts if file_id else "", "file": file_id}}
+    said = {**thread.said, CHART: {"at": begun, "ts": thread.ts if file_id else "", "file": file_id, "alt": alternative}}
     known = {name: getattr(thread, name) for name in IncidentRecord.__dataclass_fields__}
     notes.save_incident(replace(IncidentRecord(**known), said=said))
 

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 from plumbline.alerts.channel import OPENED, AlertChannel, ChannelError, Channels
-from plumbline.alerts.message import ESCALATED, REMINDER, REOPENED, AlertContext, render, reply
+from plumbline.alerts.chart import chart_of
+from plumbline.alerts.message import ESCALATED, REMINDER, REOPENED, AlertContext, Message, render, reply
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.thread import MOVED, POSTING, UNDELIVERED, Thread
 from plumbline.archive import IncidentRecord, IncidentView
@@ -101,8 +102,9 @@ def deliver(
     report: str | None = None,
     now: datetime | None = None,
     log: logging.Logger | None = None,
+    announce: bool = True,
 ) -> Delivery:
-    """Log every finding and deliver it to its channels: once each, updated in place when it changed.
+    """Log every finding (unless `announce` is false) and deliver it to its channels: once each, updated in place when it changed.
 
     Takes all findings that are not closed, also delivered ones: failed deliveries are retried. The findings must be in the archive. Only one
     process at a time may do this (`Archive.alone`). Without `alerts` (unreadable declarations) Slack gets everything and other channels wait.
@@ -113,7 +115,8 @@ def deliver(
     rules = alerts or Alerts()
     run = _Run(Channels(slack, rules.channels, log), incidents, rules, alerts is not None, report, now or datetime.now(timezone.utc), log)
     for case in cases:
-        _log(case, report, log)
+        if announce:
+            _log(case, report, log)
         run.deliver(case)
     return run.done
 
@@ -188,7 +191,7 @@ class _Run:
                 self.log.warning("finding %s is given up in %s, which no rule names now: %s", finding.finding_id, name, error.code)
                 self.incidents.save_incident(replace(thread.note, state=MOVED))
                 return
-            if not thread.note.message_hash or thread.note.message_hash != render(finding, self.report, case.context).digest:
+            if not thread.note.message_hash or thread.note.message_hash != self._message(case, thread).digest:
                 thread.undelivered()
             self._failed(name, finding, error)
             if error.scope != "message":
@@ -199,7 +202,7 @@ class _Run:
         self.log.error("finding %s is undelivered in %s until the next run: %s", finding.finding_id, name, error.code)
 
     def _send(self, thread: Thread, case: Alert, target: Target, posted_at: datetime) -> None:
-        finding, message = case.finding, render(case.finding, self.report, case.context)
+        finding, message = case.finding, self._message(case, thread)
         current = bool(thread.note.ts) and thread.note.message_hash == message.digest and thread.note.state != UNDELIVERED
         if current and self._due(thread.note, case, target, posted_at) is None:
             self.done.unchanged.append(finding.finding_id)
@@ -222,8 +225,12 @@ class _Run:
                 raise
             self.log.warning("the message of finding %s is gone (%s): posting it again", finding.finding_id, error.code)
             thread.restart()
-            thread.open(message)
+            thread.open(self._message(case, thread))
             self.done.posted.append(finding.finding_id)
+
+    def _message(self, case: Alert, thread: Thread) -> Message:
+        """With the chart as soon as Slack has it in this thread."""
+        return render(case.finding, self.report, replace(case.context, chart=chart_of(thread.note.said)))
 
     def _due(self, note: IncidentRecord, case: Alert, target: Target, posted_at: datetime) -> str | None:
         """The reply that the thread lacks, if any."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timezone
 from typing import Any, Literal, Protocol
 
-from slack_sdk.models.blocks import Block, ContextBlock, DividerBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
+from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
 
 from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Post, failure
 from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
@@ -17,10 +17,13 @@ from plumbline.alerts.monthly_cost import MonthlyCost, format_amount
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import AuditView
 from plumbline.findings.decision_change import is_decision_change
+from plumbline.presentation.finding_words import SYMBOLS, what_happened
 from plumbline.results.finding import Finding
 
 _SEVERITY_ORDER = {"page": 0, "warn": 1, "info": 2}
-_MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 10, 12, 5
+_MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 5
+_LIST_LIMIT = 3000
+"""Characters that Slack takes in one section."""
 
 
 @dataclass(frozen=True)
@@ -36,47 +39,52 @@ class Entry:
 
 @dataclass(frozen=True)
 class Digest:
-    """A month (`2026-11`) as of the day `on`: findings that are open then, and those opened or closed in the month."""
+    """A month (`2026-11`) as of the day `on`: findings that are open then, and those opened or closed in the month.
+
+    `simulated`: a rehearsal, of simulated findings alone; else of measured ones alone.
+    """
 
     month: str
     on: date
     entries: tuple[Entry, ...]
+    simulated: bool = False
 
-    def waiting(self, *, simulated: bool = False) -> list[Entry]:
+    @property
+    def left_out(self) -> int:
+        """Open findings of the other sort."""
+        return sum(e.settled is None and e.finding.simulated != self.simulated for e in self.entries)
+
+    def waiting(self) -> list[Entry]:
         """Open and acknowledged findings by cost, highest first; then by severity and age."""
-        found = [e for e in self.entries if e.settled is None and e.finding.simulated == simulated]
+        found = [e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated]
         return sorted(found, key=lambda e: (-abs(e.cost.usd or 0.0), _SEVERITY_ORDER[e.finding.severity], e.opened, e.finding.finding_id))
 
     def opened(self) -> list[Entry]:
-        """Findings opened in the month, without simulated ones."""
-        return [e for e in self.entries if f"{e.opened:%Y-%m}" == self.month and not e.finding.simulated]
+        """Findings opened in the month."""
+        return [e for e in self.entries if f"{e.opened:%Y-%m}" == self.month and e.finding.simulated == self.simulated]
 
     def settled(self, state: str) -> list[Entry]:
-        """Findings `accepted` or `resolved` in the month, without simulated ones."""
+        """Findings `accepted` or `resolved` in the month."""
         over = [e for e in self.entries if e.settled is not None and f"{e.settled:%Y-%m}" == self.month and e.finding.state == state]
-        return [e for e in over if not e.finding.simulated]
+        return [e for e in over if e.finding.simulated == self.simulated]
 
 
 def render_digest(digest: Digest) -> Message:
-    """The month's message. Deterministic."""
+    """The month's message, at most five blocks. Deterministic."""
     waiting = digest.waiting()
     lines = [_line(i, entry, digest.on) for i, entry in enumerate(waiting[:_MOST_OPEN], 1)]
     if len(waiting) > _MOST_OPEN:
         lines.append(f"… and {len(waiting) - _MOST_OPEN} more: `plumbline findings`")
-    # A section takes less than ten long lines: each has its own.
-    blocks: list[Block] = [
-        HeaderBlock(text=PlainTextObject(text=truncate(_title(digest), HEADER_LIMIT))),
-        _section(_total(waiting)),
-        *([DividerBlock()] if lines else []),
-        *(_section(line) for line in lines),
-    ]
     by_provider = _sums(_with_cost(waiting), lambda e: (e.finding.provider,))
     by_team = _sums(_with_cost(waiting), lambda e: e.teams)
     sums = [f"*{name}*\n" + "\n".join(said) for name, said in (("By provider", by_provider), ("By team", by_team)) if said]
-    if sums:
-        blocks += [DividerBlock(), SectionBlock(fields=[MarkdownTextObject(text=truncate(s, SECTION_LIMIT)) for s in sums])]
-    blocks += [DividerBlock(), _section("\n".join(_changes(digest)))]
-    blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(digest)), SECTION_LIMIT))]))
+    blocks: list[Block] = [
+        HeaderBlock(text=PlainTextObject(text=truncate(_title(digest), HEADER_LIMIT))),
+        _section("\n".join([_total(waiting), *lines]), _LIST_LIMIT),
+        *([SectionBlock(fields=[MarkdownTextObject(text=truncate(s, SECTION_LIMIT)) for s in sums])] if sums else []),
+        _section("\n".join(_changes(digest))),
+        ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(digest)), SECTION_LIMIT))]),
+    ]
     plain = [_title(digest), _total(waiting), *lines, *sums, *_changes(digest), _footer(digest)]
     text = "\n".join(line.replace("*", "").replace("`", "") for line in plain)
     return Message(truncate(text, TEXT_LIMIT), tuple(block.to_dict() for block in blocks), _title(digest))
@@ -84,7 +92,7 @@ def render_digest(digest: Digest) -> Message:
 
 def _title(digest: Digest) -> str:
     count = len(digest.waiting())
-    return f"Plumbline {digest.month}: {count} open finding{'' if count == 1 else 's'}"
+    return f"{'SIMULATED ' if digest.simulated else ''}Plumbline {digest.month}: {count} open finding{'' if count == 1 else 's'}"
 
 
 def _total(waiting: Sequence[Entry]) -> str:
@@ -111,12 +119,12 @@ def _with_cost(entries: Sequence[Entry]) -> list[Entry]:
 
 def _line(place: int, entry: Entry, on: date) -> str:
     finding = entry.finding
-    what = f"{finding.severity.upper()}  {finding.provider} · {finding.concerns or 'all workloads'} · {finding.title or finding.subject}"
+    what = f"{SYMBOLS[finding.severity]} {what_happened(finding)}"
     days = (on - entry.opened).days
-    since = f"since {finding.began}, open {days} day{'' if days == 1 else 's'}"
+    age = f"open {days} day{'' if days == 1 else 's'}"
     state = " (acknowledged)" if finding.state == "acknowledged" else ""
     money = "first choice" if is_decision_change(finding) else _money(entry.cost)
-    return f"{place}. *{money}*  {truncate(escape(what), 300)}{state}, {since}  `plumbline findings show {finding.finding_id}`"
+    return f"{place}. *{money}*  {truncate(escape(what), 200)}{state}, {age}  `{finding.finding_id}`"
 
 
 def _money(cost: MonthlyCost) -> str:
@@ -154,17 +162,18 @@ def _changes(digest: Digest) -> list[str]:
 
 
 def _footer(digest: Digest) -> str:
-    simulated = len(digest.waiting(simulated=True))
-    apart = f" · {_findings(simulated)} of simulated providers not counted" if simulated else ""
-    return f"digest of {digest.month}, as of {digest.on:%Y-%m-%d} · costs at declared volumes and accepted prices, else at the prices declared when a finding opened{apart}"
+    other = "measured" if digest.simulated else "simulated"
+    apart = f" · {_findings(digest.left_out)} of {other} providers not counted" if digest.left_out else ""
+    mark = "SIMULATED: no real machine was measured · " if digest.simulated else ""
+    return f"{mark}digest of {digest.month}, as of {digest.on:%Y-%m-%d} · costs at declared volumes and accepted prices, else at the prices declared when a finding opened{apart}"
 
 
 def _findings(count: int) -> str:
     return f"{count} finding{'' if count == 1 else 's'}"
 
 
-def _section(text: str) -> SectionBlock:
-    return SectionBlock(text=MarkdownTextObject(text=truncate(text, SECTION_LIMIT)))
+def _section(text: str, limit: int = SECTION_LIMIT) -> SectionBlock:
+    return SectionBlock(text=MarkdownTextObject(text=truncate(text, limit)))
 
 
 _BEGUN, _SENT, _BY = "digest_begun", "digest_sent", "digest"

@@ -7,19 +7,22 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTextObject, PlainTextObject, SectionBlock
+from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, ImageBlock, MarkdownTextObject, PlainTextObject, SectionBlock
+from slack_sdk.models.blocks.basic_components import SlackFile
 
 from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
 from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
 from plumbline.metrics.formatting import capitalize_first
+from plumbline.presentation.finding_words import headline_in_words
 from plumbline.results.finding import Finding
 
 
 @dataclass(frozen=True)
 class AlertContext:
-    """`owner`: a Slack id to mention. `cost`, `choice`: one sentence each. `links`: pairs of address and label. `snoozed_until`: in the future,
-    or None. `came_back`: when the earlier finding was resolved, and its id."""
+    """`owner`: a Slack id to mention. `cost`, `choice`: one sentence each; `usd`: the cost a month, negative if it is less, None if unknown.
+    `links`: pairs of address and label. `snoozed_until`: in the future, or None. `came_back`: when the earlier finding was resolved, and its id.
+    `chart`: the id of the chart's file in Slack, and its text alternative."""
 
     owner: str | None = None
     cost: str = ""
@@ -27,6 +30,8 @@ class AlertContext:
     links: tuple[tuple[str, str], ...] = ()
     snoozed_until: datetime | None = None
     came_back: str = ""
+    usd: float | None = None
+    chart: tuple[str, str] | None = None
 
     @property
     def mention(self) -> str:
@@ -62,44 +67,70 @@ class Message:
 
 
 def render(finding: Finding, report: str | None = None, context: AlertContext | None = None) -> Message:
-    """The message of a finding: effect, place and start first, then the likely cause, then next steps. `report`: path or address of its report."""
+    """The message of a finding, at most five blocks: headline in words, cause and cost, chart, links, and what it is.
+
+    `report`: path or address of its report. `render_details` has the rest, which goes into the thread.
+    """
     context = context or AlertContext()
-    mention = f"{context.mention} " if context.mention else ""
-    facts = _facts(finding, context)
     blocks: list[Block] = [
-        HeaderBlock(text=PlainTextObject(text=truncate(_title(finding), HEADER_LIMIT))),
-        SectionBlock(text=text_object(finding.headline, SECTION_LIMIT, bold=True, before=mention)),
-        SectionBlock(fields=[_field(name, value) for name, value in facts]),
+        HeaderBlock(text=PlainTextObject(text=truncate(_title(finding, context), HEADER_LIMIT))),
+        SectionBlock(text=MarkdownTextObject(text=_because(finding, context))),
     ]
-    if finding.explanation:
-        blocks.append(SectionBlock(text=text_object(finding.explanation, SECTION_LIMIT, label="Likely cause")))
-    if context.cost:
-        blocks.append(SectionBlock(text=text_object(context.cost, SECTION_LIMIT, label="Cost")))
-    if context.choice:
-        blocks.append(SectionBlock(text=text_object(context.choice, SECTION_LIMIT, label="Decisions")))
-    if len(finding.members) > 1:
-        blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=capitalize_first(_together(finding)))))
-    remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
-    commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
-    blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}" + _report_line(report), SECTION_LIMIT))))
-    if context.links:
-        shown = " · ".join(f"<{address}|{escape(words)}>" for address, words in context.links)
-        blocks.append(SectionBlock(text=MarkdownTextObject(text=f"*Links*\n{shown}")))
-    blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(finding)), FIELD_LIMIT))]))
+    if context.chart is not None:
+        file_id, alternative = context.chart
+        blocks.append(ImageBlock(slack_file=SlackFile(id=file_id), alt_text=alternative))
+    links = [*context.links, *([(report, "report")] if report is not None and report.startswith(("http://", "https://")) else [])]
+    if links:
+        shown = " · ".join(f"<{address}|{escape(words)}>" for address, words in links)
+        blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(shown, SECTION_LIMIT))))
+    blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(finding, context)), FIELD_LIMIT))]))
     return Message(
         truncate(_plain(finding, report, context), TEXT_LIMIT),
         tuple(block.to_dict() for block in blocks),
-        _title(finding),
-        tuple(facts),
+        _title(finding, context),
+        tuple(_facts(finding, context)),
         finding.severity,
         context.links,
     )
 
 
-def _title(finding: Finding) -> str:
+def render_details(finding: Finding, report: str | None = None, context: AlertContext | None = None) -> Message:
+    """The first reply in a finding's thread: statistics, facts, members and commands."""
+    context = context or AlertContext()
+    blocks: list[Block] = [
+        SectionBlock(text=text_object(finding.headline, SECTION_LIMIT)),
+        SectionBlock(fields=[_field(name, value) for name, value in _facts(finding, context)]),
+    ]
+    if len(finding.members) > 1:
+        blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=capitalize_first(_together(finding)))))
+    remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
+    commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
+    blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}" + _report_line(report), SECTION_LIMIT))))
+    return Message(truncate(_plain(finding, report, context), TEXT_LIMIT), tuple(block.to_dict() for block in blocks), "Details")
+
+
+def _title(finding: Finding, context: AlertContext) -> str:
     simulated = "SIMULATED " if finding.simulated else ""
-    what = " ".join(part for part in (finding.provider, finding.workload_kind, finding.title or finding.subject) if part)
-    return f"{simulated}{_status(finding)}: {what}"
+    return f"{simulated}{_status(finding)}: {headline_in_words(finding, context.usd)}"
+
+
+def _because(finding: Finding, context: AlertContext) -> str:
+    """Cause, cost, decisions and history, a line each, after the mention."""
+    lines = [
+        f"*{label}*  {escape(text)}"
+        for label, text in (
+            ("Because", finding.explanation.removeprefix("explained by: ")),
+            ("Cost", context.cost.removeprefix("costs ")),
+            ("Decisions", context.choice),
+            ("Remedy", finding.remedy),
+            ("Came back", context.came_back),
+        )
+        if text
+    ]
+    mention = f"{context.mention} " if context.mention else ""
+    if not lines:
+        return mention + text_object(finding.headline, SECTION_LIMIT - len(mention)).text
+    return mention + truncate("\n".join(lines), SECTION_LIMIT - len(mention))
 
 
 def _status(finding: Finding) -> str:
@@ -188,10 +219,10 @@ def _report_line(report: str | None) -> str:
     return f"\n<{report}|report>" if report.startswith(("http://", "https://")) else f"\nreport: `{escape(report)}`"
 
 
-def _footer(finding: Finding) -> str:
+def _footer(finding: Finding, context: AlertContext) -> str:
     simulated = " · SIMULATED: no real machine was measured" if finding.simulated else ""
     where = finding.series_key or finding.provider
-    return f"finding {finding.finding_id} · {finding.kind} · {where}{simulated}"
+    return f"finding {finding.finding_id} · {_state(finding, context)} · {finding.kind} · {where}{simulated}"
 
 
 def _plain(finding: Finding, report: str | None, context: AlertContext) -> str:

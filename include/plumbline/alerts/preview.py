@@ -21,6 +21,16 @@ _BLOCK_TYPES = ("header", "section", "context", "divider")
 
 
 @dataclass(frozen=True)
+class Preview:
+    """What Slack would show under one name: the message, its chart, and the first reply in its thread."""
+
+    name: str
+    message: Message
+    details: Message | None = None
+    picture: Picture | None = None
+
+
+@dataclass(frozen=True)
 class Line:
     """One line of a message in a terminal. `kind`: header, text, context or divider."""
 
@@ -28,8 +38,8 @@ class Line:
     spans: tuple[Span, ...] = ()
 
 
-def page(message: Message, picture: Picture | None = None) -> str:
-    """An HTML page that needs no network: the message and, below it, the chart in its thread. It follows the reader's light or dark.
+def page(message: Message, picture: Picture | None = None, details: Message | None = None) -> str:
+    """An HTML page that needs no network: the message with its chart and, below it, its thread. It follows the reader's light or dark.
 
     ValueError for a block that is not known here: a preview that leaves something out is none.
     """
@@ -40,7 +50,11 @@ def page(message: Message, picture: Picture | None = None) -> str:
     )
     shown = None if picture is None else base64.b64encode(picture.data).decode()
     return environment.get_template("message.html.j2").render(
-        blocks=[_block(b) for b in message.blocks], title=message.text.splitlines()[0], picture=picture, png=shown
+        blocks=[_block(b) for b in message.blocks],
+        details=[_block(b) for b in details.blocks] if details is not None else [],
+        title=message.text.splitlines()[0],
+        picture=picture,
+        png=shown,
     )
 
 
@@ -127,6 +141,7 @@ EXAMPLE_FINDING = Finding(
 EXAMPLE_CONTEXT = AlertContext(
     owner="S0123456789",
     cost="costs 5,670 USD a month (4,881 … 6,531) at the declared volume: 730 instance-hours, on_demand 98.32 USD/h",
+    usd=5670.0,
     links=finding_links(EXAMPLE_FINDING, "https://airflow.example.com", "2026-11.example-eks-p5.training.gpt-1b.0200.r1", asked=True),
 )
 

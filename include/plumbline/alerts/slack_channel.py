@@ -11,7 +11,7 @@ from urllib.error import URLError
 from slack_sdk.errors import SlackApiError
 from slack_sdk.models.metadata import Metadata
 
-from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post
+from plumbline.alerts.channel import DETAILS, DETAILS_UPDATED, OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post
 from plumbline.alerts.message import TEXT_LIMIT
 from plumbline.alerts.slack.connection import (
     CHANNEL_CLOSED,
@@ -49,14 +49,26 @@ class SlackChannel(AlertChannel):
             "metadata": _metadata(post),
         }
         try:
-            if post.name == UPDATED:
-                self.client.chat_update(ts=post.message_id, **content)
+            if post.name in (UPDATED, DETAILS_UPDATED):
+                self._update(post.message_id, content)
                 return post.message_id
             if post.message_id:
-                content |= {"thread_ts": post.message_id, "reply_broadcast": not post.name.startswith("reminder")}
+                quiet = post.name == DETAILS or post.name.startswith("reminder")
+                content |= {"thread_ts": post.message_id, "reply_broadcast": not quiet}
             return str(self.client.chat_postMessage(unfurl_links=False, **content)["ts"])
         except SLACK_ERRORS as error:
             raise _channel_error(error) from error
+
+    def _update(self, ts: str, content: dict[str, Any]) -> None:
+        try:
+            self.client.chat_update(ts=ts, **content)
+        except SlackApiError as error:
+            without = [block for block in content["blocks"] if "slack_file" not in block]
+            if error_code(error) != "invalid_blocks" or len(without) == len(content["blocks"]):
+                raise
+            # A file that Slack still processes is no block yet; the chart is in the thread as well.
+            self._log.warning("Slack refuses the chart in message %s (%s): it stays in the thread", ts, describe_error(error))
+            self.client.chat_update(ts=ts, **content | {"blocks": without})
 
     def find(self, post: Post, since: datetime) -> Delivered | None:
         wanted = _metadata(post)
@@ -84,7 +96,7 @@ class SlackChannel(AlertChannel):
 def _metadata(post: Post) -> dict[str, Any]:
     if post.kind == "digest":
         return Metadata(event_type=_DIGEST_EVENT, event_payload={"month": post.thread_key}).to_dict()
-    name = OPENED if post.name == UPDATED else post.name
+    name = {UPDATED: OPENED, DETAILS_UPDATED: DETAILS}.get(post.name, post.name)
     payload = {"finding_id": post.thread_key, "post": name, "shown": post.message.digest}
     return Metadata(event_type=_EVENT, event_payload=payload).to_dict()
 

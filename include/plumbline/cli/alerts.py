@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.rule import Rule
 from rich.text import Text
 
 from plumbline.alerts import Message, chart, render
-from plumbline.alerts.chart import Picture
 from plumbline.alerts.digest import render_digest
-from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, lines, page
+from plumbline.alerts.message import render_details
+from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, Preview, lines, page
 from plumbline.alerts.slack.mrkdwn import Span
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
@@ -46,62 +46,79 @@ def preview(
 @alerts.command()
 def digest(
     month: Annotated[str | None, typer.Option(help="such as 2026-11; the month that ended last if left out")] = None,
+    simulated: Annotated[bool, typer.Option("--simulated", help="rehearse it with simulated findings; the message says so")] = False,
     save: Save = None,
     as_json: Json = False,
 ) -> None:
     """Show a month's digest as Slack would get it: what is open, ranked by money, and what changed."""
     now = datetime.now(timezone.utc)
     with clear_errors(ValueError, DeclarationError), read_archive(listing=True, as_json=as_json) as archive:
-        made = build_digest(archive, load(), month or previous_month(now), now)
-    _tell([(f"digest-{made.month}", render_digest(made), None)], save, as_json)
+        made = build_digest(archive, load(), month or previous_month(now), now, simulated=simulated)
+    _tell([Preview(f"digest-{made.month}", render_digest(made))], save, as_json)
 
 
-def _example() -> list[tuple[str, Message, Picture | None]]:
+def _example() -> list[Preview]:
     return [
-        (
+        Preview(
             EXAMPLE_FINDING.finding_id,
             render(EXAMPLE_FINDING, context=EXAMPLE_CONTEXT),
+            render_details(EXAMPLE_FINDING, context=EXAMPLE_CONTEXT),
             chart.picture(EXAMPLE_HISTORY, f"plumbline-{EXAMPLE_FINDING.finding_id}.png"),
         )
     ]
 
 
-def _stored(finding_id: str | None, as_json: bool) -> list[tuple[str, Message, Picture | None]]:
-    """The messages of one finding, or of all that wait, with their charts."""
+def _stored(finding_id: str | None, as_json: bool) -> list[Preview]:
+    """One finding, or all open ones."""
     with clear_errors(LookupError, DeclarationError), read_archive(listing=finding_id is None, as_json=as_json) as archive:
         views = [archive.finding(finding_id)] if finding_id else [*archive.findings("open"), *archive.findings("acknowledged")]
         declared = load()
         cases = [alert_of(archive, declared, view) for view in views]
-        return [(c.finding.finding_id, render(c.finding, context=c.context), finding_chart(archive, c.finding)) for c in cases]
+        return [
+            Preview(
+                c.finding.finding_id,
+                render(c.finding, context=c.context),
+                render_details(c.finding, context=c.context),
+                finding_chart(archive, c.finding),
+            )
+            for c in cases
+        ]
 
 
-def _tell(made: list[tuple[str, Message, Picture | None]], save: Path | None, as_json: bool) -> None:
+def _tell(made: list[Preview], save: Path | None, as_json: bool) -> None:
     if save is not None:
         _write(made, save)
 
     def show() -> None:
-        for _, message, picture in made:
-            _print(message)
-            if picture is not None:
-                out.print(Text(f"in its thread: {picture.alt_text}", style="dim"))
+        for one in made:
+            _print(one.message)
+            if one.picture is not None:
+                out.print(Text(f"chart: {one.picture.alt_text}", style="dim"))
+            if one.details is not None:
+                out.print(Text("in the thread:", style="dim"))
+                _print(one.details)
             out.print()
         if not made:
-            out.print("no open findings: nothing would be told")
+            out.print("no open findings: nothing to send")
 
-    emit(as_json, [{"name": name, "text": m.text, "blocks": list(m.blocks)} for name, m, _ in made], show)
+    emit(as_json, [{"name": one.name, **_content(one)} for one in made], show)
 
 
-def _write(made: list[tuple[str, Message, Picture | None]], folder: Path) -> None:
+def _content(one: Preview) -> dict[str, Any]:
+    thread = {"thread": list(one.details.blocks)} if one.details is not None else {}
+    return {"text": one.message.text, "blocks": list(one.message.blocks), **thread}
+
+
+def _write(made: list[Preview], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         fail(f"--save {folder}: {error.strerror}; expected a folder, or a place to make one")
-    for name, message, picture in made:
-        content = {"text": message.text, "blocks": list(message.blocks)}
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-        (folder / f"{name}.html").write_text(page(message, picture))
-        if picture is not None:
-            (folder / f"{name}.png").write_bytes(picture.data)
+    for one in made:
+        (folder / f"{one.name}.json").write_text(json.dumps(_content(one), indent=1, ensure_ascii=False) + "\n")
+        (folder / f"{one.name}.html").write_text(page(one.message, one.picture, one.details))
+        if one.picture is not None:
+            (folder / f"{one.name}.png").write_bytes(one.picture.data)
 
 
 def _print(message: Message) -> None:

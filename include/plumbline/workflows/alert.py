@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
@@ -14,10 +14,11 @@ from plumbline.alerts import Alert, AlertContext, Delivery, connect, deliver, re
 from plumbline.alerts.channel import ChannelError, Channels
 from plumbline.alerts.chart import attach, picture
 from plumbline.alerts.delivery import route
+from plumbline.alerts.details import attach_details
 from plumbline.alerts.digest import Digest, Entry, post_digest, render_digest
-from plumbline.alerts.message import finding_links
+from plumbline.alerts.message import finding_links, render_details
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
-from plumbline.alerts.slack.connection import is_channel_id
+from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.thread import MOVED, is_recurrence
 from plumbline.analysis.conclusions import KINDS
 from plumbline.archive import open_archive
@@ -52,9 +53,11 @@ def alert_of(archive: Archive, declared: Declarations | None, view: FindingView,
     before = _before(archive, alerts, finding, view)
     address = alerts.airflow_url or airflow_url()
     snoozed = view.snoozed_until is not None and view.snoozed_until > (now or datetime.now(timezone.utc))
+    cost = monthly_cost_of(archive, declared, finding, view) if declared else MonthlyCost(None, "")
     context = AlertContext(
         owner=route(finding, alerts, "").owner,
-        cost=monthly_cost_of(archive, declared, finding, view).text if declared else "",
+        cost=cost.text,
+        usd=cost.usd,
         choice=decision_impact(archive, finding, view.opened_at),
         links=finding_links(finding, address, _trial(archive, finding), asked=bool(undecided_findings([finding]))) if address else (),
         snoozed_until=view.snoozed_until if snoozed else None,
@@ -142,8 +145,19 @@ def send_alerts(log: logging.Logger | None = None) -> dict[str, list[str]]:
             cases, _ = _cases(archive, declared, now)
         done = deliver(cases, archive, slack, declared.alerts if declared else None, now=now, log=log)
         if slack is not None:
-            attach_charts(archive, slack.client, [case.finding for case in cases])
+            _complete_threads(archive, slack, cases, declared, now)
         return asdict(done)
+
+
+def _complete_threads(archive: Archive, slack: Slack, cases: Sequence[Alert], declared: Declarations | None, now: datetime) -> None:
+    """Post details and charts into Slack threads, then show new charts in the messages."""
+    known = {case.finding.finding_id: case for case in cases}
+    threads = [t for t in archive.incidents() if t.finding_id in known and t.state != MOVED and is_channel_id(t.channel)]
+    attach_details(threads, lambda name: render_details(known[name].finding, None, known[name].context), archive, slack.client)
+    charted = attach_charts(archive, slack.client, [case.finding for case in cases])
+    if charted:
+        shown = [known[name] for name in dict.fromkeys(charted)]
+        deliver(shown, archive, slack, declared.alerts if declared else None, now=now, announce=False)
 
 
 def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tuple[list[Alert], list[InstallationFailure]]:
@@ -194,12 +208,12 @@ def previous_month(moment: datetime) -> str:
     return f"{moment.astimezone(timezone.utc).replace(day=1) - timedelta(days=1):%Y-%m}"
 
 
-def build_digest(archive: Archive, declared: Declarations, month: str, now: datetime) -> Digest:
-    """The digest of a month (`2026-11`) as of `now`. ValueError for another format."""
+def build_digest(archive: Archive, declared: Declarations, month: str, now: datetime, *, simulated: bool = False) -> Digest:
+    """The digest of a month (`2026-11`) as of `now`, of measured findings or of simulated ones. ValueError for another format."""
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise ValueError(f'month "{month}": expected YYYY-MM, such as 2026-11')
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
-    return Digest(month, now.date(), tuple(_entry(archive, declared, view) for view in views))
+    return Digest(month, now.date(), tuple(_entry(archive, declared, view) for view in views), simulated)
 
 
 def send_digest(month: str | None = None) -> str:

@@ -19,6 +19,7 @@ from tests.unit.alerts.test_message import FINDING
 from plumbline.alerts import ChannelError
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import DeclarationError, load
+from plumbline.presentation.finding_words import what_happened
 from plumbline.workflows import alert
 
 FILES = {
@@ -125,7 +126,7 @@ def test_it_receives_the_message_of_a_finding_and_its_changes_once(archive: Arch
     assert alert.send_alerts()["unchanged"] == ["f1"]
     (body,) = receiver.bodies
     assert (body["thread"], body["post"], body["severity"]) == ("f1", "opened", "page")
-    assert body["title"].endswith(FINDING.title) and FINDING.headline in body["text"]
+    assert what_happened(FINDING) in body["title"] and FINDING.headline in body["text"]
     assert body["fields"]["Provider"] == FINDING.provider
     assert body["links"][0]["address"] == "https://airflow.example.com/plumbline/findings/f1"
     (incident,) = archive.incidents("f1")

@@ -59,7 +59,7 @@ def test_the_dearest_comes_first_and_the_unknown_after_the_known(golden: Golden)
         entry("saving", -900.0),
     )
     golden("alerts.digest", text)
-    assert [line.split("  plumbline findings show ")[1] for line in text.splitlines() if "findings show" in line] == [
+    assert [line.rsplit("  ", 1)[1] for line in text.splitlines() if line[:1].isdigit()] == [
         "dear",
         "saving",
         "cheap",
@@ -121,4 +121,12 @@ def test_a_bad_month_is_still_taken_by_slack() -> None:
     over = [entry(f"s{i}", settled=date(2026, 11, 9), state="resolved", title="y" * 999) for i in range(60)]
     assert said(*many, *over).endswith(TRUNCATION_MARK)
     blocks = render_digest(Digest("2026-11", TODAY, (*many, *over))).blocks
-    assert any("and 50 more" in str(block) for block in blocks)
+    assert len(blocks) <= 5 and any("and 52 more" in str(block) for block in blocks)
+
+
+def test_a_rehearsal_has_simulated_findings_alone_and_says_so() -> None:
+    entries = (entry("genuine", 10.0), entry("sim", 5000.0, simulated=True))
+    message = render_digest(Digest("2026-11", TODAY, entries, simulated=True))
+    checked({"text": message.text, "blocks": list(message.blocks)})
+    assert message.title.startswith("SIMULATED ") and message.text.splitlines()[-1].startswith("SIMULATED")
+    assert "5,000" in message.text and "genuine" not in message.text

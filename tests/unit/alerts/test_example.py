@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.fakes.slack_blocks import checked
 
 from plumbline.alerts import render
+from plumbline.alerts.message import render_details
 from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY
 
 IMAGES = Path(__file__).resolve().parents[3] / "docs" / "images" / "slack"
@@ -33,6 +34,7 @@ def test_the_documents_show_it_as_it_is() -> None:
     """If this fails: `plumbline alerts preview --example --save docs/images/slack && python tests/browser/message_photos.py docs/images/slack`."""
     message = render(EXAMPLE_FINDING, context=EXAMPLE_CONTEXT)
     shown = json.loads((IMAGES / f"{EXAMPLE_FINDING.finding_id}.json").read_text())
-    assert shown == {"text": message.text, "blocks": list(message.blocks)}
+    details = render_details(EXAMPLE_FINDING, context=EXAMPLE_CONTEXT)
+    assert shown == {"text": message.text, "blocks": list(message.blocks), "thread": list(details.blocks)}
     for name in ("-light.png", "-dark.png"):
         assert (IMAGES / f"{EXAMPLE_FINDING.finding_id}{name}").read_bytes().startswith(b"\x89PNG")

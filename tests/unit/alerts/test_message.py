@@ -9,7 +9,7 @@ from tests.fakes.slack_blocks import checked
 from tests.golden import Golden
 
 from plumbline.alerts import AlertContext, render
-from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, next_steps
+from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, next_steps, render_details
 from plumbline.alerts.preview import lines
 from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
 from plumbline.results.finding import Finding, Member
@@ -43,12 +43,26 @@ def test_the_log_says_what_why_and_what_to_do(golden: Golden) -> None:
 def test_slack_shows_it_in_the_order_in_which_one_asks() -> None:
     message = render(FINDING, report="https://reports/1")
     blocks = message.blocks
-    assert [block["type"] for block in blocks] == ["header", "section", "section", "section", "section", "section", "context"]
-    assert blocks[0]["text"]["text"] == message.title and message.title.endswith(FINDING.title)
-    assert FINDING.headline in blocks[1]["text"]["text"]
-    assert blocks[3]["text"]["text"].endswith(f"*\n{FINDING.explanation}")
-    assert "<https://reports/1|report>" in blocks[5]["text"]["text"]
-    assert "a1b2c3d4e5f6" in blocks[6]["elements"][0]["text"]
+    assert [block["type"] for block in blocks] == ["header", "section", "section", "context"]
+    assert blocks[0]["text"]["text"] == message.title == "PAGE: local-2core gpt: step_time +91 % since November 2026"
+    assert blocks[1]["text"]["text"] == f"*Because*  {FINDING.explanation.removeprefix('explained by: ')}"
+    assert blocks[2]["text"]["text"] == "<https://reports/1|report>"
+    assert "a1b2c3d4e5f6" in blocks[3]["elements"][0]["text"]
+
+
+def test_the_chart_is_in_the_message_of_five_blocks_and_the_rest_in_the_thread() -> None:
+    context = AlertContext(usd=5670.0, links=(("https://airflow/1", "finding"),), chart=("F0123", "step time since 2026-03"))
+    message = render(FINDING, context=context)
+    assert [block["type"] for block in message.blocks] == ["header", "section", "image", "section", "context"]
+    assert message.blocks[2]["slack_file"] == {"id": "F0123"} and message.blocks[2]["alt_text"] == "step time since 2026-03"
+    assert message.title.endswith(": about 5,700 USD a month")
+    checked({"text": message.text, "blocks": list(message.blocks)})
+    details = render_details(FINDING, context=context)
+    checked({"text": details.text, "blocks": list(details.blocks)})
+    shown = json.dumps(details.blocks, ensure_ascii=False)
+    assert len(details.blocks) <= 5 and FINDING.headline in shown
+    for part in (*(member.text for member in FINDING.members), *(command for command, _ in next_steps(FINDING))):
+        assert part in shown and part not in json.dumps(message.blocks[1:], ensure_ascii=False)
 
 
 def test_the_same_finding_gives_the_same_message_and_a_new_state_another() -> None:
@@ -80,14 +94,17 @@ def test_over_long_parts_are_cut_to_what_slack_takes_and_say_so() -> None:
     checked({"text": message.text, "blocks": list(message.blocks)})
     assert len(message.text) <= TEXT_LIMIT and message.text.endswith(TRUNCATION_MARK)
     assert len(message.blocks[0]["text"]["text"]) == HEADER_LIMIT
-    assert message.blocks[1]["text"]["text"].endswith(f"{TRUNCATION_MARK}*")
-    assert all(len(field["text"]) <= FIELD_LIMIT for field in message.blocks[2]["fields"])
-    assert all(len(b["text"]["text"]) <= SECTION_LIMIT for b in message.blocks if b["type"] == "section" and "text" in b)
+    assert message.blocks[1]["text"]["text"].endswith(TRUNCATION_MARK)
+    details = render_details(monster, report="https://reports/" + "r" * 4000)
+    checked({"text": details.text, "blocks": list(details.blocks)})
+    assert all(len(field["text"]) <= FIELD_LIMIT for field in details.blocks[1]["fields"])
+    for blocks in (message.blocks, details.blocks):
+        assert all(len(b["text"]["text"]) <= SECTION_LIMIT for b in blocks if b["type"] == "section" and "text" in b)
 
 
 def test_more_members_than_fit_are_counted() -> None:
     members = tuple(Member(f"m{i}", f"metric {i} +9 %") for i in range(14))
-    assert "and 4 more" in render(replace(FINDING, members=members)).blocks[4]["text"]["text"]
+    assert "and 4 more" in render_details(replace(FINDING, members=members)).blocks[2]["text"]["text"]
 
 
 def test_a_version_string_cannot_mention_everybody() -> None:
@@ -122,7 +139,7 @@ def test_beside_the_finding_stand_owner_money_where_to_look_and_what_became_of_i
     checked({"text": message.text, "blocks": list(message.blocks)})
     shown = json.dumps(message.blocks, ensure_ascii=False)
     golden("alerts.finding_with_context", "\n".join("".join(s.text for s in line.spans) for line in lines(message)))
-    assert message.blocks[1]["text"]["text"] == f"<!subteam^S0123456789> *{FINDING.headline}*"
+    assert message.blocks[1]["text"]["text"].startswith("<!subteam^S0123456789> *Because*  ")
     assert "<https://airflow/required_actions|decide in Airflow>" in shown
     for line in (context.came_back, context.cost, "https://airflow/required_actions"):
         assert f"{line}\n" in f"{message.text}\n"
@@ -141,8 +158,8 @@ def test_nobody_is_told_to_accept_what_no_baseline_can_take_in(kind: str) -> Non
 
 def test_what_is_missing_was_compared_with_nothing_and_did_not_move() -> None:
     silent = replace(FINDING, kind="missing_data", members=(FINDING.members[0], FINDING.members[0]))
-    moved = json.dumps(render(replace(silent, kind="performance")).blocks)
-    shown = json.dumps(render(silent).blocks)
+    moved = json.dumps(render_details(replace(silent, kind="performance")).blocks)
+    shown = json.dumps(render_details(silent).blocks)
     assert "*Missing*" in shown and "missing: " in render(silent).text
     assert "Last in campaign" in shown and "Since campaign" in moved
     for part in ("Compared with", "Moved together"):

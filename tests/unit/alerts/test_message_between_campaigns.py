@@ -11,7 +11,7 @@ from plumbline.alerts import render
 
 def test_it_names_the_day_and_no_workload_nor_baseline_that_it_does_not_have() -> None:
     message = render(NOTICED)
-    assert message.title == "WARN: lab environment"
+    assert message.title == "WARN: lab: environment since 2026-11-21"
     assert dict(message.fields) == {"Provider": "lab", "Workload": "all workloads", "Since": "2026-11-21", "State": "open"}
     assert "None" not in message.text and "plumbline compare" not in message.text
 

@@ -25,7 +25,13 @@ def drifted(campaigns):
 def test_the_example_says_everything_and_needs_nothing(plumbline, home):
     result = plumbline("alerts", "preview", "--example")
     assert result.exit_code == 0
-    for part in ("PAGE: example-eks-p5", "Likely cause", "5,670 USD a month", "Next steps", "in its thread: Chart of example-eks-p5"):
+    for part in (
+        "PAGE: example-eks-p5 trains gpt-1b 7.9 % slower",
+        "Because",
+        "5,670 USD a month",
+        "chart: Chart of example-eks-p5",
+        "Next steps",
+    ):
         assert part in result.stdout
     assert list(home.iterdir()) == []
 
@@ -37,11 +43,12 @@ def test_a_finding_as_lines_as_blocks_and_as_a_page_with_its_chart(drifted, plum
     assert code == 0 and made["name"] == name
     checked({"text": made["text"], "blocks": made["blocks"]})
     written = json.loads((tmp_path / "out" / f"{name}.json").read_text())
-    assert written == {"text": made["text"], "blocks": made["blocks"]}
+    assert written == {"text": made["text"], "blocks": made["blocks"], "thread": made["thread"]}
+    checked({"text": made["text"], "blocks": made["thread"]})
     assert "In the thread" in (tmp_path / "out" / f"{name}.html").read_text()
     assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     shown = plumbline("alerts", "preview", "--all").stdout
-    assert re.search(r"PAGE: lab-2core training step_time \+\d+ %", shown) and "in its thread: Chart of lab-2core" in shown
+    assert re.search(r"PAGE: lab-2core trains \S+ \d+ % slower since February 2026", shown) and "chart: Chart of lab-2core" in shown
 
 
 def test_a_place_that_is_no_folder_is_said(plumbline, tmp_path):

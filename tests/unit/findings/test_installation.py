@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from plumbline.alerts import render
+from plumbline.alerts.message import render_details
 from plumbline.findings.installation import INSTALLATION, InstallationFailure, installation_finding
 from plumbline.results.finding import Finding
 
@@ -32,4 +33,5 @@ def test_its_message_names_the_remedy_and_no_workload() -> None:
     message = render(installation_finding(AWAY))
     shown = str(message.blocks)
     assert AWAY.remedy in message.text and AWAY.remedy in shown
-    assert "component_away triggerer" in shown and "Workload" not in shown
+    details = str(render_details(installation_finding(AWAY)).blocks)
+    assert "component_away triggerer" in details and "Workload" not in details
