@@ -244,11 +244,11 @@ class TrialGroup:
 
 
 TRAINING, INFERENCE = TrialGroup("training", "training"), TrialGroup("inference", "inference")
-GANG = TrialGroup("training_gang", "training", gang=True)
-TRIAL_GROUPS = {lane.name: lane for lane in (TRAINING, INFERENCE, GANG)}
+GANGS = TrialGroup("training_gang", "training", gang=True), TrialGroup("inference_gang", "inference", gang=True)
+TRIAL_GROUPS = {group.name: group for group in (TRAINING, INFERENCE, *GANGS)}
 
 
 def trial_groups(declared: Declarations, provider: Provider) -> tuple[TrialGroup, ...]:
     """The provider's lanes; gangs only if a declared workload needs several nodes."""
-    gangs = any(GANG.takes(workload) for workload in declared.workloads_for(provider))
-    return (TRAINING, INFERENCE, GANG) if gangs else (TRAINING, INFERENCE)
+    workloads = declared.workloads_for(provider)
+    return (TRAINING, INFERENCE, *(gang for gang in GANGS if any(map(gang.takes, workloads))))
