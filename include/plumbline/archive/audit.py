@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reads, writes
@@ -47,8 +47,20 @@ def entries(session: Session, subject: str | None = None) -> list[AuditView]:
     return [AuditView(e.at, e.who, e.what, e.subject, e.why, e.detail) for e in session.scalars(query)]
 
 
+SERIES_REVIEWED = "series_reviewed"
+
+
+def newest_reviews(session: Session, series_keys: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    """Series → the detail of its newest review: `campaign_id`, and the fields of its state. Series without a review have none."""
+    own = (AuditEntry.what == SERIES_REVIEWED, AuditEntry.subject.in_(series_keys))
+    newest = select(func.max(AuditEntry.id)).where(*own).group_by(AuditEntry.subject)
+    query = select(AuditEntry.subject, AuditEntry.detail).where(AuditEntry.id.in_(newest))
+    return {row.subject: row.detail for row in session.execute(query)}
+
+
 class AuditLog:
     """Who did what. `add_audit` logs a decision that changes nothing in the archive, such as keeping a baseline."""
 
     audit = reads(entries)
+    newest_reviews = reads(newest_reviews)
     add_audit = writes(write_entry)

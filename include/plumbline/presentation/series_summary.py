@@ -15,6 +15,7 @@ from plumbline.archive.pages import MetricKey, SeriesResult
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.presentation.series_states import STALE_DAYS, ShownState, drifted_series, shown_state
 
 HEADLINE_METRICS: dict[str, tuple[tuple[str, ...], ...]] = {
     "training": (
@@ -27,8 +28,6 @@ HEADLINE_METRICS: dict[str, tuple[tuple[str, ...], ...]] = {
 """Of each group the first one that was measured: images have no tokens."""
 WHOLE_ANSWER_METRICS = (("request_scheduled_latency",), ("request_throughput",))
 """Of a model that answers at once, such as an encoder: nothing comes between its tokens."""
-STALE_DAYS = 40
-"""Campaigns are monthly: what is older than this missed one."""
 HEADLINE_COSTS: dict[str, tuple[str, ...]] = {
     "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
     "inference": ("cost_per_1m_output_tokens", "cost_per_1k_requests"),
@@ -40,8 +39,8 @@ _WORST = ("page", "warn", "info")
 
 @dataclass(frozen=True)
 class SeriesSummary:
-    """One series in its newest campaign. `numbers`: see headline_numbers. `drift`: a severity, "steady" or "no baseline". `cost`: (value, metric),
-    or an empty value and the reason."""
+    """One series in its newest campaign. `numbers`: see headline_numbers. `severity`: of its gravest unsettled finding, None without one.
+    `cost`: (value, metric), or an empty value and the reason."""
 
     series_key: str
     provider: str
@@ -53,7 +52,8 @@ class SeriesSummary:
     campaign_id: str
     age: str
     stale: bool
-    drift: str
+    severity: str | None
+    state: ShownState
     simulated: bool
 
 
@@ -65,6 +65,7 @@ def series_summaries(
     priced = all_with_effective_prices((declared.providers[name] for name in known), archive.prices(list(known)))
     quotes = {name: quote(provider, now.date()) for name, provider in priced.items()}
     found: dict[tuple[str, str, int], dict[str, SeriesSummary]] = {}
+    drifted, reviews = drifted_series(standing), archive.newest_reviews([s.series_key for s in series])
     # The newest series wins where a provider's instance type changed.
     for part in sorted(archive.newest_parts(series, _ASKED), key=lambda part: part.planned_at):
         one = part.series
@@ -81,7 +82,8 @@ def series_summaries(
             campaign_id=part.campaign_id,
             age=format_age(part.planned_at, now),
             stale=(now - part.planned_at).days > STALE_DAYS,
-            drift=worst or ("steady" if part.baseline else "no baseline"),
+            severity=worst,
+            state=shown_state(part.campaign_id, part.planned_at, now, one.series_key in drifted, reviews.get(one.series_key)),
             simulated=one.source == "simulated",
         )
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from itertools import takewhile
 from statistics import median
@@ -11,10 +11,12 @@ from typing import Any
 
 from plumbline.analysis.drift.compare import SeriesPair, compare_series
 from plumbline.analysis.drift.comparison import Comparison, format_effect, format_repeats_needed
+from plumbline.analysis.drift.state import state_of
 from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
 from plumbline.analysis.drift.verdicts import apply_history as judged
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import AnyWorkload, Declarations, load
+from plumbline.archive.audit import SERIES_REVIEWED
+from plumbline.declarations import AnyWorkload, Declarations, digest, load
 from plumbline.declarations import series_key as key_of
 from plumbline.findings import Reconciliation, missing_data
 from plumbline.findings.campaign import findings_of
@@ -282,6 +284,14 @@ def _question(finding: Finding, campaign_id: str) -> dict[str, Any]:
     return {"finding_id": finding.finding_id, "campaign_id": campaign_id, "asked_in": before}
 
 
+def _log_state(archive: Archive, comparison: Comparison) -> None:
+    """One entry for each state that a review finds: pages read the newest one of every series at once."""
+    state = state_of(comparison)
+    detail = {"campaign_id": comparison.candidate_campaign, **asdict(state)}
+    once = f"{SERIES_REVIEWED} {comparison.series_key} {digest(detail)}"
+    archive.add_audit(who=REVIEWER, what=SERIES_REVIEWED, subject=comparison.series_key, why=state.state, detail=detail, once=once)
+
+
 def _provider(
     archive: Archive, declared: Declarations, campaign_id: str, provider: str, workloads: dict[str, AnyWorkload]
 ) -> list[ReviewResult]:
@@ -295,6 +305,8 @@ def _provider(
     now = (*reconciliation.opened, *reconciliation.continued)
     reviewed = [ReviewResult(c.series_key, c, tuple(f for f in now if c.series_key in f.standing)) for c in comparisons]
     for one in reviewed:
+        if one.series_key in newest:
+            _log_state(archive, one.comparison)
         if one.quiet:
             archive.join_baseline(one.series_key, campaign_id, declared.thresholds.drift)
     return reviewed

@@ -101,11 +101,19 @@ def provider_lines(archive: Archive, declared: Declarations, now: datetime, afte
 
 
 def provider_page(
-    archive: Archive, declared: Declarations, now: datetime, name: str, *, series_key: str | None, quantity: str | None, latest: int
+    archive: Archive,
+    declared: Declarations,
+    now: datetime,
+    name: str,
+    *,
+    series_key: str | None,
+    workload: str | None,
+    quantity: str | None,
+    latest: int,
 ) -> ProviderPage | None:
     """A provider and one of its metrics over time; None if it is neither declared nor in the archive.
 
-    `series_key`: None is the first one with a finding, else the first. `quantity`: as `name_of` writes it; None is the workload's first.
+    `series_key`: None is the newest one of the `workload`, else the first one with a finding, else the first. `quantity`: as `name_of` writes it; None is the workload's first.
     """
     provider = declared.providers.get(name)
     series = archive.series_of([name])
@@ -113,8 +121,10 @@ def provider_page(
         return None
     standing = archive.findings_of(name, unsettled=True)
     cells = [c for by_provider in series_summaries(archive, declared, series, standing, now).values() for c in by_provider.values()]
-    order = {c.series_key: i for i, c in enumerate(sorted(cells, key=lambda c: (c.drift not in ("page", "warn"), c.workload)))}
+    order = {c.series_key: i for i, c in enumerate(sorted(cells, key=lambda c: (c.severity not in ("page", "warn"), c.workload)))}
     chosen = next((s for s in series if s.series_key == series_key), None)
+    if chosen is None and workload:
+        chosen = max((s for s in series if s.workload == workload), key=lambda s: s.version, default=None)
     if chosen is None and series:
         chosen = min(series, key=lambda s: order.get(s.series_key, len(order)))
     priced = None if provider is None else with_effective_prices(provider, archive.prices(provider.name))
@@ -237,6 +247,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         request: Request,
         provider: str,
         series: str | None = None,
+        workload: str | None = None,
         metric: str | None = None,
         campaigns: Annotated[int, Query(ge=2, le=max(WINDOWS))] = 24,
     ) -> Response:
@@ -246,6 +257,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             pages.now(),
             provider,
             series_key=series,
+            workload=workload,
             quantity=metric,
             latest=campaigns,
         )
