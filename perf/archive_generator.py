@@ -169,8 +169,8 @@ def _trials(shapes: list[dict[str, list[Row]]], keys: list[list[str]], providers
 
 
 def _metrics(shapes: list[dict[str, list[Row]]], providers: int, noise: random.Random) -> Iterator[Row]:
-    for pk, _, _, w, _ in _places(providers):
-        factor = noise.lognormvariate(0, NOISE)
+    for pk, _, p, w, _ in _places(providers):
+        factor = noise.lognormvariate(0, NOISE) * (1 + (7 * p + 3 * w) % 11 / 50)  # providers differ by up to a fifth
         for row in shapes[w]["metrics"]:
             yield {**row, "trial_pk": pk, "value": row["value"] * factor}
 

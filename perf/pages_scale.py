@@ -1,6 +1,10 @@
 """Time of each page in an archive that grew a hundredfold: the server's time, as ratios, on SQLite or PostgreSQL.
 
 python perf/pages_scale.py [SMALL LARGE] [--only sqlite|postgresql] [--seed N] [--folder SCRATCH] [--keep]
+python perf/pages_scale.py --fleet 50x20 [--pages / /workloads/workload-00 …]
+
+With --fleet, PROVIDERSxWORKLOADS over three years of monthly campaigns of three trials against three of these providers: first and repeated
+time, statements and bytes of each page.
 
 Both archives are generated (perf/archive_generator.py): the number of providers grows, each is declared with a price, and a team decides among all
 of them. Requests to each address of the app's own routes alternate between both, within one process and without a network. 1,000,000 trials
@@ -14,6 +18,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +29,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "include"), str(ROOT / "perf")]
 
-from archive_generator import CAMPAIGNS, TRIALS_OF_A_PROVIDER, campaign_of, place, workloads  # noqa: E402
+import archive_generator as generator  # noqa: E402
+from archive_generator import campaign_of, place, workloads  # noqa: E402
 from archive_scale import database, generated, in_turn  # noqa: E402
 
 from plumbline.declarations import series_key  # noqa: E402
@@ -109,7 +115,7 @@ class MeasuredApp:
     def _examples(self) -> dict[str, str]:
         from plumbline.archive import open_archive
 
-        campaign, _ = campaign_of(CAMPAIGNS)
+        campaign, _ = campaign_of(generator.CAMPAIGNS)
         with open_archive() as archive:
             finding = archive.findings(latest=1)[0].finding_id
         trial = f"{campaign}.provider-0000.training.workload-00.0200.r1"
@@ -133,7 +139,14 @@ def main() -> int:
     given.add_argument("--seed", type=int, default=1)
     given.add_argument("--folder", type=Path, help="folder of the archives during the measurement")
     given.add_argument("--keep", action="store_true", help="keep the archives (SQLite) in --folder, and reuse existing ones")
+    given.add_argument("--fleet", help="PROVIDERSxWORKLOADS, such as 50x20, instead of sizes in trials")
+    given.add_argument("--pages", nargs="*", help="with --fleet, only these addresses")
     options = given.parse_args()
+    if options.fleet:
+        providers, generator.WORKLOADS = (int(n) for n in options.fleet.split("x"))
+        generator.CAMPAIGNS, generator.REPEATS = 36, 3
+        generator.TRIALS_OF_A_PROVIDER = generator.WORKLOADS * generator.CAMPAIGNS * generator.REPEATS
+        options.sizes = [n * generator.TRIALS_OF_A_PROVIDER for n in (3, providers)]
     if options.keep and (options.folder is None or options.only != "sqlite"):
         given.error("--keep needs --folder and SQLite")
     with ExitStack() as stack:
@@ -149,9 +162,38 @@ def main() -> int:
             held = int((folder / "held").read_text()) if there else generated(url, size, options.seed, folder)[0]
             (folder / "held").write_text(str(held))
             shutil.rmtree(folder / "config", ignore_errors=True)
-            apps.append(MeasuredApp(url, folder, declare(folder, held // TRIALS_OF_A_PROVIDER)))
+            apps.append(MeasuredApp(url, folder, declare(folder, held // generator.TRIALS_OF_A_PROVIDER)))
             sizes.append(held)
-        return compared(apps, sizes)
+        return counted(apps, options.pages) if options.fleet else compared(apps, sizes)
+
+
+def counted(apps: list[MeasuredApp], pages: list[str] | None) -> int:
+    """First and repeated time, statements and bytes of each page in both; returns 1 if one needs 100 statements or more."""
+    from sqlalchemy import Engine, event
+
+    sent: list[str] = []
+    event.listen(Engine, "before_cursor_execute", lambda _c, _cursor, statement, *_rest: sent.append(statement))
+    most = 0
+    print(f"{'address':50s} {'first':>9s} {'again':>9s} {'queries':>8s} {'kB':>7s}   of 3 providers, then of all")
+    for path in pages or [p for p in apps[0].paths() if not p.startswith("/api")]:
+        columns, again = [], []
+        for app in apps:
+            began = time.perf_counter()
+            app.get(path)
+            first = time.perf_counter() - began
+            sent.clear()
+            size, statements = len(app.get(path).content), len(sent)
+            spent = []
+            for _ in range(3):
+                began = time.perf_counter()
+                app.get(path)
+                spent.append(time.perf_counter() - began)
+            again.append(min(spent))
+            most = max(most, statements)
+            columns.append(f"{first * 1000:6.0f} ms {min(spent) * 1000:6.0f} ms {statements:8d} {size / 1000:7.0f}")
+        print(f"{path:50s} {' | '.join(columns)}   ×{again[1] / again[0]:.2f}", flush=True)
+    print(f"at most {most} statements; the limit is 99")
+    return 0 if most < 100 else 1
 
 
 def compared(apps: list[MeasuredApp], sizes: list[int]) -> int:

@@ -18,11 +18,11 @@ Key = tuple[str, str, str]
 
 Number = tuple[str, str, str | None]
 """(metric, statistic, phase); no phase: the first of PHASE_ORDER in which it was measured."""
-USUAL_NUMBERS: dict[WorkloadKind, Number] = {
-    "training": ("step_time", METRICS["step_time"].statistic, None),
-    "inference": ("time_to_first_token", METRICS["time_to_first_token"].statistic, None),
+USUAL_NUMBERS: dict[WorkloadKind, tuple[Number, ...]] = {
+    "training": (("step_time", METRICS["step_time"].statistic, None),),
+    "inference": tuple((name, METRICS[name].statistic, None) for name in ("time_to_first_token", "request_scheduled_latency")),
 }
-"""What comes first of a workload that is no longer declared."""
+"""What comes first of a workload that is no longer declared, or did not measure what it declares: the first one that was measured."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,13 @@ def pooled_costs(own: Sequence[FleetSeries]) -> tuple[str, dict[str, Pooled]]:
         if found := {provider: pool(values[metric]) for provider, values in costs.items() if metric in values}:
             return metric, found
     return "", {}
+
+
+def leading_number(own: Sequence[FleetSeries], first: Number | None) -> Number:
+    """The workload's `first` number where any provider measured it, else the kind's first usual one that was measured. `own`: of one workload, at least one."""
+    usual = USUAL_NUMBERS[own[0].kind]
+    candidates = (*((first,) if first is not None else ()), *usual)
+    return next((number for number in candidates if any(s.values(*number) for s in own)), usual[0])
 
 
 def placings_of(own: Sequence[FleetSeries], metric: str, statistic: str, phase: str | None = None) -> tuple[Placing, ...]:

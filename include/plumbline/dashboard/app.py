@@ -24,7 +24,7 @@ from plumbline.dashboard.api import records as record_api
 from plumbline.dashboard.pages import budgets, campaigns, decisions, findings, overview, prices, providers, trials, workloads
 from plumbline.dashboard.pages import reports as report_pages
 from plumbline.dashboard.rendering import is_api, make_renderer
-from plumbline.dashboard.sources import ArchiveReader, DecisionCache, DeclarationsReader, NoArchive
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, NoArchive
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.results import InvalidResult
 
@@ -52,7 +52,7 @@ def create_app(
     folder = reports or installation_paths().reports
     pages = make_renderer(all_simulated=reader.all_simulated)
     declared = DeclarationsReader()
-    choices = DecisionCache()
+    choices, fleets = AnswerCache(), AnswerCache()
 
     def error_page(request: Request, title: str, text: str, status: int) -> Response:
         # An API answer is an error even where a page says "no results yet".
@@ -99,9 +99,9 @@ def create_app(
 
     # Reports and their tables contain costs; pages of measurements are shown without them.
     money = [depends(access.require_cost_access)]
-    app.include_router(overview.router(pages, reader, declared, folder))
+    app.include_router(overview.router(pages, reader, declared, fleets, folder))
     app.include_router(providers.router(pages, reader, declared))
-    app.include_router(workloads.router(pages, reader, declared))
+    app.include_router(workloads.router(pages, reader, declared, fleets))
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))
     app.include_router(decisions.router(pages, reader, declared, choices), dependencies=money)

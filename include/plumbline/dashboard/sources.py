@@ -1,4 +1,4 @@
-"""What pages read: the archive (read only), the declarations, and a cache of computed decisions."""
+"""What pages read: the archive (read only), the declarations, and a cache of computed answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import event, make_url
+from sqlalchemy import Engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.archive import Archive, SchemaMismatch
@@ -119,16 +119,16 @@ def _file_stamps(folder: Path) -> FileStamps:
 
 
 T = TypeVar("T")
-CACHED_DECISIONS = 64
-"""Each moved slider is one entry."""
+CACHED_ANSWERS = 64
+"""Each moved slider is one entry, and each filter of the heat map."""
 
 
-class DecisionCache:
+class AnswerCache:
     """Answers by query. A new trial, an accepted price, a changed declaration or another day empties it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._basis: tuple[Archive, Declarations, date, tuple[int, int, int]] | None = None
+        self._basis: tuple[Engine, Declarations, date, tuple[int, int, int]] | None = None
         self._known: dict[Hashable, Any] = {}
 
     def get(self, archive: Archive, declared: Declarations, on: date, query: Hashable, make: Callable[[], T]) -> T:
@@ -136,15 +136,20 @@ class DecisionCache:
         state = archive.as_of()
         with self._lock:
             before = self._basis
-            same = before is not None and before[0] is archive and before[1] is declared and before[2:] == (on, state)
+            same = before is not None and before[0] is archive.engine and before[1] is declared and before[2:] == (on, state)
             if not same:
-                self._basis, self._known = (archive, declared, on, state), {}
+                self._basis, self._known = (archive.engine, declared, on, state), {}
             if query in self._known:
                 return cast(T, self._known[query])
         made = make()  # not under the lock: one long answer must not keep the others waiting
         with self._lock:
-            if self._basis is not None and self._basis[0] is archive and self._basis[1] is declared and self._basis[2:] == (on, state):
+            if (
+                self._basis is not None
+                and self._basis[0] is archive.engine
+                and self._basis[1] is declared
+                and self._basis[2:] == (on, state)
+            ):
                 self._known[query] = made
-                while len(self._known) > CACHED_DECISIONS:
+                while len(self._known) > CACHED_ANSWERS:
                     del self._known[next(iter(self._known))]
         return made

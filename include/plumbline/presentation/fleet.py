@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plumbline.analysis.fleet import USUAL_NUMBERS, FleetSeries, Number, placings_of, pooled_costs
+from plumbline.analysis.fleet import FleetSeries, Number, leading_number, placings_of, pooled_costs
 from plumbline.analysis.scorecards.placings import Placing, place
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_name
@@ -45,7 +45,7 @@ def rank_fleet(own: Sequence[FleetSeries], primary: Number | None) -> WorkloadRa
     """The providers of one workload, best first, by its `primary` number."""
     if not own:
         return WorkloadRanking("", "", ())
-    metric, statistic, phase = primary or USUAL_NUMBERS[own[0].kind]
+    metric, statistic, phase = leading_number(own, primary)
     speeds = {p.provider: p for p in placings_of(own, metric, statistic, phase)}
     cost_metric, found = pooled_costs(own)
     costs = {p.provider: p for p in place(found, lower_is_better=True)}

@@ -14,7 +14,7 @@ from tests.data.result_documents import document, provider, training_metrics, tr
 from plumbline.archive import Archive, open_archive
 from plumbline.dashboard.api.decisions import PROVIDERS_SHOWN, compute_decision, decision_answer
 from plumbline.dashboard.pages.decisions import decision_page
-from plumbline.dashboard.sources import CACHED_DECISIONS, DecisionCache
+from plumbline.dashboard.sources import CACHED_ANSWERS, AnswerCache
 from plumbline.declarations import Declarations, Preference, Team, load
 
 DAY = date(2025, 11, 2)
@@ -43,7 +43,7 @@ class Counted:
 
 
 def test_an_answer_is_worked_out_once_until_something_changes(archive: Archive, declared: Declarations) -> None:
-    choices, made = DecisionCache(), Counted()
+    choices, made = AnswerCache(), Counted()
 
     def asked(on: date = DAY, known: Declarations = declared, what: Any = "a") -> int:
         return choices.get(archive, known, on, what, made)
@@ -59,11 +59,11 @@ def test_an_answer_is_worked_out_once_until_something_changes(archive: Archive, 
 
 
 def test_only_so_many_answers_are_kept(archive: Archive, declared: Declarations) -> None:
-    choices, made = DecisionCache(), Counted()
-    for n in range(CACHED_DECISIONS + 1):
+    choices, made = AnswerCache(), Counted()
+    for n in range(CACHED_ANSWERS + 1):
         choices.get(archive, declared, DAY, n, made)
-    assert choices.get(archive, declared, DAY, CACHED_DECISIONS, made) == CACHED_DECISIONS + 1, "the newest is there"
-    assert choices.get(archive, declared, DAY, 0, made) == CACHED_DECISIONS + 2, "the oldest is not"
+    assert choices.get(archive, declared, DAY, CACHED_ANSWERS, made) == CACHED_ANSWERS + 1, "the newest is there"
+    assert choices.get(archive, declared, DAY, 0, made) == CACHED_ANSWERS + 2, "the oldest is not"
 
 
 def test_of_many_candidates_the_first_are_shown_and_the_others_counted(archive: Archive, declared: Declarations) -> None:

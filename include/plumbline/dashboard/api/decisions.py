@@ -19,7 +19,7 @@ from plumbline.analysis.scorecards.comparability import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive
 from plumbline.dashboard.rendering import API_PREFIX, PageRenderer
-from plumbline.dashboard.sources import ArchiveReader, DecisionCache, DeclarationsReader
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Preference
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.workflows.current_results import decide_teams
@@ -202,7 +202,7 @@ def slider_weights(query: Mapping[str, str]) -> dict[str, float]:
     return {name: value / total for name, value in found.items()}
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: DecisionCache) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
     """`/api/v1/decisions/{team}/{kind}`."""
     routes = APIRouter(prefix=API_PREFIX.rstrip("/"))
 

@@ -19,7 +19,7 @@ from plumbline.dashboard.api.decisions import (
     slider_weights,
 )
 from plumbline.dashboard.rendering import PageRenderer, base_path
-from plumbline.dashboard.sources import ArchiveReader, DecisionCache, DeclarationsReader
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import Chart
@@ -131,7 +131,7 @@ def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
 STORED_PER_PAGE, STORED_OF_ONE = 25, 10
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: DecisionCache) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
     """`/decisions` and `/decisions/{team}/{kind}`."""
     routes = APIRouter(include_in_schema=False)
 

@@ -1,40 +1,67 @@
-"""The first page: decisions, every workload on every provider, open findings, newest campaigns."""
+"""The first page: a status strip, the heat map of providers and workloads, cost against speed, decisions, findings, campaigns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.analysis.fleet import Fleet
 from plumbline.analysis.trial_sample import WorkloadKind
-from plumbline.archive import Archive, FindingView
+from plumbline.archive import Archive, DecisionView, FindingView, SeriesView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.pages.reports import report_file
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+from plumbline.dashboard.status_strip import Tile, status_tiles
 from plumbline.declarations import Declarations
+from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.charts.fleet import cost_against_speed_chart
 from plumbline.presentation.decisions import name_stored_first
-from plumbline.presentation.series_summary import SeriesSummary, format_age, series_summaries
+from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, heat_map
+from plumbline.presentation.series_states import ORDER, StateName, drifted_series, shown_state
+from plumbline.presentation.series_summary import format_age
+from plumbline.workflows.fleet import primary_number, read_fleet
 
-MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 200, 12, 8
+MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
 KINDS: tuple[WorkloadKind, ...] = ("training", "inference")
-DECISIONS_SEARCHED = 12
-"""Of a team and kind, so many stored decisions are looked through for each of its choices."""
-PROVIDERS_PER_PAGE = 4
-"""Columns of a page: so many fit beside each other, and a page costs as much in a large installation as in a small one."""
-WORKLOADS_PER_PAGE = 24
-"""Workloads of one kind on a page; the page of each provider has all."""
+DECISIONS_SEARCHED = 200
+"""Stored decisions that are looked through for the newest one of each choice."""
 
 
 @dataclass(frozen=True)
-class WorkloadLine:
-    kind: str
-    workload: str
-    version: int
-    cells: tuple[SeriesSummary | None, ...]
+class Filter:
+    """What the page shows of the fleet; empty: everything. As its address has it."""
+
+    cloud: str = ""
+    region: str = ""
+    accelerator: str = ""
+    team: str = ""
+    kind: str = ""
+    state: str = ""
+
+    def query(self, **more: str) -> str:
+        """The address's query with some fields changed."""
+        chosen = {name: value for name, value in {**vars(self), **more}.items() if value}
+        return f"?{urlencode(chosen)}" if chosen else "?"
+
+
+@dataclass(frozen=True)
+class FilterChoices:
+    """Of each field, what may be chosen."""
+
+    cloud: tuple[str, ...]
+    region: tuple[str, ...]
+    accelerator: tuple[str, ...]
+    team: tuple[str, ...]
+    kind: tuple[str, ...] = KINDS
+    state: tuple[str, ...] = ORDER
 
 
 @dataclass(frozen=True)
@@ -66,34 +93,49 @@ class CampaignLine:
 
 @dataclass(frozen=True)
 class Overview:
-    """`lines` has the series of `providers` alone; `more` is the last of these providers where others follow."""
-
+    tiles: tuple[Tile, ...]
+    map: HeatMap
+    scatter: Chart | None
+    workload: str
     winners: tuple[NewestDecision, ...]
-    providers: tuple[str, ...]
-    lines: tuple[WorkloadLine, ...]
-    more: str | None
     findings: tuple[FindingView, ...]
+    open_findings: int
     campaigns: tuple[CampaignLine, ...]
+    choices: FilterChoices
 
 
-def overview(archive: Archive, declared: Declarations, reports: Path, now: datetime, after: str = "") -> Overview:
-    """The page of the providers after `after`; reads that page alone. Imported series appear as campaigns only."""
-    providers = archive.providers_page(after, PROVIDERS_PER_PAGE)
-    open_ones = archive.findings(state="open", latest=MAX_OPEN_FINDINGS)
-    standing = (*open_ones, *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS))
-    cells = series_summaries(archive, declared, archive.series_of(providers.rows), standing, now)
-    lines = []
-    for kind, workload, version in sorted(cells, key=lambda k: (k[0] != "training", k)):
-        own = cells[kind, workload, version]
-        lines.append(WorkloadLine(kind, workload, version, tuple(own.get(p) for p in providers.rows)))
+def overview(
+    archive: Archive,
+    declared: Declarations,
+    reports: Path,
+    now: datetime,
+    *,
+    view: HeatView = "speed",
+    chosen: Filter | None = None,
+    workload: str = "",
+    money: bool = True,
+    remember: Callable[[Hashable, Callable[[], DrawnFleet]], DrawnFleet] = lambda _, make: make(),
+) -> Overview:
+    """The page, in a fixed number of statements whatever the number of providers. Imported series appear as campaigns only."""
+    chosen = chosen or Filter()
+    unsettled = [
+        *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
+        *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
+    ]
+    drawn: DrawnFleet = remember((view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload))
+    stored = archive.decisions_page(limit=DECISIONS_SEARCHED).rows if money else ()
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN).rows
     marks = archive.marked([c.campaign_id for c in heads])
+    order = {"page": 0, "warn": 1, "info": 2}
+    open_ones = sorted((f for f in unsettled if f.state == "open"), key=lambda f: (order[f.severity], -f.opened_at.timestamp()))
     return Overview(
-        winners=newest_decisions(archive, declared, now),
-        providers=providers.rows,
-        lines=tuple(line for kind in ("training", "inference") for line in [x for x in lines if x.kind == kind][:WORKLOADS_PER_PAGE]),
-        more=providers.after,
+        tiles=status_tiles(archive, declared, unsettled, stored, drawn.status, now, money),
+        map=drawn.map,
+        scatter=drawn.scatter if money else None,
+        workload=drawn.workload,
+        winners=newest_decisions(stored, declared, now),
         findings=tuple(open_ones[:FINDINGS_SHOWN]),
+        open_findings=len(open_ones),
         campaigns=tuple(
             CampaignLine(
                 c.campaign_id,
@@ -104,35 +146,156 @@ def overview(archive: Archive, declared: Declarations, reports: Path, now: datet
             )
             for c in heads
         ),
+        choices=drawn.choices,
     )
 
 
-def newest_decisions(archive: Archive, declared: Declarations, now: datetime) -> tuple[NewestDecision, ...]:
-    """The newest stored decision of each declared choice."""
+@dataclass(frozen=True)
+class DrawnFleet:
+    """What is made of all series at once. `status`: of the whole fleet, `map` and `scatter` of the chosen part; `workload`: the scatter's."""
+
+    status: Mapping[tuple[str, str], SeriesStatus]
+    map: HeatMap
+    scatter: Chart | None
+    workload: str
+    choices: FilterChoices
+
+
+def draw_fleet(
+    archive: Archive,
+    declared: Declarations,
+    unsettled: Sequence[FindingView],
+    now: datetime,
+    view: HeatView,
+    chosen: Filter,
+    workload: str,
+) -> DrawnFleet:
+    """The heat map and the scatter; as long as no trial, price, state or declaration changes, the same all day."""
+    whole = read_fleet(archive, declared, now.date())
+    status = _status(archive, whole, unsettled, now)
+    fleet = _filtered(whole, declared, chosen, status)
+    workloads = {s.workload for s in fleet.series}
+    shown = heat_map(
+        view,
+        fleet.series,
+        lambda name: primary_number(declared, name),
+        {(p, w): own for (p, w), own in status.items() if _fits(declared, chosen, p) and w in workloads},
+        now,
+    )
+    names = [column.workload for column in shown.columns]
+    charted = workload if workload in names else names[0] if names else ""
+    scatter = cost_against_speed_chart(fleet.of(charted), primary_number(declared, charted)) if charted else None
+    return DrawnFleet(status, shown, scatter, charted, _choices(declared, whole))
+
+
+def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], now: datetime) -> dict[tuple[str, str], SeriesStatus]:
+    """Of every series of the fleet, its newest campaign, usable or not."""
+    places = {(s.provider, s.workload): s.series_key for s in fleet.series}
+    # A provider whose every trial failed has no current result, and a cell all the same.
+    views = {(one.provider, one.workload): one for one in archive.series_of(archive.provider_names()) if _newest(one, places)}
+    keys = [one.series_key for one in views.values()]
+    drifted, reviews = drifted_series(unsettled), archive.newest_reviews(keys)
+    return {
+        (part.series.provider, part.series.workload): SeriesStatus(
+            shown_state(part.campaign_id, part.planned_at, now, part.series.series_key in drifted, reviews.get(part.series.series_key)),
+            part.planned_at,
+            part.outcomes.usable,
+            part.outcomes.planned,
+        )
+        for part in archive.newest_parts(list(views.values()))
+    }
+
+
+def _newest(one: SeriesView, places: Mapping[tuple[str, str], str]) -> bool:
+    """Whether a series is the one of its provider and workload that counts; `places`: those with current results."""
+    return places.get((one.provider, one.workload), one.series_key) == one.series_key
+
+
+def _fits(declared: Declarations, chosen: Filter, provider: str) -> bool:
+    known = declared.providers.get(provider)
+    if known is None:
+        return not (chosen.cloud or chosen.region or chosen.accelerator)
+    product = known.accelerator.product or known.accelerator.kind
+    wanted = ((chosen.cloud, known.cloud), (chosen.region, known.region), (chosen.accelerator, product))
+    return all(want in ("", has) for want, has in wanted)
+
+
+def _filtered(fleet: Fleet, declared: Declarations, chosen: Filter, status: Mapping[tuple[str, str], SeriesStatus]) -> Fleet:
+    team = declared.teams.get(chosen.team)
+    of_team = {w for kind in KINDS for p in (team.preferences(kind) if team else ()) for w in p.workloads}
+    series = [
+        s
+        for s in fleet.series
+        if _fits(declared, chosen, s.provider) and chosen.kind in ("", s.kind) and (not chosen.team or s.workload in of_team)
+    ]
+    if chosen.state:
+        in_state = {s.provider for s in series if (own := status.get((s.provider, s.workload))) and own.state.name == chosen.state}
+        series = [s for s in series if s.provider in in_state]
+    return Fleet(tuple(series))
+
+
+def _choices(declared: Declarations, fleet: Fleet) -> FilterChoices:
+    known = [declared.providers[name] for name in sorted({s.provider for s in fleet.series}) if name in declared.providers]
+    return FilterChoices(
+        cloud=tuple(sorted({p.cloud for p in known})),
+        region=tuple(sorted({p.region for p in known})),
+        accelerator=tuple(sorted({p.accelerator.product or p.accelerator.kind for p in known})),
+        team=tuple(sorted(declared.teams)),
+    )
+
+
+def newest_decisions(stored: Sequence[DecisionView], declared: Declarations, now: datetime) -> tuple[NewestDecision, ...]:
+    """The newest of these stored decisions of each declared choice. `stored`: newest first."""
+    last = {(d.team, d.kind, tuple(d.detail.get("workloads", ()))): d for d in reversed(stored)}
     found = []
     for team in declared.teams.values():
         for kind in KINDS:
-            last = {
-                tuple(d.detail.get("workloads", ())): d
-                for d in reversed(archive.decisions_page(team.name, kind, limit=DECISIONS_SEARCHED).rows)
-            }
-            for workloads in (p.workloads for p in team.preferences(kind)):
-                one = last.get(tuple(workloads))
+            for workloads in (tuple(p.workloads) for p in team.preferences(kind)):
+                one = last.get((team.name, kind, workloads))
                 when = format_age(one.decided_at, now) if one is not None else None
                 who, sure = (one.winner, one.probability) if one is not None else (None, None)
                 simulated = one is not None and bool(one.detail.get("simulated"))
                 named = name_stored_first(one) if one is not None else ""
-                found.append(NewestDecision(team.name, kind, tuple(workloads), who, named, sure, when, simulated))
+                found.append(NewestDecision(team.name, kind, workloads, who, named, sure, when, simulated))
     return tuple(found)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache, reports: Path) -> APIRouter:
     """`/`: every workload on every provider."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/", response_class=HTMLResponse)
-    def show_overview(request: Request, after: str = "") -> Response:
-        shown = overview(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), reports, pages.now(), after)
-        return pages.page(request, "overview.html.j2", o=shown, after=after)
+    def show_overview(
+        request: Request,
+        view: HeatView = "speed",
+        cloud: str = Query("", max_length=200),
+        region: str = Query("", max_length=200),
+        accelerator: str = Query("", max_length=200),
+        team: str = Query("", max_length=200),
+        kind: WorkloadKind | Literal[""] = "",
+        state: StateName | Literal[""] = "",
+        workload: str = Query("", max_length=200),
+    ) -> Response:
+        money = can_see_costs(request)
+        chosen = Filter(cloud, region, accelerator, team, kind, state)
+        view = view if money or view != "cost" else "speed"
+        now = pages.now()
+
+        def remember(query: Hashable, make: Callable[[], DrawnFleet]) -> DrawnFleet:
+            return fleets.get(reader.archive(), declared.now(), now.date(), (money, query), make)
+
+        shown = overview(
+            reader.archive(money),
+            declared.now(money),
+            reports,
+            now,
+            view=view,
+            chosen=chosen,
+            workload=workload,
+            money=money,
+            remember=remember,
+        )
+        views = [(name, chosen.query(view=name, workload=workload)) for name in VIEWS if money or name != "cost"]
+        return pages.page(request, "overview.html.j2", o=shown, chosen=chosen, views=views, legend=LEGEND[view])
 
     return routes

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
@@ -20,7 +21,7 @@ from plumbline.archive import Archive
 from plumbline.archive.pages import WorkloadName
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.scorecards import headline_charts
@@ -44,6 +45,8 @@ from plumbline.workflows.fleet import primary_number, read_fleet
 PROVIDERS_PER_PAGE = 5
 """Providers beside each other; the next ones have a page of their own."""
 MAX_PROVIDERS = 1000
+Remember = Callable[[Hashable, Callable[[], Any]], Any]
+"""(query, make) → the answer, made once as long as nothing changes."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +94,15 @@ def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[Workl
     return [(name, key in newest, _teams(declared, key[1])) for key, name in ordered]
 
 
-def workload_page(archive: Archive, declared: Declarations, now: datetime, name: str, after: str) -> WorkloadPage | None:
+def workload_page(
+    archive: Archive, declared: Declarations, now: datetime, name: str, after: str, remember: Remember = lambda _, make: make()
+) -> WorkloadPage | None:
     """A workload on the providers that follow `after` in order of their places; None if it is neither declared nor in the archive."""
     spec = declared.workloads.get(name)
     ran = archive.providers_of(name, limit=MAX_PROVIDERS).rows
     if spec is None and not ran:
         return None
-    ranked = _ranked(archive, declared, now.date(), name)
+    ranked: WorkloadRanking = remember(("ranked", name), lambda: _ranked(archive, declared, now.date(), name))
     # Without a usable number a provider has no place, but a reason.
     order = [*(line.provider for line in ranked.lines), *(p for p in ran if p not in {line.provider for line in ranked.lines})]
     start = order.index(after) + 1 if after in order else 0
@@ -109,7 +114,9 @@ def workload_page(archive: Archive, declared: Declarations, now: datetime, name:
         providers=found.providers,
         primaries={w.name: primary_of(w) for w in found.workloads.values()},
     )
-    tables = card_tables(cards, _fleet_numbers(archive, declared, now.date(), name, row_keys(cards)), order)
+    keys = row_keys(cards)
+    numbers = remember(("numbers", name, keys), lambda: _fleet_numbers(archive, declared, now.date(), name, keys))
+    tables = card_tables(cards, numbers, order)
     table = tables[0] if tables else None
     rows = scorecard_rows(cards, declared.references, found.providers, found.workloads, order)
     places = [c.provider for c in table.cards] if table is not None else []
@@ -190,7 +197,7 @@ def _teams(declared: Declarations, workload: str) -> tuple[str, ...]:
     )
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/workloads` and `/workloads/{workload}`."""
     routes = APIRouter(include_in_schema=False)
 
@@ -202,7 +209,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
 
     @routes.get("/workloads/{workload}", response_class=HTMLResponse)
     def show_workload(request: Request, workload: str, after: str = "") -> Response:
-        w = workload_page(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), pages.now(), workload, after)
+        money, now = can_see_costs(request), pages.now()
+
+        def remember(query: Hashable, make: Callable[[], Any]) -> Any:
+            return fleets.get(reader.archive(), declared.now(), now.date(), (money, query), make)
+
+        w = workload_page(reader.archive(money), declared.now(money), now, workload, after, remember)
         if w is None:
             raise HTTPException(404, f'no workload is called "{workload}": not declared and not in the archive')
         return pages.page(request, "workload.html.j2", w=w, after=after)

@@ -8,25 +8,73 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event
-from tests.data.result_documents import PLANNED, document, provider, trial
+from tests.data.result_documents import PLANNED, document, provider, training_metrics, trial
 
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
+from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.pages.overview import PROVIDERS_PER_PAGE, newest_decisions, overview
+from plumbline.dashboard.pages.overview import Overview, newest_decisions, overview
 from plumbline.declarations import Declarations, load
+from plumbline.presentation.heat_map import HeatCell
 
 
-@pytest.mark.parametrize(("state", "said"), [("open", "page"), ("acknowledged", "page"), ("resolved", "no baseline")])
-def test_a_drift_that_somebody_is_on_is_still_a_drift(tmp_path: Path, state: str, said: str) -> None:
+def cells(shown: Overview) -> dict[tuple[str, str], HeatCell]:
+    return {(row.provider, cell.workload): cell for row in shown.map.rows for cell in row.cells if cell is not None}
+
+
+@pytest.mark.parametrize(("state", "drifted"), [("open", True), ("acknowledged", True), ("resolved", False)])
+def test_a_drift_that_somebody_is_on_is_still_a_drift(tmp_path: Path, state: str, drifted: bool) -> None:
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         archive.record(document(), uri="file:///store")
         archive.save_findings([FindingRecord("f1", trial().series_key, "2025-11", "lab-2core", "performance", "page", "PAGE  slower")])
         if state != "open":
             archive.set_finding_state("f1", state, "ada", "a test")  # type: ignore[arg-type]
         shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1))
-    ((cell,),) = (line.cells for line in shown.lines)
-    assert cell is not None and cell.drift == said
+    (cell,) = cells(shown).values()
+    assert cell.drifted is drifted and ("drifted" in cell.words) is drifted
     assert [f.finding_id for f in shown.findings] == (["f1"] if state == "open" else []), "the list is of what waits for somebody"
+
+
+REVIEWED = {"metric": "step_time", "effect": 0.09, "detectable": 0.013, "repeats": None}
+
+
+@pytest.mark.parametrize(
+    ("review", "days", "level", "words"),
+    [
+        (None, 1, "h2", "cannot tell: not compared yet"),
+        ({**REVIEWED, "state": "steady"}, 1, "h0", "steady (±1.3 %)"),
+        ({**REVIEWED, "state": "suspected", "repeats": 3}, 1, "h4", "suspected: step time +9.0 % (3 more repeats)"),
+        ({**REVIEWED, "state": "cannot_tell", "repeats": 1}, 1, "h2", "cannot tell (1 more repeat)"),
+        ({**REVIEWED, "state": "steady"}, 60, "h3", "stale: measured 60 days ago"),
+        ({**REVIEWED, "state": "steady", "campaign_id": "2025-10"}, 1, "h2", "cannot tell: not compared yet"),
+    ],
+)
+def test_a_state_says_what_could_be_seen(tmp_path: Path, review: dict[str, object] | None, days: int, level: str, words: str) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document(), uri="file:///store")
+        if review is not None:
+            detail = {"campaign_id": "2025-11", **review}
+            archive.add_audit(who="drift", what=SERIES_REVIEWED, subject=trial().series_key, detail=detail)
+        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=days), view="drift")
+    (cell,) = cells(shown).values()
+    assert (cell.level, cell.words) == (level, words)
+
+
+def test_winners_come_first_and_a_column_has_one_unit(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for name, step in (("slow", 1.4), ("near", 1.04), ("best", 0.999)):
+            for repeat in (1, 2):
+                asked = trial(where=provider(name), repeat=repeat)
+                archive.record(document(asked, metrics=training_metrics(step * (1 + repeat / 1000))), uri="file:///store")
+        failed = trial(where=provider("broken"))
+        archive.record(document(failed, metrics=(), status="invalid"), uri="file:///store")
+        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1))
+        aged = overview(archive, load(), tmp_path, PLANNED + timedelta(days=50), view="age")
+    assert [row.provider for row in shown.map.rows] == ["best", "near", "slow", "broken"]
+    found = {who: (cell.level, cell.text) for (who, _), cell in cells(shown).items()}
+    assert found == {"best": ("h0", "1.00"), "near": ("h1", "1.04"), "slow": ("h4", "1.40"), "broken": ("none", "–")}
+    assert [column.unit for column in shown.map.columns] == ["s"]
+    assert {cell.level for cell in cells(aged).values()} == {"h5", "none"}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -38,8 +86,9 @@ def test_a_provider_whose_instances_changed_is_told_by_those_that_it_has_now(tmp
             asked = trial(campaign=f"2025-{10 + month}", where=where, planned_at=PLANNED + timedelta(days=30 * month))
             archive.record(document(asked), uri="file:///store")
         shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=31))
-    ((cell,),) = (line.cells for line in shown.lines)
-    assert cell is not None and cell.campaign_id == "2025-11" and kinds[order[1]] in cell.series_key
+        reliability = overview(archive, load(), tmp_path, PLANNED + timedelta(days=31), view="age")
+    assert [cell.text for cell in cells(reliability).values()] == ["1 d"], "the newest campaign's, of the instance of now"
+    assert len(cells(shown)) == 1
 
 
 def statements(archive: Archive, reports: Path, declared: Declarations) -> int:
@@ -54,23 +103,31 @@ def statements(archive: Archive, reports: Path, declared: Declarations) -> int:
     return len(asked)
 
 
-def test_a_page_of_providers_costs_the_same_however_many_follow(tmp_path: Path) -> None:
+def test_the_page_costs_the_same_statements_however_many_providers_there_are(tmp_path: Path) -> None:
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         declared = load()
-        names = [f"lab-{n:02d}" for n in range(2 * PROVIDERS_PER_PAGE + 1)]
+        names = [f"lab-{n:02d}" for n in range(9)]
         for count, name in enumerate(names, 1):
             archive.record(document(trial(where=provider(name))), uri="file:///store")
-            if count == PROVIDERS_PER_PAGE:
+            if count == 2:
                 before = statements(archive, tmp_path, declared)
-        assert statements(archive, tmp_path, declared) == before
-        walked, after = [], ""
-        while True:
-            shown = overview(archive, declared, tmp_path, PLANNED, after)
-            walked += shown.providers
-            if shown.more is None:
-                break
-            after = shown.more
-    assert walked == names
+        assert statements(archive, tmp_path, declared) == before < 30
+        assert len(overview(archive, declared, tmp_path, PLANNED).map.rows) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [("", 3), ("?cloud=local", 2), ("?cloud=nowhere", 0), ("?kind=inference", 0), ("?state=stale", 3), ("?state=drifted", 0)],
+)
+def test_the_filter_is_in_the_address(tmp_path: Path, query: str, rows: int) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for name in ("local-1core", "local-2core", "gone"):
+            archive.record(document(trial(where=provider(name))), uri="file:///store")
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        text = client.get(f"/{query}").text
+        assert client.get("/?state=nonsense").status_code == 422
+    shown = text[text.index("<tbody>") :].split("</tbody>")[0].count("<tr>") if '<table class="heat' in text else 0
+    assert shown == rows
 
 
 @pytest.mark.parametrize("measured", [False, True])
@@ -94,7 +151,7 @@ def test_a_first_choice_below_one_half_is_no_winner(tmp_path: Path, chances: tup
     detail = {"workloads": ["chat-tiny-cpu"], "ranking": ranking}
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         archive.save_decision(DecisionRecord("d", "product", "inference", "new", chances[0], detail))
-        (found,) = [w for w in newest_decisions(archive, load(), PLANNED) if w.decided]
+        (found,) = [w for w in newest_decisions(archive.decisions_page().rows, load(), PLANNED) if w.decided]
     assert found.named == named
 
 

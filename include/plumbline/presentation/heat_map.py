@@ -1,0 +1,170 @@
+"""The heat map of providers and workloads: distance to the best, cost, drift, age or reliability, winners first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, get_args
+
+from plumbline.analysis.fleet import FleetSeries, Number, leading_number, placings_of, pooled_costs
+from plumbline.analysis.scorecards.placings import Placing, place
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.presentation.fleet import format_behind
+from plumbline.presentation.series_states import ShownState
+
+HeatView = Literal["speed", "cost", "drift", "age", "reliability"]
+VIEWS: tuple[HeatView, ...] = get_args(HeatView)
+LEVELS = (0.02, 0.05, 0.1, 0.25, 0.5)
+"""Distance to the best, as a fraction, up to which a cell has each colour; the last colour is for all others."""
+LEGEND: dict[HeatView, tuple[tuple[str, str], ...]] = {
+    "speed": (("h0", "best, or like it"), ("h1", "≤ 5 % behind"), ("h2", "≤ 10 %"), ("h3", "≤ 25 %"), ("h4", "≤ 50 %"), ("h5", "more")),
+    "cost": (("h0", "cheapest, or like it"), ("h1", "≤ 5 % dearer"), ("h2", "≤ 10 %"), ("h3", "≤ 25 %"), ("h4", "≤ 50 %"), ("h5", "more")),
+    "drift": (("h0", "steady"), ("h2", "cannot tell"), ("h3", "stale"), ("h4", "suspected"), ("h5", "drifted")),
+    "age": (("h0", "≤ 7 days"), ("h1", "≤ 14"), ("h2", "≤ 31"), ("h3", "≤ 40"), ("h5", "stale")),
+    "reliability": (("h0", "all trials usable"), ("h1", "≥ 95 %"), ("h2", "≥ 90 %"), ("h3", "≥ 75 %"), ("h4", "≥ 50 %"), ("h5", "fewer")),
+}
+_STATE_LEVEL = {"steady": 0, "cannot_tell": 2, "stale": 3, "suspected": 4, "drifted": 5}
+_AGE_DAYS = ((7, 0), (14, 1), (31, 2), (40, 3))
+_USABLE = ((1.0, 0), (0.95, 1), (0.9, 2), (0.75, 3), (0.5, 4))
+FARTHEST = 1.0
+"""Distance that a provider's order counts for a workload at most, and for one that it never ran."""
+
+
+@dataclass(frozen=True)
+class SeriesStatus:
+    """What a cell shows beside numbers. `usable`, `planned`: trials of the newest campaign."""
+
+    state: ShownState
+    planned_at: datetime
+    usable: int
+    planned: int
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """`level`: a colour class; `text`: short; `words`: state and distance for a screen reader and the pointer."""
+
+    workload: str
+    level: str
+    text: str
+    words: str
+    drifted: bool
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    provider: str
+    cells: tuple[HeatCell | None, ...]
+
+
+@dataclass(frozen=True)
+class HeatColumn:
+    """`unit`: of the texts of its cells."""
+
+    workload: str
+    kind: str
+    title: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    view: HeatView
+    columns: tuple[HeatColumn, ...]
+    rows: tuple[HeatRow, ...]
+
+    @property
+    def density(self) -> str:
+        """How much room a row has on a screen: large, medium or small."""
+        return "large" if len(self.rows) <= 8 else "medium" if len(self.rows) <= 20 else "small"
+
+
+def heat_map(
+    view: HeatView,
+    series: Sequence[FleetSeries],
+    primary: Callable[[str], Number | None],
+    status: Mapping[tuple[str, str], SeriesStatus],
+    now: datetime,
+) -> HeatMap:
+    """One column a workload, training first; one row a provider, the nearest to the best over all workloads first, of drift and age the worst.
+
+    `status`: by (provider, workload), of every pair that ever ran, also without a usable number.
+    """
+    workloads = sorted({(s.kind != "training", s.workload) for s in series})
+    providers = {s.provider for s in series} | {provider for provider, _ in status}
+    worst_first = view in ("drift", "age")
+    sign, absent = (-1, 0.0) if worst_first else (1, FARTHEST)
+    columns, cells, far = [], {}, dict.fromkeys(providers, 0.0)
+    for _, workload in workloads:
+        own = [s for s in series if s.workload == workload]
+        title, unit, made = _column(view, own, primary(workload), status, now)
+        columns.append(HeatColumn(workload, own[0].kind, title, unit))
+        for provider in providers:
+            distance, cell = made.get(provider, (absent, None))
+            if cell is None and (provider, workload) in status:
+                words = f"no usable result; {status[provider, workload].state.text}"
+                cell = HeatCell(workload, "none", "–", words, status[provider, workload].state.name == "drifted")
+            cells[provider, workload] = cell
+            far[provider] += min(distance, FARTHEST)
+
+    order = sorted(providers, key=lambda p: (sign * far[p], p))
+    return HeatMap(view, tuple(columns), tuple(HeatRow(p, tuple(cells[p, w] for _, w in workloads)) for p in order))
+
+
+Made = dict[str, tuple[float, HeatCell]]
+
+
+def _column(
+    view: HeatView,
+    own: Sequence[FleetSeries],
+    first: Number | None,
+    status: Mapping[tuple[str, str], SeriesStatus],
+    now: datetime,
+) -> tuple[str, str, Made]:
+    if view in ("speed", "cost"):
+        if view == "speed":
+            metric, statistic, phase = leading_number(own, first)
+            placings, name = placings_of(own, metric, statistic, phase), format_name(metric)
+        else:
+            metric, found = pooled_costs(own)
+            placings, name = place(found, lower_is_better=True), format_name(metric)
+        shown = common_scale(METRICS[metric].unit if metric else "", [p.value for p in placings], metric)
+        return (
+            name,
+            {"/s": "per second"}.get(shown.suffix, shown.suffix),
+            {p.provider: (p.behind, _placed(p, own, shown.number(p.value), shown.text(p.value), status)) for p in placings},
+        )
+    made: Made = {}
+    for s in own:
+        seen = status.get((s.provider, s.workload))
+        if seen is None:
+            continue
+        if view == "drift":
+            level, text = _STATE_LEVEL.get(seen.state.name, 2), _short(seen.state)
+        elif view == "age":
+            days = (now - seen.planned_at).days
+            level, text = next((level for most, level in _AGE_DAYS if days <= most), 5), f"{days} d"
+        else:
+            share = seen.usable / seen.planned if seen.planned else 0.0
+            level, text = next((level for least, level in _USABLE if share >= least), 5), f"{seen.usable}/{seen.planned}"
+        words = f"{text}; {seen.state.text}" if view != "drift" else seen.state.text
+        made[s.provider] = (level / 5, HeatCell(s.workload, f"h{level}", text, words, seen.state.name == "drifted"))
+    return {"drift": "state", "age": "days", "reliability": "usable trials"}[view], "", made
+
+
+def _placed(
+    placing: Placing, own: Sequence[FleetSeries], number: str, text: str, status: Mapping[tuple[str, str], SeriesStatus]
+) -> HeatCell:
+    workload = own[0].workload
+    level = 0 if placing.leads else next((i for i, most in enumerate(LEVELS) if placing.behind <= most), len(LEVELS))
+    seen = status.get((placing.provider, workload))
+    words = f"{text}, {format_behind(placing)}" + (f"; {seen.state.text}" if seen else "")
+    return HeatCell(workload, f"h{level}", number, words, seen is not None and seen.state.name == "drifted")
+
+
+def _short(state: ShownState) -> str:
+    if state.name == "steady":
+        return state.text.removeprefix("steady").strip(" ()") or "steady"
+    return {"suspected": "suspected", "cannot_tell": "?", "drifted": "drifted", "stale": "stale"}.get(state.name, "–")
