@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +30,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each node needs a core"),
 ]
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, gang_engine.__file__]
 RANKS = ["--nnodes", "{nodes}", "--node-rank", "{node_rank}", "--leader", "{leader_address}:{leader_port}", "--pipeline", "{pipeline}"]
 SERVER: dict[str, Any] = {
@@ -119,6 +122,7 @@ def test_two_nodes_serve_one_model_and_leave_nothing(launched: Callable[..., Res
     assert held_seconds(document) == pytest.approx(2 * held)
 
 
+@pytest.mark.fault("one node's part of a server ends, or its harness", ends="server_error, interrupted", keeps="the logs of all nodes")
 @pytest.mark.parametrize(
     ("strike", "failure_class", "begins"),
     [
@@ -159,3 +163,30 @@ def test_a_cold_cache_restarts_the_parts_of_all_nodes(launched: Callable[..., Re
     document = launched(on_two_nodes(SERVER | {"prefix_cache": "cold"}))
     assert document.validity.failure_class is None, document.validity
     assert document.value("error_rate", phase="steady") == 0
+
+
+@pytest.mark.full
+def test_energy_and_health_are_those_of_all_nodes(tmp_path: Path) -> None:
+    planned = on_two_nodes()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        rendezvous = f"127.0.0.1:{server.getsockname()[1]}"
+    (tmp_path / "trial.json").write_text(planned.model_dump_json())
+    results = (tmp_path / "results").as_uri()
+    harnesses = []
+    for rank, gpus in enumerate(({"FAKE_WATTS": "500"}, {"FAKE_WATTS": "200 150", "FAKE_NEW_ERRORS": "2"})):
+        of_node = {"PLUMBLINE_HOME": str(tmp_path / f"node{rank}"), "PLUMBLINE_NODE_RANK": str(rank), "PLUMBLINE_RENDEZVOUS": rendezvous}
+        path = os.pathsep.join([str(ROOT / "tests" / "fakes" / "driver"), str(ROOT / "include")])
+        command = [sys.executable, "-m", "plumbline.harness", "run", "--trial", str(tmp_path / "trial.json"), "--out", results]
+        harnesses.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path, **gpus, **of_node}, stdout=subprocess.DEVNULL))
+    assert [each.wait(200) for each in harnesses] == [0, 0]
+    store = ResultStore(results)
+    document = store.document(store.folder(planned))
+    power, energy = (
+        next(row for row in document.metrics if (row.metric, row.phase) == (name, "steady"))
+        for name in ("gpu_power", "energy_per_output_token")
+    )
+    at = {event.name: event.monotonic_s or 0.0 for event in document.timeline}
+    assert power.value == pytest.approx(850.0, rel=0.02)
+    assert energy.value and energy.value * energy.n / 850.0 == pytest.approx(at["steady_ended"] - at["steady_started"], rel=0.15)
+    rows = {(row.node, row.gpu): row.new for row in document.gpu_health if row.counter == "ecc_uncorrected_volatile"}
+    assert rows == {(0, 0): 0, (1, 0): 2, (1, 1): 2}
