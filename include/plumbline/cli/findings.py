@@ -16,6 +16,7 @@ from plumbline.cli.exit_status import BROKEN, OK
 from plumbline.cli.output import SEVERITY, Json, clear_errors, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.units import SECONDS, parse
+from plumbline.presentation.finding_words import what_happened
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
 
@@ -31,14 +32,14 @@ _ORDER = ("page", "warn", "info")
 
 @findings.callback(invoke_without_command=True)
 def listed(context: typer.Context, settled: Settled = False, verbose: Verbose = False, as_json: Json = False) -> None:
-    """List the open findings, gravest first."""
+    """List the open findings, most severe first."""
     if context.invoked_subcommand is None:
         list_findings(settled, verbose, as_json)
 
 
 @findings.command("list")
 def list_findings(settled: Settled = False, verbose: Verbose = False, as_json: Json = False) -> None:
-    """List the open findings, gravest first."""
+    """List the open findings, most severe first."""
     with read_archive(listing=True, as_json=as_json) as archive:
         # By state: an old archive has far more settled findings than open ones.
         found = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
@@ -64,11 +65,13 @@ def _one(view: FindingView, verbose: bool) -> None:
     readable = _readable(view)
     symbol, style = SEVERITY[view.severity]
     began = view.campaign_id or (readable.began if readable else f"{view.opened_at:%Y-%m-%d}")
-    line = Text.assemble((f"{symbol} {view.severity:<4} ", style), view.headline.removeprefix(view.severity.upper()).strip())
+    words = what_happened(readable) if readable else view.headline.removeprefix(view.severity.upper()).strip()
+    mark = "SIMULATED " if readable and readable.simulated else ""
+    line = Text.assemble((f"{symbol} {view.severity:<4} ", style), (mark, "yellow"), words)
     out.print(line)
     out.print(marked("       [dim]{} · {}{} · since {}[/]", view.finding_id, view.state, _snoozed(view), began))
     if verbose:
-        for text in readable.text.splitlines()[1:] if readable else ("cannot be read in full: stored by another version",):
+        for text in readable.text.splitlines() if readable else ("cannot be read in full: stored by another version",):
             out.print(f"       {text.strip()}")
 
 

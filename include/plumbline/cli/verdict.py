@@ -128,7 +128,8 @@ def _drift(verdict: CampaignVerdict, most: int) -> None:
         )
         if count
     ]
-    out.print(_named("Drift", f"series: {', '.join(parts)}" if parts else "nothing compared"))
+    total = series.moved + series.unsure + series.steady + series.without_baseline
+    out.print(_named("Drift", f"{total} series: {', '.join(parts)}" if parts else "nothing compared"))
     for finding in verdict.findings[:most]:
         symbol, style = SEVERITY[finding.severity]
         text = Text.assemble((f"  {symbol} {finding.severity:<4} ", style), headline(finding).removeprefix("SIMULATED").strip())

@@ -58,7 +58,7 @@ class SeriesChange:
 
 @dataclass(frozen=True)
 class CampaignVerdict:
-    """`trials`: by status. `criteria`: by outcome. `costs`: sentences. `findings`: gravest first."""
+    """`trials`: by status. `criteria`: by outcome. `costs`: sentences. `findings`: most severe first."""
 
     campaign_id: str
     reason: str
