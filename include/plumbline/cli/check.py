@@ -123,14 +123,14 @@ def check(
     ok = all(field.known for field in patched) and not any(one.enabled for one in examples)
 
     def show() -> None:
-        # Before the tables and the summary line, which stays last.
+        out.print(_verdict(declared, rows, ok), style="bold green" if ok else "bold red")
         show_patched_fields(patched)
         show_defaults(declared, {p.name for p in providers if everything or p.enabled})
         for one in examples:
             if one.enabled:
                 err.print(str(one), style="red")
         disabled = sorted({one.provider for one in examples if not one.enabled})
-        _show(declared, rows, months, (*warnings, *_examples(examples, disabled, everything)), everything, ok)
+        _show(declared, rows, months, (*warnings, *_examples(examples, disabled, everything)), everything)
 
     emit(
         as_json,
@@ -203,7 +203,7 @@ def _month(month: MonthlyEstimate) -> dict[str, Any]:
 
 
 def _show(
-    declared: Declarations, rows: list[dict[str, Any]], months: list[MonthlyEstimate], warnings: tuple[str, ...], everything: bool, ok: bool
+    declared: Declarations, rows: list[dict[str, Any]], months: list[MonthlyEstimate], warnings: tuple[str, ...], everything: bool
 ) -> None:
     columns = ("provider", "launcher", "kind", "workload", "slots (UTC)", "repeats a slot", "trials", "node hours")
     shown = table("What a month measures", *columns, right=columns[-3:])
@@ -245,10 +245,14 @@ def _show(
     idle = sorted(p.name for p in declared.providers.values() if not declared.workloads_for(p))
     if idle:
         out.print(f"no declared workload fits: {', '.join(idle)}")
+
+
+def _verdict(declared: Declarations, rows: list[dict[str, Any]], ok: bool) -> str:
     teams = ", ".join(sorted(declared.teams)) or "none"
     total = sum(row["trials"] for row in rows)
-    out.print(
-        f"{len(declared.providers)} providers, {len(declared.workloads)} workloads, teams {teams}: {'all right' if ok else 'not all right'}; {total} trials a month"
+    return (
+        f"{len(declared.providers)} providers, {len(declared.workloads)} workloads, teams {teams}: "
+        f"{'all right' if ok else 'not all right'}; {total:,} trials a month"
     )
 
 

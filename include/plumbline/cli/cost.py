@@ -146,7 +146,7 @@ def trial(
     with clear_errors(DeclarationError, LookupError, InvalidResult), read_archive() as archive:
         document = archive.document(trial_id)
         if document is None:
-            raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN` names those of a campaign')
+            raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN --json` names those of a campaign')
         found = campaign_bill(archive, load(), document.trial.campaign_id)
     bill = found.bills(day, way)[trial_id].condensed()
     counts = (trial_id, document.trial.attempt) not in found.rejected
