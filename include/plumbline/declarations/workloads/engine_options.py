@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads.checkpoints import Checkpoint, ModelFiles
 
 if TYPE_CHECKING:
     from plumbline.declarations.workloads import Needs
@@ -19,6 +20,7 @@ NODE_PLACEHOLDERS = ("nodes", "node_rank", "leader_address", "leader_port")
 """What a command's `{…}` can name; the second ones on several nodes only."""
 _PURPOSES = {"node_rank": "in which the nodes differ", "leader_address": "where the nodes find each other"}
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+AdapterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 ArgName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 EngineArgs = dict[ArgName, JsonValue]
 """Arguments of an engine by its own names: scalars, lists and mappings."""
@@ -76,13 +78,16 @@ class Speculative(Declared):
         description="ngram: proposals are copied from the prompt and the answer so far"
     )
     tokens: int = Field(ge=1, le=64, description="proposed at once")
-    model: str | None = Field(None, min_length=1, description="folder (or hub id) of the draft model or EAGLE head; none for ngram")
+    model: ModelFiles | None = Field(
+        None,
+        description="the draft model or EAGLE head: source: hub, url or folder, or a path (or hub id) that the engine reads; none for ngram",
+    )
     lookup: int = Field(4, ge=1, le=64, description="longest n-gram that is looked up")
 
     @model_validator(mode="after")
     def _drafter(self) -> Speculative:
         if (self.method == "ngram") == (self.model is not None):
-            expected = "no model" if self.method == "ngram" else "model: a folder with the draft model's checkpoint"
+            expected = "no model" if self.method == "ngram" else "model: {source: folder, path: /models/draft}, or another source"
             raise ValueError(f"method {self.method} {'with' if self.model else 'without'} a model; expected {expected}")
         return self
 
@@ -97,8 +102,10 @@ class EngineOptions(Declared):
         None, description="tensor parallel over needs.count accelerators if omitted; backend openai: what the command's {tensor} … are"
     )
     speculative: Speculative | None = None
-    adapters: dict[str, str] | None = Field(
-        None, min_length=1, description="LoRA adapters served together, name: folder; requests take them in turn"
+    adapters: dict[AdapterName, ModelFiles] | None = Field(
+        None,
+        min_length=1,
+        description="LoRA adapters served together, by name: source: hub, url or folder, or a path that the engine reads; requests take them in turn",
     )
     kv_cache_precision: Literal["bf16", "fp8"] | None = Field(None, description="of keys and values; the engine's choice if omitted")
     command: tuple[str, ...] | None = Field(
@@ -114,6 +121,29 @@ class EngineOptions(Declared):
     protocol: Literal["openai", "openai_chat"] | None = Field(None, description="backend openai: completions or chat; openai if omitted")
     exact_output: bool = Field(True, description="backend openai: false for a server that has no min_tokens and ignore_eos")
 
+    @property
+    def fetched_files(self) -> dict[str, Checkpoint]:
+        """Drafts and adapters that are fetched before the server starts, by their field: `speculative`, `adapters.legal`."""
+        declared = {"speculative": self.speculative.model} if self.speculative is not None else {}
+        found: dict[str, object] = {**declared, **{f"adapters.{name}": files for name, files in (self.adapters or {}).items()}}
+        return {field: files for field, files in found.items() if isinstance(files, Checkpoint)}
+
+    @property
+    def draft_path(self) -> str | None:
+        """Of the draft model or EAGLE head, once it is fetched."""
+        files = self.speculative.model if self.speculative is not None else None
+        if isinstance(files, Checkpoint):
+            raise TypeError("server.speculative.model is not fetched yet")
+        return files
+
+    @property
+    def adapter_paths(self) -> dict[str, str]:
+        """Of the adapters by name, once they are fetched."""
+        found = self.adapters or {}
+        if unread := [name for name, files in found.items() if not isinstance(files, str)]:
+            raise TypeError(f"server.adapters.{unread[0]} is not fetched yet")
+        return {name: str(files) for name, files in found.items()}
+
 
 def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, text: bool) -> None:
     """ValueError, with the field, for options that the backend does not have or that contradict the workload."""
@@ -124,6 +154,11 @@ def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, 
             raise ValueError(f"server.{field} on server.backend {backend}; expected backend vllm or tensorrtllm{hint}")
     if options.adapters and backend not in ("vllm", "openai"):
         raise ValueError(f"server.adapters on server.backend {backend}; expected backend vllm or openai")
+    if backend == "openai" and options.fetched_files:
+        raise ValueError(
+            f"server.{next(iter(options.fetched_files))} with a source on server.backend openai, whose command reads the folders; expected a "
+            "path, or backend vllm"
+        )
     check_engine_args(options.engine_args, backend, "server.engine_args")
     _check_nodes(options, backend)
     if options.parallel is not None:

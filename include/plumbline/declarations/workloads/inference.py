@@ -354,6 +354,11 @@ class InferenceWorkload(Workload):
                 "cached; expected off"
             )
         check_engine_options(self.server, self.server.backend, self.needs, text=self.requests.text)
+        if self.server.fetched_files and not isinstance(self.model, Checkpoint):
+            raise ValueError(
+                f"server.{next(iter(self.server.fetched_files))} with a source, beside a model by its dimensions; expected a checkpoint "
+                "(model.source), or a path"
+            )
         if self.server.backend == "external":
             self._left_alone()
         if self.server.backend == "openai":

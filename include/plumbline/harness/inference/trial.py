@@ -22,6 +22,8 @@ from plumbline.harness.environment.sysfs import format_ranges
 from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_for_trial
+from plumbline.harness.inference.checkpoint.companions import fetch_companions
+from plumbline.harness.inference.checkpoint.manifest import Manifest
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.endpoint import Endpoint
 from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts, selected_rows
@@ -109,15 +111,27 @@ def _fetch(
     record.event("model_fetched")
     record.result.metrics += fetched.rows()
     record.result.facts |= fetched.facts()
-    record.result.hashes["manifest"] = fetched.manifest.sha256
-    listing = record.workdir / "manifest.json"
-    listing.write_text(fetched.manifest.to_json(), encoding="utf-8")
-    record.result.evidence.append(EvidenceFile("manifest", listing))
+    _keep_manifest(record, "manifest", fetched.manifest)
+    record.workload, companions = fetch_companions(record.workload, cache, access.mirror, credentials, note)
+    for field, each in companions.items():
+        record.result.facts |= each.facts(field)
+        _keep_manifest(record, f"{_COMPANION}{field}", each.manifest)
     reference = None
     if record.workload.quality is not None:
         reference = get(reference_workload(record.workload))
         record.result.hashes["reference_manifest"] = reference[0].manifest.sha256
     return fetched, OutputCheck.of(record.workload, fetched.folder, reference, tasks)
+
+
+_COMPANION = "manifest."
+"""Begins the names of companions' hashes."""
+
+
+def _keep_manifest(record: TrialRecord, name: str, manifest: Manifest) -> None:
+    record.result.hashes[name] = manifest.sha256
+    listing = record.workdir / f"{name}.json"
+    listing.write_text(manifest.to_json(), encoding="utf-8")
+    record.result.evidence.append(EvidenceFile("manifest", listing))
 
 
 def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None, token: str | None = None) -> tuple[Schedule, Prompts]:
@@ -132,10 +146,12 @@ def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None, token: 
         raise TrialFailed("bad_declaration", str(error)) from error
     except FetchFailed as error:
         raise TrialFailed("unreachable", str(error)) from error
+    kept = record.result.hashes
+    companions = {name.removeprefix(_COMPANION): value for name, value in kept.items() if name.startswith(_COMPANION)}
     hashes = {
         "schedule": planned,
         "prompts": prompts.sha256,
-        "model": backends.model_hash(record.workload, None if fetched is None else fetched.manifest.sha256),
+        "model": backends.model_hash(record.workload, None if fetched is None else fetched.manifest.sha256, companions),
     }
     record.result.hashes |= {name: value for name, value in hashes.items() if value}
     if record.trial.schedule_hash not in (None, planned):
@@ -334,7 +350,15 @@ def _facts(record: TrialRecord, served: ManagedTriton | ManagedOpenAi) -> None:
         }
         if about and about["prefix"] != (expected := engine_python.describe().prefix):
             raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {expected}")
-    facts |= engine_facts(record.workload, record.trial.provider, about)
+    facts |= engine_facts(_as_declared(record), record.trial.provider, about)
+
+
+def _as_declared(record: TrialRecord) -> InferenceWorkload:
+    """The workload with the sources of its companions: where a cache has them is no fact of the engine."""
+    declared = record.trial.workload
+    assert isinstance(declared, InferenceWorkload)
+    own = {name: getattr(declared.server, name) for name in ("speculative", "adapters")}
+    return record.workload.model_copy(update={"server": record.workload.server.model_copy(update=own)})
 
 
 def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping[str, Any]) -> dict[str, Scalar]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,7 @@ from plumbline.harness.inference.checkpoint.sources import AccessRefused, FetchF
 from plumbline.harness.measurement import TrialFailed
 from plumbline.results import MetricRow, Scalar, metric_row
 
-__all__ = ["FetchedCheckpoint", "fetch", "fetch_for_trial", "resolve"]
+__all__ = ["FetchedCheckpoint", "failures_of", "fetch", "fetch_for_trial", "resolve"]
 
 
 Credentials = tuple[str | None, Mapping[str, object] | None]
@@ -140,12 +141,19 @@ def fetch_for_trial(
         if provider is not None and (why := too_large(resolved, provider)) is not None:
             raise ValueError(why)
 
-    try:
+    with failures_of("model"):
         fetched = fetch(workload.model, cache, mirror, credentials, note, check)
         return fetched, resolve(workload, fetched.contents)
+
+
+@contextmanager
+def failures_of(field: str) -> Iterator[None]:
+    """What fetching a declared field raises, as TrialFailed with the field; see `fetch_for_trial`."""
+    try:
+        yield
     except FetchFailed as error:
-        raise TrialFailed("unreachable", f"model: {error}") from error
+        raise TrialFailed("unreachable", f"{field}: {error}") from error
     except caching.NoSpace as error:
-        raise TrialFailed("insufficient_capacity", f"model: {error}") from error
+        raise TrialFailed("insufficient_capacity", f"{field}: {error}") from error
     except (BrokenCheckpoint, AccessRefused, ValueError) as error:
-        raise TrialFailed("bad_declaration", f"model: {error}") from error
+        raise TrialFailed("bad_declaration", f"{field}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,14 @@ def write(workload: InferenceWorkload, folder: Path, *, threads: int, checkpoint
     return repository
 
 
-def model_hash(workload: InferenceWorkload, manifest: str | None = None) -> str:
+def model_hash(workload: InferenceWorkload, manifest: str | None = None, companions: Mapping[str, str] | None = None) -> str:
     """Hash (hex) of the served model: its maker, shape, precision and weights' seed, without prompts and load. Of a checkpoint: its engine,
-    `manifest`, precision and context; where the files come from is not in it."""
+    `manifest`, precision and context, and the manifests of its `companions` by field; where the files come from is not in it."""
     if workload.server.backend == "external":
         return ""
     if manifest is not None:
         served = {"backend": workload.server.backend, "manifest": manifest, "precision": workload.model.precision}
-        return digest({**served, "context": workload.model.context})
+        return digest({**served, "context": workload.model.context, **({"companions": dict(companions)} if companions else {})})
     if workload.server.backend == "openai":
         return hash_of(workload)
     result: str = getattr(_writer(workload), "model_hash", hash_of)(workload)

@@ -117,7 +117,7 @@ def write(
         "special_tokens": not weights.dummy,
         # Dummy weights can choose no end of text: it is an id past the vocabulary.
         "end_of_text": not weights.dummy,
-        "adapters": dict(workload.server.adapters or {}),
+        "adapters": workload.server.adapter_paths,
         "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
         "threads": threads,
         "parameters": getattr(workload.model, "parameters", None),

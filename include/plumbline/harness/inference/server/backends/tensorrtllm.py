@@ -60,6 +60,6 @@ def _speculative(workload: InferenceWorkload) -> dict[str, Any]:
     config: dict[str, Any] = {"decoding_type": _METHODS[declared.method], "max_draft_len": declared.tokens}
     if declared.method == "ngram":
         config["max_matching_ngram_size"] = declared.lookup
-    if declared.model is not None:
-        config["speculative_model"] = declared.model
+    if (model := workload.server.draft_path) is not None:
+        config["speculative_model"] = model
     return {"speculative_config": config}

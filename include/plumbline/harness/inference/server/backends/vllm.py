@@ -56,24 +56,24 @@ def engine_args(workload: InferenceWorkload, weights: Weights) -> dict[str, Any]
             if server.kv_cache_precision
             else {}
         ),
-        **_speculative(server.speculative),
-        **_adapters(server.adapters),
+        **_speculative(server.speculative, server.draft_path),
+        **_adapters(server.adapter_paths),
         **server.engine_args,
     }
 
 
-def _speculative(declared: Speculative | None) -> dict[str, Any]:
+def _speculative(declared: Speculative | None, model: str | None) -> dict[str, Any]:
     if declared is None:
         return {}
     config: dict[str, Any] = {"method": declared.method, "num_speculative_tokens": declared.tokens}
     if declared.method == "ngram":
         config["prompt_lookup_max"] = declared.lookup
-    if declared.model is not None:
-        config["model"] = declared.model
+    if model is not None:
+        config["model"] = model
     return {"speculative_config": config}
 
 
-def _adapters(declared: Mapping[str, str] | None) -> dict[str, Any]:
+def _adapters(declared: Mapping[str, str]) -> dict[str, Any]:
     """TrialFailed("bad_declaration") for a folder without a LoRA adapter."""
     if not declared:
         return {}
