@@ -32,7 +32,7 @@ Save = Annotated[
 @alerts.command()
 def preview(
     finding_id: Annotated[str | None, typer.Argument(help="`plumbline findings` lists them")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="every finding that waits for somebody")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="every open finding")] = False,
     example: Annotated[bool, typer.Option("--example", help="a made-up finding with everything that a message can show")] = False,
     save: Save = None,
     as_json: Json = False,

@@ -138,7 +138,7 @@ def expire(
     with clear_errors(DeclarationError, OSError), read_archive(listing=True, as_json=as_json) as archive:
         found = workflows.retain.expired_evidence(archive)
         if found is None:
-            fail("evidence is kept for ever: include/config/upkeep.yaml declares no evidence.keep")
+            fail("evidence never expires: include/config/upkeep.yaml declares no evidence.keep")
         done = workflows.retain.expire_evidence(archive) if yes else None
     emit(as_json, {"due": found.due, "cited": found.cited, "elsewhere": found.elsewhere, "removed": done}, lambda: _show(found, yes))
     if done is not None and not as_json:
@@ -209,7 +209,7 @@ def _bytes(number: int | None) -> str:
 
 
 archive = typer.Typer(help="Verify, back up, move and correct the archive.", no_args_is_help=True)
-quarantine = typer.Typer(help="Result documents that could not be believed.", no_args_is_help=True)
+quarantine = typer.Typer(help="Result documents that failed their checks.", no_args_is_help=True)
 archive.add_typer(quarantine, name="quarantine")
 archive.command()(expire)
 archive.command()(migrate)
@@ -283,7 +283,7 @@ def correct(
     accept: Annotated[bool | None, typer.Option("--accept/--reject", help="what it should have been")] = None,
     as_json: Json = False,
 ) -> None:
-    """Reject or accept a recorded measurement after all: a new row names the old one and stands in its place."""
+    """Reject or accept a recorded measurement after all: a new row replaces the old one and names it."""
     if accept is None:
         fail("no verdict; expected --accept or --reject")
     with clear_errors(LookupError, ValueError, Refused), read_archive() as opened:
@@ -291,7 +291,7 @@ def correct(
     emit(
         as_json,
         {"trial_id": trial_id, "corrects": attempt, "attempt": new},
-        lambda: out.print(f"{trial_id}: attempt {new} stands in the place of attempt {attempt}"),
+        lambda: out.print(f"{trial_id}: attempt {new} replaces attempt {attempt}"),
     )
 
 
@@ -346,7 +346,7 @@ def retry(
 
     def show() -> None:
         for one in done:
-            said = "still not believed" if one.attempt is None else f"released as attempt {one.attempt}"
+            said = "fails its checks again" if one.attempt is None else f"released as attempt {one.attempt}"
             out.print(f"{one.quarantine_id}: {said}: {one.reason}")
         if not done:
             out.print("nothing is in quarantine")

@@ -156,7 +156,7 @@ def trial(
     caveats = [share.caveat] if share is not None and share.caveat else []
 
     def show() -> None:
-        simulated = "  SIMULATED: nobody paid this" if document.simulated else ""
+        simulated = "  SIMULATED: not billed" if document.simulated else ""
         out.print(lines_table(marked("{}[yellow]{}[/]", trial_id, simulated), bill))
         incomplete(bill)
         out.print(_outcome_table(outcomes))

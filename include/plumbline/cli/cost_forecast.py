@@ -149,7 +149,7 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
             _print_notes(*(f"{each.hosted.name}: {even.sentence}" for even in (each.volume, each.utilisation) if even is not None))
             _print_notes(f"{each.hosted.name}: {each.request or each.reason}; {each.hosted.source}, {each.hosted.since}")
         monthly = "not declared" if found.volume is None else f"{found.volume:,.0f} requests a month"
-        _print_notes(f"reckoned with: volume {monthly}, utilisation {found.expected:.0%}, rate {found.rate}", f"price: {found.price}")
+        _print_notes(f"inputs: volume {monthly}, utilisation {found.expected:.0%}, rate {found.rate}", f"price: {found.price}")
         _unknown(found.unknown)
 
     emit(as_json, {**_head(asked), "break_even": found}, show)
@@ -166,7 +166,7 @@ def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCas
         gone = [each.reason for each in now.left_out if (each.provider, each.workload) == (provider, workload)]
         there = ", ".join(sorted(name for name, _ in now.campaigns))
         why = f": {gone[0]}" if gone else f"; it was measured on {there}" if there else ": no provider has a usable trial of it"
-        fail(f"{workload} on {provider} has nothing to reckon with{why}")
+        fail(f"{workload} on {provider} has no results to compute with{why}")
     campaign = now.campaigns[provider, workload]
     return _ForecastCase(
         now.providers[provider], now.workloads[workload], now.trials, declared.economics, day, campaign, provider in now.simulated

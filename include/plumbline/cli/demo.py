@@ -225,7 +225,7 @@ def rehearse(
         if alert:
             provide_connections([CONNECTION])
         shown = table(
-            "SIMULATED: no real machine was measured", "campaign", "provider", "trials", "ended", "standing findings", right=("trials",)
+            "SIMULATED: no real machine was measured", "campaign", "provider", "trials", "ended", "open findings", right=("trials",)
         )
 
         def tell(one: RehearsedCampaign) -> None:

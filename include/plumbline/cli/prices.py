@@ -40,7 +40,7 @@ def list_prices(
     provider: Annotated[str | None, typer.Argument(help="one provider, enabled or not; left out, every enabled one")] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask every declared source now, and show its prices per hour of a GPU (of a core, where there is none) and of the instance.
+    """Read every declared source now, and show its prices per hour of a GPU (of a core, where there is none) and of the instance.
 
     Nothing is stored. A source that fails is named on standard error, the others are shown all the same; the exit code is then 1.
     """
@@ -114,9 +114,9 @@ def check_prices(
     provider: Annotated[str | None, typer.Argument(help="one provider, enabled or not; left out, every enabled one")] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask every source now, store what they say, and hold it against the accepted prices, as the daily watch does.
+    """Read every source now, store the prices, and compare them with the accepted ones, as the daily check does.
 
-    Exit code 4 if a price has changed or is held, 1 if a source failed; the others are heard all the same.
+    Exit code 4 if a price has changed or is held, 1 if a source failed; the others are read all the same.
     """
     at = datetime.now(timezone.utc)
     with clear_errors(DeclarationError):
@@ -131,7 +131,7 @@ def check_prices(
             err.print(note, style="red")
         silent = [one.provider for one in seen if not one.checks and not one.notes]
         if silent:
-            out.print(f"no source tells a price: {', '.join(silent)}")
+            out.print(f"no source reports a price: {', '.join(silent)}")
 
     emit(as_json, [_plain(one) for one in seen], show)
     if any(one.notes for one in seen):
@@ -151,8 +151,8 @@ def accept(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Accept a price: from now on it is what costs are reckoned with and what readings are held against. It settles the findings about it, and
-    every team's decision is made again: a first choice that changed is named, and is a finding."""
+    """Accept a price: costs use it, and readings are compared with it. Its findings are settled, and every team's decision is recomputed:
+    a first choice that changed is named, and is a finding."""
     with clear_errors(DeclarationError, LookupError, ValueError, DecisionsLocked):
         declared = load()
         place = _declared(declared.providers, provider)
@@ -171,7 +171,7 @@ def accept(
     def show() -> None:
         out.print(said)
         for one in moved:
-            out.print(f"{one.text}, was {one.before or 'nobody'}")
+            out.print(f"{one.text}, was {one.before or 'none'}")
 
     emit(as_json, {**asdict(made), "first_choices_changed": moved}, show)
 

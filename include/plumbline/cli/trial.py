@@ -243,7 +243,7 @@ def show(document: ResultDocument) -> None:
             lengths = " · ".join(f"{name} {value:g}" for name, value in named if value is not None)
             out.print(f"  {sampled.phase} {sampled.signal}: {lengths} ({sampled.n:,} requests)", style="dim")
     if left_out in known:
-        out.print("  warmup: not shown, because nothing is judged by it; its rows stand in the document, as with --json", style="dim")
+        out.print("  warmup: not shown, nothing is judged by it; --json and the document have its rows", style="dim")
     for item in document.evidence:
         out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim")
     if document.selfcheck:

@@ -68,4 +68,4 @@ def test_where_evidence_is_kept_for_ever_nothing_goes(
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
     result = plumbline("archive", "expire", "--yes")
     assert (result.exit_code, files["old"].exists()) == (2, True)
-    assert "kept for ever" in result.stderr
+    assert "never expires" in result.stderr

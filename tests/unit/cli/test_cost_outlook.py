@@ -96,7 +96,7 @@ def test_break_even(plumbline: Callable[..., Result], said: Callable[..., Any]) 
 @pytest.mark.usefixtures("measured")
 def test_what_was_never_measured_there(plumbline: Callable[..., Result]) -> None:
     for words, said in (
-        (("elsewhere", "gpt-test"), "gpt-test on elsewhere has nothing to reckon with; it was measured on lab-2core"),
+        (("elsewhere", "gpt-test"), "gpt-test on elsewhere has no results to compute with; it was measured on lab-2core"),
         (("lab-2core", "chat-8b"), "no provider has a usable trial of it"),
     ):
         result = plumbline("cost", "scenarios", *words)

@@ -143,7 +143,7 @@ def test_somebody_is_first_where_nobody_was(plumbline, tmp_path):
     strict = team(training={"workloads": ["gpt-test"], "weights": {"tokens_per_second": 1.0}, "gates": [COST_GATE]})
     write(world(teams=(strict,)), tmp_path / "config")
     result = plumbline("prices", "accept", FAST, "--price", "0.01", "--why", "a new contract")
-    assert result.exit_code == 0 and f"first is {FAST}, was nobody" in result.stdout, result.stdout
+    assert result.exit_code == 0 and f"first is {FAST}, was none" in result.stdout, result.stdout
 
 
 @pytest.mark.usefixtures("labs")
