@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests import checkpoints
 from tests.data.repositories.golden import LLAMA
 from tests.fakes import gang_engine
 from tests.fakes.trials import local_provider
@@ -21,6 +22,7 @@ from tests.integration.test_inference import short_trial
 
 from plumbline.analysis.document_sample import held_seconds
 from plumbline.declarations import Trial
+from plumbline.harness import engine_python
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch.collect import collect
 from plumbline.launch.local.process_launcher import ProcessLauncher
@@ -30,6 +32,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="each node needs a core"),
 ]
+VLLM = os.environ.get("PLUMBLINE_VLLM_PYTHON", "")
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, gang_engine.__file__]
 RANKS = ["--nnodes", "{nodes}", "--node-rank", "{node_rank}", "--leader", "{leader_address}:{leader_port}", "--pipeline", "{pipeline}"]
@@ -190,3 +193,54 @@ def test_energy_and_health_are_those_of_all_nodes(tmp_path: Path) -> None:
     assert energy.value and energy.value * energy.n / 850.0 == pytest.approx(at["steady_ended"] - at["steady_started"], rel=0.15)
     rows = {(row.node, row.gpu): row.new for row in document.gpu_health if row.counter == "ecc_uncorrected_volatile"}
     assert rows == {(0, 0): 0, (1, 0): 2, (1, 1): 2}
+
+
+SERVE = ["vllm", "serve", "{model}", "--nnodes", "{nodes}", "--node-rank", "{node_rank}", "--master-addr", "{leader_address}"]
+SERVE += ["--master-port", "{leader_port}", "--tensor-parallel-size", "{tensor}", "--distributed-executor-backend", "mp", "--enforce-eager"]
+SERVE += ["--max-model-len", "{context}", "--max-num-seqs", "8", "--gpu-memory-utilization", "0.2"]
+BY_VLLM: dict[str, Any] = {
+    "backend": "openai",
+    "nodes": 2,
+    "sequences": 8,
+    "ready_timeout": "10min",
+    "parallel": {"tensor": 2},
+    "command": [*SERVE, "--host", "{host}", "--port", "{port}", "--served-model-name", "{served_name}"],
+    "worker_command": [*SERVE, "--headless"],
+}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+@pytest.mark.skipif(not VLLM, reason="PLUMBLINE_VLLM_PYTHON is not set; CONTRIBUTING says how to get a vLLM for CPUs")
+@pytest.mark.parametrize("killed", [False, True])
+def test_vllm_serves_on_two_nodes(
+    launched: Callable[..., ResultDocument], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    monkeypatch.setenv(engine_python.VARIABLE, VLLM)
+    folder = checkpoints.llama(tmp_path / "llama", num_key_value_heads=2)
+    load: dict[str, Any] = {"arrivals": {"constant": {"rate": "0.5/s"}}, "duration": "60s" if killed else "10s"}
+    planned = short_trial(
+        model={"source": "folder", "path": str(folder), "context": 128, "vocabulary": 512},
+        needs={"accelerator": "cpu", "count": 1},
+        server=BY_VLLM,
+        phases=[{"name": "steady", **load}],
+        request_timeout="180s",  # the first answer compiles
+        requests={"input_tokens": {"constant": 8}, "output_tokens": {"constant": 4}, "seed": 7},
+    )
+    provider = local_provider(cpus=sorted(os.sched_getaffinity(0))[:2], nodes=2, memory="16GiB", timeout="20min")
+    document = launched(planned.model_copy(update={"provider": provider}), kill_vllm_of_node_1 if killed else None)
+    if killed:
+        assert document.validity.failure_class == "server_error"
+        assert document.validity.reasons[0].detail.startswith("node 1 (loopback-1): vllm ")
+        return
+    assert document.validity.failure_class is None, document.validity
+    assert document.value("error_rate", phase="steady") == 0
+    assert document.environment is not None
+    facts = document.environment.facts
+    assert (facts["engine.name"], facts["server.nodes"]) == ("vllm", 2)
+    assert str(facts["node1.engine.vllm"]).startswith(str(facts["engine.version"]).split("+")[0])
+
+
+def kill_vllm_of_node_1() -> None:
+    (process,) = (p for p in _running("vllm", "--headless") if "parent_guard" not in " ".join(p.cmdline()))
+    process.send_signal(signal.SIGKILL)

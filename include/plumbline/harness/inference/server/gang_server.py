@@ -35,10 +35,6 @@ class GangServer(OpenAiServer):
         self._nodes.release()
         return super().kill()
 
-    def _choose_ports(self) -> None:
-        super()._choose_ports()
-        self._leader = Address(node_address(self._nodes.interface_address), _free_port())
-
     def _values(self) -> dict[str, str | int]:
         return {**super()._values(), **node_placeholders(0, self.nodes, self._leader)}
 
@@ -47,6 +43,7 @@ class GangServer(OpenAiServer):
 
     def _ready(self, started: float) -> StartUp:
         self._nodes.leader_ended_first = False
+        self._leader = Address(node_address(self._nodes.interface_address), _free_port())  # its last one may linger
         self._nodes.start(self._leader)
         start = super()._ready(started)
         self._nodes.serving()
