@@ -4,8 +4,10 @@ keyboard, narrow windows, and no script, style or request from anywhere else."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
 from tests.browser.fleet import rehearsed
@@ -21,7 +23,7 @@ pytestmark = [
 ]
 PROVIDER = "/providers/aurora-us-h100"
 PAGES = {
-    "/": 0,
+    "/": 1,
     "/providers": 0,
     PROVIDER: 3,
     "/workloads": 0,
@@ -69,6 +71,88 @@ def test_every_chart_is_drawn_without_a_complaint_and_without_anybody_else(addre
     assert complaints == []
     assert elsewhere == []
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation(address: str, chromium: Browser, scheme: Literal["light", "dark"]) -> None:
+    # Past the pages' own policy, which lets no script from a test in.
+    context = chromium.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    found = {}
+    for path in (*PAGES, "/?view=cost", "/?view=drift", "/decisions", "/decisions/platform/training", "/findings", "/prices"):
+        page.goto(address + path, wait_until="load")
+        drawn(page)
+        violations = Axe().run(page).response["violations"]
+        found[path] = [(v["id"], v["nodes"][0]["html"]) for v in violations if v["impact"] in ("serious", "critical")]
+    assert {path: bad for path, bad in found.items() if bad} == {}
+    context.close()
+
+
+def test_the_first_screen_says_what_regressed_who_is_best_and_what_to_do(address: str, chromium: Browser) -> None:
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(address + "/?view=cost")
+    visible = page.evaluate(
+        """() => [...document.querySelectorAll('.tile, .heat tr')].filter((e) => e.getBoundingClientRect().bottom < innerHeight)
+          .map((e) => e.innerText.replace(/\\s+/g, ' '))"""
+    )
+    tiles, rows = [text for text in visible if not text.startswith(("aurora", "borealis", "cirrus"))], visible[-3:]
+    assert any("Open findings" in text and any(word in text for word in ("page", "warn")) for text in tiles)
+    assert any("Best switch" in text for text in tiles)
+    assert {row.split()[0] for row in rows} == {"aurora-us-h100", "borealis-eu-h100", "cirrus-eu-h100"}
+    best = page.locator(".heat td.h0 a").first
+    assert "best" in (best.get_attribute("title") or "")
+    drifted = page.locator(".heat td.d a")
+    assert drifted.count() >= 1 and "drifted" in (drifted.first.get_attribute("title") or "")
+    best.focus()
+    before = page.locator("#cell").inner_text()
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#cell").inner_text() != before and page.evaluate("document.activeElement.closest('td') !== null")
+    page.close()
+
+
+def test_the_theme_is_airflows(address: str, chromium: Browser) -> None:
+    # The frame is put into one of the pages, whose policy allows none.
+    page = chromium.new_page(color_scheme="light", bypass_csp=True)
+    colour = "() => getComputedStyle(document.body).backgroundColor"
+    page.goto(address + "/workloads")
+    light = page.evaluate(colour)
+    page.evaluate("localStorage.setItem('theme', 'dark')")
+    page.reload()
+    assert page.evaluate(colour) != light
+    page.evaluate("localStorage.setItem('theme', 'light')")
+    page.reload()
+    assert page.evaluate(colour) == light
+    # Inside a page of the same origin, as in Airflow, its class decides and changes at once.
+    page.evaluate("document.documentElement.className = 'dark'; document.body.innerHTML = '<iframe src=\"/workloads\"></iframe>'")
+    inside = page.frame_locator("iframe")
+    inside.locator("main").wait_for(state="attached")
+    frame = page.frames[1]
+    assert frame.evaluate(colour) != light and not inside.locator(".brand").is_visible()
+    page.evaluate("document.documentElement.className = 'light'")
+    frame.wait_for_function(f"{colour[6:]} === '{light}'")
+    page.close()
+
+
+def test_a_name_is_a_jump_away_and_a_table_sorts_and_leaves_as_csv(address: str, chromium: Browser) -> None:
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(address + "/decisions")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("cirrus")
+    page.locator("#jump li a").first.wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/providers/cirrus-eu-h100")
+    page.goto(address + "/campaigns/2026-10")
+    table = page.locator("table", has=page.locator("button.sort")).first
+    head = table.locator("button.sort").first
+    head.click()
+    first = table.locator("tbody tr > :first-child")
+    rising = first.all_inner_texts()
+    head.click()
+    assert first.all_inner_texts() == rising[::-1] and len(set(rising)) > 1
+    with page.expect_download() as download:
+        page.locator("button.csv").first.click()
+    assert download.value.suggested_filename.endswith(".csv")
+    page.close()
 
 
 def test_no_script_stands_in_a_page_and_none_would_run(address: str, chromium: Browser) -> None:
@@ -153,7 +237,8 @@ def test_tables_that_a_slider_brought_or_a_fold_hid_scroll_by_keyboard_too(addre
 
 
 def test_charts_follow_the_colour_scheme(address: str, chromium: Browser) -> None:
-    page = chromium.new_page(color_scheme="light")
+    # The frame is put into one of the pages, whose policy allows none.
+    page = chromium.new_page(color_scheme="light", bypass_csp=True)
     page.goto(address + PROVIDER)
     assert drawn(page)
     colour = "getComputedStyle(document.querySelector('.chart .xtick text')).fill"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -13,17 +13,19 @@ from fastapi.responses import HTMLResponse, Response
 
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
-from plumbline.analysis.prices.book import with_effective_prices
+from plumbline.analysis.prices.book import all_with_effective_prices, with_effective_prices
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
 from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, headline
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, is_decision_change
 from plumbline.findings.decision_impact import decision_impact
 from plumbline.metrics.formatting import format_name
 from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.finding_words import what_happened
+from plumbline.presentation.findings_inbox import group_findings
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.results.finding import Finding
 
@@ -68,6 +70,11 @@ class FindingPage:
     choice: str = ""
     trials: tuple[TrialView, ...] = ()
     decision: tuple[str, str, str] | None = None
+
+    @property
+    def words(self) -> str:
+        """The headline in words; of a finding that an older version stored, its own."""
+        return what_happened(self.finding) if self.finding is not None else headline(self.view)
 
 
 def finding_page(archive: Archive, declared: Declarations, finding_id: str, now: datetime) -> FindingPage:
@@ -170,6 +177,8 @@ STATES: tuple[FindingState, ...] = ("open", "acknowledged", "accepted", "resolve
 KINDS: tuple[FindingKind, ...] = ("performance", "environment", "price", "reliability", "missing_data", "self")
 SEVERITIES: tuple[Severity, ...] = ("page", "warn", "info")
 NoChoice = Literal[""]
+WAITING_PER_PAGE, SETTLED_PER_PAGE = 300, 25
+"""Open findings are one list, so that all of one cause are together."""
 MAX_PROVIDER_NAMES = 50
 """Providers that the form offers by name; of more, one is typed."""
 
@@ -191,7 +200,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         chosen = {"state": state, "kind": kind, "severity": severity, "provider": provider.strip()}
         archive = reader.archive(can_see_costs(request))
         try:
-            found = archive.findings_page(state or None, kind or None, severity or None, provider.strip() or None, after or None)
+            most = WAITING_PER_PAGE if state == "open" else SETTLED_PER_PAGE
+            found = archive.findings_page(state or None, kind or None, severity or None, provider.strip() or None, after or None, most)
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         names = archive.provider_names()
@@ -199,7 +209,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(
             request,
             "findings.html.j2",
-            findings=found.rows,
+            groups=group_findings(found.rows, _monthly(archive, declared.now(), found.rows) if can_see_costs(request) else {}),
             chosen=chosen,
             providers=names if len(names) <= MAX_PROVIDER_NAMES else (),
             states=[(s, _query({**chosen, "state": s})) for s in ("", *STATES)],
@@ -219,6 +229,21 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(request, "finding.html.j2", f=found)
 
     return routes
+
+
+def _monthly(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, float | None]:
+    """By finding, its cost a month; one statement for all prices."""
+    unsettled = [view for view in views if view.state not in SETTLED_STATES and view.kind in ("performance", "price")]
+    names = sorted({view.provider for view in unsettled} & declared.providers.keys())
+    priced = all_with_effective_prices((declared.providers[name] for name in names), archive.prices(names)) if names else {}
+    found: dict[str, float | None] = {}
+    for view in unsettled:
+        try:
+            finding = Finding.of(view.detail)
+        except (KeyError, ValueError):
+            continue
+        found[view.finding_id] = monthly_cost(finding, declared.alerts, priced.get(view.provider), view.opened_at.date()).usd
+    return found
 
 
 def _query(chosen: Mapping[str, str | None]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -110,16 +111,34 @@ def test_a_finding_that_says_little_has_a_page_all_the_same(archive: Archive, cl
 def test_findings_are_chosen_and_read_a_page_at_a_time(archive: Archive, client: TestClient) -> None:
     archive.save_findings([FindingRecord(f"f{n:02d}", "", None, "lab-2core", "performance", "warn", f"finding {n}") for n in range(30)])
     archive.save_findings([FindingRecord("p", "", None, "other", "price", "info", "the price")])
-    first = client.get("/findings?state=open&kind=performance").text
+    waiting = client.get("/findings?state=open&kind=performance").text
+    assert waiting.count('<article class="finding') == 30 and 'rel="next"' not in waiting, "what waits is one list"
+    first = client.get("/findings?kind=performance").text
     assert first.count('<article class="finding') == 25 and "the price" not in first
-    assert 'href="/findings?state=open&amp;kind=performance&amp;after=f24"' in first
-    second = client.get("/findings?state=open&kind=performance&after=f24").text
+    assert 'href="/findings?kind=performance&amp;after=f24"' in first
+    second = client.get("/findings?kind=performance&after=f24").text
     assert second.count('<article class="finding') == 5 and 'rel="next"' not in second
     assert "the price" in client.get("/findings?provider=other&severity=").text
     assert 'id="no-findings"' in client.get("/findings?severity=page").text
     assert client.get("/findings?kind=nonsense").status_code == 422
     assert client.get("/findings?after=nonsense").status_code == 404
     assert f'<option value="{provider().name}">' in first
+
+
+def test_findings_of_one_cause_are_one_entry_led_by_the_gravest(archive: Archive, client: TestClient) -> None:
+    slower = replace(drifted(), attributed_to=("gpu.driver",))
+    changed = replace(
+        drifted(), finding_id="f2", kind="environment", severity="warn", subject="environment", title="environment changed: driver 1 → 2",
+        headline="WARN  lab-2core · environment changed: driver 1 → 2", attributed_to=("gpu.driver",), effect=None, metric=None, members=(),
+    )  # fmt: skip
+    elsewhere = replace(changed, finding_id="f3", provider="lab-other")
+    for finding in (changed, elsewhere, slower):
+        stored(archive, finding)
+    text = client.get("/findings?state=open").text
+    articles = text.split("<article")[1:]
+    assert [re.findall(r'/findings/(f\d)"', article) for article in articles] == [["f1", "f2"], ["f3"]]
+    assert "trains gpt-tiny 20 % slower since December 2025</a>" in articles[0], "words first, statistics folded"
+    assert articles[0].index("slower since") < articles[0].index("95 %: +15")
 
 
 def history(**more: object) -> History:
