@@ -372,8 +372,12 @@ def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping
         found["engine.command"] = shlex.join(server.command)
     if server.worker_command is not None:
         found["engine.worker_command"] = shlex.join(server.worker_command)
+    declared = server.model_dump(mode="json")
+    for field, files in server.fetched_files.items():
+        group, _, adapter = field.partition(".")
+        declared[group][adapter or "model"] = files.model_dump(mode="json", exclude_defaults=True)
     for field in ("engine_args", "parallel", "speculative", "adapters"):
-        if value := server.model_dump(mode="json")[field]:
+        if value := declared[field]:
             found[f"engine.{field.removeprefix('engine_')}"] = json.dumps(value, sort_keys=True)
     if "engine.args" in found:
         found["engine.args_from"] = "provider's" if any(backend == server.backend for backend in provider.engine_args) else "standard"

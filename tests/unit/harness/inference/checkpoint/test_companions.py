@@ -148,3 +148,12 @@ def test_what_cannot_be_fetched_is_refused_when_read(model: dict[str, Any] | Non
 
     with pytest.raises(ValueError, match=named):
         workload(model or LLAMA, server=server)
+
+
+def test_facts_show_sources_as_they_are_declared(llama: Path) -> None:
+    source = {"source": "url", "url": "s3://models/law"}
+    draft = {"source": "folder", "path": "/drafts/a"}
+    asked = declared(llama, adapters={"law": source, "own": "/here"}, speculative={"method": "draft_model", "tokens": 2, "model": draft})
+    facts = inference_trial.engine_facts(asked, local_provider(), {"engine": "vllm", "engine_version": "1"})
+    assert json.loads(str(facts["engine.adapters"])) == {"law": source, "own": "/here"}
+    assert json.loads(str(facts["engine.speculative"]))["model"] == draft
