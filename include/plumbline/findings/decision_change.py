@@ -16,9 +16,9 @@ from typing import Any
 from plumbline.findings import Reconciliation
 from plumbline.findings.price import format_usd
 from plumbline.metrics.formatting import join_words
+from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id
 
-DECISION_CHANGE_PREFIX = "winner/"
 CONFIDENT_FROM = 0.8
 
 
@@ -91,7 +91,7 @@ class RankingSnapshot:
 
 
 def is_decision_change(finding: Finding) -> bool:
-    return finding.subject.startswith(DECISION_CHANGE_PREFIX)
+    return finding.is_decision_change
 
 
 def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:

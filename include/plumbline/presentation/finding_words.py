@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from calendar import month_name
 
-from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name
 from plumbline.results.finding import Finding
@@ -25,7 +24,7 @@ def what_happened(finding: Finding) -> str:
     """The change without its cost; of a metric that is no speed, or of facts, prices and failures, the finding's own title."""
     metric = METRICS.get(finding.metric or "")
     began = since(finding)
-    if is_decision_change(finding):
+    if finding.is_decision_change:
         return f"{finding.title or finding.subject} since {began}"
     if finding.kind != "performance" or finding.effect is None or metric is None or finding.workload_kind not in _VERBS:
         what = finding.title or finding.subject

@@ -10,6 +10,8 @@ from typing import Any, Literal
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
 FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
+DECISION_CHANGE_PREFIX = "winner/"
+"""Of the subject of a finding that is a team's changed first choice."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class Finding:
                 f"finding {self.finding_id} has campaign_id {self.campaign_id!r} and since {self.since!r}; expected exactly one: the campaign "
                 "that showed it first, or the day"
             )
+
+    @property
+    def is_decision_change(self) -> bool:
+        """Whether it is a team's changed first choice, not a change of the provider."""
+        return self.subject.startswith(DECISION_CHANGE_PREFIX)
 
     @property
     def began(self) -> str:

@@ -45,3 +45,9 @@ def test_help_imports_no_command() -> None:
     places = [done.stdout.index(f"─ {group} ─") for group in GROUPS]
     assert places == sorted(places)
     assert done.stdout.splitlines()[-1] == ""
+
+
+def test_a_list_of_findings_imports_no_statistics() -> None:
+    code = "import sys, plumbline.cli.findings; print(*sorted({name.split('.')[0] for name in sys.modules} & {'scipy', 'pandas', 'numpy', 'airflow'}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
