@@ -53,11 +53,6 @@ def opened(started: Browser, page_file: Path, shape: str) -> Iterator[tuple[Page
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(page_file.resolve().as_uri(), wait_until="load")
-    # What is folded is drawn when it is unfolded.
-    page.wait_for_function(
-        "[...document.querySelectorAll('.chart')].every(c => c.closest('details:not([open])') || c.matches('.js-plotly-plot'))"
-    )
-    page.wait_for_timeout(300)
     own = page_file.resolve().as_uri()
     try:
         yield page, errors, [url for url in requests if url != own and not url.startswith("data:")]

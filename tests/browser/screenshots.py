@@ -15,7 +15,7 @@ from sample import campaign
 
 from plumbline.presentation.html.report import write_report
 
-README = {"width": 1200, "height": 980}
+README = {"width": 1280, "height": 800}
 
 
 def sample(folder: Path) -> None:
@@ -24,9 +24,7 @@ def sample(folder: Path) -> None:
     with browser() as started:
         for shape in SHAPES:
             with opened(started, report, shape) as (page, errors, requests):
-                for summary in page.locator("section:not(#raw) details > summary").all():
-                    summary.click()
-                page.wait_for_function("document.querySelectorAll('.chart:not(.js-plotly-plot)').length === 0")
+                page.evaluate("document.querySelectorAll('section:not(#raw) details').forEach((box) => { box.open = true; })")
                 page.screenshot(path=str(folder / f"report-{shape}.png"), full_page=True)
                 sys.stdout.write(f"{folder / f'report-{shape}.png'}  console errors: {len(errors)}  requests: {len(requests)}\n")
                 for line in (*errors, *requests):
@@ -37,7 +35,6 @@ def first_screen(report: Path, picture: Path) -> None:
     """What a person sees who opens the report: light, and as wide as a page on a code host shows it."""
     with browser() as started, opened(started, report, "wide-light") as (page, _, _requests):
         page.set_viewport_size(README)  # type: ignore[arg-type]
-        page.wait_for_timeout(300)
         page.screenshot(path=str(picture))
 
 

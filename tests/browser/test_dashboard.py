@@ -83,7 +83,7 @@ def test_pages_load_without_a_complaint(address: str, chromium: Browser, shape: 
         assert response is not None
         assert response.status == 200, path
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
-    page.locator(".js-plotly-plot svg.main-svg").first.wait_for(state="attached")  # the report's own policy must let its charts draw
+    page.locator("#cover svg.drawn").first.wait_for()  # the report's own policy must let its charts draw
     assert complaints == []
     assert elsewhere == []
     context.close()

@@ -1,7 +1,8 @@
-"""The report in a real browser with the network off: charts drawn, nothing asked of anyone, nothing to complain about."""
+"""The report in a real browser with the network off: the cover, its charts, folded sections, colours, and the PDF."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from playwright.sync_api import Browser
 from tests.browser.chromium import QUICK_SHAPES, browser, executable, opened
 from tests.browser.sample import campaign
 
+from plumbline.presentation.html.pdf import NoBrowser, write_pdf
 from plumbline.presentation.html.report import write_report
 
 pytestmark = [
@@ -33,46 +35,57 @@ def chromium() -> Iterator[Browser]:
 @pytest.mark.parametrize("shape", QUICK_SHAPES)
 def test_charts_are_drawn_offline_without_a_complaint(report: Path, chromium: Browser, shape: str) -> None:
     with opened(chromium, report, shape) as (page, errors, requests):
-        assert errors == []
-        assert requests == []
-        declared = page.locator("script[data-for]").count()
-        assert declared > 20
-        assert page.locator("#chart-cost-bill svg.main-svg").first.is_visible()
-        # What is folded is drawn when a person unfolds it, and not before: it has no width to be drawn in.
-        folded = page.locator("details .chart")
-        assert folded.count() > 0 and page.locator("details .chart.js-plotly-plot").count() == 0
-        for summary in page.locator("section:not(#raw) details > summary").all():
-            summary.click()
-        page.wait_for_function("document.querySelectorAll('.chart').length === document.querySelectorAll('.chart.js-plotly-plot').length")
-        # Plotly stacks its drawing, its hover layer and its menu: a chart has drawn when it has a main SVG with marks in it.
-        drawn = page.evaluate(
-            "[...document.querySelectorAll('.chart')].filter(c => c.querySelector('svg.main-svg') "
-            "&& c.querySelectorAll('.scatterlayer .trace, .barlayer .trace').length).length"
+        assert page.locator("#cover svg.drawn").first.is_visible()
+        folded = page.locator("details svg.drawn")
+        assert folded.count() > 15 and not folded.first.is_visible()
+        page.evaluate("document.querySelectorAll('details').forEach((box) => { box.open = true; })")
+        sizes = page.evaluate(
+            "[...document.querySelectorAll('svg.drawn')].map((s) => [s.getBoundingClientRect().width, s.querySelectorAll('path, use').length])"
         )
-        assert drawn == declared
-        assert page.locator("svg.main-svg").count() >= declared
-        assert errors == []
-        assert requests == []
+        assert len(sizes) > 20 and all(width > 100 and marks > 2 for width, marks in sizes)
         overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert overflow <= 0, "the page itself must not scroll sideways; wide tables scroll in their own boxes"
+        assert (errors, requests) == ([], [])
+
+
+def test_the_cover_fits_one_screen_and_answers(report: Path, chromium: Browser) -> None:
+    with opened(chromium, report, "wide-light") as (page, _, _requests):
+        page.set_viewport_size({"width": 1280, "height": 800})
+        assert page.locator("#cover").bounding_box()["height"] <= 800  # type: ignore[index]
+        assert [page.locator("#cover .tile dt").nth(i).inner_text() for i in range(4)] == ["Spent", "Lost", "Could be saved", "Certainty"]
+        assert "1 regression" in page.locator("#cover h1").inner_text()
+        assert page.locator("#cover tbody tr").count() >= 2
+        assert page.locator("#cover .actions li .owner").count() >= 1
 
 
 def test_charts_follow_the_colour_scheme(report: Path, chromium: Browser) -> None:
     with opened(chromium, report, "wide-light") as (page, errors, _):
 
         def text_colour() -> str:
-            return str(page.evaluate("getComputedStyle(document.querySelector('.chart .xtick text')).fill"))
+            return str(page.evaluate("getComputedStyle(document.querySelector('#cover svg.drawn text')).fill"))
 
         light = text_colour()
         page.emulate_media(color_scheme="dark")
-        page.wait_for_function(f"getComputedStyle(document.querySelector('.chart .xtick text')).fill !== '{light}'")
-        assert text_colour() != light
+        page.wait_for_function(f"getComputedStyle(document.querySelector('#cover svg.drawn text')).fill !== '{light}'")
         assert errors == []
 
 
-def test_raw_data_opens_by_keyboard(report: Path, chromium: Browser) -> None:
+def test_a_folded_section_opens_by_its_link_and_by_keyboard(report: Path, chromium: Browser) -> None:
     with opened(chromium, report, "wide-light") as (page, _, _requests):
-        summary = page.locator("#raw details summary").first
-        summary.focus()
+        page.locator('nav a[href="#decisions"]').click()
+        page.locator("#decisions table.ranking").first.wait_for()
+        page.locator("#raw > details > summary").focus()
         page.keyboard.press("Enter")
-        assert page.locator("#raw details").first.get_attribute("open") is not None
+        page.locator("#raw details.trial").first.wait_for()
+
+
+def test_the_pdf_begins_with_the_cover(report: Path) -> None:
+    data = write_pdf(report).read_bytes()
+    assert data.startswith(b"%PDF-")
+    assert 2 <= len(re.findall(rb"/Type\s*/Page[^s]", data)) <= 12
+
+
+def test_a_missing_browser_is_named(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHROMIUM", "/no/such/browser")
+    with pytest.raises(NoBrowser, match=r"CHROMIUM is /no/such/browser.*expected"):
+        write_pdf(report)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.declarations import AnyWorkload, Provider, Team, Trial
+from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.references import References
@@ -17,7 +18,11 @@ from plumbline.results.published import PublishedResult
 
 @dataclass(frozen=True)
 class FindingRow:
-    """What a report says of one finding. `explanation`: what it is attributed to, in words; empty if nothing explains it."""
+    """What a report says of one finding. `explanation`: what it is attributed to, in words; empty if nothing explains it.
+
+    `direction`: `regressed` or `improved` of a performance finding, else empty. `effect`: a fraction. `usd_per_month`: what it costs at the
+    declared volumes (negative: saves), None if unknown. `owner`: the teams whose workloads it concerns.
+    """
 
     finding_id: str
     series_key: str
@@ -27,6 +32,30 @@ class FindingRow:
     state: str
     explanation: str = ""
     campaign_id: str | None = None
+    provider: str = ""
+    title: str = ""
+    direction: str = ""
+    effect: float | None = None
+    usd_per_month: float | None = None
+    owner: str = ""
+
+
+ChoiceKey = tuple[str, str, tuple[str, ...]]
+"""Team, kind and workloads: what names a choice."""
+
+
+@dataclass(frozen=True)
+class CampaignHistory:
+    """What came before a campaign, and what waits beside it.
+
+    `open_findings`: all that wait, of any campaign. `choices`: the first provider of the last decision that did not rest on this campaign.
+    `index`: provider → campaign → speed over all its workloads, 100 in its first campaign. `volumes`: declared instance time a month.
+    """
+
+    open_findings: tuple[FindingRow, ...] = ()
+    choices: Mapping[ChoiceKey, str] = field(default_factory=dict)
+    index: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    volumes: tuple[RentedVolume, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +92,7 @@ class CampaignData:
     `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
     others publish. `economics`: what a cost depends on and nobody measures. `imported`: runs of other tools for the campaign's workloads,
     never scored. `retention_s`: how long raw evidence is kept, None for ever.
+    `history`: what the cover compares with.
     """
 
     campaign_id: str
@@ -82,6 +112,7 @@ class CampaignData:
     economics: Economics = field(default_factory=Economics)
     retention_s: float | None = None
     imported: tuple[PublishedResult, ...] = ()
+    history: CampaignHistory = field(default_factory=CampaignHistory)
 
     @property
     def usable(self) -> tuple[ResultDocument, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import Literal
 
 from plumbline.analysis.prices.book import InstanceShare
@@ -88,7 +89,12 @@ class TrialSample:
 
     def number(self, metric: str, statistic: str, phase: str) -> MetricValue | None:
         """One number with what is behind it, None if there is no such row."""
-        return next((m for m in self.metrics if (m.metric, m.statistic, m.phase) == (metric, statistic, phase)), None)
+        return self._numbers.get((metric, statistic, phase))
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, str, str], MetricValue]:
+        # Decisions ask for hundreds of thousands of numbers. Of equal names the first one counts.
+        return {(m.metric, m.statistic, m.phase): m for m in reversed(self.metrics)}
 
 
 def leading_phase(trials: Iterable[TrialSample], metric: str, statistic: str) -> str | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TypeVar, cast
 
-from sqlalchemy import select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from plumbline.archive.engine import reads
@@ -85,6 +85,27 @@ def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics:
         campaign, slot, repeat = places[row.trial_pk]
         found[campaign].append(ObservationView(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, repeat, row.value))
     return {campaign: tuple(rows) for campaign, rows in found.items()}
+
+
+@dataclass(frozen=True)
+class SeriesLevel:
+    """Mean of one metric over the usable trials of a series in a campaign, in the metric's unit."""
+
+    series_key: str
+    provider: str
+    campaign_id: str
+    metric: str
+    value: float
+
+
+def campaign_levels(session: Session, campaigns: Sequence[str], metrics: Mapping[str, str]) -> list[SeriesLevel]:
+    """Steady levels of every series in these campaigns, in one statement; imported series are left out. `metrics`: metric → statistic."""
+    wanted = or_(*(and_(Metric.metric == name, Metric.statistic == statistic) for name, statistic in metrics.items()))
+    of = (Series.series_key, Series.provider, Trial.campaign_id, Metric.metric)
+    query = select(*of, func.avg(Metric.value).label("value")).join(Trial, Trial.series_key == Series.series_key)
+    query = query.join(Metric, Metric.trial_pk == Trial.id).where(Trial.campaign_id.in_(campaigns), Series.source != "imported", *USABLE)
+    query = query.where(wanted, Metric.phase == "steady", Metric.value.is_not(None)).group_by(*of).order_by(*of)
+    return [SeriesLevel(*row) for row in session.execute(query)]
 
 
 def _observations(session: Session, places: dict[int, tuple[str, int]]) -> tuple[ObservationView, ...]:
@@ -234,6 +255,7 @@ class Samples:
 
     sample = reads(sample)
     levels = reads(levels)
+    campaign_levels = reads(campaign_levels)
     newest_usable = reads(newest_usable)
     measured_anything = reads(measured_anything)
     simulated_only = reads(simulated_only)

@@ -61,7 +61,7 @@ COMMANDS = {
         "Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision.",
         "Read",
     ),
-    "report": ("scorecard:report", "Write a campaign's report as HTML and Markdown, and print its path.", "Read"),
+    "report": ("report:report", "Write a campaign's report as HTML and Markdown, and print its path.", "Read"),
     "campaigns": ("archive:campaigns", "List the campaigns, newest first.", "Read"),
     "compare": (
         "compare:compare",

@@ -27,10 +27,9 @@ from plumbline.presentation.scorecard_rows import (
     campaign_rows,
     card_tables,
 )
-from plumbline.presentation.tables.export import TableFormat
 from plumbline.presentation.trials import AttemptRow, attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
-from plumbline.workflows.report import campaign_data, newest_campaign, write_report
+from plumbline.workflows.report import campaign_data, newest_campaign
 
 _COLOURS = {"good": "green", "bad": "red"}
 
@@ -92,25 +91,6 @@ def scorecard(
     beside = campaign_rows(data, concluded.cards) if as_json else ()
     printed = {"campaign": name, "scorecards": concluded.cards, "beside": beside, "decisions": concluded.decisions, "imported": imported}
     emit(as_json, printed, show)
-
-
-def report(
-    campaign: Campaign = None,
-    tables: Annotated[TableFormat | None, typer.Option(help="every table as well, for spreadsheets or for programs")] = None,
-    as_json: Json = False,
-) -> None:
-    """Write a campaign's report as HTML and Markdown, and print its path."""
-    read_archive().close()
-    with clear_errors(LookupError, DeclarationError):
-        path = write_report(campaign, () if tables is None else (tables,))
-    folder = None if tables is None else path.parent / "tables"
-
-    def show() -> None:
-        for place in (path, folder):
-            if place is not None:
-                out.print(str(place))
-
-    emit(as_json, {"report": path, "tables": folder}, show)
 
 
 def show_scorecards(concluded: Conclusions, verdict: CampaignVerdict, everything: bool = False) -> None:

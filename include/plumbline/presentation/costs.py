@@ -129,7 +129,7 @@ class CostRow:
 def cost_rows(cards: Sequence[Scorecard], providers: Sequence[str], quotes: Mapping[str, Quote]) -> tuple[CostRow, ...]:
     """Cost of a run and of each outcome, by provider; `reasons`: why a cell is empty."""
     rows = []
-    for table in card_tables(cards):
+    for table in card_tables(cards, rows=False):
         by_provider = {c.provider: c for c in table.cards}
         own = [o for o in COSTS if o.kind == table.kind and (o.without is None or any(c.row(o.metric) for c in table.cards))]
         for metric in ("cost_per_run", "cost_per_finished_run", *(o.metric for o in own)):

@@ -125,7 +125,7 @@ def scorecard_rows(
             shares=tuple(line for c in table.cards for line in _shares(c, references, providers, workloads)),
             apart=tuple(i for i in apart if (i.kind, i.workload) == (table.kind, table.workload)),
         )
-        for table in card_tables(cards, order=order)
+        for table in card_tables(cards, order=order, rows=False)
     )
 
 
@@ -326,9 +326,13 @@ class CardTable:
 
 
 def card_tables(
-    cards: Sequence[Scorecard], fleet: Mapping[NumberKey, Mapping[str, Pooled]] | None = None, order: Sequence[str] = ()
+    cards: Sequence[Scorecard],
+    fleet: Mapping[NumberKey, Mapping[str, Pooled]] | None = None,
+    order: Sequence[str] = (),
+    *,
+    rows: bool = True,
 ) -> tuple[CardTable, ...]:
-    """One table per kind, workload and version; training before inference, never merged.
+    """One table per kind, workload and version; training before inference, never merged. Without `rows` its groups are empty.
 
     `fleet`: each number of every provider where the cards are a part of them: leaders and units are of the whole fleet. `order`: providers as
     columns; by name without it.
@@ -341,7 +345,7 @@ def card_tables(
     for _, group in groupby(sorted(cards, key=identity), key=identity):
         side_by_side = tuple(sorted(group, key=lambda c: (order.index(c.provider) if c.provider in order else len(order), c.provider)))
         first = side_by_side[0]
-        tables.append(CardTable(first.kind, first.workload, first.version, side_by_side, _groups(side_by_side, fleet)))
+        tables.append(CardTable(first.kind, first.workload, first.version, side_by_side, _groups(side_by_side, fleet) if rows else ()))
     return tuple(tables)
 
 

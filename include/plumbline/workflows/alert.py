@@ -213,7 +213,7 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise ValueError(f'month "{month}": expected YYYY-MM, such as 2026-11')
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
-    return Digest(month, now.date(), tuple(_entry(archive, declared, view) for view in views), simulated)
+    return Digest(month, now.date(), tuple(digest_entry(archive, declared, view) for view in views), simulated)
 
 
 def send_digest(month: str | None = None) -> str:
@@ -244,7 +244,8 @@ def send_digest(month: str | None = None) -> str:
         return ", ".join(outcomes)
 
 
-def _entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry:
+def digest_entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry:
+    """The finding with its monthly cost and the teams that use its workloads."""
     finding = Finding.of(view.detail).with_state(view.state)
     workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
     teams = tuple(

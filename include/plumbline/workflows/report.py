@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from plumbline.analysis.campaign_data import CampaignData, FindingRow, Quality, SeriesDrift
+from plumbline.analysis.campaign_data import CampaignData, Quality, SeriesDrift
+from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import installation_paths, load
 from plumbline.presentation.html import report as html_report
+from plumbline.presentation.html.mail import check_recipients, write_mail
+from plumbline.presentation.html.pdf import find_browser, write_pdf
 from plumbline.presentation.tables.export import TableFormat
 from plumbline.results import ResultStore
+from plumbline.workflows.campaign_history import campaign_history, finding_row
 from plumbline.workflows.review import compare_with_baselines, series_by_provider
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """The files of a report; None where one was not asked for. `tables`: a folder."""
+
+    report: Path
+    tables: Path | None = None
+    pdf: Path | None = None
+    mail: Path | None = None
 
 
 def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = ()) -> Path:
@@ -22,10 +37,29 @@ def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = 
 
     `forms`: formats of the tables that go into `tables/` beside the report.
     """
+    return write_files(campaign_id, forms).report
+
+
+def write_files(
+    campaign_id: str | None = None, forms: Sequence[TableFormat] = (), *, pdf: bool = False, mail: bool = False, to: Sequence[str] = ()
+) -> WrittenReport:
+    """`write_report`, and the same as PDF and as a mail to these recipients.
+
+    ValueError for a recipient that is no address; NoBrowser if no Chromium can print the PDF.
+    """
+    check_recipients(to)
+    if pdf:
+        find_browser()
     with open_archive() as archive:
-        return html_report.write_report(
-            campaign_data(archive, campaign_id or newest_campaign(archive)), installation_paths().reports, forms
-        )
+        found = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
+    page = html_report.write_concluded(found, installation_paths().reports, forms)
+    printed = write_pdf(page) if pdf else None
+    return WrittenReport(
+        report=page,
+        tables=page.parent / "tables" if forms else None,
+        pdf=printed,
+        mail=write_mail(found, page, to, (printed,) if printed else ()) if mail else None,
+    )
 
 
 def newest_campaign(archive: Archive) -> str:
@@ -54,10 +88,9 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
             note = _compared_with_itself(archive, c.series_key, campaign_id) or "; ".join(c.problems)
             drift.append(SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note))
-    findings = [
-        FindingRow(f.finding_id, f.series_key, f.kind, f.severity, f.headline, f.state, str(f.detail.get("explanation", "")), f.campaign_id)
-        for f in archive.findings(campaign_id=campaign_id)
-    ]
+    history, between = campaign_history(archive, declared, campaign_id)
+    known = {row.finding_id: row for row in history.open_findings}
+    shown = [known.get(f.finding_id) or finding_row(f) for f in archive.findings(campaign_id=campaign_id)]
     return CampaignData(
         campaign_id=campaign_id,
         reason=documents[0].trial.reason,
@@ -69,7 +102,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         ),
         teams=declared.teams,
         written_at=datetime.now(timezone.utc),
-        findings=tuple(findings),
+        findings=(*shown, *between),
         drift=tuple(drift),
         quality={
             (t.trial_id, t.attempt): Quality(t.quality_action, tuple(f"{r.code}: {r.detail}" for r in t.quality_reasons)) for t in trials
@@ -80,6 +113,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         economics=declared.economics,
         retention_s=declared.upkeep.evidence.keep,
         imported=tuple(archive.imported_files(*sorted({w.name for w in workloads.values() if w.kind == "inference"}))),
+        history=history,
     )
 
 

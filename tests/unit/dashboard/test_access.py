@@ -24,6 +24,7 @@ from plumbline.presentation.html.report import write_report
 
 ACCEPTED, DECLARED = "77.7713", "66.6617"
 OF_MONEY = {"/prices", "/prices/{provider}", "/budgets", "/decisions", "/decisions/{team}/{kind}", "/reports/{campaign_id}"} | {
+    "/reports/{campaign_id}/raw.html",
     "/campaigns/{campaign_id}/tables/{name}",
     "/api/v1/prices",
     "/api/v1/decisions",

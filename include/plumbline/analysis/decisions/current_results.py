@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
 
@@ -84,6 +84,19 @@ class TeamDecision:
     decision: Decision
     preference: Preference
     standing: CurrentResults
+
+    def leading(self, most: int) -> TeamDecision:
+        """The same choice among the first `most` providers: the order does not depend on the others, each value is relative to the best."""
+        ranking = self.decision.ranking
+        if len(ranking) <= most:
+            return self
+        names = {r.provider for r in ranking[:most]}
+        part = replace(
+            self.standing,
+            trials=tuple(t for t in self.standing.trials if t.provider in names),
+            providers={name: p for name, p in self.standing.providers.items() if name in names},
+        )
+        return TeamDecision(replace(self.decision, ranking=ranking[:most]), self.preference, part)
 
     @property
     def prices(self) -> dict[str, Quote]:

@@ -25,8 +25,7 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.workflows.current_results import decide_teams
 
 PROVIDERS_SHOWN = 12
-"""Providers of a ranking on a page and in price sensitivity, which takes minutes with hundreds. The order does not depend on the others: each
-value is relative to the best."""
+"""Providers of a ranking on a page and in price sensitivity, which takes minutes with hundreds."""
 SLIDER_PREFIX = "w."
 """Prefix of a weight in a URL: `w.time_to_first_token=30`."""
 
@@ -76,16 +75,7 @@ class AdjustedDecision:
     @cached_property
     def near(self) -> TeamDecision:
         """The same choice among the first PROVIDERS_SHOWN."""
-        ranking = self.decided.decision.ranking
-        if len(ranking) <= PROVIDERS_SHOWN:
-            return self.decided
-        standing, names = self.decided.standing, {r.provider for r in ranking[:PROVIDERS_SHOWN]}
-        part = replace(
-            standing,
-            trials=tuple(t for t in standing.trials if t.provider in names),
-            providers={name: p for name, p in standing.providers.items() if name in names},
-        )
-        return TeamDecision(replace(self.decided.decision, ranking=ranking[:PROVIDERS_SHOWN]), self.decided.preference, part)
+        return self.decided.leading(PROVIDERS_SHOWN)
 
     @property
     def more(self) -> int:

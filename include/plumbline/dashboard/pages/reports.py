@@ -20,6 +20,11 @@ def report_file(reports: Path, campaign_id: str) -> Path | None:
     return _inside(reports, campaign_id, "report.html")
 
 
+def raw_file(reports: Path, campaign_id: str) -> Path | None:
+    """The list of all attempts beside a large report; None if there is none."""
+    return _inside(reports, campaign_id, "raw.html")
+
+
 def table_file(reports: Path, campaign_id: str, name: str) -> Path | None:
     """The file of an exported table; None if there is none."""
     return _inside(reports, campaign_id, f"tables/{name}") if _TABLE.fullmatch(name) else None
@@ -48,8 +53,15 @@ _POLICY = (
 
 
 def router(reports: Path) -> APIRouter:
-    """`/reports/{campaign_id}`."""
+    """`/reports/{campaign_id}`, and what lies beside it."""
     routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/reports/{campaign_id}/raw.html")
+    def show_raw(campaign_id: str) -> FileResponse:
+        file = raw_file(reports, campaign_id)
+        if file is None:
+            raise HTTPException(404, f'no list of raw data of campaign "{campaign_id}"; its report has it')
+        return FileResponse(file, media_type="text/html", headers={"Content-Security-Policy": _POLICY})
 
     @routes.get("/reports/{campaign_id}")
     def show_report(campaign_id: str) -> FileResponse:

@@ -1,10 +1,12 @@
-"""Write a campaign's report: one self-contained HTML file, and the same in Markdown."""
+"""Write a campaign's report: a self-contained HTML file whose first page is a cover, and a short one in Markdown."""
 
 from __future__ import annotations
 
-import json
 import os
+import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,14 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
-from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import bill_chart
 from plumbline.presentation.charts.scorecards import campaign_charts
-from plumbline.presentation.cost_forecasts import forecast_section, precision_section
+from plumbline.presentation.charts.static import svg
+from plumbline.presentation.cost_forecasts import ForecastSection, PrecisionSection, forecast_section, precision_section
 from plumbline.presentation.costs import bill_tables, cost_rows
-from plumbline.presentation.decisions import decision_tables
+from plumbline.presentation.cover import cover
+from plumbline.presentation.decisions import DecisionTables, decision_tables
+from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, listed
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, card_tables, fact_rows, launch_rows
 from plumbline.presentation.summary import comparison_limits, headline, summary_items
@@ -33,36 +37,59 @@ from plumbline.results.launch_record import effective_environment
 def write_report(campaign: CampaignData, into: Path, forms: Sequence[TableFormat] = ()) -> Path:
     """Write `<into>/<campaign>/report.html` and `report.md`; returns the HTML file's path. Each file appears whole or not at all.
 
-    `forms`: in which every table is written as well, into `tables/` beside the report.
+    `forms`: in which every table is written as well, into `tables/` beside the report. A report that lists a part of its providers writes CSV
+    in any case, and `raw.html` with all attempts.
     """
+    return write_concluded(conclude(campaign), into, forms)
+
+
+def write_concluded(found: Conclusions, into: Path, forms: Sequence[TableFormat] = ()) -> Path:
+    """`write_report` of what was concluded already."""
+    campaign = found.campaign
     folder = into / campaign.campaign_id
     folder.mkdir(parents=True, exist_ok=True)
-    found = conclude(campaign)
-    context = _context(campaign, found)
+    context = report_context(found)
+    forms = tuple(forms) or (("csv",) if context["excerpt"] else ())
+    heavy = len(context["raw"]) > MOST_ATTEMPTS
+    context["beside"] = [*([("raw.html", "raw data")] if heavy else []), *([("tables/", "tables")] if forms else [])]
     environment = report_templates()
+    style = {name: Markup((files("plumbline.presentation.html") / "templates" / file).read_text()) for name, file in _ASSETS.items()}
     _replace(folder / "report.md", environment.get_template("report.md.j2").render(**context))
-    from plotly.offline import get_plotlyjs
-
-    page = environment.get_template("report.html.j2").render(
-        **context,
-        style=Markup((files("plumbline.presentation.html") / "templates" / "report.css").read_text()),
-        script=Markup((files("plumbline.presentation.html") / "templates" / "report.js").read_text()),
-        plotly=Markup(get_plotlyjs()),
-    )
+    if heavy:
+        _replace(folder / "raw.html", environment.get_template("raw.html.j2").render(**context, **style))
     target = folder / "report.html"
-    _replace(target, page)
+    page = environment.get_template("report.html.j2").render(**context, **style)
+    _replace(target, re.sub(r" {2,}", " ", re.sub(r"\n\s+", "\n", page)))  # a third of the file is indentation
     if forms:
         write_tables(campaign_tables(campaign, found), folder / "tables", forms, campaign.written_at)
     return target
 
 
-def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
+_ASSETS = {"style": "report.css", "cover_style": "cover.css", "script": "report.js"}
+MOST_ATTEMPTS = 100
+"""Attempts that the report itself lists; more go to a file of their own."""
+
+
+def report_context(found: Conclusions) -> dict[str, Any]:
+    """Everything that the templates show."""
+    campaign = found.campaign
     names = sorted({c.provider for c in found.cards})
-    evidence = read_evidence(campaign) if campaign.store is not None else ChartEvidence()
-    cards = card_tables(found.cards)
-    rows = campaign_rows(campaign, found.cards)
-    ahead, bill = forecast_section(campaign, found.trials), bill_chart(found.provider_costs)
-    finer = precision_section(campaign, found.trials)
+    excerpt = len(names) > MOST
+    near = replace(found, decided=tuple(d.leading(MOST) for d in found.decided)) if excerpt else found
+    # Distributions of fifty providers hide each other: a large report leaves them to the pages.
+    evidence = read_evidence(campaign) if campaign.store is not None and not excerpt else ChartEvidence()
+    cards = listed(found, card_tables(found.cards), rows := campaign_rows(campaign, found.cards))
+    bills = dearest(found.provider_costs)
+    bill = bill_chart(bills)
+    ahead = ForecastSection(reason=_TOO_MANY) if excerpt else forecast_section(campaign, found.trials)
+    finer = PrecisionSection() if excerpt else precision_section(campaign, found.trials)
+    charts = () if excerpt else campaign_charts(campaign, found.cards, evidence)
+    shown = leading_providers(near, names)
+    raw, launches, drift = attempt_rows(campaign), launch_rows(found.cards), campaign.drift
+    reasons = [r for r in raw if r.reasons]
+    lost = tuple(r for r in launches if any(r.counts[1:]))
+    if excerpt:
+        drift = tuple(d for d in drift if any(d.verdicts.get(verdict) for verdict in ("regressed", "improved", "suspected")))
     facts: dict[str, list[dict[str, Any]]] = {}
     for document in campaign.documents:
         environment = effective_environment(document)
@@ -71,27 +98,61 @@ def _context(campaign: CampaignData, found: Conclusions) -> dict[str, Any]:
     return {
         "campaign": campaign,
         "written": campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
-        "sentences": summary_items(found),
+        "page_one": cover(found),
+        "excerpt": excerpt,
+        "most": MOST,
+        "most_attempts": MOST_ATTEMPTS,
+        "sentences": summary_items(near),
         "providers": names,
+        "provider_count": len(names),
+        "listed_providers": shown,
         "tables": {
-            kind: [(t, acceptance_rows(t.cards), r) for t, r in zip(cards, rows, strict=True) if t.kind == kind]
+            kind: [(c.table, acceptance_rows(c.table.cards), c.more, c.hidden) for c in cards if c.table.kind == kind]
             for kind in ("training", "inference")
         },
         "imported": imported_runs(campaign.imported, found.cards, campaign.workloads),
-        "costs": cost_rows(found.cards, names, found.quotes),
+        "costs": cut_costs(cost_rows(found.cards, names, found.quotes), names, shown),
         "quotes": found.quotes,
-        "bills": bill_tables(found.provider_costs),
-        "decisions": [decision_tables(d) for d in found.decided],
+        "bills": bill_tables(bills),
+        "hidden_bills": len(found.provider_costs) - len(bills),
+        "decisions": [
+            DecisionSection(
+                **vars(decision_tables(d, n, MOST if excerpt else None)), hidden=len(d.decision.ranking) - len(n.decision.ranking)
+            )
+            for d, n in zip(found.decided, near.decided, strict=True)
+        ],
         "apart": [reason for each in rows for reason in each.apart],
         "outlooks": ahead,
         "precisions": finer,
-        "charts": (*campaign_charts(campaign, found.cards, evidence), *([bill] if bill else []), *ahead.seen, *ahead.folded, *finer.charts),
-        "facts": fact_rows(facts, names),
-        "launches": launch_rows(found.cards),
+        "charts": (*charts, *([bill] if bill else []), *ahead.seen, *ahead.folded, *finer.charts),
+        "facts": fact_rows(facts, names if not excerpt else shown),
+        "drift_rows": drift,
+        "drift_summary": _drift_summary(campaign),
+        "launches": lost[: MOST if excerpt else None],
+        "launches_valid": () if excerpt else tuple(r for r in launches if r not in lost),
+        "hidden_launches": len(launches) - len(lost[:MOST]) if excerpt else 0,
+        "reasons": reasons[: MOST if excerpt else None],
+        "hidden_reasons": max(0, len(reasons) - MOST) if excerpt else 0,
         "limits": comparison_limits(campaign, found.cards, found.quotes, evidence.problems),
-        "raw": attempt_rows(campaign),
-        "simulated": any(d.simulated for d in campaign.documents),
+        "raw": raw,
     }
+
+
+_TOO_MANY = f"Cost forecasts cover up to {MOST} providers; `plumbline cost` shows one provider's."
+
+
+@dataclass(frozen=True)
+class DecisionSection(DecisionTables):
+    """`hidden`: providers of the ranking that are not listed."""
+
+    hidden: int = 0
+
+
+def _drift_summary(campaign: CampaignData) -> str:
+    """Series by their gravest verdict, in words."""
+    order = ("regressed", "suspected", "improved", "insufficient_data", "unchanged")
+    counts = Counter(next((v for v in order if d.verdicts.get(v)), "not compared") for d in campaign.drift)
+    return ", ".join(f"{counts[v]} {format_name(v)}" for v in (*order, "not compared") if counts[v])
 
 
 def _replace(target: Path, text: str) -> None:
@@ -116,17 +177,11 @@ def report_templates() -> Environment:
         "words": format_name,
         "sentence": capitalize_first,
         "size": format_bytes,
-        "chart_json": chart_json,
+        "svg": lambda chart: Markup(svg(chart)),
         "md": escape_markdown,
         "headline": headline,
     }
     return environment
-
-
-def chart_json(chart: Chart) -> Markup:
-    """A chart's data for a script element: nothing in it can end the element."""
-    text = json.dumps({"data": chart.data, "layout": chart.layout}, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
 def escape_markdown(text: object) -> str:

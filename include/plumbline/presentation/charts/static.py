@@ -1,0 +1,347 @@
+"""A chart as static SVG or PNG: matplotlib draws the data that the pages hand to Plotly. Colours of an SVG stay names of the style sheet."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from plumbline.presentation.charts.chart import Chart, Part
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, WIDE = 480, 992
+"""Pixels of a chart in a column of two, and of one across both."""
+_NAMES = (
+    *("paper", "raised", "ink", "soft", "faint", "line", "grid", "band", "accent", "good", "warn", "bad"),
+    *(f"p{i}" for i in range(8)),
+    *(f"s{i}" for i in range(12)),
+)
+_STAND_INS = {name: f"#fe{i:02x}01" for i, name in enumerate(_NAMES)}
+"""What matplotlib draws with instead of a name of the style sheet; no chart has these colours otherwise."""
+_SYMBOLS = {
+    "circle": "o",
+    "square": "s",
+    "diamond": "D",
+    "triangle-up": "^",
+    "cross": "P",
+    "x": "X",
+    "star": "*",
+    "hexagon": "h",
+    "line-ns": "|",
+    "circle-open": "o",
+}
+_DASHES: dict[str, Any] = {
+    "solid": "-",
+    "dash": (0, (5, 2.5)),
+    "dot": (0, (1.2, 1.8)),
+    "dashdot": (0, (5, 2, 1.2, 2)),
+    "longdash": (0, (9, 3)),
+    "longdashdot": (0, (9, 2.5, 1.5, 2.5)),
+}
+_HATCHES = {"/": "///", "x": "xxx", "\\": "\\\\\\", "-": "---", "|": "|||", "+": "+++", ".": "..."}
+_PLAIN: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "hatch.linewidth": 0.6,
+    "path.simplify_threshold": 0.6,
+}
+
+
+def svg(chart: Chart) -> str:
+    """The chart as an `<svg>` element for HTML. The same chart gives the same bytes; ids are unique by the chart's name."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    with rc_context({**_PLAIN, "svg.hashsalt": chart.name}):
+        figure = _figure(chart, _STAND_INS)
+        FigureCanvasSVG(figure)
+        target = io.StringIO()
+        figure.savefig(target, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _compact(target.getvalue(), chart)
+
+
+def png(chart: Chart, colours: Mapping[str, str], scale: float = 2.0) -> bytes:
+    """The chart as a PNG, `scale` pixels a point, for readers without SVG. `colours`: of each name, such as `p0`."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with rc_context(_PLAIN):
+        figure = _figure(chart, colours)
+        FigureCanvasAgg(figure)
+        target = io.BytesIO()
+        figure.savefig(target, format="png", dpi=72 * scale, facecolor=colours["paper"], metadata={"Software": None})
+    return target.getvalue()
+
+
+def _compact(text: str, chart: Chart) -> str:
+    """The element without a preamble and unused ids, with the style sheet's colours and fonts."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    for name, colour in _STAND_INS.items():
+        text = text.replace(colour, f"var(--{name})")
+    text = re.sub(r" font-family: '[^;\"]+;?|font: (?:\w+ )?(?=[\d.]+px)", "", text)
+    text = re.sub(r'style="([\d.]+px) [^;"]+', r'style="font-size: \1', text)
+    text = re.sub(r'="[^"]*"', lambda found: re.sub(r"(\d\.\d)\d+", r"\1", found.group()), text)
+    for nothing in _NOTHING:
+        text = re.sub(nothing, "", text)
+    text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
+    width, height = _size(chart)
+    head = f'<svg class="drawn" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-hidden="true" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    return head + text[text.index(">") + 1 :].strip()
+
+
+def _size(chart: Chart) -> tuple[int, int]:
+    return (WIDE if chart.wide else WIDTH), chart.height
+
+
+_NOTHING = (
+    r' transform="rotate\(-?0 [^"]*"',
+    r' id="[A-Za-z0-9]+[_.][A-Za-z0-9_.]*"',
+    r'<path d="[^"]*" style="fill: none"/>',
+    r'<style type="text/css">[^<]*</style>',
+    r"; stroke-linecap: (?:square|butt)",
+    *(r"<g>\s*</g>|<g/>|<defs>\s*</defs>",) * 3,
+)
+"""What matplotlib writes and nobody sees; groups within empty groups are three deep."""
+
+
+class _Drawing:
+    """One chart on its axes: where categories are, and which colours names have."""
+
+    def __init__(self, chart: Chart, axes: Axes, colours: Mapping[str, str]) -> None:
+        self.chart, self.axes, self.colours = chart, axes, colours
+        self.places = {along: self._categories(along) for along in ("x", "y")}
+        self._stacked: dict[Any, float] = {}
+
+    def colour(self, name: Any) -> str:
+        if not isinstance(name, str):
+            return self.colours["p0"]
+        return self.colours[name[1:]] if name.startswith("$") else name
+
+    def _layout(self, along: str) -> Part:
+        found: Part = self.chart.layout.get(f"{along}axis", {})
+        return found
+
+    def _categories(self, along: str) -> dict[Any, int] | None:
+        """Category → place; None of an axis of numbers or dates."""
+        layout = self._layout(along)
+        values = [v for trace in self.chart.data for v in trace.get(along, ())]
+        if layout.get("type") != "category" and not any(isinstance(v, str) for v in values):
+            return None
+        return {name: i for i, name in enumerate(dict.fromkeys([*layout.get("categoryarray", ()), *values]))}
+
+    def at(self, along: str, values: Sequence[Any]) -> list[float]:
+        places = self.places[along]
+        return [math.nan if v is None else float(v) if places is None else places[v] for v in values]
+
+    def bars(self, trace: Part) -> None:
+        y, x = self.at("y", trace["y"]), [0.0 if v is None else float(v) for v in trace["x"]]
+        marker = trace["marker"]
+        base = list(trace.get("base") or [0.0] * len(x))
+        if self.chart.layout.get("barmode") == "stack":
+            for i, (place, value) in enumerate(zip(y, x, strict=True)):
+                base[i] = self._stacked.get(place, 0.0)
+                self._stacked[place] = base[i] + value
+        colour = marker["color"]
+        several = isinstance(colour, list)
+        # Without colours too, bars can be distinguished.
+        hatch = _HATCHES.get(marker.get("pattern", {}).get("shape", ""))
+        self.axes.barh(
+            y,
+            x,
+            height=trace.get("width", 1 - self.chart.layout.get("bargap", 0.25)),
+            left=base,
+            color=[self.colour(c) for c in colour] if several else self.colour(colour),
+            alpha=marker.get("opacity"),
+            edgecolor=self.colour("$paper"),
+            linewidth=0.8,
+            hatch=hatch,
+            label=trace.get("name"),
+            zorder=2,
+        )
+        self._errors(trace, [b + v for b, v in zip(base, x, strict=True)], y)
+        if "text" in trace and trace.get("textposition") in ("outside", "inside"):
+            self._beside(trace, y, [b + v for b, v in zip(base, x, strict=True)], x)
+
+    def _beside(self, trace: Part, y: Sequence[float], ends: Sequence[float], lengths: Sequence[float]) -> None:
+        for text, place, end, length in zip(trace["text"], y, ends, lengths, strict=True):
+            back = length < 0
+            self.axes.annotate(
+                str(text), (end, place), xytext=(-4 if back else 4, 0), textcoords="offset points", fontsize=10,
+                ha="right" if back else "left", va="center", color=self.colour("$soft"), annotation_clip=False,
+            )  # fmt: skip
+
+    def scatter(self, trace: Part) -> None:
+        x, y = self.at("x", trace["x"]), self.at("y", trace["y"])
+        mode, line, marker = trace.get("mode", "lines"), trace.get("line", {}), trace.get("marker", {})
+        colour = self.colour(line.get("color") or marker.get("color"))
+        look: Part = {"color": colour, "alpha": trace.get("opacity", marker.get("opacity")), "zorder": 3}
+        symbols = marker.get("symbol", "circle")
+        symbols = symbols if isinstance(symbols, list) else [symbols]
+        if "lines" in mode:
+            look |= {"linewidth": 0.75 * line.get("width", 2), "linestyle": _DASHES[line.get("dash", "solid")]}
+            look |= {"drawstyle": "steps-post"} if line.get("shape") == "hv" else {}
+            look |= {"solid_capstyle": "butt"}
+        else:
+            look |= {"linestyle": "none"}
+        if "markers" in mode:
+            edge = marker.get("line", {})
+            open_line = symbols[0] == "line-ns"
+            size = marker.get("size", 7)
+            look |= {"marker": _SYMBOLS.get(symbols[0], "o"), "markersize": 0.75 * (size[0] if isinstance(size, list) else size)}
+            look |= {"markeredgecolor": colour if open_line else self.colour(edge.get("color", "$paper"))}
+            look |= {"markeredgewidth": 2.2 if open_line else 0.75 * edge.get("width", 0.6)}
+        self.axes.plot(x, y, label=trace.get("name"), **look)
+        self._errors(trace, x, y)
+        if "text" in mode:
+            above = str(trace.get("textposition", "top center")).startswith("top")
+            for text, px, py in zip(trace["text"], x, y, strict=True):
+                self.axes.annotate(
+                    str(text), (px, py), xytext=(0, 8 if above else -8), textcoords="offset points", fontsize=10,
+                    ha="center", va="bottom" if above else "top", color=self.colour(trace.get("textfont", {}).get("color", "$ink")),
+                )  # fmt: skip
+
+    def _errors(self, trace: Part, x: Sequence[float], y: Sequence[float]) -> None:
+        for along in ("x", "y"):
+            bars = trace.get(f"error_{along}")
+            if bars:
+                ends = [bars["arrayminus"], bars["array"]]
+                how: Part = {f"{along}err": [[max(e or 0.0, 0.0) for e in each] for each in ends]}
+                self.axes.errorbar(
+                    x, y, fmt="none", ecolor=self.colour(bars.get("color", "$ink")), elinewidth=0.75 * bars.get("thickness", 1.4),
+                    capsize=0.4 * bars.get("width", 4), zorder=4, **how,
+                )  # fmt: skip
+
+    def shape(self, shape: Part) -> None:
+        if shape.get("yref") != "paper":
+            return
+        line = shape.get("line", {})
+        if shape["type"] == "rect":
+            self.axes.axvspan(shape["x0"], shape["x1"], color=self.colour(shape.get("fillcolor", "$band")), linewidth=0, zorder=0)
+        else:
+            self.axes.axvline(
+                shape["x0"], color=self.colour(line.get("color", "$ink")), linewidth=0.75 * line.get("width", 1.4),
+                linestyle=_DASHES[line.get("dash", "solid")], zorder=3,
+            )  # fmt: skip
+
+    def note(self, note: Part) -> None:
+        log = self._layout("x").get("type") == "log" and note.get("xref") == "x"
+        x = 10 ** note["x"] if log else note["x"]
+        place = self.axes.get_xaxis_transform() if note.get("yref") == "paper" else self.axes.transData
+        right = note.get("xanchor") == "right"
+        self.axes.annotate(
+            note["text"], (x, note["y"]), xycoords=place, xytext=(-4 if right else 4, 3), textcoords="offset points", fontsize=10,
+            ha="right" if right else "left", va="bottom", color=self.colour(note.get("font", {}).get("color", "$ink")),
+        )  # fmt: skip
+
+    def finish(self, along: str) -> None:
+        """Scale, ticks and title of one axis."""
+        layout, axis = self._layout(along), getattr(self.axes, f"{along}axis")
+        limits, places = getattr(self.axes, f"set_{along}lim"), self.places[along]
+        getattr(self.axes, f"set_{along}label")(layout.get("title", {}).get("text", ""), color=self.colour("$soft"))
+        if places is not None:
+            names = list(places)
+            step = 1 if along == "y" else max(1, -(-len(names) // 8))
+            shown = list(range(len(names)))[::-1][::step][::-1]
+            axis.set_ticks(shown, [_short(str(names[i])) for i in shown])
+            limits(-0.5, len(names) - 0.5)
+            return
+        if layout.get("type") == "log":
+            getattr(self.axes, f"set_{along}scale")("log")
+            axis.set_minor_locator(_no_ticks())
+        if "range" in layout:
+            low, high = layout["range"]
+            limits(*((10**low, 10**high) if layout.get("type") == "log" else (low, high)))
+        elif layout.get("rangemode") == "tozero":
+            low, high = getattr(self.axes, f"get_{along}lim")()
+            limits(min(0.0, low) if low < 0 else 0.0, high)
+        if "tickvals" in layout:
+            ticks, texts = layout["tickvals"], layout.get("ticktext") or [_format(v, layout) for v in layout["tickvals"]]
+            low, high = getattr(self.axes, f"get_{along}lim")()
+            seen = [(t, text) for t, text in zip(ticks, texts, strict=True) if low <= t <= high]
+            most = 9 if self.chart.wide or along == "y" else 6
+            seen = seen[:: max(1, -(-len(seen) // most))]
+            axis.set_ticks([t for t, _ in seen], [text for _, text in seen])
+        else:
+            if layout.get("type") != "log":
+                self.axes.locator_params(
+                    axis=along,  # type: ignore[arg-type]
+                    nbins=layout.get("nticks", 6),
+                )
+            axis.set_major_formatter(lambda value, _: _format(value, layout))
+
+
+def _no_ticks() -> Any:
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 28 else f"{name[:27]}…"
+
+
+def _format(value: float, layout: Part) -> str:
+    """A tick's label, in Plotly's formats that charts use."""
+    form, suffix = layout.get("tickformat", ""), layout.get("ticksuffix", "")
+    if form.endswith("%"):
+        return f"{value:.0%}"
+    if form.endswith("~s"):
+        for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+            if abs(value) >= size:
+                return f"{value / size:.4g}{letter}{suffix}"
+    return f"{float(f'{value:.6g}'):,.10g}{suffix}".replace("-", "−")
+
+
+def _figure(chart: Chart, colours: Mapping[str, str]) -> Figure:
+    from matplotlib.figure import Figure
+
+    width, height = _size(chart)
+    figure = Figure(figsize=(width / 72, height / 72), dpi=72, layout="constrained")
+    axes = figure.add_subplot()
+    drawing = _Drawing(chart, axes, colours)
+    for trace in chart.data:
+        if trace.get("yaxis", "y") == "y":
+            (drawing.bars if trace["type"] == "bar" else drawing.scatter)(trace)
+    for shape in chart.layout.get("shapes", ()):
+        drawing.shape(shape)
+    for along in ("x", "y"):
+        drawing.finish(along)
+    for note in chart.layout.get("annotations", ()):
+        drawing.note(note)
+    _frame(axes, drawing)
+    _legend(figure, axes, drawing)
+    return figure
+
+
+def _frame(axes: Axes, drawing: _Drawing) -> None:
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(drawing.colour("$line"))
+    for along in ("x", "y"):
+        if drawing.places[along] is None:
+            axes.grid(axis=along, color=drawing.colour("$grid"), linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelcolor=drawing.colour("$soft"), pad=5)
+
+
+def _legend(figure: Figure, axes: Axes, drawing: _Drawing) -> None:
+    """Above the plot: each name once, and none where one trace says it all."""
+    hidden = {t["name"] for t in drawing.chart.data if "name" in t and t.get("showlegend") is False}
+    hidden -= {t["name"] for t in drawing.chart.data if "name" in t and t.get("showlegend") is True}
+    drawn = {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True) if label not in hidden}
+    wanted = drawing.chart.layout.get("showlegend", len(drawn) > 1)
+    if wanted and drawn:
+        across = max(1, int(_size(drawing.chart)[0] // (34 + 6.2 * max(len(name) for name in drawn))))
+        legend = figure.legend(
+            list(drawn.values()), list(drawn), loc="outside upper left", ncols=min(across, len(drawn)), frameon=False, fontsize=10,
+            handlelength=1.6, columnspacing=1.2, borderaxespad=0.2,
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_color(drawing.colour("$ink"))

@@ -1,0 +1,265 @@
+"""A report's cover: headline, four tiles, each team's choices, three actions, and the charts beside them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from plumbline.analysis.campaign_data import CampaignData, FindingRow
+from plumbline.analysis.conclusions import Conclusions
+from plumbline.analysis.decisions.certainty import contenders
+from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.decision import Decision, Ranked
+from plumbline.analysis.decisions.savings import Switch, switches
+from plumbline.metrics.formatting import format_probability, join_words
+from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.charts.cover import index_chart, pareto_chart
+
+Verdict = Literal["stay", "move", "choose", "unclear", "none"]
+VERDICTS: dict[Verdict, str] = {
+    "stay": "stay",
+    "move": "move",
+    "choose": "first choice",
+    "unclear": "no clear winner",
+    "none": "none eligible",
+}
+ROWS, ACTIONS = 5, 3
+OPERATIONS = "operations"
+"""Owner of what concerns no team's workload."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One number of the cover; `detail`: what it covers or why it is unknown."""
+
+    label: str
+    value: str
+    detail: str
+    tone: Literal["", "good", "bad"] = ""
+
+
+@dataclass(frozen=True)
+class ChoiceRow:
+    """One team's choice for one set of workloads. `provider`: the first choice, or the leading ones without a clear winner."""
+
+    team: str
+    workloads: str
+    verdict: Verdict
+    provider: str
+    before: str
+    certainty: str
+    saves: str
+
+    @property
+    def label(self) -> str:
+        return VERDICTS[self.verdict]
+
+
+@dataclass(frozen=True)
+class Action:
+    """What to do, why, and whose it is."""
+
+    title: str
+    why: str
+    owner: str
+    usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Page one. `rows`: at most `ROWS`, moves first; `more`: the others, counted in words."""
+
+    headline: str
+    tiles: tuple[Tile, ...]
+    rows: tuple[ChoiceRow, ...]
+    more: str
+    actions: tuple[Action, ...]
+    charts: tuple[Chart, ...]
+    simulated: Literal["", "some", "all"]
+
+
+def cover(found: Conclusions) -> Cover:
+    """The cover of a campaign; the same for three providers and for fifty."""
+    campaign = found.campaign
+    moves = switches(found.decided, campaign.history.volumes)
+    choices = sorted((_choice(d, campaign, moves) for d in found.decided), key=lambda r: (_ORDER.index(r.verdict), r.team, r.workloads))
+    made_up = {d.simulated for d in campaign.documents}
+    hidden = Counter(r.label for r in choices[ROWS:])
+    return Cover(
+        headline=_headline(campaign, choices),
+        tiles=(_spent(found), _lost(campaign), _saving(campaign, moves), _certainty(found.decided)),
+        rows=tuple(choices[:ROWS]),
+        more=join_words(f"{n} × {label}" for label, n in hidden.items()),
+        actions=_actions(found, moves),
+        charts=tuple(c for c in (pareto_chart(found), index_chart(campaign)) if c is not None),
+        simulated="" if True not in made_up else "some" if False in made_up else "all",
+    )
+
+
+_ORDER: tuple[Verdict, ...] = ("move", "choose", "unclear", "none", "stay")
+
+
+def choice_key(decided: TeamDecision) -> tuple[str, str, tuple[str, ...]]:
+    """Team, kind and workloads, by which a campaign's history names a choice."""
+    return decided.decision.team, decided.decision.kind, decided.preference.workloads
+
+
+def _leading(decision: Decision) -> list[Ranked]:
+    """The providers that share the first place; one with a clear winner."""
+    eligible = [r for r in decision.ranking if r.eligible]
+    return eligible[: contenders([r.probability_first for r in eligible])]
+
+
+def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
+    decision = decided.decision
+    if decision.first is None:
+        return "none"
+    if len(_leading(decision)) > 1:
+        return "unclear"
+    before = campaign.history.choices.get(choice_key(decided))
+    return "choose" if before is None else "stay" if before == decision.first.provider else "move"
+
+
+def _choice(decided: TeamDecision, campaign: CampaignData, moves: Sequence[Switch]) -> ChoiceRow:
+    decision, verdict = decided.decision, _verdict(decided, campaign)
+    before = campaign.history.choices.get(choice_key(decided)) or ""
+    best = next((m for m in moves if m.workload in decided.preference.workloads and m.provider == before), None)
+    names = decided.preference.workloads
+    return ChoiceRow(
+        team=decision.team,
+        workloads=names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
+        verdict=verdict,
+        provider=_among(decision) if verdict == "unclear" else decision.first.provider if decision.first else "",
+        before=before if verdict == "move" else "",
+        certainty=format_probability(decision.first.probability_first) if decision.first and verdict != "unclear" else "",
+        saves="" if best is None or decision.first is None or best.to != decision.first.provider else f"saves {_usd(best.usd)} a month",
+    )
+
+
+def _among(decision: Decision) -> str:
+    names = [r.provider for r in _leading(decision)]
+    return f"among {len(names)}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+
+
+def _headline(campaign: CampaignData, choices: Sequence[ChoiceRow]) -> str:
+    # Of severity info only what moves a decision is a headline.
+    grave = [f for f in campaign.findings if f.severity != "info" or f.kind in ("performance", "price")]
+    counts = Counter(_word(f) for f in grave)
+    parts = [f"{n} {word if n == 1 else _plural(word)}" for word, n in sorted(counts.items(), key=lambda c: _WORDS.index(c[0]))]
+    moved = sum(r.verdict == "move" for r in choices)
+    if moved:
+        parts.append(f"{moved} decision{'s' if moved > 1 else ''} change{'' if moved > 1 else 's'}")
+    if not parts:
+        stay = sum(r.verdict == "stay" for r in choices)
+        minor = len(campaign.findings)
+        parts = [
+            f"{minor} minor finding{'s' if minor > 1 else ''}" if minor else "nothing changed",
+            *([f"{stay} decision{'s' if stay > 1 else ''} stay{'' if stay > 1 else 's'}"] if stay else []),
+        ]
+    return f"{campaign_name(campaign.campaign_id)}: {', '.join(parts)}"
+
+
+def campaign_name(campaign_id: str) -> str:
+    """`October 2026` for a monthly campaign, else its id."""
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", campaign_id):
+        return campaign_id
+    return f"{date.fromisoformat(f'{campaign_id}-01'):%B %Y}"
+
+
+_WORDS = ("regression", "price rise", "reliability problem", "gap in the data", "environment change", "price cut", "improvement", "finding")
+
+
+def _word(finding: FindingRow) -> str:
+    """What a finding is called in a headline."""
+    if finding.kind == "performance":
+        return "improvement" if finding.direction == "improved" else "regression"
+    if finding.kind == "price":
+        return "price cut" if (finding.effect or 0.0) < 0 else "price rise"
+    return {"environment": "environment change", "reliability": "reliability problem", "missing_data": "gap in the data"}.get(
+        finding.kind, "finding"
+    )
+
+
+def _plural(word: str) -> str:
+    return word.replace("gap", "gaps") if word.startswith("gap") else f"{word}s"
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:,.0f} USD" if abs(amount) >= 10 else f"{amount:,.2f} USD"
+
+
+def _spent(found: Conclusions) -> Tile:
+    known = [c for c in found.provider_costs if c.bill.total is not None]
+    if not known:
+        return Tile("Spent", "unknown", "no price declared or no result")
+    total = sum(c.bill.total.amount for c in known if c.bill.total is not None)
+    providers = len({c.provider for c in known})
+    least = "at least; " if len(known) < len(found.provider_costs) or not all(c.bill.complete for c in known) else ""
+    return Tile("Spent", _usd(total), f"{least}this campaign on {providers} provider{'s' if providers > 1 else ''}")
+
+
+def _lost(campaign: CampaignData) -> Tile:
+    waiting = campaign.history.open_findings
+    if not waiting:
+        return Tile("Lost", "0 USD", "no open findings", "good")
+    count = f"{len(waiting)} open finding{'s' if len(waiting) > 1 else ''}"
+    known = [f.usd_per_month for f in waiting if f.usd_per_month is not None]
+    if not known:
+        why = "none has a known cost" if campaign.history.volumes else "declare monthly volumes (alerts.yaml)"
+        return Tile("Lost", "unknown", f"{count}; {why}", "bad")
+    total = sum(max(usd, 0.0) for usd in known)
+    unknown = len(waiting) - len(known)
+    return Tile("Lost", _usd(total), f"a month, {count}{f', {unknown} without a cost' if unknown else ''}", "bad" if total else "")
+
+
+def _saving(campaign: CampaignData, moves: Sequence[Switch]) -> Tile:
+    if not campaign.history.volumes:
+        return Tile("Could be saved", "unknown", "declare monthly volumes (alerts.yaml)")
+    if not moves:
+        return Tile("Could be saved", "0 USD", "declared volumes run at the cheapest eligible provider", "good")
+    best = moves[0]
+    return Tile(
+        "Could be saved", _usd(sum(m.usd for m in moves)), f"a month; most: {best.workload} from {best.provider} to {best.to}", "good"
+    )
+
+
+def _certainty(decided: Sequence[TeamDecision]) -> Tile:
+    ranked = [d.decision for d in decided if d.decision.first is not None]
+    if not ranked:
+        return Tile("Certainty", "–", "no decision: no team declares these workloads" if not decided else "no provider is eligible")
+    clear = sum(len(_leading(d)) == 1 for d in ranked)
+    likely = [d.winner.probability_first for d in ranked if d.winner is not None and d.winner.probability_first is not None]
+    least = f"; P(first) from {format_probability(min(likely))} to {format_probability(max(likely))}" if likely else ""
+    return Tile("Certainty", f"{clear} of {len(ranked)}", f"decisions have a clear winner{least}", "good" if clear == len(ranked) else "")
+
+
+def _actions(found: Conclusions, moves: Sequence[Switch]) -> tuple[Action, ...]:
+    campaign, actions = found.campaign, []
+    for finding in campaign.history.open_findings:
+        usd = finding.usd_per_month or 0.0
+        if (finding.severity == "info" and usd <= 0) or _word(finding) in ("improvement", "price cut"):
+            continue
+        verb = {"price": "Negotiate or accept the price of", "performance": "Claim from, or rerun on,"}.get(finding.kind, "Check")
+        money = f"{_usd(usd)} a month; " if usd > 0 else ""
+        why = f"{money}{finding.title or finding.headline}"
+        actions.append((usd, finding.severity, Action(f"{verb} {finding.provider}", why, finding.owner or OPERATIONS, usd)))
+    for move in moves:
+        sure = f", P(cheapest) {format_probability(move.probability)}" if move.probability is not None else ""
+        why = f"saves {_usd(move.usd)} a month ({100 * move.saving:.0f} % less{sure})"
+        title = f"Move {move.workload} from {move.provider} to {move.to}"
+        actions.append((move.usd, "warn", Action(title, why, join_words(move.teams), move.usd)))
+    for d in found.decided:
+        if _verdict(d, campaign) == "unclear":
+            names = [r.provider for r in _leading(d.decision)]
+            title = f"Repeat {d.preference.workloads[0]} on {join_words(names[:3])}"
+            actions.append((0.0, "info", Action(title, f"no clear winner among {len(names)}", d.decision.team)))
+    if not campaign.history.volumes:
+        why = "without volumes neither losses nor savings have an amount"
+        actions.append((0.0, "zzz", Action("Declare monthly volumes in alerts.yaml", why, OPERATIONS)))
+    order = ("page", "warn", "info", "zzz")
+    ranked = sorted(actions, key=lambda a: (-a[0], order.index(a[1]), a[2].title))
+    return tuple(action for *_, action in ranked[:ACTIONS])

@@ -1,0 +1,116 @@
+"""What the cover of a report compares a campaign with: open findings with their cost, earlier choices, twelve months of speed."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+
+from plumbline.alerts.digest import Entry
+from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
+from plumbline.archive import Archive, FindingView
+from plumbline.archive.pages import CampaignHead
+from plumbline.declarations import Declarations
+from plumbline.findings.decision_change import is_decision_change
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import join_words
+from plumbline.results.finding import Finding
+from plumbline.workflows.alert import digest_entry
+from plumbline.workflows.findings import UNREADABLE_ERRORS
+
+MONTHS = 12
+SPEED_METRICS = ("step_time", "time_per_output_token", "inter_token_latency", "request_scheduled_latency")
+"""Of each series the first one that was measured; of all of them less is faster, and none is set by the offered load."""
+_PAGE, _MOST_DECISIONS = 50, 1000
+
+
+def campaign_history(archive: Archive, declared: Declarations, campaign_id: str) -> tuple[CampaignHistory, tuple[FindingRow, ...]]:
+    """The history of a campaign; and the findings that no campaign shows, such as prices, which began between the one before and the next."""
+    earlier, head, later = _neighbours(archive, campaign_id)
+    waiting = [row for view in (*archive.findings("open"), *archive.findings("acknowledged")) for row in _row(archive, declared, view)]
+    begin, end = (earlier[0].planned_at if earlier else None), (later[0].planned_at if later else datetime.now(timezone.utc))
+    between = [
+        row
+        for row, since in waiting
+        if since and (begin is None or since > f"{begin:%Y-%m-%d}") and since <= f"{max(end, head.planned_at):%Y-%m-%d}"
+    ]
+    history = CampaignHistory(
+        open_findings=tuple(row for row, _ in waiting),
+        choices=_choices(archive, {campaign_id, *(c.campaign_id for c in later)}),
+        index=_index(archive, [c.campaign_id for c in reversed([head, *earlier[: MONTHS - 1]])]),
+        volumes=declared.alerts.volumes,
+    )
+    return history, tuple(between)
+
+
+def _neighbours(archive: Archive, campaign_id: str) -> tuple[list[CampaignHead], CampaignHead, list[CampaignHead]]:
+    """Campaigns before this one, newest first, at most a year of them; its head; campaigns after it, oldest first."""
+    heads: list[CampaignHead] = []
+    after: str | None = None
+    while True:
+        page = archive.campaigns_page(after=after, limit=_PAGE)
+        heads += page.rows
+        at = next((i for i, head in enumerate(heads) if head.campaign_id == campaign_id), None)
+        after = page.after
+        if after is None or (at is not None and len(heads) > at + MONTHS):
+            break
+    if at is None:
+        raise LookupError(f'the archive has no campaign "{campaign_id}"')
+    return heads[at + 1 : at + MONTHS], heads[at], heads[:at][::-1]
+
+
+def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
+    """The finding as a report shows it; with the entry's cost and teams."""
+    row = FindingRow(
+        view.finding_id, view.series_key, view.kind, view.severity, view.headline, view.state,
+        str(view.detail.get("explanation", "")), view.campaign_id, view.provider, str(view.detail.get("title", "")), effect=view.effect,
+    )  # fmt: skip
+    with suppress(*UNREADABLE_ERRORS):
+        finding = Finding.of(view.detail)
+        row = FindingRow(**{**vars(row), "direction": finding.direction_of(finding.series_key) or ""})
+    if entry is not None:
+        row = FindingRow(**{**vars(row), "usd_per_month": entry.cost.usd, "owner": join_words(entry.teams)})
+    return row
+
+
+def _row(archive: Archive, declared: Declarations, view: FindingView) -> Iterable[tuple[FindingRow, str]]:
+    """The finding and the day on which it began, empty if a campaign shows it; nothing for changed choices, which the decisions show."""
+    try:
+        entry = digest_entry(archive, declared, view)
+    except UNREADABLE_ERRORS:
+        return
+    if not is_decision_change(entry.finding):
+        yield finding_row(view, entry), entry.finding.since or ""
+
+
+def _choices(archive: Archive, newer: set[str]) -> Mapping[ChoiceKey, str]:
+    """By choice, the first provider of the newest stored decision that rests on none of the `newer` campaigns."""
+    found: dict[ChoiceKey, str] = {}
+    after: str | None = None
+    for _ in range(_MOST_DECISIONS // _PAGE):
+        page = archive.decisions_page(after=after, limit=_PAGE)
+        for view in page.rows:
+            rests_on = {c for campaigns in view.detail.get("campaigns", {}).values() for c in campaigns}
+            if view.winner is not None and "workloads" in view.detail and not rests_on & newer:
+                found.setdefault((view.team, view.kind, tuple(view.detail["workloads"])), view.winner)
+        after = page.after
+        if after is None:
+            break
+    return found
+
+
+def _index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Provider → campaign → 100 × the geometric mean over its series of how much faster they are than in their first campaign."""
+    levels: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for level in archive.campaign_levels(campaigns, {name: METRICS[name].statistic for name in SPEED_METRICS}):
+        if level.value > 0:
+            levels[level.provider, level.series_key][level.metric][level.campaign_id] = level.value
+    logs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (provider, _), by_metric in levels.items():
+        values = next(by_metric[name] for name in SPEED_METRICS if name in by_metric)
+        base = next(values[c] for c in campaigns if c in values)
+        for campaign, value in values.items():
+            logs[provider][campaign].append(math.log(base / value))
+    return {provider: {c: 100 * math.exp(sum(v) / len(v)) for c, v in own.items()} for provider, own in logs.items()}

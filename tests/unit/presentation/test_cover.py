@@ -1,0 +1,155 @@
+"""The cover: headline, tiles, verdicts of decisions, actions; and its charts as static pictures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from email import message_from_bytes, policy
+from pathlib import Path
+
+import pytest
+from tests.browser.sample import campaign
+
+from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow
+from plumbline.analysis.conclusions import conclude
+from plumbline.analysis.decisions.savings import switches
+from plumbline.declarations.alerts import RentedVolume
+from plumbline.presentation.charts.cover import pareto_front
+from plumbline.presentation.charts.static import png, svg
+from plumbline.presentation.cover import ROWS, campaign_name, choice_key, cover
+from plumbline.presentation.html.mail import check_recipients, light_colours, write_mail
+from plumbline.presentation.html.report import report_context, write_report
+
+RENTED = (RentedVolume.model_validate({"provider": "local-*", "time_per_month": "730h"}),)
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> CampaignData:
+    return campaign(tmp_path_factory.mktemp("results"))
+
+
+def finding(kind: str, **more: object) -> FindingRow:
+    return FindingRow(
+        **{"finding_id": "f", "series_key": "", "kind": kind, "severity": "warn", "headline": "WARN  x", "state": "open", **more}  # type: ignore[arg-type]
+    )
+
+
+def headline(data: CampaignData, *findings: FindingRow, **history: object) -> str:
+    return cover(conclude(replace(data, findings=findings, history=CampaignHistory(**history)))).headline  # type: ignore[arg-type]
+
+
+def test_the_headline_counts_what_moved(sample: CampaignData) -> None:
+    rows = (
+        finding("performance", direction="regressed"),
+        finding("performance", direction="improved", severity="info"),
+        finding("price", effect=0.3),
+        finding("reliability", severity="info"),
+    )
+    assert headline(sample, *rows) == "November 2026: 1 regression, 1 price rise, 1 improvement"
+    assert headline(sample, finding("reliability", severity="info")) == "November 2026: 1 minor finding"
+    assert headline(sample).startswith("November 2026: nothing changed")
+    assert campaign_name("try-7") == "try-7"
+
+
+def test_a_decision_stays_moves_or_has_no_clear_winner(sample: CampaignData) -> None:
+    found = conclude(sample)
+    decided = found.decided[0]
+    first, second = (r.provider for r in decided.decision.ranking[:2])
+
+    def verdict(before: str | None, chance: float = 0.9) -> tuple[str, str, str]:
+        ranked = tuple(
+            replace(r, probability_first=p) for r, p in zip(decided.decision.ranking, (chance, min(chance, 1 - chance)), strict=True)
+        )
+        one = replace(decided, decision=replace(decided.decision, ranking=ranked))
+        history = CampaignHistory(choices={} if before is None else {choice_key(one): before})
+        (row,) = cover(replace(found, decided=(one,), campaign=replace(sample, history=history))).rows
+        return row.verdict, row.provider, row.before
+
+    assert verdict(first) == ("stay", first, "")
+    assert verdict(second) == ("move", first, second)
+    assert verdict(None) == ("choose", first, "")
+    assert verdict(second, 0.49) == ("unclear", f"among 2: {first}, {second}", "")
+
+
+def test_tiles_without_volumes_name_what_to_declare(sample: CampaignData) -> None:
+    first = cover(conclude(replace(sample, history=CampaignHistory(open_findings=(finding("performance"),)))))
+    lost, saved = first.tiles[1:3]
+    assert (lost.value, saved.value) == ("unknown", "unknown")
+    assert "alerts.yaml" in lost.detail and "alerts.yaml" in saved.detail
+    assert any("alerts.yaml" in action.title for action in first.actions)
+
+
+def test_losses_and_savings_are_money_a_month(sample: CampaignData) -> None:
+    waiting = tuple(finding("performance", direction="regressed", provider=p, usd_per_month=usd, owner="platform") for p, usd in (("a", 120.0), ("b", 30.0), ("c", None), ("d", -50.0)))  # fmt: skip
+    found = conclude(replace(sample, history=CampaignHistory(open_findings=waiting, volumes=RENTED)))
+    first = cover(found)
+    assert first.tiles[1].value == "150 USD", "savings do not pay for losses"
+    moves = switches(found.decided, RENTED)
+    assert first.tiles[2].value == (
+        f"{sum(m.usd for m in moves):,.2f} USD" if sum(m.usd for m in moves) < 10 else f"{sum(m.usd for m in moves):,.0f} USD"
+    )
+    assert [a.usd for a in first.actions] == sorted((a.usd for a in first.actions), reverse=True) and len(first.actions) == 3
+    assert {a.owner for a in first.actions} >= {"platform"}
+
+
+def test_a_switch_saves_the_difference_of_the_same_work(sample: CampaignData) -> None:
+    decided = conclude(sample).decided
+    for move in switches(decided, RENTED):
+        costs = [{s.provider: s for s in c.setups} for d in decided for c in d.cheapest if c.workload == move.workload]
+        least = min(1 - own[move.to].cost / own[move.provider].cost for own in costs)  # type: ignore[operator]
+        assert move.saving == pytest.approx(least)
+        assert 0 < move.usd <= 730 * 1.0 * move.saving
+    assert switches(decided, ()) == ()
+
+
+def test_nobody_beats_a_point_on_the_pareto_line() -> None:
+    points = {"cheap": (1.0, 9.0), "fast": (5.0, 1.0), "worse": (5.0, 9.0), "between": (2.0, 4.0), "twin": (2.0, 4.0)}
+    assert pareto_front(points) == ["cheap", "between", "fast"]
+
+
+def test_every_chart_of_a_report_is_drawn_small_and_the_same_again(sample: CampaignData) -> None:
+    charts = report_context(conclude(sample))["charts"]
+    assert len(charts) > 15
+    for chart in charts[:4]:
+        text = svg(chart)
+        assert text == svg(chart) and text.startswith('<svg class="drawn"') and text.endswith("</svg>")
+        assert "var(--p0)" in text and "#fe" not in text
+    assert png(charts[0], light_colours()).startswith(b"\x89PNG")
+
+
+def test_fifty_providers_have_the_same_cover_and_short_tables(sample: CampaignData, tmp_path: Path) -> None:
+    def copy(i: int) -> list[object]:
+        return [
+            d.model_copy(update={"trial": d.trial.model_copy(update={"trial_id": f"{d.trial.trial_id}-{i:02d}", "provider": d.trial.provider.model_copy(update={"name": f"{d.trial.provider.name}-{i:02d}"})})})
+            for d in sample.documents
+        ]  # fmt: skip
+
+    documents = tuple(d for i in range(6) for d in copy(i))
+    providers = {d.trial.provider.name: d.trial.provider for d in documents}  # type: ignore[attr-defined]
+    many = replace(sample, documents=documents, planned=(), providers=providers, store=None)  # type: ignore[arg-type]
+    context = report_context(conclude(many))
+    assert len(providers) == 12 and context["excerpt"]
+    (table, _, more, hidden), *_ = context["tables"]["training"]
+    assert (len(table.cards), len(more.providers), hidden) == (10, 10, 2)
+    best = conclude(many).decided
+    ranked = next(d.decision.ranking for d in best if table.workload in d.preference.workloads)
+    assert [c.provider for c in table.cards] == [r.provider for r in ranked][:10], "ranked over all, then cut"
+    assert len(context["page_one"].rows) <= ROWS and len(context["page_one"].tiles) == 4
+    page = write_report(many, tmp_path)
+    assert list((page.parent / "tables").glob("*.csv"))
+    assert len((page.parent / "report.md").read_text()) < 20_000
+
+
+def test_the_mail_shows_the_cover_and_brings_the_report(sample: CampaignData, tmp_path: Path) -> None:
+    report = write_report(sample, tmp_path)
+    file = write_mail(conclude(sample), report, ("vp@example.com",))
+    data = file.read_bytes()
+    mail = message_from_bytes(data, policy=policy.default)
+    assert (mail["Subject"], mail["To"], mail["X-Unsent"]) == (cover(conclude(sample)).headline, "vp@example.com", "1")
+    html = mail.get_body(("html",)).get_content()  # type: ignore[union-attr]
+    pictures = {part["Content-ID"].strip("<>") for part in mail.walk() if part.get_content_type() == "image/png"}
+    assert pictures and all(f'src="cid:{name}"' in html for name in pictures)
+    assert "<svg" not in html and "<style" not in html, "mail programs drop both"
+    assert [a.get_filename() for a in mail.iter_attachments()] == ["report.html"]
+    assert write_mail(conclude(sample), report, ("vp@example.com",)).read_bytes() == data
+    with pytest.raises(ValueError, match="expected one such as"):
+        check_recipients(["nobody"])
