@@ -182,6 +182,30 @@ def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
     emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays"))
 
 
+@findings.command()
+def claim(
+    finding_id: Annotated[str, typer.Argument()],
+    folder: Annotated[Path | None, typer.Argument(help="a new folder; default: claim-<id>")] = None,
+    to: Annotated[str, typer.Option(help="the recipient; sla.contact of the provider if left out")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write the mail that claims a service credit: promise, measurement, evidence, clause. Exit code 4 if evidence does not hold."""
+    target = folder or Path(f"claim-{finding_id}")
+    with clear_errors(LookupError, DeclarationError, ValueError, InvalidResult, OSError), read_archive() as archive:
+        done = workflows.claim.write_claim(archive, load(), finding_id, target, to)
+
+    def show() -> None:
+        for problem in done.pack.problems:
+            out.print(problem, style="red")
+        out.print(f"{done.mail}: {done.subject}")
+        out.print(f"{done.pack.file}: {done.pack.trials} attempts, {done.pack.signed} of them signed")
+        for text in done.missing:
+            out.print(f"not declared: {text}", style="yellow")
+
+    emit(as_json, done, show)
+    raise typer.Exit(BROKEN if done.pack.problems else OK)
+
+
 def _decided(finding_id: str, answer: workflows.baseline_decision.Answer, why: str) -> workflows.baseline_decision.AppliedAnswer:
     with clear_errors(LookupError, DeclarationError, ValueError, workflows.decide.DecisionsLocked), read_archive() as archive:
         return workflows.baseline_decision.apply_answer(archive, load(), finding_id, answer, getpass.getuser(), why)

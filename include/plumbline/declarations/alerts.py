@@ -170,6 +170,10 @@ class Alerts(Declared):
                 raise ValueError(f"volumes[{i}] repeats {what}; expected one entry")
         return self
 
+    def volumes_of(self, provider: str) -> tuple[RentedVolume, ...]:
+        """The volumes whose pattern the provider fits."""
+        return tuple(volume for volume in self.volumes if fnmatchcase(provider, volume.provider))
+
     def resolve(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The names, each named Slack channel by its id."""
         declared = {name: channel.channel for name, channel in self.channels.items() if isinstance(channel, NamedSlackChannel)}

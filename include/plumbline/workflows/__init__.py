@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         campaign_bill as campaign_bill,
         check_installation as check_installation,
         check_provider as check_provider,
+        claim as claim,
         compare as compare,
         current_results as current_results,
         decide as decide,

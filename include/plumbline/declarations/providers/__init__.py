@@ -142,6 +142,9 @@ class ServiceLevel(Declared):
 
     launch_success: Share | None = None
     provisioning_lead_time: Duration | None = None
+    clause: Annotated[str, Field(min_length=3, description="where the contract says so, such as 'Annex B, 4.2'")] | None = None
+    credit: Share | None = Field(None, description="of a month's bill, which the contract grants for a breach, such as 10%")
+    contact: Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", description="the mail address of its support")] | None = None
 
 
 class Provider(Declared):
@@ -235,7 +238,9 @@ class Provider(Declared):
         """The provider as its trials carry it, without schedule, budget, price sources, rates and manual steps: they do not change the
         measurement, and an earlier harness would refuse them as unknown."""
         paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
-        return self.model_copy(update={"workloads": None, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, **paid})
+        promised = self.sla.model_copy(update={"clause": None, "credit": None, "contact": None})
+        unseen = {"workloads": None, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, "sla": promised}
+        return self.model_copy(update={**unseen, **paid})
 
     @property
     def pool(self) -> str:

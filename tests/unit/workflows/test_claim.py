@@ -1,0 +1,109 @@
+"""A claim names promise, measurement, clause and credit, and brings the pack whose checksum it states."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from email import message_from_bytes, policy
+from pathlib import Path
+
+import pytest
+from tests.data.result_documents import document, trial
+
+from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.declarations import Declarations, load
+from plumbline.declarations.alerts import Alerts
+from plumbline.declarations.providers import Price, ServiceLevel
+from plumbline.results.finding import Finding, Member
+from plumbline.workflows.claim import write_claim
+
+BASE, NEW = (trial(campaign=campaign) for campaign in ("2025-10", "2025-11"))
+FOUND = Finding(
+    finding_id="f1",
+    series_key=NEW.series_key,
+    campaign_id=NEW.campaign_id,
+    kind="performance",
+    severity="page",
+    headline="PAGE  step_time +7.9 %",
+    explanation="explained by: driver 550 → 570",
+    provider=NEW.provider.name,
+    workload_kind="training",
+    workload=NEW.workload.name,
+    subject="performance",
+    title="step_time +7.9 %",
+    members=(Member("step_time", "step_time +7.9 %"),),
+    baseline_campaigns=(BASE.campaign_id,),
+    series=(NEW.series_key,),
+)
+
+
+def record(finding: Finding) -> FindingRecord:
+    return FindingRecord(
+        finding.finding_id, NEW.series_key, finding.campaign_id, finding.provider, finding.kind, finding.severity, finding.headline,
+        detail=finding.to_dict(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
+    with open_archive() as opened:
+        for each in (BASE, NEW):
+            opened.record(document(each), uri="file:///store")
+        price = replace(FOUND, finding_id="f2", kind="price", campaign_id=None, since="2025-11-02", series_key="", series=())
+        opened.save_findings([record(FOUND), record(price)])
+        yield opened
+
+
+def declared(**promised: object) -> Declarations:
+    price = Price.model_validate({"purchase": "on_demand", "price": "10 USD/h", "since": date(2020, 1, 1), "source": "a test"})
+    sla = ServiceLevel.model_validate(promised)
+    place = NEW.provider.model_copy(update={"sla": sla, "prices": (price,)})
+    alerts = Alerts.model_validate({"volumes": ({"provider": place.name, "time_per_month": "100h"},)})
+    return replace(load(), providers={place.name: place}, alerts=alerts)
+
+
+def test_the_mail_claims_the_credit_and_brings_the_pack(archive: Archive, tmp_path: Path) -> None:
+    installed = declared(launch_success="99%", clause="Annex B, 4.2", credit="10%", contact="support@lab.example")
+    claim = write_claim(archive, installed, "f1", tmp_path / "claim")
+    assert claim.missing == () and claim.usd == pytest.approx(100.0)
+    mail = message_from_bytes(claim.mail.read_bytes(), policy=policy.default)
+    assert (mail["To"], mail["X-Unsent"], mail["Subject"]) == ("support@lab.example", "1", claim.subject)
+    (attached,) = mail.iter_attachments()
+    assert hashlib.sha256(attached.get_content()).hexdigest() == claim.sha256
+    text = claim.letter.read_text()
+    assert mail.get_body(("plain",)).get_content().split() == text.split()  # type: ignore[union-attr]
+    for said in (
+        "Annex B, 4.2",
+        "10 % of the month's bill, 100 USD",
+        claim.sha256,
+        "driver 550 → 570",
+        "promised 99.0 %, measured 1 of 1",
+        NEW.trial_id,
+    ):
+        assert said in text, said
+
+
+def test_what_is_not_declared_is_named_and_not_made_up(archive: Archive, tmp_path: Path) -> None:
+    claim = write_claim(archive, declared(), "f1", tmp_path / "claim", to="ada@example.com")
+    assert claim.usd is None and len(claim.missing) == 2
+    assert all(any(name in text for text in claim.missing) for name in ("sla.clause", "sla.credit"))
+    assert "Please state the credit" in claim.letter.read_text()
+
+
+def test_a_price_is_no_breach_and_nothing_is_overwritten(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"kind price.*expected one of performance"):
+        write_claim(archive, declared(), "f2", tmp_path / "claim")
+    with pytest.raises(LookupError, match="no finding"):
+        write_claim(archive, declared(), "f9", tmp_path / "claim")
+    (tmp_path / "claim").mkdir()
+    with pytest.raises(FileExistsError, match="expected the name of a new folder"):
+        write_claim(archive, declared(), "f1", tmp_path / "claim")
+
+
+def test_contract_terms_stay_out_of_trials() -> None:
+    place = declared(launch_success="99%", clause="Annex B", credit="10%", contact="a@b.example").providers[NEW.provider.name]
+    sent = place.of_trial()
+    assert (sent.sla.launch_success, sent.sla.clause, sent.sla.credit, sent.sla.contact) == (0.99, None, None, None)
