@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Annotated
 
@@ -27,10 +28,11 @@ from plumbline.presentation.scorecard_rows import (
     campaign_rows,
     card_tables,
 )
-from plumbline.presentation.trials import AttemptRow, attempt_rows
+from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
 from plumbline.workflows.report import campaign_data, newest_campaign
 
+_REASONS = 4
 _COLOURS = {"good": "green", "bad": "red"}
 
 
@@ -119,20 +121,27 @@ def show_scorecards(concluded: Conclusions, verdict: CampaignVerdict, everything
 
 
 def show_unusable(data: CampaignData, each: bool = False) -> None:
-    """Trials that are not valid: a line for those with the same reasons, or `each` on its own."""
+    """Attempts that are not valid: a line for those whose first reason differs in its numbers alone, or `each` with all of its reasons."""
     rows = [row for row in attempt_rows(data) if row.status != "valid"]
     if not rows:
         return
     out.print("\nAttempts that are not valid", style="bold")
-    alike: dict[tuple[str, ...], list[AttemptRow]] = {}
+    if each or len(rows) == 1:
+        for row in rows:
+            out.print(f"  {row.trial_id}{f', attempt {row.attempt}' if row.attempt > 1 else ''}: {row.status}")
+            for reason in row.reasons:
+                out.print(f"      {reason}")
+        return
+    alike: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        alike.setdefault((row.trial_id, str(row.attempt)) if each else (row.status, *row.reasons), []).append(row)
-    for same in alike.values():
-        first = same[0]
-        what = f"{len(same)} attempts" if len(same) > 1 else f"{first.trial_id}{f', attempt {first.attempt}' if first.attempt > 1 else ''}"
-        out.print(f"  {what}: {first.status}")
-        for reason in first.reasons:
-            out.print(f"      {reason}")
+        reason = next(iter(row.reasons), "no reason recorded")
+        alike.setdefault((row.status, re.sub(r"\d+([.,]\d+)*", "#", reason)), []).append(reason)
+    for (status, _), reasons in list(alike.items())[:_REASONS]:
+        line = Text(f"  {len(reasons)} {status}: {reasons[0]}")
+        line.truncate(max(60, out.width), overflow="ellipsis")
+        out.print(line)
+    if (more := len(alike) - _REASONS) > 0:
+        out.print(f"  and {more} more reasons: plumbline scorecard {data.campaign_id} -v", style="dim")
 
 
 def _card(card: CardTable, chosen: Sequence[str]) -> None:

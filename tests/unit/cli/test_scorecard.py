@@ -99,3 +99,13 @@ def test_a_declaration_that_does_not_hold_is_told_in_its_line(campaigns, plumbli
     for command in ("report", "scorecard"):
         told = plumbline(command, "first")
         assert told.exit_code == 2 and "thresholds.yaml" in told.stderr
+
+
+def test_attempts_with_like_reasons_are_one_line(campaigns, plumbline):
+    with open_archive() as archive:
+        for repeat in range(1, 18):
+            archive.record(failed(trial(campaign="second", repeat=repeat)), uri=f"file:///second/{repeat}")
+    lines = plumbline("scorecard", "second").stdout.splitlines()
+    assert sum(line.startswith("  17 failed: ") for line in lines) == 1
+    assert not any(".r1: failed" in line for line in lines)
+    assert sum(": failed" in line for line in plumbline("scorecard", "second", "-v").stdout.splitlines()) == 17
