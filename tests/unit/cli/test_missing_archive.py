@@ -45,6 +45,7 @@ SUBJECTS = (
     ("evidence", "export", "2026-11"),
     ("findings", "accept", "abc", "--why", "x"),
     ("findings", "acknowledge", "abc", "--why", "x"),
+    ("findings", "claim", "abc"),
     ("findings", "reject", "abc", "--why", "x"),
     ("findings", "resolve", "abc", "--why", "x"),
     ("findings", "show", "abc"),
