@@ -112,11 +112,11 @@ def within(found: Latencies, begin: float, end: float) -> Latencies:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--rate", type=float, default=4.0)
-    parser.add_argument("--requests", type=int, default=120)
+    parser.add_argument("--rate", type=float, default=2.0)
+    parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--together", action="store_true")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--input-tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--input-tokens", type=int, default=320)
     parser.add_argument("--output-tokens", type=int, default=32)
     options = parser.parse_args()
     python = os.environ.get("PLUMBLINE_VLLM_PYTHON")
@@ -126,10 +126,14 @@ def main() -> None:
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     vllm, vocabulary = Path(python).with_name("vllm"), int(json.loads((options.checkpoint / "config.json").read_text())["vocab_size"])
     read, written = options.input_tokens, options.output_tokens
-    model = OpenAiModel(options.checkpoint.resolve(), read + written, len(os.sched_getaffinity(0)))
+    cores = sorted(os.sched_getaffinity(0))
+    servers, clients = (set(cores[: len(cores) // 2]), set(cores[len(cores) // 2 :])) if len(cores) > 1 else (set(cores), set(cores))
+    os.sched_setaffinity(0, servers)  # what is started now stays there
+    model = OpenAiModel(options.checkpoint.resolve(), read + written, len(servers))
     command = tuple(part.replace("{vllm}", str(vllm)) for part in COMMAND)
     measured: dict[str, list[Latencies]] = {"plumbline": [], "vllm bench serve": []}
     with tempfile.TemporaryDirectory() as folder, OpenAiServer(command, model, Path(folder), ready_within_s=300) as server:
+        os.sched_setaffinity(0, clients)  # as a trial does: a client on the server's cores would slow what it measures
         ours(server, arrivals(options.rate, 20, 0), read, written, vocabulary, 0)  # warms the server
         for turn in range(options.rounds):
             at = arrivals(options.rate, options.requests, 1 + turn)
@@ -141,8 +145,12 @@ def main() -> None:
                 other = bench.result()
                 one = within(one, float(other["sent"].min()), float(other["sent"].max()))
             else:
+                # Each is first in every other round.
+                if turn % 2:
+                    other = theirs(vllm, server, at, read, written, Path(folder))
                 one = ours(server, at, read, written, vocabulary, 1 + turn)
-                other = theirs(vllm, server, at, read, written, Path(folder))
+                if not turn % 2:
+                    other = theirs(vllm, server, at, read, written, Path(folder))
             measured["plumbline"].append(one)
             measured["vllm bench serve"].append(other)
     sys.exit(report(measured))

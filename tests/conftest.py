@@ -23,6 +23,8 @@ from tests.golden import Golden
 if "AIRFLOW_HOME" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="plumbline-tests-airflow-")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+# The width of what commands print, whatever terminal runs the tests; read when the command line is imported.
+os.environ["COLUMNS"] = "140"
 
 
 # A full collection walks all that the test modules import, for a second; of that, nothing is ever garbage. The client of a load freezes and

@@ -71,7 +71,7 @@ def test_metrics_without_thresholds_and_phases_beside_the_steady_one_are_informa
 
 
 def test_judged_rows_are_the_same_without_the_informative_ones(sample: Any, rules: Any, limits: Any) -> None:
-    metrics = {"step_time": FIVE, ("step_time", "mean", "steady"): FIVE, "data_wait_time": FIVE, "checkpoint_write_time": FIVE}
+    metrics = {"step_time": FIVE, ("step_time", "mean", "steady"): FIVE, "checkpoint_size": FIVE}
     pair = SeriesPair([sample("b", metrics)], sample("c", {name: times(1.3) for name in metrics}), limits)
     (whole,), (judged,) = (compare_series([pair], rules=rules, judged_only=only) for only in (False, True))
     assert judged.rows == tuple(row for row in whole.rows if row.family != "informative")
