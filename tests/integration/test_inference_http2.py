@@ -98,8 +98,10 @@ def test_streams_above_the_last_one_are_sent_again_and_their_time_goes_on() -> N
     assert server.connections >= 2
     waited = log.latencies("scheduled", "first_token")
     assert waited[:5].min() >= 0.3
-    assert waited[5:].min() >= 0.6, "from the scheduled arrival, both ways"
-    assert (log.last_token - log.dispatched)[5:].min() >= 0.6, "from the first sending"
+    # The goodbye comes 0.3 s after the fifth request; the last one is scheduled up to 10 ms after that.
+    both_ways = 0.6 - 20 / 2000
+    assert waited[5:].min() >= both_ways, "from the scheduled arrival"
+    assert (log.last_token - log.dispatched)[5:].min() >= both_ways, "from the first sending"
     assert log.dispatch_delays().max() < 0.3, "the goodbye is not the client's delay"
 
 

@@ -78,6 +78,8 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             [FindingRecord("f1", first.series_key, first.campaign_id, first.provider.name, "performance", "warn", "WARN  a test")]
         )
     write_report(data, home / "plumbline" / "reports", ("csv",))
+    # A report of this size has its raw data inside; a large one has it beside.
+    (home / "plumbline" / "reports" / data.campaign_id / "raw.html").write_text("<!doctype html><title>raw data</title>")
     known = {
         "campaign_id": data.campaign_id,
         "trial_id": first.trial_id,
