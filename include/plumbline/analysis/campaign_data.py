@@ -90,7 +90,7 @@ class CampaignData:
     `quality`: by (trial id, attempt); a rejected attempt is kept, shown and never scored. `store`: where the raw evidence behind the
     distribution charts lies; without it those charts are left out and the report says so. `written_at`: also the day whose prices count.
     `workloads`: as they are declared now, by name, for which number is asked first; criteria are those of the trials. `references`: what
-    others publish. `economics`: what a cost depends on and nobody measures. `imported`: runs of other tools for the campaign's workloads,
+    others publish. `economics`: what a cost depends on that is not measured. `imported`: runs of other tools for the campaign's workloads,
     never scored. `retention_s`: how long raw evidence is kept, None for ever.
     `history`: what the cover compares with.
     """

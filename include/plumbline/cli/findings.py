@@ -123,7 +123,7 @@ def snooze(
     why: Why,
     as_json: Json = False,
 ) -> None:
-    """Pause the messages and reminders of a finding until then, unless it becomes graver."""
+    """Pause the messages and reminders of a finding until then, unless it becomes more severe."""
     with clear_errors(ValueError):
         end = _instant(until, datetime.now(timezone.utc))
     with clear_errors(LookupError, ValueError), read_archive() as archive:

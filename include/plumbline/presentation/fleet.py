@@ -34,7 +34,7 @@ class RankingLine:
 
 @dataclass(frozen=True)
 class WorkloadRanking:
-    """Every provider by its place on the primary number, then by cost. `metric`, `cost_metric`: names, empty where nobody has one."""
+    """Every provider by its place on the primary number, then by cost. `metric`, `cost_metric`: names, empty where no provider has one."""
 
     metric: str
     cost_metric: str

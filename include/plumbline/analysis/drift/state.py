@@ -33,7 +33,7 @@ class SeriesState:
 
 
 def state_of(comparison: Comparison) -> SeriesState:
-    """Drifted or suspected if any leading metric is, else the state of the workload's first metric; without a comparison nobody can tell."""
+    """Drifted or suspected if any leading metric is, else the state of the workload's first metric; cannot tell without a comparison."""
     judged = [row for row in comparison.rows if row.family == "lead" and row.verdict is not None and row.effect is not None]
     if comparison.problems or not judged:
         return SeriesState("cannot_tell")

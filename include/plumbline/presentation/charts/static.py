@@ -108,7 +108,7 @@ _NOTHING = (
     r"; stroke-linecap: (?:square|butt)",
     *(r"<g>\s*</g>|<g/>|<defs>\s*</defs>",) * 3,
 )
-"""What matplotlib writes and nobody sees; groups within empty groups are three deep."""
+"""What matplotlib writes without showing it; groups within empty groups are three deep."""
 
 
 class _Drawing:
