@@ -102,8 +102,8 @@ def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
 def held_seconds(document: ResultDocument) -> float | None:
     """Seconds that the trial held its provider: from the launcher's first event to its last; the harness's own timeline without it.
 
-    On a cluster each pod holds its node from the moment it has one: the sum over the pods; elsewhere all nodes of a trial are held together. Waiting in the queue for a place to be free
-    holds nothing and is left out. None when nobody saw two moments: a duration is then unknown, not zero.
+    On a cluster each pod holds its node from the moment it has one: the sum over the pods; elsewhere all nodes of a trial are held together.
+    Waiting in the queue holds nothing and is left out. None when fewer than two moments are known: the duration is unknown, not zero.
     """
     if document.launch is not None and document.launch.pods:
         gone = tuple(e for e in document.launch.events if e.name == "deleted")

@@ -97,12 +97,12 @@ def _gates(decided: TeamDecision, most: int | None) -> None:
     more = f" and {len(decided.decision.ranking) - len(ranking)} more" if len(ranking) < len(decided.decision.ranking) else ""
     for gates in zip(*(ranked.gates for ranked in ranking), strict=True):
         shown = common_scale(gates[0].unit, [gates[0].limit, *(g.value for g in gates)])
-        told = [
+        values = [
             f"{ranked.provider} {'not measured' if g.value is None else shown.text(g.value)}{'' if g.passed else ' (fails)'}"
             for ranked, g in zip(ranking, gates, strict=True)
         ]
         on = f" on {gates[0].workload}" if len(decided.preference.workloads) > 1 else ""
-        _line(f"Gate {gates[0].text}{on}: {', '.join(told)}{more}")
+        _line(f"Gate {gates[0].text}{on}: {', '.join(values)}{more}")
 
 
 def _changes(what: str, sentences: Sequence[str], most: int | None) -> None:

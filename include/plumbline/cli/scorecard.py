@@ -17,17 +17,10 @@ from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_arc
 from plumbline.cli.tables import TOP, ProviderTable, print_table
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError
+from plumbline.presentation.card_tables import CardTable, Cell, card_tables
 from plumbline.presentation.decisions import rank_rows
 from plumbline.presentation.imported_runs import imported_runs
-from plumbline.presentation.scorecard_rows import (
-    CardTable,
-    Cell,
-    CriterionCell,
-    ScorecardRows,
-    acceptance_rows,
-    campaign_rows,
-    card_tables,
-)
+from plumbline.presentation.scorecard_rows import CriterionCell, ScorecardRows, acceptance_rows, campaign_rows
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
 from plumbline.workflows.report import campaign_data, newest_campaign

@@ -16,7 +16,7 @@ from plumbline.archive import Archive, TrialView
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
-from plumbline.presentation.scorecard_rows import card_tables
+from plumbline.presentation.card_tables import card_tables
 from plumbline.results import ResultDocument
 
 

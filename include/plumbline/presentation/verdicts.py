@@ -12,8 +12,8 @@ from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
 from plumbline.metrics.formatting import common_scale, format_name, format_probability, join_words
+from plumbline.presentation.card_tables import CardTable, card_tables
 from plumbline.presentation.decisions import name_first
-from plumbline.presentation.scorecard_rows import CardTable, card_tables
 from plumbline.presentation.summary import HEADLINES
 
 _SEVERITIES = ("page", "warn", "info")

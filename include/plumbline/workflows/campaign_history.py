@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from plumbline.alerts.digest import Entry
@@ -69,9 +70,9 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
     )  # fmt: skip
     with suppress(*UNREADABLE_ERRORS):
         finding = Finding.of(view.detail)
-        row = FindingRow(**{**vars(row), "direction": finding.direction_of(finding.series_key) or ""})
+        row = replace(row, direction=finding.direction_of(finding.series_key) or "")
     if entry is not None:
-        row = FindingRow(**{**vars(row), "usd_per_month": entry.cost.usd, "owner": join_words(entry.teams)})
+        row = replace(row, usd_per_month=entry.cost.usd, owner=join_words(entry.teams))
     return row
 
 

@@ -16,7 +16,8 @@ from plumbline.analysis.scorecards.references import reference_shares
 from plumbline.analysis.scorecards.scorecard import primary_of, scorecards
 from plumbline.declarations import load
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.presentation.scorecard_rows import ScorecardRows, TableRow, campaign_rows, card_tables, scorecard_rows, share_sentence
+from plumbline.presentation.card_tables import TableRow, card_tables
+from plumbline.presentation.scorecard_rows import ScorecardRows, campaign_rows, scorecard_rows, share_sentence
 
 DECLARED = load(REPOSITORY / "include" / "config")
 LLAMA = DECLARED.workloads["reference-llama31-8b"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from plumbline.analysis.decisions.current_results import TeamDecision
@@ -61,5 +61,5 @@ def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -
                     found.setdefault((provider, answer.workload), []).append(one)
     least = [min(each, key=lambda s: s.usd) for each in found.values()]
     teams = {key: tuple(sorted({t for s in each for t in s.teams})) for key, each in found.items()}
-    merged = [Switch(**{**vars(s), "teams": teams[s.provider, s.workload]}) for s in least]
+    merged = [replace(s, teams=teams[s.provider, s.workload]) for s in least]
     return tuple(sorted(merged, key=lambda s: (-s.usd, s.provider, s.workload)))

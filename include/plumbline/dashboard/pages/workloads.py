@@ -23,21 +23,13 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
+from plumbline.presentation.card_tables import CardTable, NumberKey, card_tables, row_keys
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.scorecards import headline_charts
 from plumbline.presentation.costs import CostRow, cost_rows
 from plumbline.presentation.fleet import WorkloadRanking, rank_fleet
 from plumbline.presentation.imported_runs import ImportedRun, imported_runs
-from plumbline.presentation.scorecard_rows import (
-    CardTable,
-    CriterionRow,
-    NumberKey,
-    ScorecardRows,
-    acceptance_rows,
-    card_tables,
-    row_keys,
-    scorecard_rows,
-)
+from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, acceptance_rows, scorecard_rows
 from plumbline.presentation.series_summary import format_age
 from plumbline.workflows.current_results import current_results
 from plumbline.workflows.fleet import primary_number, read_fleet

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.campaign_bill import ProviderCost
 from plumbline.analysis.scorecards.scorecard import Scorecard
+from plumbline.presentation.card_tables import CardTable, TableRow
 from plumbline.presentation.costs import CostRow
-from plumbline.presentation.scorecard_rows import CardTable, ScorecardRows, TableRow
+from plumbline.presentation.scorecard_rows import ScorecardRows
 
 MOST = 10
 """Columns and rows of a table."""

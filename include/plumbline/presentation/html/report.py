@@ -17,6 +17,7 @@ from markupsafe import Markup
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name
+from plumbline.presentation.card_tables import card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
 from plumbline.presentation.charts.costs import bill_chart
 from plumbline.presentation.charts.scorecards import campaign_charts
@@ -27,7 +28,7 @@ from plumbline.presentation.cover import cover
 from plumbline.presentation.decisions import DecisionTables, decision_tables
 from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, listed
 from plumbline.presentation.imported_runs import imported_runs
-from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, card_tables, fact_rows, launch_rows
+from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
 from plumbline.presentation.summary import comparison_limits, headline, summary_items
 from plumbline.presentation.tables.export import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows

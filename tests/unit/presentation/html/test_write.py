@@ -21,11 +21,12 @@ from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import InferenceWorkload, SimulatedLauncher, Trial
 from plumbline.metrics.formatting import capitalize_first, format_name
+from plumbline.presentation.card_tables import card_tables
 from plumbline.presentation.charts.chart import Chart, log_axis
 from plumbline.presentation.cover import cover
 from plumbline.presentation.decisions import nearest_change
 from plumbline.presentation.html.report import report_context, write_report
-from plumbline.presentation.scorecard_rows import campaign_rows, card_tables
+from plumbline.presentation.scorecard_rows import campaign_rows
 from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore, evidence_files
 from plumbline.results.benchmark_files import read_benchmark_file
 from plumbline.results.benchmark_files.publish import published_results
