@@ -13,12 +13,11 @@ from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
-from plumbline.analysis.trial_sample import USABLE
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, read_archive, table
+from plumbline.cli.trial_result import CHECK_STYLE, show
 from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, installation_paths, load
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.embedded.connections import provide_connections
@@ -30,14 +29,9 @@ from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import TrialFailed
 from plumbline.launch.failures import Interrupted
 from plumbline.launch.plan import PlanError
-from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_quantity
-from plumbline.presentation.scorecard_rows import trial_verdicts
-from plumbline.results import CheckLine, Curve, MetricRow, ResultDocument
+from plumbline.results import CheckLine
 from plumbline.workflows import budget
 from plumbline.workflows.benchmark import plan_replay, plan_single_trial, run_directly, stopped_by_sigterm
-
-_CHECK_STYLE = {"pass": "green", "fail": "red", "not_applicable": "dim"}
 
 
 class Device(str, Enum):
@@ -59,16 +53,8 @@ def _show(lines: Sequence[CheckLine]) -> None:
     shown = table("", "check", "", "measured", "expected", "tolerance", "reason", right=("measured", "expected", "tolerance"))
     for line in lines:
         values = (_number(line.measured, line.unit), _number(line.expected, line.unit), _number(line.tolerance, line.unit))
-        shown.add_row(line.name, Text(line.status, style=_CHECK_STYLE[line.status]), *values, Text(line.reason or "", style="dim"))
+        shown.add_row(line.name, Text(line.status, style=CHECK_STYLE[line.status]), *values, Text(line.reason or "", style="dim"))
     out.print(shown)
-
-
-def compact(lines: Sequence[CheckLine]) -> str:
-    """One line about all of them, such as `selfcheck: 7 pass, 2 not applicable`; failed ones by name."""
-    count = {status: sum(line.status == status for line in lines) for status in _CHECK_STYLE}
-    bad = ", ".join(line.name for line in lines if line.status == "fail")
-    parts = [f"{count['pass']} pass", f"{count['fail']} fail ({bad})" if bad else "", f"{count['not_applicable']} not applicable"]
-    return "selfcheck: " + ", ".join(part for part in parts if part)
 
 
 def _number(value: float | None, unit: str) -> str:
@@ -111,14 +97,13 @@ def serve(workload: Annotated[str, typer.Argument(help="name of a declared infer
 
 
 LOCAL = "local"
-_STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
-_OUTCOME = {"pass": "green", "mixed": "yellow", "fail": "red", "insufficient": "yellow"}
-_BEFORE_THE_MEASUREMENT = ("environment", "cold_start", "warmup")
+Everything = Annotated[bool, typer.Option("--all", help="every phase, metric, statistic and file")]
 
 
 def trial(
     workload: Annotated[str, typer.Argument(help="name of a declared workload, such as gpt-tiny-cpu or training/gpt-tiny-cpu")],
     provider: Annotated[str, typer.Option(help="name of a declared provider; `local`: the largest that this machine is declared as")],
+    everything: Everything = False,
     as_json: Json = False,
 ) -> None:
     """Run one trial of WORKLOAD on a provider without Airflow, and record it."""
@@ -129,7 +114,7 @@ def trial(
         if kind and found is not None and found.kind != kind:
             fail(f'"{name}" is a workload of kind {found.kind}; expected {found.kind}/{name}')
         planned = plan_single_trial(declared, name, _local(declared, name) if provider == LOCAL else provider)
-    _run(planned, as_json)
+    _run(planned, everything, as_json)
 
 
 def _local(declared: Declarations, workload: str) -> str:
@@ -145,6 +130,7 @@ def _local(declared: Declarations, workload: str) -> str:
 
 def replay(
     trial_id: Annotated[str, typer.Argument(help="id of an archived trial")],
+    everything: Everything = False,
     as_json: Json = False,
 ) -> None:
     """Repeat an archived trial from its own record: same specification, criteria, seeds and arrival schedule."""
@@ -155,7 +141,7 @@ def replay(
         fail(f"{trial_id} is imported from {imported.publisher}: its program is not here; see {imported.address}")
     if document is None:
         fail(f'no trial "{trial_id}" in the archive; `plumbline campaigns` lists what is there')
-    _run(plan_replay(document.trial), as_json)
+    _run(plan_replay(document.trial), everything, as_json)
 
 
 def _within_budget(planned: Trial) -> None:
@@ -170,7 +156,7 @@ def _within_budget(planned: Trial) -> None:
         fail(f"{done}. To go on: {budget.budget_remedy(provider)}\nnothing was started")
 
 
-def _run(planned: Trial, as_json: bool) -> None:
+def _run(planned: Trial, everything: bool, as_json: bool) -> None:
     _within_budget(planned)
     launcher = planned.provider.launcher
     if launcher.hosted and launcher.connections:
@@ -191,81 +177,5 @@ def _run(planned: Trial, as_json: bool) -> None:
             bar.update(task, completed=line.fraction, note=f"{line.phase} {line.note}")
 
         document = run_directly(planned, follow)
-    emit(as_json, document, lambda: show(document))
+    emit(as_json, document, lambda: show(document, everything))
     raise typer.Exit(FAILED if document.validity.status == "failed" else OK)
-
-
-def show(document: ResultDocument) -> None:
-    """A trial's verdict, its criteria and its numbers as tables. The warm-up's are left out once there are those it was made for."""
-    verdict = document.validity
-    out.print(Text.assemble((document.trial.trial_id, "bold"), "  ", (verdict.status, _STYLE[verdict.status])))
-    for reason in verdict.reasons:
-        out.print(f"  {reason.code}: {reason.detail}", style=_STYLE[verdict.status])
-    if verdict.status in ("degraded", "invalid"):
-        out.print("  what these mean and what to do: docs/operate.md", style="dim")
-    criteria = trial_verdicts(document)
-    if criteria and verdict.status not in USABLE:
-        out.print(f"  its {len(criteria)} acceptance criteria are not judged: a trial that is {verdict.status} proves nothing", style="dim")
-    elif criteria:
-        judged = table("", "criterion", "", "value", "", "", right=("value",))
-        for text, found in criteria:
-            judged.add_row(
-                text, Text(found.outcome, style=_OUTCOME[found.outcome]), found.value, found.margin, Text(found.explanation, style="dim")
-            )
-        out.print(judged)
-    measured = _by_metric(document)
-    known = {phase for phase, _ in measured}
-    left_out = "warmup" if known.difference(_BEFORE_THE_MEASUREMENT) else None
-    shown = table("", "phase", "metric", "", "value", "95 % interval", "n", "beside it", right=("value", "95 % interval", "n"))
-    last = ""
-    for (phase, metric), rows in measured.items():
-        if phase == left_out:
-            continue
-        if last not in ("", phase):
-            shown.add_section()
-        lead = next((r for r in rows if r.statistic == METRICS[metric].statistic), rows[0])
-        interval = "" if lead.ci_low is None else f"{format_quantity(lead.ci_low, lead.unit)} … {format_quantity(lead.ci_high, lead.unit)}"
-        others = [f"{r.statistic} {format_quantity(r.value, r.unit)}" for r in rows if r is not lead and r.value is not None]
-        beside = Text(" · ".join([*others, *filter(None, [lead.reason, lead.method])]), style="dim")
-        statistic = "" if lead.statistic == "value" else lead.statistic
-        name = phase if phase != last else ""
-        shown.add_row(name, metric, statistic, format_quantity(lead.value, lead.unit), interval, f"{lead.n:,}", beside)
-        last = phase
-    if measured:
-        out.print(shown)
-    # Along steps and time there are too many places for a table: the trial's page draws them.
-    listed = [curve for curve in document.curves if curve.along in ("input_tokens", "rank", "message_bytes")]
-    for phase in dict.fromkeys(curve.phase for curve in listed):
-        out.print(_curves([curve for curve in listed if curve.phase == phase]))
-    for sampled in document.telemetry:
-        if sampled.unit == "tokens" and sampled.phase != left_out:
-            named = zip(("min", "p50", "p95", "max"), (sampled.min, sampled.p50, sampled.p95, sampled.max), strict=True)
-            lengths = " · ".join(f"{name} {value:g}" for name, value in named if value is not None)
-            out.print(f"  {sampled.phase} {sampled.signal}: {lengths} ({sampled.n:,} requests)", style="dim")
-    if left_out in known:
-        out.print("  warmup: not shown, nothing is judged by it; --json and the document have its rows", style="dim")
-    for item in document.evidence:
-        out.print(f"  {item.kind}: {item.uri}  sha256 {item.sha256[:12]}…  {item.bytes:,} B", style="dim")
-    if document.selfcheck:
-        out.print(compact(document.selfcheck), style="dim")
-    if document.replay:
-        out.print(f"again: {document.replay}", style="dim")
-
-
-def _curves(curves: list[Curve]) -> Table:
-    """The curves of one phase, a column a place."""
-    places = sorted({point.at for curve in curves for point in curve.points})
-    heads = tuple(f"{at:,.0f}" for at in places)
-    shown = table("", "phase", f"by {curves[0].along}", "", *heads, right=heads)
-    for curve in curves:
-        values = {point.at: point.value for point in curve.points}
-        statistic = "" if curve.statistic == "value" else curve.statistic
-        shown.add_row(curve.phase, curve.metric, statistic, *(format_quantity(values.get(at), curve.unit) for at in places))
-    return shown
-
-
-def _by_metric(document: ResultDocument) -> dict[tuple[str, str], list[MetricRow]]:
-    found: dict[tuple[str, str], list[MetricRow]] = {}
-    for row in document.metrics:
-        found.setdefault((row.phase, row.metric), []).append(row)
-    return found

@@ -10,7 +10,7 @@ from tests.data.result_documents import provider
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import open_archive
-from plumbline.cli import trial
+from plumbline.cli import trial, trial_result
 from plumbline.declarations import load
 from plumbline.results import Curve, Point, Reason, Validity, metric_row
 
@@ -81,8 +81,8 @@ def test_curves_are_shown_by_their_places():
     points = tuple(Point(at=at, value=value, n=8) for at, value in ((128, 0.01), (2048, None)))
     curve = Curve(phase="context", along="input_tokens", metric="prefill_time", statistic="mean", unit="s", points=points)
     document = result_documents.document(result_documents.trial("inference"), curves=(curve,))
-    with trial.out.capture() as shown:
-        trial.show(document)
+    with trial_result.out.capture() as shown:
+        trial_result.show(document)
     lines = [line.split() for line in shown.get().splitlines() if "context" in line or "by input_tokens" in line]
     assert lines == [["phase", "by", "input_tokens", "128", "2,048"], ["context", "prefill_time", "mean", "10.0", "ms", "–"]]
 
@@ -91,7 +91,8 @@ def test_a_trial_s_own_criteria_are_judged_and_its_warm_up_is_not_shown():
     criteria = ["error_rate <= 1% in steady", "request_throughput >= 50/s in steady", "goodput >= 1/s in steady"]
     asked = result_documents.trial(workload=result_documents.inference_workload(acceptance=criteria))
     steady = [metric_row("error_rate", 0.0, 400, ci=(0.0, 0.0095)), metric_row("request_throughput", 5.0, 400)]
-    told = shown(result_documents.document(asked, metrics=[metric_row("error_rate", 0.25, 80, phase="warmup"), *steady]))
+    document = result_documents.document(asked, metrics=[metric_row("error_rate", 0.25, 80, phase="warmup"), *steady])
+    told = shown(document, everything=True)
     found = [line.split() for line in told if " in steady" in line]
     assert [line[: 6 + (line[5] != "insufficient")] for line in found] == [
         ["error_rate", "<=", "1%", "in", "steady", "pass", "0"],
@@ -124,7 +125,25 @@ def test_a_trial_that_got_no_further_than_its_warm_up_shows_it():
     assert not any("not shown" in line for line in told)
 
 
-def shown(document):
-    with trial.out.capture() as captured:
-        trial.show(document)
+def shown(document, everything=False):
+    with trial_result.out.capture() as captured:
+        trial_result.show(document, everything)
     return captured.get().splitlines()
+
+
+def test_leading_metrics_come_first_and_the_rest_is_counted():
+    rows = [
+        metric_row("goodput", 6.0, 40, phase="stress"),
+        metric_row("goodput", 5.0, 40),
+        *(metric_row("time_to_first_token", value, 40, statistic=name) for name, value in (("p50", 0.01), ("p90", 0.02), ("p99", 0.03))),
+        metric_row("queue_time", 0.001, 40, statistic="mean"),
+        metric_row("disk_read_bandwidth", 1e9, 3, phase="environment", statistic="median"),
+    ]
+    document = result_documents.document(result_documents.trial("inference"), metrics=rows)
+    told = [" ".join(line.split()) for line in shown(document)]
+    assert [line for line in told if "time_to_first_token" in line] == ["p50 time_to_first_token 10.0 ms 30.0 ms"]
+    assert [line.split()[:2] for line in told if "goodput" in line] == [["goodput", "5.00/s"]]
+    assert not any("queue_time" in line or "disk_read" in line for line in told)
+    assert any(line.startswith("3 more metrics") for line in told)
+    everything = " ".join(shown(document, everything=True))
+    assert "queue_time" in everything and "disk_read_bandwidth" in everything and "more metrics" not in everything
