@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from plumbline.analysis.monthly_total import MonthlyTotal
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.declarations import AnyWorkload, Provider, Team, Trial
 from plumbline.declarations.alerts import RentedVolume
@@ -48,11 +49,12 @@ ChoiceKey = tuple[str, str, tuple[str, ...]]
 class CampaignHistory:
     """What came before a campaign, and what waits beside it.
 
-    `open_findings`: all that wait, of any campaign. `choices`: the first provider of the last decision that did not rest on this campaign.
+    `open_findings`: all that wait, of any campaign; `monthly`: what they cost and save. `choices`: the first provider of the last decision that did not rest on this campaign.
     `index`: provider → campaign → speed over all its workloads, 100 in its first campaign. `volumes`: declared instance time a month.
     """
 
     open_findings: tuple[FindingRow, ...] = ()
+    monthly: MonthlyTotal = field(default_factory=MonthlyTotal)
     choices: Mapping[ChoiceKey, str] = field(default_factory=dict)
     index: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     volumes: tuple[RentedVolume, ...] = ()

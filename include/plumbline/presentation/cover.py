@@ -15,6 +15,7 @@ from plumbline.analysis.decisions.certainty import contenders
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision, Ranked
 from plumbline.analysis.decisions.savings import Switch, switches
+from plumbline.analysis.monthly_total import MonthlyTotal
 from plumbline.metrics.formatting import format_probability, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.cover import index_chart, pareto_chart
@@ -207,13 +208,17 @@ def _lost(campaign: CampaignData) -> Tile:
     if not waiting:
         return Tile("Lost", "0 USD", "no open findings", "good")
     count = f"{len(waiting)} open finding{'s' if len(waiting) > 1 else ''}"
-    known = [f.usd_per_month for f in waiting if f.usd_per_month is not None]
-    if not known:
+    month = campaign.history.monthly
+    if not month.known:
         why = "none has a known cost" if campaign.history.volumes else "declare monthly volumes (alerts.yaml)"
         return Tile("Lost", "unknown", f"{count}; {why}", "bad")
-    total = sum(max(usd, 0.0) for usd in known)
-    unknown = len(waiting) - len(known)
-    return Tile("Lost", _usd(total), f"a month, {count}{f', {unknown} without a cost' if unknown else ''}", "bad" if total else "")
+    return Tile("Lost", _usd(month.lost), f"a month, {count}{describe_rest(month)}", "bad" if month.lost else "")
+
+
+def describe_rest(month: MonthlyTotal) -> str:
+    """What an amount lost a month leaves out: gains, and findings without an amount."""
+    saved = f"; others save {_usd(month.saved)}" if month.saved else ""
+    return f"{saved}{f'; {month.unknown} without an amount' if month.unknown else ''}"
 
 
 def _saving(campaign: CampaignData, moves: Sequence[Switch]) -> Tile:
@@ -250,7 +255,12 @@ def _actions(found: Conclusions, moves: Sequence[Switch]) -> tuple[Action, ...]:
     for move in moves:
         sure = f", P(cheapest) {format_probability(move.probability)}" if move.probability is not None else ""
         why = f"saves {_usd(move.usd)} a month ({100 * move.saving:.0f} % less{sure})"
-        title = f"Move {move.workload} from {move.provider} to {move.to}"
+        # The table ranks by the teams' weights, this action by cost alone: a reader must see that both are meant.
+        first = [d.decision for d in found.decided if move.workload in d.preference.workloads and d.decision.first is not None]
+        kept = sorted({d.team for d in first if d.first is not None and d.first.provider == move.provider})
+        if kept:
+            why += f"; by the weights of {join_words(kept)}, {move.provider} stays first"
+        title = f"To save, run {move.workload} on {move.to} instead of {move.provider}"
         actions.append((move.usd, "warn", Action(title, why, join_words(move.teams), move.usd)))
     for d in found.decided:
         if _verdict(d, campaign) == "unclear":

@@ -72,7 +72,7 @@ def _order(item: InboxItem) -> tuple[int, bool, float, float, str]:
 def _item(view: FindingView, usd: float | None) -> InboxItem:
     try:
         finding = Finding.of(view.detail)
-    except (KeyError, ValueError):
+    except (LookupError, TypeError, ValueError, AttributeError):
         plain = view.headline.removeprefix(view.severity.upper()).strip().removeprefix("SIMULATED").strip()
         return InboxItem(view, None, plain, usd)
     return InboxItem(view, finding, headline_in_words(finding, usd), usd)

@@ -23,11 +23,16 @@ _READINGS = 400
 
 def accepted_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
     """The accepted price on a day, in USD per GPU-hour: the newer of the accepted and the declared one; None without either."""
-    held = archive.accepted_price(provider.name, purchase, term)
+    usd = price_in_force(archive.accepted_price(provider.name, purchase, term), provider, purchase, term, on)
+    return None if usd is None else usd / provider.accelerator.count
+
+
+def price_in_force(held: PriceView | None, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
+    """The same in USD per instance-hour. `held`: the last accepted price, which has no end."""
     listed = _declared_price(provider, purchase, term, on)
     if listed is not None and (held is None or listed.since > held.since):
-        return float(listed.price) / provider.accelerator.count
-    return None if held is None else held.usd_per_hour / provider.accelerator.count
+        return float(listed.price)
+    return None if held is None else held.usd_per_hour
 
 
 def _declared_price(provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Price | None:

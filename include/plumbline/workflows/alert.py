@@ -17,7 +17,7 @@ from plumbline.alerts.delivery import route
 from plumbline.alerts.details import attach_details
 from plumbline.alerts.digest import Digest, Entry, post_digest, render_digest
 from plumbline.alerts.message import finding_links, render_details
-from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
+from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.thread import MOVED, is_recurrence
 from plumbline.analysis.conclusions import KINDS
@@ -30,20 +30,18 @@ from plumbline.findings.installation import InstallationFailure
 from plumbline.presentation.metric_history import finding_history
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
-from plumbline.workflows.accept_price import accepted_price
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.check_installation import reconcile_failures
 from plumbline.workflows.findings import UNREADABLE_ERRORS
+from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
 
     from plumbline.alerts.chart import Picture
     from plumbline.archive import Archive, FindingView
-    from plumbline.declarations.providers.rates import Purchase
 
 _log = logging.getLogger(__name__)
-SETTLED = ("accepted", "resolved")
 
 
 def alert_of(archive: Archive, declared: Declarations | None, view: FindingView, now: datetime | None = None) -> Alert:
@@ -53,7 +51,7 @@ def alert_of(archive: Archive, declared: Declarations | None, view: FindingView,
     before = _before(archive, alerts, finding, view)
     address = alerts.airflow_url or airflow_url()
     snoozed = view.snoozed_until is not None and view.snoozed_until > (now or datetime.now(timezone.utc))
-    cost = monthly_cost_of(archive, declared, finding, view) if declared else MonthlyCost(None, "")
+    cost = monthly_cost_of(archive, declared, view) if declared else MonthlyCost(None, "")
     context = AlertContext(
         owner=route(finding, alerts, "").owner,
         cost=cost.text,
@@ -80,20 +78,6 @@ def _before(archive: Archive, alerts: Alerts, finding: Finding, view: FindingVie
             if is_recurrence(finding, Finding.of(other.detail)):
                 return other
     return None
-
-
-def monthly_cost_of(archive: Archive, declared: Declarations, finding: Finding, view: FindingView) -> MonthlyCost:
-    """At the prices of the day on which it began, so that the message changes only with the finding or an accepted price."""
-    provider, began = declared.providers.get(finding.provider), view.opened_at.date()
-    if finding.kind == "price" and view.state in SETTLED:
-        return MonthlyCost(None, "")  # its effect is a fraction of a price that may have changed
-
-    def price(purchase: Purchase) -> float | None:
-        assert provider is not None  # called for declared providers only
-        per_gpu = accepted_price(archive, provider, purchase, None, began)
-        return None if per_gpu is None else per_gpu * provider.accelerator.count
-
-    return monthly_cost(finding, declared.alerts, provider, began, price)
 
 
 def _trial(archive: Archive, finding: Finding) -> str | None:
@@ -213,7 +197,7 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise ValueError(f'month "{month}": expected YYYY-MM, such as 2026-11')
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
-    return Digest(month, now.date(), tuple(digest_entry(archive, declared, view) for view in views), simulated)
+    return Digest(month, now.date(), tuple(digest_entries(archive, declared, views).values()), simulated)
 
 
 def send_digest(month: str | None = None) -> str:
@@ -244,8 +228,16 @@ def send_digest(month: str | None = None) -> str:
         return ", ".join(outcomes)
 
 
-def digest_entry(archive: Archive, declared: Declarations, view: FindingView) -> Entry:
-    """The finding with its monthly cost and the teams that use its workloads."""
+def digest_entries(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, Entry]:
+    """By id, each finding with its monthly cost and the teams that use its workloads; one that cannot be read is left out."""
+    costs, found = monthly_costs(archive, declared, views), {}
+    for view in views:
+        with suppress(*UNREADABLE_ERRORS):
+            found[view.finding_id] = _entry(declared, view, costs[view.finding_id])
+    return found
+
+
+def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> Entry:
     finding = Finding.of(view.detail).with_state(view.state)
     workloads = {(s.kind, s.workload) for s in (Series.parse(key) for key in finding.series if key)}
     teams = tuple(
@@ -256,4 +248,4 @@ def digest_entry(archive: Archive, declared: Declarations, view: FindingView) ->
     if is_decision_change(finding):
         teams = (parse_decision_subject(finding.subject)[0],)
     settled = view.updated_at.date() if view.state in SETTLED else None
-    return Entry(finding, monthly_cost_of(archive, declared, finding, view), view.opened_at.date(), settled, teams)
+    return Entry(finding, cost, view.opened_at.date(), settled, teams)

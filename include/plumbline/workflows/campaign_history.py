@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -18,8 +18,9 @@ from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import Finding
-from plumbline.workflows.alert import digest_entry
+from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.findings import UNREADABLE_ERRORS
+from plumbline.workflows.monthly_costs import sum_costs
 
 MONTHS = 12
 SPEED_METRICS = ("step_time", "time_per_output_token", "inter_token_latency", "request_scheduled_latency")
@@ -30,15 +31,19 @@ _PAGE, _MOST_DECISIONS = 50, 1000
 def campaign_history(archive: Archive, declared: Declarations, campaign_id: str) -> tuple[CampaignHistory, tuple[FindingRow, ...]]:
     """The history of a campaign; and the findings that no campaign shows, such as prices, which began between the one before and the next."""
     earlier, head, later = _neighbours(archive, campaign_id)
-    waiting = [row for view in (*archive.findings("open"), *archive.findings("acknowledged")) for row in _row(archive, declared, view)]
+    waiting = _rows(archive, declared, (*archive.findings("open"), *archive.findings("acknowledged")))
     begin, end = (earlier[0].planned_at if earlier else None), (later[0].planned_at if later else datetime.now(timezone.utc))
     between = [
         row
-        for row, since in waiting
-        if since and (begin is None or since > f"{begin:%Y-%m-%d}") and since <= f"{max(end, head.planned_at):%Y-%m-%d}"
+        for row, entry in waiting
+        # The day on which it began; none if a campaign shows it.
+        if (since := entry.finding.since)
+        and (begin is None or since > f"{begin:%Y-%m-%d}")
+        and since <= f"{max(end, head.planned_at):%Y-%m-%d}"
     ]
     history = CampaignHistory(
         open_findings=tuple(row for row, _ in waiting),
+        monthly=sum_costs(entry.cost for _, entry in waiting),
         choices=_choices(archive, {campaign_id, *(c.campaign_id for c in later)}),
         index=_index(archive, [c.campaign_id for c in reversed([head, *earlier[: MONTHS - 1]])]),
         volumes=declared.alerts.volumes,
@@ -76,14 +81,11 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
     return row
 
 
-def _row(archive: Archive, declared: Declarations, view: FindingView) -> Iterable[tuple[FindingRow, str]]:
-    """The finding and the day on which it began, empty if a campaign shows it; nothing for changed choices, which the decisions show."""
-    try:
-        entry = digest_entry(archive, declared, view)
-    except UNREADABLE_ERRORS:
-        return
-    if not is_decision_change(entry.finding):
-        yield finding_row(view, entry), entry.finding.since or ""
+def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> list[tuple[FindingRow, Entry]]:
+    """The findings with their digest entries; without changed choices, which the decisions show."""
+    entries = digest_entries(archive, declared, views)
+    known = [(view, entries[view.finding_id]) for view in views if view.finding_id in entries]
+    return [(finding_row(view, entry), entry) for view, entry in known if not is_decision_change(entry.finding)]
 
 
 def _choices(archive: Archive, newer: set[str]) -> Mapping[ChoiceKey, str]:

@@ -23,8 +23,8 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_percent, join_words
 from plumbline.presentation.charts.launches import launch_success
 from plumbline.results.finding import Finding
-from plumbline.workflows.alert import monthly_cost_of
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
+from plumbline.workflows.monthly_costs import monthly_cost_of
 
 KINDS = ("performance", "reliability", "missing_data", "environment")
 _LATEST, _MOST_LINES, _MOST_TRIALS = 24, 6, 12
@@ -69,7 +69,7 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
         raise
     sha256 = hashlib.sha256(pack.file.read_bytes()).hexdigest()
     launches = [c for c in archive.launches(finding.provider, _LATEST) if c.campaign_id in finding.campaigns]
-    cost = monthly_cost_of(archive, declared, finding, view)
+    cost = monthly_cost_of(archive, declared, view)
     usd = _credit(declared, provider)
     subject = f"{'REHEARSAL, do not send: ' if finding.simulated else ''}Service claim: {finding.provider}, {finding.title or finding.subject} ({finding_id})"
     text = _letter(finding, provider, launches, cost, usd, pack, sha256)

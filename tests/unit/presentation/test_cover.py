@@ -11,8 +11,12 @@ from tests.browser.sample import campaign
 
 from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow
 from plumbline.analysis.conclusions import conclude
-from plumbline.analysis.decisions.savings import switches
+from plumbline.analysis.decisions.decision_record import decision_detail
+from plumbline.analysis.decisions.savings import find_switches, relative_switches, stored_answers, switches
+from plumbline.analysis.monthly_total import sum_monthly
+from plumbline.analysis.prices.book import quote
 from plumbline.declarations.alerts import RentedVolume
+from plumbline.declarations.providers.rates import Purchase
 from plumbline.presentation.charts.cover import pareto_front
 from plumbline.presentation.charts.static import png, svg
 from plumbline.presentation.cover import ROWS, campaign_name, choice_key, cover
@@ -80,9 +84,14 @@ def test_tiles_without_volumes_name_what_to_declare(sample: CampaignData) -> Non
 
 def test_losses_and_savings_are_money_a_month(sample: CampaignData) -> None:
     waiting = tuple(finding("performance", direction="regressed", provider=p, usd_per_month=usd, owner="platform") for p, usd in (("a", 120.0), ("b", 30.0), ("c", None), ("d", -50.0)))  # fmt: skip
-    found = conclude(replace(sample, history=CampaignHistory(open_findings=waiting, volumes=RENTED)))
+    found = conclude(
+        replace(
+            sample, history=CampaignHistory(open_findings=waiting, volumes=RENTED, monthly=sum_monthly(f.usd_per_month for f in waiting))
+        )
+    )
     first = cover(found)
     assert first.tiles[1].value == "150 USD", "savings do not pay for losses"
+    assert "50 USD" in first.tiles[1].detail and "1 without an amount" in first.tiles[1].detail
     moves = switches(found.decided, RENTED)
     assert first.tiles[2].value == (
         f"{sum(m.usd for m in moves):,.2f} USD" if sum(m.usd for m in moves) < 10 else f"{sum(m.usd for m in moves):,.0f} USD"
@@ -99,6 +108,20 @@ def test_a_switch_saves_the_difference_of_the_same_work(sample: CampaignData) ->
         assert move.saving == pytest.approx(least)
         assert 0 < move.usd <= 730 * 1.0 * move.saving
     assert switches(decided, ()) == ()
+
+
+def test_a_stored_decision_names_the_same_switch_as_the_report(sample: CampaignData) -> None:
+    decided = conclude(sample).decided
+    places = {name: p for d in decided for name, p in d.standing.providers.items()}
+
+    def price(name: str, purchase: Purchase) -> float | None:
+        basis = quote(places[name], decided[0].standing.day, purchase).basis
+        return None if basis is None else basis.usd_per_hour
+
+    stored = [a for d in decided for a in stored_answers(d.decision.team, d.decision.kind, decision_detail(d), price)]
+    assert find_switches(stored, RENTED) == switches(decided, RENTED) != ()
+    for move in relative_switches(stored):
+        assert move.saving > 0 and move.usd == 0 and move.provider != move.to
 
 
 def test_nobody_beats_a_point_on_the_pareto_line() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations.alerts import RentedVolume
+from plumbline.declarations.providers.rates import Purchase
 
 
 @dataclass(frozen=True)
 class Switch:
     """One workload moves from `provider` to `to`, the cheapest that meets the requirements of all teams that decide about it.
 
-    `usd`: less a month. `saving`: as a fraction of the cost. `probability`: that `to` is the cheapest; None if unknown.
+    `usd`: less a month; 0 without a declared volume. `saving`: as a fraction of the cost. `probability`: that `to` is the cheapest; None if
+    unknown.
     """
 
     workload: str
@@ -27,39 +30,97 @@ class Switch:
     probability: float | None
 
 
+PriceOf = Callable[[str, Purchase], "float | None"]
+"""USD per instance-hour of a provider; None if it is not known."""
+
+
+@dataclass(frozen=True)
+class CostAnswer:
+    """A team's costs of one workload. `costs`: USD per outcome by provider, of those that have one; `cheapest`: the cheapest that meets the
+    requirements; `usual`: where the team's workload runs as far as a decision says, its first choice before this one."""
+
+    team: str
+    kind: str
+    workload: str
+    costs: Mapping[str, float]
+    cheapest: str
+    probability: float | None
+    price: PriceOf
+    usual: str | None = None
+
+
 def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
+    """`find_switches` of decisions at the prices that they rest on."""
+    return find_switches([answer for d in decided for answer in _answers(d)], volumes)
+
+
+def _answers(decided: TeamDecision) -> Iterable[CostAnswer]:
+    standing = decided.standing
+
+    def price(provider: str, purchase: Purchase) -> float | None:
+        basis = quote(standing.providers[provider], standing.day, purchase).basis if provider in standing.providers else None
+        return None if basis is None else basis.usd_per_hour
+
+    for one in decided.cheapest:
+        best = one.answer
+        if best is not None and best.cost is not None:
+            costs = {s.provider: s.cost for s in one.setups if s.cost}
+            team, kind = decided.decision.team, decided.decision.kind
+            yield CostAnswer(team, kind, one.workload, costs, best.provider, best.probability_cheapest, price)
+
+
+def stored_answers(team: str, kind: str, detail: Mapping[str, Any], price: PriceOf) -> tuple[CostAnswer, ...]:
+    """The same of a stored decision, `detail` as decision_detail writes it; none of an older version's."""
+    first = next((r["provider"] for r in detail.get("ranking", ()) if r.get("eligible")), None)
+    found = []
+    for one in detail.get("cheapest", ()):
+        best = next((s for s in one["setups"] if s["meets"]), None)  # those that meet the requirements come first, the cheapest before all
+        if best is not None and best["cost"] is not None:
+            costs = {s["provider"]: s["cost"] for s in one["setups"] if s["cost"]}
+            usual = detail.get("instead_of") or first
+            found.append(CostAnswer(team, kind, one["workload"], costs, best["provider"], best["probability_cheapest"], price, usual))
+    return tuple(found)
+
+
+def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
     """Every switch of a declared volume that saves money, the dearest first; one for each provider and workload.
 
     A volume without a workload is shared equally among the workloads that its provider ran and no other volume names. Where several teams
     decide about a workload, the smallest saving counts.
     """
     found: dict[tuple[str, str], list[Switch]] = {}
-    for provider in sorted({s.provider for d in decided for c in d.cheapest for s in c.setups}):
+    for provider in sorted({name for a in answers for name in a.costs}):
         own = [v for v in volumes if fnmatchcase(provider, v.provider)]
         named = {v.workload for v in own if v.workload}
-        rest = {c.workload for d in decided for c in d.cheapest if any(s.provider == provider and s.cost for s in c.setups)} - named
-        for d in decided:
-            place = d.standing.providers.get(provider)
-            if place is None:
-                continue
-            for answer in d.cheapest:
-                now = next((s for s in answer.setups if s.provider == provider), None)
-                best = answer.answer
-                if now is None or not now.cost or best is None or best.cost is None or best.provider == provider:
+        rest = {a.workload for a in answers if provider in a.costs} - named
+        for a in answers:
+            saving = _saving(a, provider)
+            worth = 0.0
+            for volume in own:
+                if volume.workload not in (None, a.workload) or (volume.workload is None and a.workload in named):
                     continue
-                saving = 1 - best.cost / now.cost
-                worth = 0.0
-                for volume in own:
-                    if volume.workload not in (None, answer.workload) or (volume.workload is None and answer.workload in named):
-                        continue
-                    price = quote(place, d.standing.day, volume.purchase).basis
-                    share = 1.0 if volume.workload else 1 / len(rest)
-                    worth += share * volume.time_per_month / 3600 * (price.usd_per_hour if price is not None else 0.0)
-                if saving > 0 and worth:
-                    team = (d.decision.team,)
-                    one = Switch(answer.workload, team, provider, best.provider, worth * saving, saving, best.probability_cheapest)
-                    found.setdefault((provider, answer.workload), []).append(one)
+                share = 1.0 if volume.workload else 1 / len(rest)
+                worth += share * volume.time_per_month / 3600 * (a.price(provider, volume.purchase) or 0.0)
+            if saving > 0 and worth:
+                one = Switch(a.workload, (a.team,), provider, a.cheapest, worth * saving, saving, a.probability)
+                found.setdefault((provider, a.workload), []).append(one)
     least = [min(each, key=lambda s: s.usd) for each in found.values()]
     teams = {key: tuple(sorted({t for s in each for t in s.teams})) for key, each in found.items()}
     merged = [replace(s, teams=teams[s.provider, s.workload]) for s in least]
     return tuple(sorted(merged, key=lambda s: (-s.usd, s.provider, s.workload)))
+
+
+def relative_switches(answers: Sequence[CostAnswer]) -> tuple[Switch, ...]:
+    """Without volumes: each team's move from where it ran to the cheapest, the largest share first; `usd` is 0, not known."""
+    found = [
+        Switch(a.workload, (a.team,), a.usual, a.cheapest, 0.0, _saving(a, a.usual), a.probability)
+        for a in answers
+        if a.usual is not None and _saving(a, a.usual) > 0
+    ]
+    return tuple(sorted(found, key=lambda s: (-s.saving, s.teams, s.workload)))
+
+
+def _saving(answer: CostAnswer, provider: str) -> float:
+    """How much less an outcome costs at the cheapest, as a fraction; 0 if that is this provider or one of both costs is not known."""
+    now, best = answer.costs.get(provider), answer.costs.get(answer.cheapest)
+    return 0.0 if not now or best is None or provider == answer.cheapest else 1 - best / now

@@ -11,9 +11,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
-from plumbline.analysis.prices.book import all_with_effective_prices, with_effective_prices
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
 from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard.access import can_see_costs
@@ -28,8 +26,10 @@ from plumbline.presentation.finding_words import what_happened
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.results.finding import Finding
+from plumbline.workflows.findings import UNREADABLE_ERRORS
+from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
+from plumbline.workflows.monthly_costs import monthly_cost_of, monthly_costs
 
-SETTLED_STATES = ("accepted", "resolved")
 TRIALS_SHOWN = 24
 
 
@@ -83,7 +83,7 @@ def finding_page(archive: Archive, declared: Declarations, finding_id: str, now:
     page = FindingPage(view, tuple(_threads(archive, finding_id)), _commands(view, now), tuple(archive.audit(finding_id)))
     try:
         finding = Finding.of(view.detail).with_state(view.state)
-    except (KeyError, ValueError):
+    except UNREADABLE_ERRORS:
         return page
     history = finding_history(archive, finding)
     return replace(
@@ -92,7 +92,7 @@ def finding_page(archive: Archive, declared: Declarations, finding_id: str, now:
         chart=finding_chart(history) if history is not None else None,
         members=tuple(_members(finding)),
         changes=_changes(archive, finding, declared),
-        cost=_cost(archive, declared, finding, view).text,
+        cost=monthly_cost_of(archive, declared, view).text,
         choice=decision_impact(archive, finding, view.opened_at),
         trials=_trials(archive, finding),
         decision=_decision(finding),
@@ -126,19 +126,6 @@ def _changes(archive: Archive, finding: Finding, declared: Declarations) -> tupl
     except LookupError:
         return ()
     return diff_environments(before, now, declared.thresholds.drift.environment)
-
-
-def _cost(archive: Archive, declared: Declarations, finding: Finding, view: FindingView) -> MonthlyCost:
-    """By the prices of the day on which it began, as its messages say it."""
-    if finding.kind == "price" and view.state in SETTLED_STATES:
-        return MonthlyCost(None, "")  # its effect is a fraction of a price that may hold no more
-    provider = declared.providers.get(finding.provider)
-    return monthly_cost(
-        finding,
-        declared.alerts,
-        None if provider is None else with_effective_prices(provider, archive.prices(provider.name)),
-        view.opened_at.date(),
-    )
 
 
 def _trials(archive: Archive, finding: Finding) -> tuple[TrialView, ...]:
@@ -232,18 +219,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
 
 
 def _monthly(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, float | None]:
-    """By finding, its cost a month; one statement for all prices."""
-    unsettled = [view for view in views if view.state not in SETTLED_STATES and view.kind in ("performance", "price")]
-    names = sorted({view.provider for view in unsettled} & declared.providers.keys())
-    priced = all_with_effective_prices((declared.providers[name] for name in names), archive.prices(names)) if names else {}
-    found: dict[str, float | None] = {}
-    for view in unsettled:
-        try:
-            finding = Finding.of(view.detail)
-        except (KeyError, ValueError):
-            continue
-        found[view.finding_id] = monthly_cost(finding, declared.alerts, priced.get(view.provider), view.opened_at.date()).usd
-    return found
+    unsettled = [view for view in views if view.state not in SETTLED_STATES]
+    return {name: cost.usd for name, cost in monthly_costs(archive, declared, unsettled).items()}
 
 
 def _query(chosen: Mapping[str, str | None]) -> str:

@@ -24,10 +24,13 @@ from plumbline.declarations import Declarations
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart
 from plumbline.presentation.decisions import name_stored_first
+from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, heat_map
 from plumbline.presentation.series_states import ORDER, StateName, drifted_series, shown_state
 from plumbline.presentation.series_summary import format_age
 from plumbline.workflows.fleet import primary_number, read_fleet
+from plumbline.workflows.monthly_costs import monthly_costs, sum_costs
+from plumbline.workflows.savings import stored_switches
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
 KINDS: tuple[WorkloadKind, ...] = ("training", "inference")
@@ -98,7 +101,7 @@ class Overview:
     scatter: Chart | None
     workload: str
     winners: tuple[NewestDecision, ...]
-    findings: tuple[FindingView, ...]
+    groups: tuple[InboxGroup, ...]
     open_findings: int
     campaigns: tuple[CampaignLine, ...]
     choices: FilterChoices
@@ -126,15 +129,22 @@ def overview(
     stored = archive.decisions_page(limit=DECISIONS_SEARCHED).rows if money else ()
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN).rows
     marks = archive.marked([c.campaign_id for c in heads])
-    order = {"page": 0, "warn": 1, "info": 2}
-    open_ones = sorted((f for f in unsettled if f.state == "open"), key=lambda f: (order[f.severity], -f.opened_at.timestamp()))
+    costs = monthly_costs(archive, declared, unsettled) if money else {}
+    open_ones = [view for view in unsettled if view.state == "open"]
+    groups = group_findings(open_ones, {name: cost.usd for name, cost in costs.items()})
     return Overview(
-        tiles=status_tiles(archive, declared, unsettled, stored, drawn.status, now, money),
+        tiles=status_tiles(
+            unsettled,
+            drawn.status,
+            now,
+            sum_costs(costs.values()) if money else None,
+            stored_switches(archive, declared, stored) if money else (),
+        ),
         map=drawn.map,
         scatter=drawn.scatter if money else None,
         workload=drawn.workload,
         winners=newest_decisions(stored, declared, now),
-        findings=tuple(open_ones[:FINDINGS_SHOWN]),
+        groups=groups[:FINDINGS_SHOWN],
         open_findings=len(open_ones),
         campaigns=tuple(
             CampaignLine(

@@ -1,0 +1,57 @@
+"""What each finding costs a month: the one source of these amounts for messages, reports and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
+from plumbline.analysis.monthly_total import MonthlyTotal, sum_monthly
+from plumbline.archive import Archive, FindingView, PriceView
+from plumbline.declarations import Declarations
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.results.finding import Finding
+from plumbline.workflows.accept_price import price_in_force
+from plumbline.workflows.findings import UNREADABLE_ERRORS
+
+SETTLED = ("accepted", "resolved")
+
+
+def monthly_cost_of(archive: Archive, declared: Declarations, view: FindingView) -> MonthlyCost:
+    """At the prices of the day on which the finding began, so that the amount changes only with the finding or an accepted price.
+
+    One of UNREADABLE_ERRORS for a finding of another shape.
+    """
+    return _cost(declared, view, _accepted(archive, declared, [view]))
+
+
+def monthly_costs(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, MonthlyCost]:
+    """The same of several findings by id, in one statement; one that cannot be read is left out."""
+    held, found = _accepted(archive, declared, views), {}
+    for view in views:
+        with suppress(*UNREADABLE_ERRORS):
+            found[view.finding_id] = _cost(declared, view, held)
+    return found
+
+
+def sum_costs(costs: Iterable[MonthlyCost]) -> MonthlyTotal:
+    """Losses and gains apart. A finding that never has a cost counts for neither amount nor gap."""
+    return sum_monthly(cost.usd for cost in costs if cost.text)
+
+
+def _accepted(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[tuple[str, str], PriceView]:
+    names = sorted({view.provider for view in views} & declared.providers.keys())
+    return {(p.provider, p.purchase): p for p in archive.prices(names) if p.until is None and p.term is None} if names else {}
+
+
+def _cost(declared: Declarations, view: FindingView, held: Mapping[tuple[str, str], PriceView]) -> MonthlyCost:
+    finding = Finding.of(view.detail)
+    provider, began = declared.providers.get(finding.provider), view.opened_at.date()
+    if finding.kind == "price" and view.state in SETTLED:
+        return MonthlyCost(None, "")  # its effect is a fraction of a price that may have changed
+
+    def price(purchase: Purchase) -> float | None:
+        assert provider is not None  # called for declared providers only
+        return price_in_force(held.get((provider.name, purchase)), provider, purchase, None, began)
+
+    return monthly_cost(finding, declared.alerts, provider, began, price)
