@@ -21,8 +21,9 @@ from plumbline.results.published import PublishedResult
 class FindingRow:
     """What a report says of one finding. `explanation`: what it is attributed to, in words; empty if nothing explains it.
 
-    `direction`: `regressed` or `improved` of a performance finding, else empty. `effect`: a fraction. `usd_per_month`: what it costs at the
-    declared volumes (negative: saves), None if unknown. `owner`: the teams whose workloads it concerns.
+    `headline`: with severity and statistics; `words`: without them, empty if an older version stored the finding. `direction`: `regressed`
+    or `improved` of a performance finding, else empty. `effect`: a fraction. `usd_per_month`: what it costs at the declared volumes
+    (negative: saves), None if unknown. `owner`: the teams whose workloads it concerns.
     """
 
     finding_id: str
@@ -35,6 +36,7 @@ class FindingRow:
     campaign_id: str | None = None
     provider: str = ""
     title: str = ""
+    words: str = ""
     direction: str = ""
     effect: float | None = None
     usd_per_month: float | None = None

@@ -25,20 +25,23 @@ from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 
 
-def show_decided(decided: TeamDecision, trials: bool = False, everything: bool = False) -> None:
-    """The choice, then what it rests on; `trials` lists those behind each provider's numbers, `everything` more than ten providers."""
+def show_decided(decided: TeamDecision, *, details: bool, trials: bool = False, everything: bool = False) -> None:
+    """The choice, the ranking and the cheapest provider; `details`: gates, comparison class, what would change it, all costs. `trials` lists
+    those behind each provider's numbers, `everything` more than ten providers."""
     out.print(_choice(decided))
     most = None if everything else TOP
-    _ranking(decided, most)
-    _gates(decided, most)
-    if decided.decision.comparison.line:
-        _line(decided.decision.comparison.line)
+    _ranking(decided, most, details)
+    if details:
+        _gates(decided, most)
+        if decided.decision.comparison.line:
+            _line(decided.decision.comparison.line)
     if decided.decision.note:
         _line(decided.decision.note)
-    _changes("weight", weight_sentences(decided.weight_swings), None)
-    _changes("price", price_sentences(decided.price_swings), most)
+    if details:
+        _changes("weight", weight_sentences(decided.weight_swings), None)
+        _changes("price", price_sentences(decided.price_swings), most)
     for answer in decided.cheapest:
-        _cheapest(answer, most)
+        _cheapest(answer, most if details else 0)
     for names, reason in _alike((each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.standing.left_out):
         _line(f"{names}: {reason}", "dim")
     if trials:
@@ -56,24 +59,30 @@ def _choice(decided: TeamDecision) -> Text:
     return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (sentence, style))
 
 
-def _ranking(decided: TeamDecision, most: int | None) -> None:
+def _ranking(decided: TeamDecision, most: int | None, details: bool) -> None:
+    """A row for each provider; with `details` also scores, weights and campaigns."""
     decision, standing = decided.decision, decided.standing
     several = len(decided.preference.workloads) > 1
-    columns = [
-        f"{format_name(c.metric)}{f' on {c.workload}' if several else ''}, weight {c.weight:.2g}{'' if c.valued == 'ratio to the best' else f' ({c.valued})'}"
-        for c in decision.columns
+    columns = [f"{format_name(c.metric)}{f' on {c.workload}' if several else ''}" for c in decision.columns]
+    weighed = [
+        f"{name}, weight {c.weight:.2g}{'' if c.valued == 'ratio to the best' else f' ({c.valued})'}"
+        for name, c in zip(columns, decision.columns, strict=True)
     ]
-    shown = table(
-        "",
-        "rank", "provider", "P(first)", "score", *columns, f"USD/h, {standing.purchase.replace('_', '-')}", "campaign",
-        right=("rank", "P(first)", "score"),
-    )  # fmt: skip
+    hourly = f"USD/h, {standing.purchase.replace('_', '-')}"
+    if details:
+        heads = ["rank", "provider", "P(first)", "score", *weighed, hourly, "campaign"]
+    else:
+        heads = ["rank", "provider", "P(first)", *columns, hourly]
+    shown = table("", *heads, right=("rank", "P(first)", "score"))
     for row in rank_rows(decision):
         quote = decided.prices[row.provider]
+        price = f"{quote.basis.usd_per_hour:,.10g}" if quote.basis else "–"
+        if not details:
+            shown.add_row(row.place, row.provider, row.chance, *row.values, price)
+            continue
         shares = row.shares or (None,) * len(row.values)
         values = [v if s is None else f"{v} ({s:.0f} %)" for v, s in zip(row.values, shares, strict=True)]
         campaigns = sorted({campaign for (provider, _), campaign in standing.campaigns.items() if provider == row.provider})
-        price = f"{quote.basis.usd_per_hour:,.10g}" if quote.basis else "–"
         shown.add_row(row.place, row.provider, row.chance, row.score, *values, price, ", ".join(campaigns))
     print_table(shown, most)
     for names, reason in _alike((row.provider, "; ".join(row.why_not)) for row in rank_rows(decision) if row.why_not):
@@ -132,6 +141,8 @@ def _cheapest(answer: Cheapest, most: int | None) -> None:
                 *(answer.workload, asked, best.provider, sure, format_name(answer.metric), _cost(answer, best)),
             )
         )
+    if most == 0:
+        return
     others = [setup for setup in answer.setups if setup is not best]
     for setup in others[:most]:
         _line(f"  {setup.provider}: {_cost(answer, setup)}{'' if setup.meets else '; ' + '; '.join(setup.why_not)}")
@@ -162,7 +173,11 @@ def decide(
     ] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="rank what was simulated, although something was measured")] = False,
     trials: Annotated[bool, typer.Option("--trials", help="list the trials behind each provider's numbers")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="every provider instead of the first ten")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="also gates, comparison class, weights and prices that would change the choice, all costs"),
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="the same, for every provider instead of the first ten")] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="store every team's decision as of today too, and open a finding where a first choice changed")
     ] = False,
@@ -196,12 +211,14 @@ def decide(
 
     def show() -> None:
         for decided in ran:
-            show_decided(decided, trials, everything)
+            show_decided(decided, details=verbose or everything, trials=trials, everything=everything)
         for decided in idle:
             team_of = f"team {decided.decision.team}, {decided.decision.kind}"
             out.print(f"{team_of}: no results of {', '.join(decided.preference.workloads)}", style="dim")
         for one in kept:
             out.print(f"{'stored' if one.new else 'unchanged'}: {one.text}")
+        if not (verbose or everything):
+            out.print("gates, and what would change a choice: -v", style="dim")
 
     data = [{"team": decided.decision.team, "kind": decided.decision.kind, **decision_detail(decided)} for decided in found]
     emit(as_json, {"day": on, "decisions": data, "kept": kept}, show)

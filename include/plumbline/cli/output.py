@@ -68,7 +68,8 @@ def table(title: str | Text, *columns: str, right: tuple[str, ...] = ()) -> Tabl
     styled = title if isinstance(title, str) else Text.assemble(title, style="bold")
     made = Table(title=styled, title_justify="left", title_style="bold", header_style="dim", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        # A provider's name cut in two cannot be searched for or copied.
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name == "provider")
     return made
 
 

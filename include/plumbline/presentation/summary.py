@@ -147,8 +147,8 @@ def _drifted(campaign: CampaignData) -> str:
 
 
 def headline(finding: FindingRow) -> str:
-    """A finding's headline without the severity that it starts with: the page shows that beside it."""
-    return finding.headline.removeprefix(finding.severity.upper()).strip()
+    """A finding in words; of one that an older version stored, its headline without the severity, which the page shows beside it."""
+    return finding.words or finding.headline.removeprefix(finding.severity.upper()).strip()
 
 
 def comparison_limits(

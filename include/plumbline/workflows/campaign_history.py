@@ -17,6 +17,7 @@ from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import join_words
+from plumbline.presentation.finding_words import what_happened
 from plumbline.results.finding import Finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.findings import UNREADABLE_ERRORS
@@ -75,7 +76,7 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
     )  # fmt: skip
     with suppress(*UNREADABLE_ERRORS):
         finding = Finding.of(view.detail)
-        row = replace(row, direction=finding.direction_of(finding.series_key) or "")
+        row = replace(row, words=what_happened(finding), direction=finding.direction_of(finding.series_key) or "")
     if entry is not None:
         row = replace(row, usd_per_month=entry.cost.usd, owner=join_words(entry.teams))
     return row

@@ -26,7 +26,7 @@ def labs(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("labs")
 def test_one_workload_of_one_team(plumbline):
-    result = plumbline("decide", "--team", "platform", "--workload", "gpt-test", "--trials")
+    result = plumbline("decide", "--team", "platform", "--workload", "gpt-test", "--trials", "-v")
     assert result.exit_code == 0, result.stderr
     for expected in (
         "Team platform · training · gpt-test",
@@ -39,17 +39,20 @@ def test_one_workload_of_one_team(plumbline):
     ):
         assert expected in result.stdout, expected
     assert "SIMULATED" not in result.stdout and "chat-test" not in result.stdout
+    short = plumbline("decide", "--team", "platform", "--workload", "gpt-test").stdout
+    assert " is first with" in short and "What another" not in short and "Gate " not in short
+    assert len(short.splitlines()) < len(result.stdout.splitlines()) - 8
 
 
 @pytest.mark.usefixtures("labs")
 def test_gates_say_what_they_were_judged_on_and_who_fails(plumbline, tmp_path):
-    shown = plumbline("decide", "--kind", "inference").stdout
+    shown = plumbline("decide", "--kind", "inference", "-v").stdout
     assert f"Gate error_rate <= 1% in steady: {FAST} 0.00 %, {CHEAP} 0.00 %" in shown, shown
     strict = team(
         inference={"workloads": ["chat-test"], "weights": {"time_to_first_token": 1.0}, "gates": ["p95 request_latency <= 70ms in steady"]}
     )
     write(world(teams=(strict,)), tmp_path / "config")
-    shown = plumbline("decide", "--kind", "inference").stdout
+    shown = plumbline("decide", "--kind", "inference", "-v").stdout
     assert f"{FAST} 60.0 ms, {CHEAP} 75.0 ms (fails)" in shown, shown
     assert f'{CHEAP} is not eligible: gate "p95 request_latency <= 70ms in steady" on chat-test is not met' in shown
     assert f"Only {FAST} is eligible" in shown
