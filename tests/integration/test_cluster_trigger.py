@@ -208,6 +208,7 @@ async def test_the_api_says_when_to_come_back(kube: FakeKubernetes) -> None:
     assert [call.code for call in kube.called(LISTS)][:2] == [429, 200]
 
 
+@pytest.mark.full
 async def test_a_cut_connection_and_a_slow_api_are_outlived(kube: FakeKubernetes) -> None:
     kube.script("pl-a-*", Script().started())
     create(kube, 0)

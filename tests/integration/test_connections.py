@@ -41,6 +41,7 @@ def test_a_connection_that_was_imported_from_a_file_is_found(tmp_path: Path, mon
         assert kube.token.encode() not in (tmp_path / "airflow" / "airflow.db").read_bytes()
 
 
+@pytest.mark.full
 def test_airflows_exit_status_and_its_options_are_airflows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the Airflow that the environment names: nothing is made for the embedded one."""
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))

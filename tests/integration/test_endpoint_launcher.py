@@ -161,6 +161,7 @@ def test_a_server_on_this_machine_is_the_system_under_test(home: Path) -> None:
     assert document.environment.facts["endpoint.token_count"] == "usage"
 
 
+@pytest.mark.full
 def test_the_tokens_of_a_hosted_model_are_billed(home: Path) -> None:
     with Hosted(Plan(first_s=0.01, cached=3)) as hosted:
         questions = [{"prompt": "Say word.", "answer": "word"}, {"prompt": "Say sword.", "answer": "sword"}]

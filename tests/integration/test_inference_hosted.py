@@ -305,6 +305,7 @@ def alone_after_a_pause(n: int) -> PhaseLoad:
     return PhaseLoad("steady", 60.0, np.full(n, 1.2), *lengths, np.arange(n, dtype=np.int32) - 1, closed=True)
 
 
+@pytest.mark.full
 def test_a_request_that_crosses_the_close_of_an_idle_connection_is_sent_again_once() -> None:
     with Hosted(Plan(faults={1: "early_cut"})) as hosted:
         log = drive(endpoint_at(hosted.url + "/v1"), alone_after_a_pause(2))

@@ -125,13 +125,14 @@ def test_two_nodes_serve_one_model_and_leave_nothing(launched: Callable[..., Res
     assert held_seconds(document) == pytest.approx(2 * held)
 
 
+@pytest.mark.full
 @pytest.mark.fault("one node's part of a server ends, or its harness", ends="server_error, interrupted", keeps="the logs of all nodes")
 @pytest.mark.parametrize(
     ("strike", "failure_class", "begins"),
     [
         (lambda: kill_rank(1), "server_error", "node 1 (loopback-1): python"),
-        pytest.param(lambda: kill_rank(0), "server_error", "node 0: ", marks=pytest.mark.full),
-        pytest.param(kill_harness_of_node_1, "interrupted", "node 1 (loopback-1) disconnected", marks=pytest.mark.full),
+        (lambda: kill_rank(0), "server_error", "node 0: "),
+        (kill_harness_of_node_1, "interrupted", "node 1 (loopback-1) disconnected"),
     ],
 )
 def test_a_lost_part_fails_the_trial_by_its_node(

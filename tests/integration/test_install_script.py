@@ -75,6 +75,7 @@ def versions(program: Path, *names: str) -> list[str]:
     return subprocess.run([str(program), "-c", code], env={}, capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.full
 def test_the_bases_packages_are_shadowed_by_none_of_ours(root: Path, install: Install, tmp_path: Path) -> None:
     has(tmp_path / "base", torch="2.9.1", pydantic="2.11.10")
     done = install("torch.txt", "training.txt", PIP_NO_INDEX="1")

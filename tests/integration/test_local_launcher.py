@@ -315,6 +315,7 @@ def test_a_launcher_that_is_killed(home: Path, tmp_path: Path, program: Any) -> 
     assert_nothing_left(home)
 
 
+@pytest.mark.full
 def test_a_launcher_that_is_killed_together_with_the_keeper(home: Path, tmp_path: Path, program: Any) -> None:
     machine = f"test-{uuid.uuid4().hex[:12]}"
     launcher = launched(tmp_path, trial_on(machine), program(ESCAPE, 'progress("steady", 0.1)\ntime.sleep(60)'))

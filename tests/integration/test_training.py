@@ -253,6 +253,7 @@ def test_an_interrupt_ends_the_worker(tmp_path: Path) -> None:
         run(tmp_path, **ENDLESS)
 
 
+@pytest.mark.full
 def test_the_worker_ends_with_a_harness_that_is_killed(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.integration.test_training import ENDLESS, run; run(Path(sys.argv[1]), **ENDLESS)"

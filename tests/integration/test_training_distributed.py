@@ -258,6 +258,7 @@ def failing(folder: Path, **changed: Any) -> TrialFailed:
     return caught.value
 
 
+@pytest.mark.full
 def test_a_killed_node_interrupts_the_trial_and_says_which_one(tmp_path: Path, node: Callable[..., Node], rendezvous: str) -> None:
     other = node(1, parallelism={"nodes": 2}, **ENDLESS)
     once(lambda: stepping(tmp_path / "work"), lambda: other.process.kill())

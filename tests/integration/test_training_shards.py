@@ -190,9 +190,8 @@ def reduced(peers: RankGroups, spec: WorkerSpec) -> list[tuple[torch.dtype, int]
     return found
 
 
-@pytest.mark.parametrize(
-    ("reduce_precision", "kind"), [pytest.param("fp32", torch.float32, marks=pytest.mark.full), ("bf16", torch.bfloat16)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("reduce_precision", "kind"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
 def test_gradients_are_reduced_once_a_step_in_the_declared_type(tmp_path: Path, reduce_precision: str, kind: torch.dtype) -> None:
     spec = orders(tmp_path, GPT)
     spec = replace(spec, micro=1, accumulation=4, parallelism=spec.parallelism | {"reduce_precision": reduce_precision})
@@ -262,6 +261,7 @@ def replicated(peers: RankGroups, spec: WorkerSpec) -> tuple[str, str]:
     return before, weights_sha256(learner.model)
 
 
+@pytest.mark.full
 def test_the_first_rank_draws_the_weights_of_all_replicas(tmp_path: Path) -> None:
     spec = orders(tmp_path, GPT)
     drawn = weights_sha256(build_model(spec.model))

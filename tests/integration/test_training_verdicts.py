@@ -78,6 +78,7 @@ def test_run_twice_the_losses_are_the_same_and_a_wrong_one_is_invalid(tmp_path: 
     assert [point.at for point in points] == list(range(10)) and all(math.isfinite(point.value or math.nan) for point in points)
 
 
+@pytest.mark.full
 def test_losses_that_are_no_numbers_and_too_few_steps_to_say_more(tmp_path: Path) -> None:
     diverging = {"name": "adamw", "learning_rate": 9.9, "weight_decay": 9.9}
     steps = {"discard": 40, "measure": 5}

@@ -196,6 +196,7 @@ def test_the_server_keeps_to_its_cores(tmp_path: Path) -> None:
     assert os.sched_getaffinity(0) == mine
 
 
+@pytest.mark.full
 def test_a_killed_server_has_no_page_for_a_while(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton, control.Scraper(triton.metrics_address, every_s=0.05) as scraper:
         wait_for(lambda: len(scraper.pages) > 0)

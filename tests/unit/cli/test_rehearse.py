@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import Result
 
 
@@ -37,6 +38,7 @@ def test_a_workload_that_nobody_knows_and_a_home_that_is_a_file_are_named(plumbl
     assert result.exit_code == 2 and "is a file; expected a folder" in result.stderr
 
 
+@pytest.mark.full
 def test_a_simulated_node_of_gpus_rehearses_the_standard_set_without_naming_it(home: Path, said: Callable[..., Any]) -> None:
     ((one,), _) = said("rehearse", "--provider", "simulated-h100", "--campaigns", "2026-02", "--repeats", "1")
     assert one["trials"] == 4 * 3, "four workloads in three slots"

@@ -51,6 +51,7 @@ def test_what_moves_in_both_series_is_one_finding_of_both(drifted: Drifted) -> N
     assert "1 more series" in found.headline and any(m["name"] == "step_time" for m in found.detail["members"])
 
 
+@pytest.mark.full
 def test_a_ramp_is_one_finding(drifted: Drifted) -> None:
     (found,) = drifted({"kind": "ramp", "since": "2024-03", "full": "2024-12", "worse": "12%", "workloads": ["gpt-tiny-cpu"]}, n=13)
     assert (found.kind, found.metric, found.state) == ("performance", "step_time", "open")

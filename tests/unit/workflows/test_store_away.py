@@ -52,6 +52,7 @@ def tried_again(step: Callable[[], Any], away: Away) -> Any:
         return step()
 
 
+@pytest.mark.full
 @pytest.mark.fault("the store goes away at any operation of collect, validate or record", ends="retried", keeps="the result, recorded once")
 def test_a_store_that_is_away_at_any_operation_costs_a_retry_and_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(CONFIG))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 LIBRARIES = ("transformers", "peft", "safetensors", "huggingface_hub", "pydantic", "psutil", "fsspec", "pyarrow", "plumbline.results")
 COMMON = ("worker.__main__", "learners", "dataset.synthetic")
 
@@ -24,5 +26,6 @@ def test_our_own_model_needs_torch_alone() -> None:
 LLAMA = {"architecture": "llama", "layers": 1, "width": 8, "heads": 1, "kv_heads": 1, "feed_forward": 8, "vocabulary": 8, "context": 8}
 
 
+@pytest.mark.full
 def test_another_model_brings_its_library() -> None:
     assert "transformers" in imported("models.hugging_face", then=f"plumbline.harness.training.models.hugging_face.build_llama({LLAMA!r})")
