@@ -10,7 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 from playwright.sync_api import Browser, BrowserContext, Page
 from tests.browser.airflow_pages import PREFIX, Airflow, airflow, examples, routes
-from tests.browser.chromium import browser, executable
+from tests.browser.chromium import executable
 from tests.browser.fleet import rehearsed
 from tests.data.page_addresses import address_of
 
@@ -39,12 +39,6 @@ def every_route(installation: tuple[Path, Path]) -> list[tuple[APIRoute, str]]:
     """Each route of the app with an address that it answers."""
     known = examples(*installation)
     return [(route, address_of(route, known)) for route in routes(*installation)]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture

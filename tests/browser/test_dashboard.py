@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
 from tests.browser.sample import campaign
 from tests.browser.served import served
 
@@ -61,12 +61,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
     with served(app) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
 
 
 @pytest.mark.parametrize("shape", QUICK_SHAPES)

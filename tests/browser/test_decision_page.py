@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
+from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
 from tests.browser.sample import BEGAN
 from tests.browser.served import served
 from tests.browser.test_dashboard import seeded
@@ -32,12 +32,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
     with served(app) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
-from tests.browser.chromium import QUICK_SHAPES, browser, executable, opened
+from tests.browser.chromium import QUICK_SHAPES, executable, opened
 from tests.browser.sample import campaign
 
 from plumbline.presentation.html.pdf import NoBrowser, write_pdf
@@ -24,12 +23,6 @@ pytestmark = [
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     return write_report(campaign(folder / "results"), folder / "reports")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
 
 
 @pytest.mark.parametrize("shape", QUICK_SHAPES)

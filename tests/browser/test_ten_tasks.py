@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import browser, executable
-from tests.browser.fleet import rehearsed
-from tests.browser.served import served
-
-from plumbline.dashboard.app import create_app
-from plumbline.declarations.installation import override_home
+from tests.browser.chromium import executable
 
 pytestmark = [
     pytest.mark.browser,
@@ -49,16 +43,8 @@ TASKS = (
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home, config = rehearsed(tmp_path_factory.mktemp("fleet"), "2026-03..2026-10", 3)
-    with override_home(home, config), served(create_app()) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
+def address(fleet_address: str) -> str:
+    return fleet_address
 
 
 def follow(page: Page, text: str) -> None:

@@ -1,0 +1,35 @@
+"""One browser for a file of tests, one simulated fleet for a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+from tests.browser.chromium import browser
+from tests.browser.fleet import rehearsed
+from tests.browser.served import served
+
+from plumbline.dashboard.app import create_app
+from plumbline.declarations.installation import override_home
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """For one file: as long as it lives, no other test of the process could run an event loop."""
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Home and declarations of eight months of three simulated providers, only read."""
+    return rehearsed(tmp_path_factory.mktemp("fleet"), "2026-03..2026-10", 3)
+
+
+@pytest.fixture(scope="module")
+def fleet_address(fleet: tuple[Path, Path]) -> Iterator[str]:
+    """The pages of the fleet."""
+    with override_home(*fleet), served(create_app()) as found:
+        yield found
