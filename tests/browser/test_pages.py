@@ -3,18 +3,13 @@ keyboard, narrow windows, and no script, style or request from anywhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
 from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
-from tests.browser.chromium import QUICK_SHAPES, SHAPES, browser, executable
-from tests.browser.fleet import rehearsed
-from tests.browser.served import served
-
-from plumbline.dashboard.app import create_app
-from plumbline.declarations.installation import override_home
+from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
 
 pytestmark = [
     pytest.mark.browser,
@@ -35,16 +30,8 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home, config = rehearsed(tmp_path_factory.mktemp("fleet"), "2026-05..2026-10", 2)
-    with override_home(home, config), served(create_app()) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
+def address(fleet_address: str) -> str:
+    return fleet_address
 
 
 def drawn(page: Page) -> int:
@@ -90,23 +77,42 @@ def test_axe_finds_no_serious_violation(address: str, chromium: Browser, scheme:
 
 def test_the_first_screen_says_what_regressed_who_is_best_and_what_to_do(address: str, chromium: Browser) -> None:
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
-    page.goto(address + "/?view=cost")
-    visible = page.evaluate(
-        """() => [...document.querySelectorAll('.tile, .heat tr')].filter((e) => e.getBoundingClientRect().bottom < innerHeight)
-          .map((e) => e.innerText.replace(/\\s+/g, ' '))"""
+    page.goto(address)
+    tiles = page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll('.tile')].filter((e) => e.getBoundingClientRect().bottom < innerHeight)
+          .map((e) => [e.querySelector('.kind').innerText, e.innerText.replace(/\\s+/g, ' ')]))"""
     )
-    tiles, rows = [text for text in visible if not text.startswith(("aurora", "borealis", "cirrus"))], visible[-3:]
-    assert any("Open findings" in text and any(word in text for word in ("page", "warn")) for text in tiles)
-    assert any("Best switch" in text for text in tiles)
-    assert {row.split()[0] for row in rows} == {"aurora-us-h100", "borealis-eu-h100", "cirrus-eu-h100"}
-    best = page.locator(".heat td.h0 a").first
-    assert "best" in (best.get_attribute("title") or "")
-    drifted = page.locator(".heat td.d a")
-    assert drifted.count() >= 1 and "drifted" in (drifted.first.get_attribute("title") or "")
-    best.focus()
-    before = page.locator("#cell").inner_text()
-    page.keyboard.press("ArrowDown")
-    assert page.locator("#cell").inner_text() != before and page.evaluate("document.activeElement.closest('td') !== null")
+    assert "aurora-us-h100 trains pretrain-1b-gpu" in tiles["Open findings"]
+    assert "chat-1b-gpu: aurora-us-h100" in tiles["Best on cost"]
+    assert "→ aurora-us-h100" in tiles["Best switch"] and "%" in tiles["Best switch"]
+    assert "2026-10" in tiles["Newest campaign"]
+    rows = page.locator(".heat tbody tr")
+    assert (
+        all(box is not None and box["y"] + box["height"] < 900 for box in (row.bounding_box() for row in rows.all())) and rows.count() == 3
+    )
+    page.close()
+
+
+def test_a_cell_shows_its_number_interval_and_campaigns_by_pointer_and_keyboard(address: str, chromium: Browser) -> None:
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(address + "/?view=cost")
+    assert "best" in (page.locator(".heat td.h0 a").first.get_attribute("aria-label") or "")
+    drifted, card = page.locator(".heat td.d a").first, page.locator("#cellcard")
+    assert "drifted" in (drifted.get_attribute("aria-label") or "")
+    drifted.hover()
+    card.locator("polyline").wait_for()
+    assert len((card.locator("polyline").get_attribute("points") or "").split()) == 8, "one point a campaign"
+    assert "…" in card.locator(".value small").inner_text()
+    page.mouse.move(5, 5)
+    card.wait_for(state="hidden")
+    drifted.focus()
+    card.locator("polyline").wait_for()
+    before = card.locator("b").inner_text()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("before => document.querySelector('#cellcard b').textContent !== before", arg=before)
+    assert page.evaluate("document.activeElement.closest('td') !== null")
+    page.keyboard.press("Escape")
+    card.wait_for(state="hidden")
     page.close()
 
 
@@ -149,9 +155,14 @@ def test_a_name_is_a_jump_away_and_a_table_sorts_and_leaves_as_csv(address: str,
     rising = first.all_inner_texts()
     head.click()
     assert first.all_inner_texts() == rising[::-1] and len(set(rising)) > 1
+    cells = table.locator("tbody tr").first.locator("th, td")
+    for index, text in enumerate(("=1+1", "-2.5", "@now")):
+        cells.nth(index).evaluate("(cell, text) => { cell.textContent = text; }", text)
     with page.expect_download() as download:
-        page.locator("button.csv").first.click()
+        table.locator("xpath=../following-sibling::button[1]").click()
     assert download.value.suggested_filename.endswith(".csv")
+    line = list(csv.reader(download.value.path().read_text(encoding="utf-8").splitlines()))[1]
+    assert line[:3] == ["'=1+1", "-2.5", "'@now"], "text that a spreadsheet would run is text, numbers stay numbers"
     page.close()
 
 

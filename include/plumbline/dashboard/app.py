@@ -21,7 +21,7 @@ from plumbline.dashboard import assets as static_files
 from plumbline.dashboard.api import decisions as decision_api
 from plumbline.dashboard.api import description as api_docs
 from plumbline.dashboard.api import records as record_api
-from plumbline.dashboard.pages import budgets, campaigns, decisions, findings, jump, overview, prices, providers, trials, workloads
+from plumbline.dashboard.pages import budgets, campaigns, cells, decisions, findings, jump, overview, prices, providers, trials, workloads
 from plumbline.dashboard.pages import reports as report_pages
 from plumbline.dashboard.rendering import is_api, make_renderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, NoArchive
@@ -109,6 +109,7 @@ def create_app(
     app.include_router(prices.router(pages, reader, declared), dependencies=money)
     app.include_router(budgets.router(pages, reader, declared), dependencies=money)
     app.include_router(jump.router(reader, declared))
+    app.include_router(cells.router(reader, declared))
     app.include_router(record_api.router(reader))
     app.include_router(decision_api.router(pages, reader, declared, choices), dependencies=money)
     app.include_router(api_docs.router(pages))

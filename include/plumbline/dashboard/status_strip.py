@@ -30,35 +30,59 @@ class Tile:
 
 def status_tiles(
     unsettled: Sequence[FindingView],
+    gravest: str,
     status: Mapping[tuple[str, str], SeriesStatus],
     now: datetime,
     month: MonthlyTotal | None,
-    moves: Sequence[Switch],
+    moves: Sequence[Switch] | None,
+    cheapest: Sequence[tuple[str, str]],
 ) -> tuple[Tile, ...]:
     """The tiles. `unsettled`: open and acknowledged findings; `month`: their cost, None for a reader without access to money; `moves`: what
-    saves, the best first."""
+    saves, the best first, None without a stored decision; `cheapest`: (workload, provider). `gravest`: the gravest open finding in words."""
     open_ones = [f for f in unsettled if f.state == "open"]
     count = Counter(f.severity for f in open_ones)
     tiles = [
         Tile(
             "Open findings",
             str(len(open_ones)),
-            ", ".join(f"{count[s]} {s}" for s in ("page", "warn", "info") if count[s]) or "none",
+            f"{', '.join(f'{count[s]} {s}' for s in ('page', 'warn', 'info') if count[s])}: {gravest}" if open_ones else "none",
             "/findings?state=open",
             "bad" if count["page"] else "warn" if count["warn"] else "good",
         )
     ]
     if month is not None:
-        tiles += [_money_tile(month), _switch_tile(moves)]
+        tiles += [_money_tile(month), _switch_tile(moves), *_cost_tile(cheapest)]
+    return (*tiles, *_campaign_tile(status), _age_tile(status, now))
+
+
+def _campaign_tile(status: Mapping[tuple[str, str], SeriesStatus]) -> list[Tile]:
+    """How far the newest campaign is. An archive knows a trial once it is collected, so what is still to come is seen by its series."""
+    newest = max(status.values(), key=lambda own: (own.planned_at, own.campaign_id), default=None)
+    if newest is None:
+        return []
+    own = [each for each in status.values() if each.campaign_id == newest.campaign_id]
+    usable, trials = sum(each.usable for each in own), sum(each.planned for each in own)
+    note = f"{trials} trial{'s' * (trials != 1)}, {trials - usable or 'none'} unusable; {len(own)} of {len(status)} series"
+    return [Tile("Newest campaign", newest.campaign_id, note, f"/campaigns/{newest.campaign_id}", "" if usable == trials else "warn")]
+
+
+def _age_tile(status: Mapping[tuple[str, str], SeriesStatus], now: datetime) -> Tile:
     states = Counter(own.state.name for own in status.values())
     newest = max((own.planned_at for own in status.values()), default=None)
     words = ", ".join(f"{states[name]} {format_name(name)}" for name in ORDER if states[name])
-    tiles.append(Tile("Series", str(len(status)), words or "no results", "/?view=drift", "warn" if states["drifted"] else ""))
-    age = format_age(newest, now) if newest else "never"
-    tiles.append(
-        Tile("Newest results", age, f"{states['stale']} of {len(status)} series stale", "/?view=age", "warn" if states["stale"] else "")
-    )
-    return tuple(tiles)
+    tone = "warn" if states["stale"] or states["drifted"] else ""
+    text = f"of {len(status)} series: {words}" if status else "no results"
+    return Tile("Newest results", format_age(newest, now) if newest else "never", text, "/?view=drift", tone)
+
+
+def _cost_tile(cheapest: Sequence[tuple[str, str]]) -> list[Tile]:
+    """Who is cheapest for each workload; the first three in words."""
+    if not cheapest:
+        return []
+    name, count = Counter(provider for _, provider in cheapest).most_common(1)[0]
+    others = [f"{workload}: {provider}" for workload, provider in cheapest[:3]]
+    more = "; …" if len(cheapest) > 3 else ""
+    return [Tile("Best on cost", name, f"on {count} of {len(cheapest)}. {'; '.join(others)}{more}", "/?view=cost")]
 
 
 def _money_tile(month: MonthlyTotal) -> Tile:
@@ -72,8 +96,10 @@ def _money_tile(month: MonthlyTotal) -> Tile:
     return Tile("Lost a month", f"{month.lost:,.0f} USD", rest, link, "bad" if month.lost else "good")
 
 
-def _switch_tile(moves: Sequence[Switch]) -> Tile:
+def _switch_tile(moves: Sequence[Switch] | None) -> Tile:
     """The move that saves most, as the report's cover names it; without volumes as a share, with what to declare."""
+    if moves is None:
+        return Tile("Best switch", "–", "no stored decision", "/decisions")
     if not moves:
         return Tile("Best switch", "none", "every team runs at its cheapest sufficient provider", "/decisions", "good")
     best = moves[0]
@@ -82,5 +108,5 @@ def _switch_tile(moves: Sequence[Switch]) -> Tile:
     note = f"{best.workload}: {best.provider} → {best.to}{sure}"
     link = f"/workloads/{best.workload}"
     if best.usd:
-        return Tile("Best switch", f"{best.usd:,.0f} USD a month", f"{note}, {less}", link, "warn")
+        return Tile("Best switch", f"{best.usd:,.0f} USD", f"less a month ({100 * best.saving:.0f} %): {note}", link, "warn")
     return Tile("Best switch", less, f"{note}. For USD declare volumes (alerts.yaml)", link, "warn")

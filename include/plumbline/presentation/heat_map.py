@@ -34,12 +34,13 @@ FARTHEST = 1.0
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """What a cell shows beside numbers. `usable`, `planned`: trials of the newest campaign."""
+    """What a cell shows beside numbers. `usable`, `planned`: trials of the newest campaign, `campaign_id`."""
 
     state: ShownState
     planned_at: datetime
     usable: int
     planned: int
+    campaign_id: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from plumbline.analysis.fleet import Fleet
+from plumbline.analysis.fleet import Fleet, pooled_costs
+from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive, DecisionView, FindingView, SeriesView
 from plumbline.dashboard.access import can_see_costs
@@ -135,10 +136,12 @@ def overview(
     return Overview(
         tiles=status_tiles(
             unsettled,
+            groups[0].lead.words if groups else "",
             drawn.status,
             now,
             sum_costs(costs.values()) if money else None,
-            stored_switches(archive, declared, stored) if money else (),
+            stored_switches(archive, declared, stored) if stored else None,
+            drawn.cheapest if money else (),
         ),
         map=drawn.map,
         scatter=drawn.scatter if money else None,
@@ -162,13 +165,15 @@ def overview(
 
 @dataclass(frozen=True)
 class DrawnFleet:
-    """What is made of all series at once. `status`: of the whole fleet, `map` and `scatter` of the chosen part; `workload`: the scatter's."""
+    """What is made of all series at once. `status`: of the whole fleet, `map` and `scatter` of the chosen part; `workload`: the scatter's.
+    `cheapest`: (workload, provider) over all providers, those that teams decide about first."""
 
     status: Mapping[tuple[str, str], SeriesStatus]
     map: HeatMap
     scatter: Chart | None
     workload: str
     choices: FilterChoices
+    cheapest: tuple[tuple[str, str], ...]
 
 
 def draw_fleet(
@@ -195,7 +200,19 @@ def draw_fleet(
     names = [column.workload for column in shown.columns]
     charted = workload if workload in names else names[0] if names else ""
     scatter = cost_against_speed_chart(fleet.of(charted), primary_number(declared, charted)) if charted else None
-    return DrawnFleet(status, shown, scatter, charted, _choices(declared, whole))
+    return DrawnFleet(status, shown, scatter, charted, _choices(declared, whole), _cheapest(whole, declared))
+
+
+def _cheapest(fleet: Fleet, declared: Declarations) -> tuple[tuple[str, str], ...]:
+    asked = [
+        w for kind in ("inference", "training") for team in declared.teams.values() for p in team.preferences(kind) for w in p.workloads
+    ]
+    found = []
+    for workload in dict.fromkeys((*asked, *sorted({s.workload for s in fleet.series}))):
+        placings = place(pooled_costs(fleet.of(workload))[1], lower_is_better=True)
+        if placings:
+            found.append((workload, placings[0].provider))
+    return tuple(found)
 
 
 def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], now: datetime) -> dict[tuple[str, str], SeriesStatus]:
@@ -211,6 +228,7 @@ def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], no
             part.planned_at,
             part.outcomes.usable,
             part.outcomes.planned,
+            part.campaign_id,
         )
         for part in archive.newest_parts(list(views.values()))
     }

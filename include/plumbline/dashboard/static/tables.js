@@ -15,7 +15,10 @@
     keyed.sort(([a], [b]) => (down ? -1 : 1) * compare(a, b));
     body.append(...keyed.map(([, row]) => row));
   };
-  const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => `"${cell.innerText.replace(/\s+/g, " ").trim().replace(/"/g, '""')}"`).join(",")).join("\r\n");
+  // Text that a spreadsheet would run as a formula gets an apostrophe, as in exported tables; a number is none.
+  const harmless = (words) => (/^[=+\-@\t\r]/.test(words) && !/^[+-]?[\d.,]+( ?%)?$/.test(words) ? `'${words}` : words);
+  const quoted = (cell) => `"${harmless(cell.innerText.replace(/\s+/g, " ").trim()).replace(/"/g, '""')}"`;
+  const csv = (table) => [...table.rows].map((row) => [...row.cells].map(quoted).join(",")).join("\r\n");
   for (const table of document.querySelectorAll(".scroll > table:not(.heat):not(.card)")) {
     const head = table.tHead && table.tHead.rows[0];
     if (!head || table.tBodies.length !== 1 || table.tBodies[0].rows.length < 6 || table.querySelector("tbody [colspan], tbody [rowspan]")) continue;

@@ -162,3 +162,18 @@ def test_who_was_decided_for_stands_first_and_a_choice_without_a_decision_says_s
         found = {(w.team, w.workloads): w.winner for w in overview(archive, load(), tmp_path, PLANNED).winners if w.kind == "inference"}
     assert found["product", ("chat-tiny-cpu",)] == "new"
     assert found["product", ("chat-8b",)] is None
+
+
+def test_a_cell_has_its_newest_campaigns_on_demand(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        for month in range(1, 5):
+            for repeat in (1, 2):
+                asked = trial(campaign=f"2025-{month:02d}", repeat=repeat, planned_at=PLANNED + timedelta(days=30 * month))
+                archive.record(document(asked, metrics=training_metrics(1 + month / 10 + repeat / 1000)), uri="file:///store")
+    client = TestClient(create_app(archive_url=url, reports=tmp_path))
+    where = trial()
+    found = client.get(f"/cells/{where.provider.name}/{where.workload.name}").json()
+    assert [point["campaign"] for point in found["points"]] == ["2025-01", "2025-02", "2025-03", "2025-04"]
+    assert found["text"].startswith("1.40") and "…" in found["interval"]
+    assert client.get(f"/cells/{where.provider.name}/never-ran").status_code == 404

@@ -1,0 +1,76 @@
+"""What a cell of the heat map shows on demand: its number, interval and twelve campaigns, as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import JSONResponse, Response
+
+from plumbline.analysis.fleet import USUAL_NUMBERS
+from plumbline.analysis.scorecards.pooling import pool
+from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
+from plumbline.archive import Archive, MetricPoint, SeriesView
+from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.workflows.fleet import primary_number
+
+CAMPAIGNS = 12
+
+
+def cell_history(archive: Archive, declared: Declarations, provider: str, workload: str) -> dict[str, Any]:
+    """The primary number of a provider on a workload over its newest campaigns, oldest first. LookupError if it never ran there.
+
+    `points`: medians in the unit of `text`; empty if no usable trial measured one of the workload's numbers.
+    """
+    series = [one for one in archive.series_of([provider]) if one.workload == workload]
+    if not series:
+        raise LookupError(f"{provider} never ran {workload}")
+    current = max(archive.newest_parts(series), key=lambda part: part.planned_at).series
+    campaigns = dict(archive.series_campaigns(current.series_key, CAMPAIGNS))
+    metric, points = _measured(archive, declared, current, list(campaigns))
+    values: dict[str, list[float]] = {}
+    for point in points:
+        values.setdefault(point.campaign_id, []).append(point.value)
+    pooled = {campaign: pool(values[campaign]) for campaign in campaigns if campaign in values}
+    if not pooled:
+        return {"metric": "", "text": "", "interval": "", "points": []}
+    last = list(pooled.values())[-1]
+    shown = common_scale(METRICS[metric].unit, [one.value for one in pooled.values()], metric)
+    interval = "" if last.low is None or last.high is None else f"{shown.number(last.low)} … {shown.number(last.high)}"
+    return {
+        "metric": format_name(metric),
+        "text": shown.text(last.value),
+        "interval": interval,
+        "points": [{"campaign": c, "value": one.value / shown.factor, "text": shown.text(one.value)} for c, one in pooled.items()],
+    }
+
+
+def _measured(archive: Archive, declared: Declarations, series: SeriesView, campaigns: list[str]) -> tuple[str, list[MetricPoint]]:
+    """The first of the workload's numbers that a trial measured; an empty name without one."""
+    first = primary_number(declared, series.workload)
+    kind: WorkloadKind = "training" if series.kind == "training" else "inference"
+    for metric, statistic, phase in (*((first,) if first is not None else ()), *USUAL_NUMBERS[kind]):
+        for at in (phase,) if phase else PHASE_ORDER:
+            if points := archive.metric_history(series.series_key, metric, statistic, at, campaigns):
+                return metric, points
+    return "", []
+
+
+def router(reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+    """`/cells/{provider}/{workload}`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/cells/{provider}/{workload}")
+    def show_cell(request: Request, provider: str, workload: str) -> Response:
+        money = can_see_costs(request)
+        try:
+            found = cell_history(reader.archive(money), declared.now(money), provider, workload)
+        except LookupError as error:
+            raise HTTPException(404, str(error)) from error
+        return JSONResponse(found, headers={"Cache-Control": "private, max-age=60"})
+
+    return routes
