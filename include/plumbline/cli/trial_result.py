@@ -12,22 +12,12 @@ from plumbline.cli.output import out, table
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.presentation.scorecard_rows import trial_verdicts
+from plumbline.presentation.trials import BEFORE_THE_MEASUREMENT, RowsByMetric, leading_metrics, rows_by_metric
 from plumbline.results import CheckLine, Curve, MetricRow, ResultDocument
 
 CHECK_STYLE = {"pass": "green", "fail": "red", "not_applicable": "dim"}
 _STYLE = {"valid": "green", "degraded": "yellow", "invalid": "red", "failed": "red", "missing": "red"}
 _OUTCOME = {"pass": "green", "mixed": "yellow", "fail": "red", "insufficient": "yellow"}
-_BEFORE_THE_MEASUREMENT = ("environment", "cold_start", "warmup")
-_ByMetric = dict[tuple[str, str], list[MetricRow]]
-"""Rows by phase and metric."""
-LEADING = (
-    "step_time", "tokens_per_second", "samples_per_second", "model_flops_utilization", "time_to_train", "training_peak_memory",
-    "restart_penalty", "final_loss",
-    "time_to_first_token", "time_per_output_token", "request_scheduled_latency", "retrieval_time", "prefill_growth_exponent",
-    "request_throughput", "output_token_throughput", "goodput", "highest_sustained_rate", "error_rate", "time_to_recover",
-    "answer_accuracy", "output_agreement", "time_to_ready",
-)  # fmt: skip
-"""What is asked of a trial first, each in the phase that leads for it."""
 
 
 def show(document: ResultDocument, everything: bool = False) -> None:
@@ -40,10 +30,10 @@ def show(document: ResultDocument, everything: bool = False) -> None:
     if verdict.status in ("degraded", "invalid"):
         out.print("  what these mean and what to do: docs/operate.md", style="dim")
     _criteria(document, everything)
-    measured = _by_metric(document)
+    measured = rows_by_metric(document)
     phases = {phase for phase, _ in measured}
-    left_out = "warmup" if phases.difference(_BEFORE_THE_MEASUREMENT) else None
-    leading = {} if everything else _leading(measured)
+    left_out = "warmup" if phases.difference(BEFORE_THE_MEASUREMENT) else None
+    leading = {} if everything else leading_metrics(measured)
     # Along steps and time there are too many places for a table: the trial's page draws them.
     listed = [curve for curve in document.curves if curve.along in ("input_tokens", "rank", "message_bytes")]
     for phase in dict.fromkeys(curve.phase for curve in listed):
@@ -74,18 +64,7 @@ def _criteria(document: ResultDocument, everything: bool) -> None:
         out.print(judged)
 
 
-def _leading(measured: _ByMetric) -> _ByMetric:
-    """Of each leading metric its statistic, and its p99, in the first phase that has it; none of a trial that measured nothing."""
-    found: _ByMetric = {}
-    for metric in LEADING:
-        phases = (p for p in PHASE_ORDER if any(r.value is not None for r in measured.get((p, metric), ())))
-        if phase := next(phases, None):
-            wanted = (METRICS[metric].statistic, "p99")
-            found[phase, metric] = [r for r in measured[phase, metric] if r.statistic in wanted] or measured[phase, metric]
-    return found if any(phase not in _BEFORE_THE_MEASUREMENT for phase, _ in found) else {}
-
-
-def _short(leading: _ByMetric) -> Table:
+def _short(leading: RowsByMetric) -> Table:
     """A row for each metric, in 80 columns."""
     shown = table("", "metric", "value", "95 % interval", "p99", right=("value", "95 % interval", "p99"))
     for (phase, metric), rows in leading.items():
@@ -101,7 +80,7 @@ def _interval(row: MetricRow) -> str:
     return "" if row.ci_low is None else f"{format_quantity(row.ci_low, row.unit)} … {format_quantity(row.ci_high, row.unit)}"
 
 
-def _metrics(measured: _ByMetric) -> Table:
+def _metrics(measured: RowsByMetric) -> Table:
     """A row for each phase and metric, one statistic first and the others beside it."""
     shown = table("", "phase", "metric", "", "value", "95 % interval", "n", "beside it", right=("value", "95 % interval", "n"))
     last = ""
@@ -141,13 +120,6 @@ def _curves(curves: list[Curve]) -> Table:
         statistic = "" if curve.statistic == "value" else curve.statistic
         shown.add_row(curve.phase, curve.metric, statistic, *(format_quantity(values.get(at), curve.unit) for at in places))
     return shown
-
-
-def _by_metric(document: ResultDocument) -> _ByMetric:
-    found: _ByMetric = {}
-    for row in document.metrics:
-        found.setdefault((row.phase, row.metric), []).append(row)
-    return found
 
 
 def compact(lines: Sequence[CheckLine]) -> str:

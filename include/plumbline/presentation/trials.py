@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
+from plumbline.analysis.trial_sample import PHASE_ORDER
 from plumbline.archive import TrialView
 from plumbline.metrics import METRICS, PHASES
 from plumbline.metrics.formatting import common_scale, format_name
@@ -92,7 +93,6 @@ class PhasePart:
     """The metrics of one phase. `stages`: (stage, mean of an occurrence, share of the phase's stages)."""
 
     phase: str
-    opened: bool
     metrics: tuple[MetricLine, ...]
     stages: tuple[tuple[str, str, str], ...]
     curves: CurveTable | None = None
@@ -134,11 +134,12 @@ class PodPart:
 
 @dataclass(frozen=True)
 class TrialPage:
-    """One attempt in full. `attempts`: every archived attempt of its trial; `expired`: see Archive.expired_files."""
+    """One attempt in full. `leading`: (phase, metric). `attempts`: every archived attempt of its trial; `expired`: see Archive.expired_files."""
 
     document: ResultDocument
     view: TrialView
     attempts: tuple[TrialView, ...]
+    leading: tuple[tuple[str, MetricLine], ...]
     phases: tuple[PhasePart, ...]
     moments: tuple[TimelineRow, ...]
     pods: tuple[PodPart, ...]
@@ -165,6 +166,7 @@ def trial_page(
         document=document,
         view=view,
         attempts=attempts,
+        leading=tuple((format_name(phase), _line(rows)) for (phase, _), rows in leading_metrics(rows_by_metric(document)).items()),
         phases=tuple(_phase(document, phase) for phase in PHASES if phase in measured),
         moments=tuple(_timeline_rows(events, document.simulated)),
         pods=tuple(_pod(pod) for pod in document.launch.pods) if document.launch else (),
@@ -176,6 +178,37 @@ def trial_page(
         usages=gpu_usages(document),
         signature=verify(document, keys or {}),
     )
+
+
+BEFORE_THE_MEASUREMENT = ("environment", "cold_start", "warmup")
+RowsByMetric = dict[tuple[str, str], list[MetricRow]]
+"""Rows by phase and metric."""
+LEADING = (
+    "step_time", "tokens_per_second", "samples_per_second", "model_flops_utilization", "time_to_train", "training_peak_memory",
+    "restart_penalty", "final_loss",
+    "time_to_first_token", "time_per_output_token", "request_scheduled_latency", "retrieval_time", "prefill_growth_exponent",
+    "request_throughput", "output_token_throughput", "goodput", "highest_sustained_rate", "error_rate", "time_to_recover",
+    "answer_accuracy", "output_agreement", "time_to_ready",
+)  # fmt: skip
+"""What is asked of a trial first, each in the phase that leads for it."""
+
+
+def rows_by_metric(document: ResultDocument) -> RowsByMetric:
+    found: RowsByMetric = {}
+    for row in document.metrics:
+        found.setdefault((row.phase, row.metric), []).append(row)
+    return found
+
+
+def leading_metrics(measured: RowsByMetric) -> RowsByMetric:
+    """Of each leading metric its statistic, and its p99, in the first phase that has it; none of a trial that measured nothing."""
+    found: RowsByMetric = {}
+    for metric in LEADING:
+        phases = (p for p in PHASE_ORDER if any(r.value is not None for r in measured.get((p, metric), ())))
+        if phase := next(phases, None):
+            wanted = (METRICS[metric].statistic, "p99")
+            found[phase, metric] = [r for r in measured[phase, metric] if r.statistic in wanted] or measured[phase, metric]
+    return found if any(phase not in BEFORE_THE_MEASUREMENT for phase, _ in found) else {}
 
 
 def published_metrics(result: PublishedResult) -> tuple[tuple[str, str], ...]:
@@ -196,7 +229,6 @@ def _phase(document: ResultDocument, phase: str) -> PhasePart:
             rows.setdefault(row.metric, []).append(row)
     return PhasePart(
         format_name(phase),
-        phase != "warmup",
         tuple(_line(several) for several in rows.values()),
         _stages(document, phase),
         _curves(document, phase),

@@ -103,7 +103,7 @@ def test_evidence_that_is_kept_no_longer_says_so_and_other_evidence_does_not(tmp
 
 def test_a_phase_has_a_line_for_each_metric_and_says_where_its_time_went(client: TestClient) -> None:
     text = client.get("/trials/2026-11.local-1core.inference.chat-tiny-cpu.0200.r1").text
-    steady = text[text.index("<summary>steady</summary>") :]
+    steady = text[text.index('id="phase-steady"') :]
     name = format_name("time_to_first_token")
     line = steady[steady.index(name) :].split("</tr>")[0]
     assert 'class="stat">p50<' in line and re.search(r'class="others">[^<]*p95 [\d.]+ ms', line)
@@ -119,7 +119,7 @@ def test_a_trial_says_what_became_of_its_own_criteria(client: TestClient) -> Non
     line = part[part.index(escape(criterion.text)) :].split("</tr>")[0]
     assert 'class="chip pass">' in line and re.search(r'class="value">[\d.]+ ms<.*?>\d+ %', line)
     failed = client.get("/trials/2026-11.local-1core.training.gpt-tiny-cpu.0200.r3?attempt=2").text
-    assert 'id="not-evaluated">3 criteria' in failed
+    assert 'id="not-evaluated">3 acceptance criteria' in failed
 
 
 def test_a_model_that_answers_at_once_leads_with_its_latency_and_rate(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_curves_are_a_table_by_their_places(tmp_path: Path) -> None:
         archive.record(found, uri="s3://x")
     with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
         text = client.get(f"/trials/{found.trial.trial_id}").text
-    part = text[text.index("<summary>context</summary>") :].split("</details>")[0]
+    part = text[text.index('id="phase-context"') :].split("</details>")[0]
     assert re.findall(r'class="num">([\d,]+)</th>', part) == ["128", "1,024", "2,048"]
     assert re.findall(r'<td class="num">([^<]+)</td>', part) == ["10.0 ms", "83.5 ms", "–"]
 

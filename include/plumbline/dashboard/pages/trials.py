@@ -44,7 +44,7 @@ class EvidenceCharts:
 
 def evidence_charts(document: ResultDocument, folder: str) -> EvidenceCharts:
     """Latency distribution of the requests, time of the steps. `folder`: the attempt's, in its result store, as the archive names it."""
-    drawn = [e for e in document.evidence if e.kind in _CHARTED_KINDS and e.uri.endswith(".parquet")]
+    drawn = _charted(document)
     if not drawn:
         return EvidenceCharts((), ("No request or step evidence.",))
     large = [e for e in drawn if e.bytes > MOST_BYTES]
@@ -65,6 +65,10 @@ def evidence_charts(document: ResultDocument, folder: str) -> EvidenceCharts:
     except (OSError, ValueError, ImportError) as error:
         return EvidenceCharts((), (f"The result store cannot be read: {error}",))
     return EvidenceCharts(tuple(_charts(document, found.latencies, found.runs)), found.problems)
+
+
+def _charted(document: ResultDocument) -> list[Evidence]:
+    return [e for e in document.evidence if e.kind in _CHARTED_KINDS and e.uri.endswith(".parquet")]
 
 
 def _charts(document: ResultDocument, latencies: Sequence[Latencies], runs: Sequence[StepTimes]) -> list[Chart]:
@@ -167,9 +171,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
         keys = archive.signing_keys(trial.campaign_id, trial_id)
         shown = trial_page(found, attempts, archive.expired_files(trial_id, trial.attempt), keys)
-        return pages.page(
-            request, "trial.html.j2", t=shown, cost=trial_cost(archive, declared.now(can_see_costs(request)), found, attempts)
-        )
+        cost = trial_cost(archive, declared.now(can_see_costs(request)), found, attempts)
+        return pages.page(request, "trial.html.j2", t=shown, cost=cost, charted=bool(_charted(found)))
 
     @routes.get("/trials/{trial_id}/charts")
     def show_charts(request: Request, trial_id: str, attempt: Attempt = None) -> Response:

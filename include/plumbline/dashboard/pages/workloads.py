@@ -76,6 +76,14 @@ class WorkloadPage:
     simulated: frozenset[str]
     teams: tuple[str, ...]
 
+    @property
+    def criteria_judged(self) -> int:
+        return sum(v is not None for row in self.criteria for v in row.verdicts)
+
+    @property
+    def criteria_passed(self) -> int:
+        return sum(v is not None and v.outcome == "pass" for row in self.criteria for v in row.verdicts)
+
 
 def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[WorkloadName, bool, tuple[str, ...]]]:
     """Every workload that ran here or is declared, by its newest version: whether it ever ran, and the teams that ask for it."""

@@ -19,18 +19,20 @@
   };
   const load = async () => {
     const status = section.querySelector("[data-notes]");
+    const into = section.querySelector("[data-into]");
     section.setAttribute("aria-busy", "true");
     status.textContent = "Loading evidence files …";
     try {
       const answer = await fetch(section.dataset.charts, { headers: { Accept: "application/json" } });
       if (!answer.ok) throw new Error("the server answered " + answer.status);
       const found = await answer.json();
-      for (const chart of found.charts) await figure(section.querySelector("[data-into]"), chart);
+      for (const chart of found.charts) await figure(into, chart);
       status.textContent = found.notes.join(" ");
       status.hidden = !found.notes.length;
     } catch (error) {
       status.textContent = "Charts not available: " + error.message + ". Download the files below.";
     }
+    into.classList.remove("expected");  // its height was kept for what is drawn now
     section.setAttribute("aria-busy", "false");
   };
   if (section) {

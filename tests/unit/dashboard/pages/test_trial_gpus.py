@@ -44,7 +44,7 @@ def test_counters_that_grew_come_first_and_open(tmp_path: Path) -> None:
     with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
         text = client.get(f"/trials/{found.trial.trial_id}").text
     part = text[text.index('<section id="gpu-health">') :].split("</section>")[0]
-    assert "<details open>" in part and re.search(r"\b3 of node\s1\b", part)
+    assert '<details class="phase" open>' in part and re.search(r"\b3 of node\s1\b", part)
     assert part.index("ecc uncorrected volatile") < part.index("pcie replays")
 
 
@@ -60,7 +60,7 @@ def test_a_failed_selfcheck_is_open(tmp_path: Path) -> None:
     with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
         text = client.get(f"/trials/{found.trial.trial_id}").text
     part = text[text.index('<section id="selfcheck">') :].split("</section>")[0]
-    assert "<details open>" in part and "0.3 s" in part and "0.005 s" in part and "not applicable" in part
+    assert '<details class="phase" open>' in part and "0.3 s" in part and "0.005 s" in part and "not applicable" in part
 
 
 def test_alone_it_is_withheld(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_criteria_costs_and_what_is_behind_them(client: TestClient) -> None:
 
 def test_a_difference_that_forbids_comparing_is_said_with_its_reason(client: TestClient) -> None:
     text = client.get("/workloads/gpt-tiny-cpu").text
-    apart = text[text.index('id="apart"') :].split("</section>")[0]
+    apart = text[text.index('id="apart"') :].split("</details>")[0]
     assert "<li><b>" in apart or "same conditions" in apart
     assert "trials usable" not in apart
 

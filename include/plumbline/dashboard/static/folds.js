@@ -1,0 +1,15 @@
+"use strict";
+// What is folded opens where an address points into it, and on paper.
+(() => {
+  const folds = () => [...document.querySelectorAll("main details")];
+  const open = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let fold = target && target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    if (target) target.scrollIntoView();
+  };
+  open();
+  window.addEventListener("hashchange", open);
+  let closed = [];
+  window.addEventListener("beforeprint", () => { closed = folds().filter((fold) => !fold.open); closed.forEach((fold) => { fold.open = true; }); });
+  window.addEventListener("afterprint", () => closed.forEach((fold) => { fold.open = false; }));
+})();
