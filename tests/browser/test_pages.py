@@ -266,3 +266,21 @@ def test_without_scripts_the_numbers_are_there(address: str, chromium: Browser) 
     page.locator("summary", has_text="Events and values").click()
     page.locator("a[href*='/trials/']").first.wait_for(state="visible")
     context.close()
+
+
+def test_a_workload_takes_three_screens_and_opens_what_an_address_names(address: str, chromium: Browser) -> None:
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    for path in ("/workloads/chat-1b-gpu", "/workloads/pretrain-1b-gpu"):
+        page.goto(address + path)
+        drawn(page)
+        assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 900
+        assert not page.locator("table.card").is_visible()
+    page.goto(address + "/workloads/chat-1b-gpu#card")
+    page.locator("table.card").wait_for(state="visible")
+    page.goto(address + "/workloads/chat-1b-gpu#behind")
+    page.get_by_role("link", name="r1").first.click()
+    chart = page.locator("main .chart").first
+    box = chart.bounding_box()
+    assert box is not None and box["y"] + box["height"] < 900, "a trial begins with a picture"
+    assert page.locator("#leading dd").first.inner_text()
+    page.close()
