@@ -244,6 +244,19 @@ def numbers_of(
     return {series: tuple(each) for series, each in found.items()}
 
 
+def repeats_of(session: Session, trial_ids: Collection[str], metrics: Collection[str]) -> dict[tuple[str, str, str, str], dict[str, float]]:
+    """(workload, metric, statistic, phase) → trial → value, of the last usable attempt of each of these trials."""
+    found: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    columns = (Series.workload, Trial.trial_id, Metric.metric, Metric.statistic, Metric.phase, Metric.value)
+    for ids in _batches(sorted(trial_ids)):
+        query = select(*columns).join(Metric, Metric.trial_pk == Trial.id).join(Series, Series.series_key == Trial.series_key)
+        query = query.where(Trial.trial_id.in_(ids), Metric.value.is_not(None), Metric.metric.in_(metrics), *USABLE)
+        for workload, trial, metric, statistic, phase, value in session.execute(query.order_by(Trial.attempt)):
+            if value is not None:
+                found.setdefault((workload, metric, statistic, phase), {})[trial] = value
+    return found
+
+
 def _batches(of: Sequence[T]) -> Iterator[list[T]]:
     rest = iter(of)
     while batch := list(islice(rest, _BATCH)):
@@ -262,3 +275,4 @@ class Samples:
     attempts_of = reads(attempts_of)
     contents = reads(contents)
     numbers_of = reads(numbers_of)
+    repeats_of = reads(repeats_of)

@@ -23,9 +23,10 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart
+from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart, winner_change_chart
 from plumbline.presentation.decisions import DecisionTables, decision_tables, name_first, stored_decision
 from plumbline.workflows.current_results import decide_teams
+from plumbline.workflows.winner_change import last_winner_change
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,17 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             raise HTTPException(404, str(error.args[0])) from error
         except InvalidDecisionQuery as error:
             return pages.message(request, "No such decision", str(error), 422)
-        own = [stored_decision(view) for view in archive.decisions_page(team, kind, limit=STORED_OF_ONE).rows]
-        return pages.page(request, "decision.html.j2", d=shown, workload=workload, history=own, choices=offered)
+        stored = archive.decisions_page(team, kind, limit=STORED_OF_ONE).rows
+        change = last_winner_change(archive, stored, shown.adjusted.decided.preference.workloads)
+        return pages.page(
+            request,
+            "decision.html.j2",
+            d=shown,
+            workload=workload,
+            history=[stored_decision(view) for view in stored],
+            choices=offered,
+            change=change,
+            waterfall=None if change is None else winner_change_chart(change.change),
+        )
 
     return routes

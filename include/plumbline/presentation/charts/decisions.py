@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.sensitivity import PriceFlip, PriceSwing, WeightFlip, WeightSwing
+from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style
 
@@ -95,6 +96,61 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
             tickvals=ticks,
             ticktext=[f"{t:.0%}" for t in ticks],
         ),
+    )
+
+
+_CAUSES: tuple[tuple[Cause, str, str], ...] = (
+    ("price", "price", "$p2"),
+    ("speed", "", "$p0"),
+    ("cost", "", "$p2"),
+    ("weights", "weights and gates", "$p3"),
+    ("noise", "noise", "$soft"),
+)
+"""Cause, its row (empty: one row for each metric), colour."""
+
+
+def winner_change_chart(change: WinnerChange) -> Chart | None:
+    """A waterfall from the lead before to the lead now; None where the lead is not known."""
+    if change.before is None or change.after is None:
+        return None
+    steps: list[tuple[str, float, float, str]] = [(f"{change.new}, before", 0.0, change.before, "$line")]
+    level, several = change.before, len({p.workload for p in change.parts}) > 1
+    for cause, title, colour in _CAUSES:
+        rows: dict[str, float] = {}
+        for part in (p for p in change.parts if p.cause == cause):
+            name = title or format_name(part.metric) + (f", {part.workload}" if several else "")
+            rows[name] = rows.get(name, 0.0) + part.points
+        for name, points in rows.items():
+            steps.append((name, level, points, colour))
+            level += points
+    steps.append((f"{change.new}, now", 0.0, change.after, "$line"))
+    texts = [f"{100 * points:+.1f}".replace("-", "−") for _, _, points, _ in steps]
+    reach = [100 * at for _, base, points, _ in steps for at in (base, base + points)]
+    margin = 0.16 * (max(reach) - min(reach)) or 1.0
+    bar = bars(
+        [name for name, *_ in steps],
+        [100 * points for _, _, points, _ in steps],
+        [colour for *_, colour in steps],
+        "%{y}: %{text}",
+        base=[100 * base for _, base, _, _ in steps],
+        text=texts,
+        textposition="outside",
+        cliponaxis=False,
+        width=0.6,
+    )
+    return Chart(
+        name="winner-change",
+        section="decision",
+        title=f"Why {change.new} is first instead of {change.old}",
+        caption=f"Lead of {change.new} over {change.old}: 100 × logarithm of the ratio of their scores, about percent. The parts add up to the move.",
+        data=[bar],
+        layout={
+            "xaxis": axis("lead, about percent", range=[min(reach) - margin, max(reach) + margin], zeroline=True, zerolinecolor="$ink"),
+            "yaxis": categories(categoryorder="array", categoryarray=[name for name, *_ in steps][::-1]),
+            "showlegend": False,
+        },
+        height=110 + 40 * len(steps),
+        wide=True,
     )
 
 

@@ -1,0 +1,51 @@
+"""The newest change of a first choice among stored decisions, with the repeats that both rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from plumbline.analysis.decisions.winner_change import Scatter, WinnerChange, explain_change, interval_half, scatter_of
+from plumbline.archive import Archive, DecisionView
+
+
+@dataclass(frozen=True)
+class StoredChange:
+    """The decision that changed the first choice."""
+
+    decision_id: str
+    decided_at: datetime
+    change: WinnerChange
+
+
+def last_winner_change(archive: Archive, stored: Sequence[DecisionView], workloads: Sequence[str]) -> StoredChange | None:
+    """Of stored decisions of one team and kind, newest first: the newest with another first than the decision before about these workloads."""
+    own = [v for v in stored if list(v.detail.get("workloads", ())) == list(workloads) and {"ranking", "columns"} <= v.detail.keys()]
+    for now, was in pairwise(own):
+        if explain_change(was.detail, now.detail) is not None:
+            change = explain_change(was.detail, now.detail, (_scatter(archive, was.detail), _scatter(archive, now.detail)))
+            return None if change is None else StoredChange(now.decision_id, now.decided_at, change)
+    return None
+
+
+def _scatter(archive: Archive, detail: Mapping[str, Any]) -> Scatter:
+    """From the archived repeats of the decision's trials; of costs from the intervals that the decision stores."""
+    columns = [c for c in detail["columns"] if c["unit"] != "USD"]
+    names = {c["metric"] for c in columns}
+    trials = {r["provider"]: r["trials"] for r in detail["ranking"] if r["eligible"]}
+    values = archive.repeats_of({t for own in trials.values() for t in own}, names) if names else {}
+    found: dict[tuple[str, str, str], float] = {}
+    for c in columns:
+        of = values.get((c["workload"], c["metric"], c["statistic"], c["phase"]), {})
+        for provider, own in trials.items():
+            half = scatter_of(c["metric"], [of[t] for t in own if t in of])
+            if half is not None:
+                found[provider, c["workload"], c["metric"]] = half
+    for answer in detail.get("cheapest", ()):
+        for setup in answer["setups"]:
+            if setup["cost"] and (half := interval_half(answer["metric"], setup["cost"], setup["low"], setup["high"])) is not None:
+                found[setup["provider"], answer["workload"], answer["metric"]] = half
+    return found
