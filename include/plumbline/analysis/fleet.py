@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Literal, get_args
 
 from plumbline.analysis.cost.unit_costs import COST_METRICS, costs_of
 from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.placings import Placing, place
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
+from plumbline.declarations.alerts import RentedVolume
 from plumbline.metrics import METRICS
 
 Key = tuple[str, str, str]
@@ -28,7 +31,8 @@ USUAL_NUMBERS: dict[WorkloadKind, tuple[Number, ...]] = {
 @dataclass(frozen=True)
 class FleetSeries:
     """One provider's current results on one workload. `measured`: the numbers of each usable trial; `price`: of the share of an instance that
-    its trials hold, None where none can be charged. `planned_at`: of its campaign."""
+    its trials hold, None where none can be charged. `planned_at`: of its campaign. `usd_per_hour`: of a whole instance; `outcomes_per_month`: of its workload at
+    the declared volumes, whatever the provider, in the outcomes that the fitting cost is of."""
 
     provider: str
     kind: WorkloadKind
@@ -42,6 +46,8 @@ class FleetSeries:
     price: Quote | None
     nodes: int = 1
     epoch_tokens: int | None = None
+    usd_per_hour: float | None = None
+    outcomes_per_month: float | None = None
 
     def values(self, metric: str, statistic: str, phase: str | None = None) -> tuple[float, ...]:
         """One number of each trial; without a phase, of the first phase of PHASE_ORDER in which it was measured."""
@@ -82,8 +88,60 @@ def pooled(own: Sequence[FleetSeries], metric: str, statistic: str, phase: str |
     return {s.provider: pool(values) for s in own if (values := s.values(metric, statistic, phase))}
 
 
-def pooled_costs(own: Sequence[FleetSeries]) -> tuple[str, dict[str, Pooled]]:
-    """The cost metric that fits what was measured, and each provider's; an empty name without any."""
+CostUnit = Literal["token", "hour", "month"]
+COST_UNITS: tuple[CostUnit, ...] = get_args(CostUnit)
+"""What a cost is of: the outcome, such as a million tokens; an instance-hour; a month at the declared volumes."""
+HOURLY, MONTHLY = "price_per_hour", "cost_per_month"
+
+
+def unit_of(cost: str) -> str:
+    """The unit of a cost that pooled_costs names; empty without a name."""
+    return "" if not cost else METRICS[cost].unit if cost in METRICS else "USD"
+
+
+def pooled_costs(own: Sequence[FleetSeries], per: CostUnit = "token") -> tuple[str, dict[str, Pooled]]:
+    """The cost that fits what was measured, and each provider's, in USD; an empty name without any."""
+    if per == "hour":
+        # A price is exact: without a width, nothing else is like the cheapest.
+        prices = {s.provider: Pooled(usd, usd, usd, None, 1) for s in own if (usd := s.usd_per_hour) is not None}
+        return (HOURLY, prices) if prices else ("", {})
+    metric, found = _outcome_costs(own)
+    if per == "token":
+        return metric, found
+    month = next((s.outcomes_per_month for s in own if s.outcomes_per_month), None)
+    if month is None:
+        return "", {}
+    return MONTHLY, {provider: pool([v * month for v in values]) for provider, values in _by_trial(own, metric).items()}
+
+
+def _by_trial(own: Sequence[FleetSeries], metric: str) -> dict[str, tuple[float, ...]]:
+    return {s.provider: values for s in own if (values := s.costs().get(metric))}
+
+
+def with_monthly_outcomes(series: Sequence[FleetSeries], volumes: Sequence[RentedVolume]) -> tuple[FleetSeries, ...]:
+    """The series with how many outcomes a month the declared volumes are: the work that the rented hours do where they are rented.
+
+    A volume without a workload is shared equally among the workloads that its provider ran and no other volume names.
+    """
+    done: dict[str, float] = {}
+    for s in series:
+        own = [v for v in volumes if fnmatchcase(s.provider, v.provider)]
+        if not own or s.usd_per_hour is None:
+            continue
+        named = {v.workload for v in own if v.workload}
+        rest = {other.workload for other in series if other.provider == s.provider} - named
+        shares = [
+            v.time_per_month / 3600 / (1 if v.workload else len(rest))
+            for v in own
+            if (v.workload or (s.workload in rest and s.workload)) == s.workload
+        ]
+        _, costs = _outcome_costs([other for other in series if other.workload == s.workload])
+        if shares and s.provider in costs and costs[s.provider].value:
+            done[s.workload] = done.get(s.workload, 0.0) + sum(shares) * s.usd_per_hour / costs[s.provider].value
+    return tuple(replace(s, outcomes_per_month=done.get(s.workload)) for s in series)
+
+
+def _outcome_costs(own: Sequence[FleetSeries]) -> tuple[str, dict[str, Pooled]]:
     costs = {s.provider: s.costs() for s in own}
     for metric in COST_METRICS[own[0].kind] if own else ():
         if found := {provider: pool(values[metric]) for provider, values in costs.items() if metric in values}:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Engine, and_, func, literal, or_, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, Select, and_, func, literal, or_, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from plumbline.archive.engine import reading
 from plumbline.archive.findings import OPEN_STATES, finding_view
@@ -48,6 +48,10 @@ MAX_ROW_ID = 2**31 - 1
 """What the column that numbers rows can hold."""
 MAX_OPEN_FINDINGS = 500
 """Open findings that are searched for those that a campaign showed again."""
+
+
+Span = tuple[datetime | None, datetime | None]
+"""From, and up to but not including; None: open."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +136,15 @@ class Paging:
         provider: str | None = None,
         after: str | None = None,
         limit: int = 25,
+        *,
+        providers: Collection[str] | None = None,
+        between: Span = (None, None),
     ) -> Slice[FindingView]:
-        """Findings, newest first, of one state, kind, severity and provider if asked. `after`: a finding's id; LookupError for an unknown one."""
+        """Findings, newest first, of one state, kind, severity and provider if asked; of these providers, and opened in a span. `after`: a finding's id; LookupError for an unknown one."""
         named = ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider))
-        query = where_equal(select(Finding), *named)
+        query = _within(where_equal(select(Finding), *named), Finding.opened_at, between)
+        if providers is not None:
+            query = query.where(Finding.provider.in_(providers))
         with reading(self.engine) as session:
             if after is not None:
                 last = session.get(Finding, after)
@@ -177,10 +186,16 @@ class Paging:
             return trial, entry, prices
 
     def decisions_page(
-        self, team: str | None = None, kind: str | None = None, after: str | None = None, limit: int = 25
+        self,
+        team: str | None = None,
+        kind: str | None = None,
+        after: str | None = None,
+        limit: int = 25,
+        *,
+        between: Span = (None, None),
     ) -> Slice[DecisionView]:
-        """Stored decisions, newest first. `after`: a decision's id; LookupError for an unknown one."""
-        query = where_equal(select(Decision), (Decision.team, team), (Decision.kind, kind))
+        """Stored decisions, newest first, of a span if asked. `after`: a decision's id; LookupError for an unknown one."""
+        query = _within(where_equal(select(Decision), (Decision.team, team), (Decision.kind, kind)), Decision.decided_at, between)
         with reading(self.engine) as session:
             if after is not None:
                 last = session.get(Decision, after)
@@ -310,9 +325,9 @@ class Overview:
             if key in newest
         ]
 
-    def campaigns_page(self, after: str | None = None, limit: int = 20) -> Slice[CampaignHead]:
-        """Campaigns, those planned last first. `after`: a campaign's id; LookupError for an unknown one."""
-        query = select(Campaign)
+    def campaigns_page(self, after: str | None = None, limit: int = 20, *, between: Span = (None, None)) -> Slice[CampaignHead]:
+        """Campaigns, those planned last first, planned in a span if asked. `after`: a campaign's id; LookupError for an unknown one."""
+        query = _within(select(Campaign), Campaign.planned_at, between)
         with reading(self.engine) as session:
             if after is not None:
                 last = session.get(Campaign, after)
@@ -335,6 +350,12 @@ class Overview:
             for row in session.execute(query):
                 found[row.campaign_id].add(cast(Source, row.source))
         return {campaign: tuple(sorted(found[campaign])) for campaign in campaigns}
+
+
+def _within(query: Select[Any], column: InstrumentedAttribute[datetime], between: Span) -> Select[Any]:
+    begin, end = between
+    query = query if begin is None else query.where(column >= begin)
+    return query if end is None else query.where(column < end)
 
 
 def _newest_campaign(session: Session, keys: Sequence[str]) -> dict[str, tuple[str, datetime]]:

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
+from plumbline.dashboard.filters import Filter
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name, format_percent, format_probability
 
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]
@@ -53,15 +54,19 @@ class PageRenderer:
     all_simulated: Callable[[], bool]
 
     def page(self, request: Request, name: str, status: int = 200, **context: Any) -> HTMLResponse:
-        """The template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry) and
-        `all_simulated`."""
+        """The template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry), `all_simulated`
+        and `carried`, the query of links: of the filter `chosen`, if the page has one."""
         base = base_path(request)
         seen = can_see_costs(request)
-        nav = [place for place in NAV if seen or place[1] not in COST_PAGES]
+        given = context.get("chosen")
+        chosen = given if isinstance(given, Filter) else Filter()
+        nav = [(title, at, chosen.carried(at)) for title, at in NAV if seen or at not in COST_PAGES]
         context |= {
             "base": base,
             "now": self.now(),
             "nav": nav,
+            "carried": chosen.carried,
+            "chosen_fields": {name: str(value) for name, value in vars(chosen).items() if value and (name, value) != ("per", "token")},
             "money": seen,
             "all_simulated": self.all_simulated(),
             "here": _current_entry(request.url.path.removeprefix(base)),

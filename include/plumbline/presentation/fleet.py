@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plumbline.analysis.fleet import FleetSeries, Number, leading_number, placings_of, pooled_costs
+from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, placings_of, pooled_costs, unit_of
 from plumbline.analysis.scorecards.placings import Placing, place
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_name
@@ -41,16 +41,16 @@ class WorkloadRanking:
     lines: tuple[RankingLine, ...]
 
 
-def rank_fleet(own: Sequence[FleetSeries], primary: Number | None) -> WorkloadRanking:
+def rank_fleet(own: Sequence[FleetSeries], primary: Number | None, per: CostUnit = "token") -> WorkloadRanking:
     """The providers of one workload, best first, by its `primary` number."""
     if not own:
         return WorkloadRanking("", "", ())
     metric, statistic, phase = leading_number(own, primary)
     speeds = {p.provider: p for p in placings_of(own, metric, statistic, phase)}
-    cost_metric, found = pooled_costs(own)
+    cost_metric, found = pooled_costs(own, per)
     costs = {p.provider: p for p in place(found, lower_is_better=True)}
     fast = _scale(metric, speeds)
-    cheap = _scale(cost_metric, costs)
+    cheap = common_scale(unit_of(cost_metric), [p.value for p in costs.values()], cost_metric)
     order = sorted(own, key=lambda s: (_place(speeds, s.provider), _place(costs, s.provider), s.provider))
     return WorkloadRanking(
         metric=format_name(metric) + ("" if statistic in ("", "value") else f" {statistic}") if speeds else "",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from plumbline.analysis.fleet import FleetSeries, Number, leading_number, placings_of, pooled_costs
+from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, placings_of, pooled_costs, unit_of
 from plumbline.analysis.scorecards.placings import Placing, place
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
@@ -88,6 +88,7 @@ def heat_map(
     primary: Callable[[str], Number | None],
     status: Mapping[tuple[str, str], SeriesStatus],
     now: datetime,
+    per: CostUnit = "token",
 ) -> HeatMap:
     """One column a workload, training first; one row a provider, the nearest to the best over all workloads first, of drift and age the worst.
 
@@ -100,7 +101,7 @@ def heat_map(
     columns, cells, far = [], {}, dict.fromkeys(providers, 0.0)
     for _, workload in workloads:
         own = [s for s in series if s.workload == workload]
-        title, unit, made = _column(view, own, primary(workload), status, now)
+        title, unit, made = _column(view, own, primary(workload), status, now, per)
         columns.append(HeatColumn(workload, own[0].kind, title, unit))
         for provider in providers:
             distance, cell = made.get(provider, (absent, None))
@@ -123,15 +124,16 @@ def _column(
     first: Number | None,
     status: Mapping[tuple[str, str], SeriesStatus],
     now: datetime,
+    per: CostUnit,
 ) -> tuple[str, str, Made]:
     if view in ("speed", "cost"):
         if view == "speed":
             metric, statistic, phase = leading_number(own, first)
             placings, name = placings_of(own, metric, statistic, phase), format_name(metric)
         else:
-            metric, found = pooled_costs(own)
+            metric, found = pooled_costs(own, per)
             placings, name = place(found, lower_is_better=True), format_name(metric)
-        shown = common_scale(METRICS[metric].unit if metric else "", [p.value for p in placings], metric)
+        shown = common_scale(METRICS[metric].unit if view == "speed" else unit_of(metric), [p.value for p in placings], metric)
         return (
             name,
             {"/s": "per second"}.get(shown.suffix, shown.suffix),

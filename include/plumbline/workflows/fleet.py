@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import date
 
 from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED
-from plumbline.analysis.fleet import USUAL_NUMBERS, Fleet, FleetSeries, Number
+from plumbline.analysis.fleet import USUAL_NUMBERS, Fleet, FleetSeries, Number, with_monthly_outcomes
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
 from plumbline.analysis.scorecards.scorecard import primary_of
 from plumbline.archive import Archive
@@ -36,7 +36,8 @@ def read_fleet(
     numbers = archive.numbers_of([(part.series.series_key, part.campaign_id) for part in parts], wanted)
     known = sorted({part.series.provider for part in parts} & declared.providers.keys())
     priced = all_with_effective_prices((declared.providers[name] for name in known), archive.prices(known))
-    return Fleet(tuple(_series(part, declared, numbers.get(part.series.series_key, ()), priced, on) for part in parts))
+    made = [_series(part, declared, numbers.get(part.series.series_key, ()), priced, on) for part in parts]
+    return Fleet(with_monthly_outcomes(made, declared.alerts.volumes))
 
 
 def primary_number(declared: Declarations, workload: str) -> Number | None:
@@ -52,9 +53,10 @@ def _series(part: CurrentSeries, declared: Declarations, numbers: Sequence[objec
     one, spec = part.series, declared.workloads.get(part.series.workload)
     same = spec if spec is not None and spec.version == one.version else None
     provider = priced.get(one.provider)
+    listed = quote(provider, on) if provider is not None else None
     price: Quote | None = None
-    if provider is not None and same is not None and not provider.token_prices:
-        price = charged(quote(provider, on), share_of(provider, same.gpus))
+    if provider is not None and listed is not None and same is not None and not provider.token_prices:
+        price = charged(listed, share_of(provider, same.gpus))
     tokens = same.data.tokens if isinstance(same, TrainingWorkload) and same.data.source != "images" else None
     return FleetSeries(
         provider=one.provider,
@@ -69,4 +71,5 @@ def _series(part: CurrentSeries, declared: Declarations, numbers: Sequence[objec
         price=price,
         nodes=same.nodes if same is not None else 1,
         epoch_tokens=tokens,
+        usd_per_hour=listed.basis.usd_per_hour if listed is not None and listed.basis is not None else None,
     )

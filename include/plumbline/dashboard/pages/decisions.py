@@ -18,6 +18,7 @@ from plumbline.dashboard.api.decisions import (
     parse_weights,
     slider_weights,
 )
+from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.rendering import PageRenderer, base_path
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.metrics import METRICS
@@ -137,10 +138,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/decisions", response_class=HTMLResponse)
-    def show_decisions(request: Request, after: str = Query("", max_length=200)) -> Response:
+    def show_decisions(request: Request, chosen: Chosen, after: str = Query("", max_length=200)) -> Response:
         archive, known = reader.archive(), declared.now()
         try:
-            stored = archive.decisions_page(after=after or None, limit=STORED_PER_PAGE)
+            stored = archive.decisions_page(
+                chosen.team or None, chosen.kind or None, after or None, STORED_PER_PAGE, between=chosen.span(pages.now())
+            )
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         today = pages.now().date()
@@ -163,9 +166,19 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
                 "note": d.decision.note,
             }
             for d in found
+            if chosen.team in ("", d.decision.team) and chosen.kind in ("", d.decision.kind)
         ]
         history = [stored_decision(view) for view in stored.rows]
-        return pages.page(request, "decisions.html.j2", rows=rows, history=history, older=stored.after, begun=bool(after))
+        return pages.page(
+            request,
+            "decisions.html.j2",
+            rows=rows,
+            history=history,
+            older=chosen.query(after=stored.after) if stored.after else "",
+            begun=bool(after),
+            chosen=chosen,
+            bar=filter_bar("/decisions", known, chosen, money=True),
+        )
 
     @routes.get("/decisions/{team}/{kind}", response_class=HTMLResponse)
     def show_decision(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -15,6 +15,7 @@ from plumbline.analysis.drift.environment import EnvironmentChange, diff_environ
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
 from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
 from plumbline.dashboard.rendering import PageRenderer, headline
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
@@ -26,6 +27,7 @@ from plumbline.presentation.finding_words import what_happened
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.results.finding import Finding
+from plumbline.results.sample import Series
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.workflows.monthly_costs import monthly_cost_of, monthly_costs
@@ -177,6 +179,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     @routes.get("/findings", response_class=HTMLResponse)
     def show_findings(
         request: Request,
+        where: ChosenOfFindings,
         # A form sends an unset field as an empty string.
         state: FindingState | NoChoice = "",
         kind: FindingKind | NoChoice = "",
@@ -185,26 +188,41 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         after: str = Query("", max_length=200),
     ) -> Response:
         chosen = {"state": state, "kind": kind, "severity": severity, "provider": provider.strip()}
+        known = declared.now()
+        asked = where.workloads(known)
         archive = reader.archive(can_see_costs(request))
         try:
             most = WAITING_PER_PAGE if state == "open" else SETTLED_PER_PAGE
-            found = archive.findings_page(state or None, kind or None, severity or None, provider.strip() or None, after or None, most)
+            found = archive.findings_page(
+                state or None,
+                kind or None,
+                severity or None,
+                provider.strip() or None,
+                after or None,
+                most,
+                providers=[name for name in archive.provider_names() if where.fits_place(known, name)] if where.places else None,
+                between=where.span(pages.now()),
+            )
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
+        # A team's are those of its workloads, and those of a provider as a whole.
+        rows = [view for view in found.rows if asked is None or not (own := _workloads(view)) or own & asked]
         names = archive.provider_names()
-        following = _query({**chosen, "after": found.after}) if found.after else None
+        following = where.query(**chosen, after=found.after) if found.after else None
         return pages.page(
             request,
             "findings.html.j2",
-            groups=group_findings(found.rows, _monthly(archive, declared.now(), found.rows) if can_see_costs(request) else {}),
-            chosen=chosen,
+            groups=group_findings(rows, _monthly(archive, known, rows) if can_see_costs(request) else {}),
+            chosen=where,
+            own=chosen,
+            bar=filter_bar("/findings", known, where, can_see_costs(request), state=state),
             providers=names if len(names) <= MAX_PROVIDER_NAMES else (),
-            states=[(s, _query({**chosen, "state": s})) for s in ("", *STATES)],
+            states=[(s, where.query(**{**chosen, "state": s})) for s in ("", *STATES)],
             kinds=KINDS,
             severities=SEVERITIES,
             following=following,
             begun=bool(after),
-            first=_query(chosen),
+            first=where.query(**chosen),
         )
 
     @routes.get("/findings/{finding_id}", response_class=HTMLResponse)
@@ -223,6 +241,11 @@ def _monthly(archive: Archive, declared: Declarations, views: Sequence[FindingVi
     return {name: cost.usd for name, cost in monthly_costs(archive, declared, unsettled).items()}
 
 
-def _query(chosen: Mapping[str, str | None]) -> str:
-    found = urlencode({name: value for name, value in chosen.items() if value})
-    return f"?{found}" if found else ""
+def _workloads(view: FindingView) -> set[str]:
+    """Workloads that a finding names; none of a provider as a whole."""
+    keys = {view.series_key, *(view.detail.get("series") or ())} - {"", None}
+    found = set()
+    for key in keys:
+        with suppress(*UNREADABLE_ERRORS):
+            found.add(Series.parse(key).workload)
+    return found

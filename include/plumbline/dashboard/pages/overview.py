@@ -6,17 +6,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.fleet import Fleet, pooled_costs
 from plumbline.analysis.scorecards.placings import place
-from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive, DecisionView, FindingView, SeriesView
 from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.filters import KINDS, Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
@@ -27,45 +25,15 @@ from plumbline.presentation.charts.fleet import cost_against_speed_chart
 from plumbline.presentation.decisions import name_stored_first
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, heat_map
-from plumbline.presentation.series_states import ORDER, StateName, drifted_series, shown_state
+from plumbline.presentation.series_states import drifted_series, shown_state
 from plumbline.presentation.series_summary import format_age
 from plumbline.workflows.fleet import primary_number, read_fleet
 from plumbline.workflows.monthly_costs import monthly_costs, sum_costs
 from plumbline.workflows.savings import stored_switches
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
-KINDS: tuple[WorkloadKind, ...] = ("training", "inference")
 DECISIONS_SEARCHED = 200
 """Stored decisions that are looked through for the newest one of each choice."""
-
-
-@dataclass(frozen=True)
-class Filter:
-    """What the page shows of the fleet; empty: everything. As its address has it."""
-
-    cloud: str = ""
-    region: str = ""
-    accelerator: str = ""
-    team: str = ""
-    kind: str = ""
-    state: str = ""
-
-    def query(self, **more: str) -> str:
-        """The address's query with some fields changed."""
-        chosen = {name: value for name, value in {**vars(self), **more}.items() if value}
-        return f"?{urlencode(chosen)}" if chosen else "?"
-
-
-@dataclass(frozen=True)
-class FilterChoices:
-    """Of each field, what may be chosen."""
-
-    cloud: tuple[str, ...]
-    region: tuple[str, ...]
-    accelerator: tuple[str, ...]
-    team: tuple[str, ...]
-    kind: tuple[str, ...] = KINDS
-    state: tuple[str, ...] = ORDER
 
 
 @dataclass(frozen=True)
@@ -105,7 +73,6 @@ class Overview:
     groups: tuple[InboxGroup, ...]
     open_findings: int
     campaigns: tuple[CampaignLine, ...]
-    choices: FilterChoices
 
 
 def overview(
@@ -128,7 +95,7 @@ def overview(
     ]
     drawn: DrawnFleet = remember((view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload))
     stored = archive.decisions_page(limit=DECISIONS_SEARCHED).rows if money else ()
-    heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN).rows
+    heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN, between=chosen.span(now)).rows
     marks = archive.marked([c.campaign_id for c in heads])
     costs = monthly_costs(archive, declared, unsettled) if money else {}
     open_ones = [view for view in unsettled if view.state == "open"]
@@ -159,7 +126,6 @@ def overview(
             )
             for c in heads
         ),
-        choices=drawn.choices,
     )
 
 
@@ -172,7 +138,6 @@ class DrawnFleet:
     map: HeatMap
     scatter: Chart | None
     workload: str
-    choices: FilterChoices
     cheapest: tuple[tuple[str, str], ...]
 
 
@@ -194,13 +159,14 @@ def draw_fleet(
         view,
         fleet.series,
         lambda name: primary_number(declared, name),
-        {(p, w): own for (p, w), own in status.items() if _fits(declared, chosen, p) and w in workloads},
+        {(p, w): own for (p, w), own in status.items() if chosen.fits_place(declared, p) and w in workloads},
         now,
+        chosen.per,
     )
     names = [column.workload for column in shown.columns]
     charted = workload if workload in names else names[0] if names else ""
-    scatter = cost_against_speed_chart(fleet.of(charted), primary_number(declared, charted)) if charted else None
-    return DrawnFleet(status, shown, scatter, charted, _choices(declared, whole), _cheapest(whole, declared))
+    scatter = cost_against_speed_chart(fleet.of(charted), primary_number(declared, charted), chosen.per) if charted else None
+    return DrawnFleet(status, shown, scatter, charted, _cheapest(whole, declared))
 
 
 def _cheapest(fleet: Fleet, declared: Declarations) -> tuple[tuple[str, str], ...]:
@@ -239,37 +205,17 @@ def _newest(one: SeriesView, places: Mapping[tuple[str, str], str]) -> bool:
     return places.get((one.provider, one.workload), one.series_key) == one.series_key
 
 
-def _fits(declared: Declarations, chosen: Filter, provider: str) -> bool:
-    known = declared.providers.get(provider)
-    if known is None:
-        return not (chosen.cloud or chosen.region or chosen.accelerator)
-    product = known.accelerator.product or known.accelerator.kind
-    wanted = ((chosen.cloud, known.cloud), (chosen.region, known.region), (chosen.accelerator, product))
-    return all(want in ("", has) for want, has in wanted)
-
-
 def _filtered(fleet: Fleet, declared: Declarations, chosen: Filter, status: Mapping[tuple[str, str], SeriesStatus]) -> Fleet:
-    team = declared.teams.get(chosen.team)
-    of_team = {w for kind in KINDS for p in (team.preferences(kind) if team else ()) for w in p.workloads}
+    of_team = chosen.workloads(declared)
     series = [
         s
         for s in fleet.series
-        if _fits(declared, chosen, s.provider) and chosen.kind in ("", s.kind) and (not chosen.team or s.workload in of_team)
+        if chosen.fits_place(declared, s.provider) and chosen.kind in ("", s.kind) and (of_team is None or s.workload in of_team)
     ]
     if chosen.state:
         in_state = {s.provider for s in series if (own := status.get((s.provider, s.workload))) and own.state.name == chosen.state}
         series = [s for s in series if s.provider in in_state]
     return Fleet(tuple(series))
-
-
-def _choices(declared: Declarations, fleet: Fleet) -> FilterChoices:
-    known = [declared.providers[name] for name in sorted({s.provider for s in fleet.series}) if name in declared.providers]
-    return FilterChoices(
-        cloud=tuple(sorted({p.cloud for p in known})),
-        region=tuple(sorted({p.region for p in known})),
-        accelerator=tuple(sorted({p.accelerator.product or p.accelerator.kind for p in known})),
-        team=tuple(sorted(declared.teams)),
-    )
 
 
 def newest_decisions(stored: Sequence[DecisionView], declared: Declarations, now: datetime) -> tuple[NewestDecision, ...]:
@@ -295,17 +241,11 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     @routes.get("/", response_class=HTMLResponse)
     def show_overview(
         request: Request,
+        chosen: Chosen,
         view: HeatView = "speed",
-        cloud: str = Query("", max_length=200),
-        region: str = Query("", max_length=200),
-        accelerator: str = Query("", max_length=200),
-        team: str = Query("", max_length=200),
-        kind: WorkloadKind | Literal[""] = "",
-        state: StateName | Literal[""] = "",
         workload: str = Query("", max_length=200),
     ) -> Response:
         money = can_see_costs(request)
-        chosen = Filter(cloud, region, accelerator, team, kind, state)
         view = view if money or view != "cost" else "speed"
         now = pages.now()
 
@@ -324,6 +264,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             remember=remember,
         )
         views = [(name, chosen.query(view=name, workload=workload)) for name in VIEWS if money or name != "cost"]
-        return pages.page(request, "overview.html.j2", o=shown, chosen=chosen, views=views, legend=LEGEND[view])
+        bar = filter_bar("/", declared.now(), chosen, money, view=view, workload=workload)
+        return pages.page(request, "overview.html.j2", o=shown, chosen=chosen, bar=bar, views=views, legend=LEGEND[view])
 
     return routes

@@ -14,6 +14,7 @@ from plumbline.analysis.prices.book import all_with_effective_prices, quote, wit
 from plumbline.archive import Archive, SeriesView
 from plumbline.archive.pages import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.overview import MAX_OPEN_FINDINGS
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
@@ -23,6 +24,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_percent
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, read_trend, trend_chart
+from plumbline.presentation.series_states import drifted_series, shown_state
 from plumbline.presentation.series_summary import SeriesSummary, format_age, series_summaries
 
 PROVIDERS_PER_PAGE = 20
@@ -66,10 +68,15 @@ class ProviderPage:
     simulated: bool
 
 
-def provider_lines(archive: Archive, declared: Declarations, now: datetime, after: str) -> tuple[tuple[ProviderLine, ...], str | None]:
+def provider_lines(
+    archive: Archive, declared: Declarations, now: datetime, after: str, chosen: Filter | None = None
+) -> tuple[tuple[ProviderLine, ...], str | None]:
     """A page of providers by name, those that are declared and those that ever ran; and the name after which the next page begins."""
-    ran = archive.providers_page(after, PROVIDERS_PER_PAGE + 1).rows
-    names = sorted({*ran, *(name for name in declared.providers if name > after)})
+    chosen = chosen or Filter()
+    ran = archive.provider_names() if chosen.narrows or chosen.ranged else archive.providers_page(after, PROVIDERS_PER_PAGE + 1).rows
+    names = sorted(n for n in {*ran, *declared.providers} if n > after and chosen.fits_place(declared, n))
+    if chosen.team or chosen.kind or chosen.state or chosen.ranged:
+        names = _with_series(archive, declared, now, names, chosen)
     shown = names[:PROVIDERS_PER_PAGE]
     series = archive.series_of(shown)
     last = archive.last_run(shown)
@@ -98,6 +105,25 @@ def provider_lines(archive: Archive, declared: Declarations, now: datetime, afte
             )
         )
     return tuple(lines), shown[-1] if len(names) > PROVIDERS_PER_PAGE else None
+
+
+def _with_series(archive: Archive, declared: Declarations, now: datetime, names: Sequence[str], chosen: Filter) -> list[str]:
+    """Of these providers those with a series of the team, kind and state, whose newest campaign is in the span."""
+    asked, (begin, end) = chosen.workloads(declared), chosen.span(now)
+    series = [s for s in archive.series_of(names) if chosen.kind in ("", s.kind) and (asked is None or s.workload in asked)]
+    if chosen.state:
+        unsettled = [
+            *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
+            *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
+        ]
+        drifted, reviews = drifted_series(unsettled), archive.newest_reviews([s.series_key for s in series])
+    found = set()
+    for part in archive.newest_parts(series) if chosen.state or chosen.ranged else ():
+        key = part.series.series_key
+        state = shown_state(part.campaign_id, part.planned_at, now, key in drifted, reviews.get(key)).name if chosen.state else ""
+        if state == chosen.state and (begin is None or part.planned_at >= begin) and (end is None or part.planned_at < end):
+            found.add(part.series.provider)
+    return [n for n in names if n in (found if chosen.state or chosen.ranged else {s.provider for s in series})]
 
 
 def provider_page(
@@ -238,9 +264,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/providers", response_class=HTMLResponse)
-    def show_providers(request: Request, after: str = "") -> Response:
-        lines, more = provider_lines(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), pages.now(), after)
-        return pages.page(request, "providers.html.j2", lines=lines, after=after, more=more)
+    def show_providers(request: Request, chosen: Chosen, after: str = "") -> Response:
+        money = can_see_costs(request)
+        lines, more = provider_lines(reader.archive(money), declared.now(money), pages.now(), after, chosen)
+        bar = filter_bar("/providers", declared.now(), chosen, money)
+        following = chosen.query(after=more) if more else ""
+        return pages.page(request, "providers.html.j2", lines=lines, after=after, following=following, chosen=chosen, bar=bar)
 
     @routes.get("/providers/{provider}", response_class=HTMLResponse)
     def show_provider(

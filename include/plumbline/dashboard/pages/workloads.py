@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries
-from plumbline.analysis.fleet import pooled
+from plumbline.analysis.fleet import COST_UNITS, CostUnit, pooled
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
@@ -20,6 +20,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.archive import Archive
 from plumbline.archive.pages import WorkloadName
 from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
@@ -95,14 +96,20 @@ def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[Workl
 
 
 def workload_page(
-    archive: Archive, declared: Declarations, now: datetime, name: str, after: str, remember: Remember = lambda _, make: make()
+    archive: Archive,
+    declared: Declarations,
+    now: datetime,
+    name: str,
+    after: str,
+    remember: Remember = lambda _, make: make(),
+    per: CostUnit = "token",
 ) -> WorkloadPage | None:
     """A workload on the providers that follow `after` in order of their places; None if it is neither declared nor in the archive."""
     spec = declared.workloads.get(name)
     ran = archive.providers_of(name, limit=MAX_PROVIDERS).rows
     if spec is None and not ran:
         return None
-    ranked: WorkloadRanking = remember(("ranked", name), lambda: _ranked(archive, declared, now.date(), name))
+    ranked: WorkloadRanking = remember(("ranked", name, per), lambda: _ranked(archive, declared, now.date(), name, per))
     # Without a usable number a provider has no place, but a reason.
     order = [*(line.provider for line in ranked.lines), *(p for p in ran if p not in {line.provider for line in ranked.lines})]
     start = order.index(after) + 1 if after in order else 0
@@ -143,8 +150,8 @@ def workload_page(
     )
 
 
-def _ranked(archive: Archive, declared: Declarations, day: date, name: str) -> WorkloadRanking:
-    return rank_fleet(read_fleet(archive, declared, day, workload=name).of(name), primary_number(declared, name))
+def _ranked(archive: Archive, declared: Declarations, day: date, name: str, per: CostUnit) -> WorkloadRanking:
+    return rank_fleet(read_fleet(archive, declared, day, workload=name).of(name), primary_number(declared, name), per)
 
 
 def _fleet_numbers(
@@ -202,21 +209,26 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/workloads", response_class=HTMLResponse)
-    def show_workloads(request: Request) -> Response:
+    def show_workloads(request: Request, chosen: Chosen) -> Response:
+        money = can_see_costs(request)
+        every, asked = workload_lines(reader.archive(money), declared.now(money)), chosen.workloads(declared.now())
+        lines = [line for line in every if chosen.kind in ("", line[0].kind) and (asked is None or line[0].workload in asked)]
         return pages.page(
-            request, "workloads.html.j2", lines=workload_lines(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)))
+            request, "workloads.html.j2", lines=lines, chosen=chosen, bar=filter_bar("/workloads", declared.now(), chosen, money)
         )
 
     @routes.get("/workloads/{workload}", response_class=HTMLResponse)
-    def show_workload(request: Request, workload: str, after: str = "") -> Response:
+    def show_workload(request: Request, workload: str, chosen: Chosen, after: str = "") -> Response:
         money, now = can_see_costs(request), pages.now()
 
         def remember(query: Hashable, make: Callable[[], Any]) -> Any:
             return fleets.get(reader.archive(), declared.now(), now.date(), (money, query), make)
 
-        w = workload_page(reader.archive(money), declared.now(money), now, workload, after, remember)
+        w = workload_page(reader.archive(money), declared.now(money), now, workload, after, remember, chosen.per)
         if w is None:
             raise HTTPException(404, f'no workload is called "{workload}": not declared and not in the archive')
-        return pages.page(request, "workload.html.j2", w=w, after=after)
+        return pages.page(
+            request, "workload.html.j2", w=w, after=after, chosen=chosen, units=[(unit, chosen.query(per=unit)) for unit in COST_UNITS]
+        )
 
     return routes

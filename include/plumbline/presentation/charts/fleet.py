@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plumbline.analysis.fleet import FleetSeries, Number, leading_number, pooled, pooled_costs
+from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, pooled, pooled_costs, unit_of
 from plumbline.analysis.scorecards.pooling import Pooled
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
@@ -23,19 +23,19 @@ def pareto(points: Mapping[str, tuple[float, float]], lower_is_better: bool) -> 
     return tuple(found)
 
 
-def cost_against_speed_chart(own: Sequence[FleetSeries], first: Number | None) -> Chart | None:
+def cost_against_speed_chart(own: Sequence[FleetSeries], first: Number | None, per: CostUnit = "token") -> Chart | None:
     """A mark for each provider of one workload that has both numbers; None for fewer than two."""
     if not own:
         return None
     metric, statistic, phase = leading_number(own, first)
     speeds = pooled(own, metric, statistic, phase)
-    cost_metric, costs = pooled_costs(own)
+    cost_metric, costs = pooled_costs(own, per)
     both = sorted(speeds.keys() & costs.keys())
     if len(both) < 2:
         return None
     known = METRICS[metric]
     fast = common_scale(known.unit, [speeds[p].value for p in both], metric)
-    cheap = common_scale(METRICS[cost_metric].unit, [costs[p].value for p in both], cost_metric)
+    cheap = common_scale(unit_of(cost_metric), [costs[p].value for p in both], cost_metric)
     front = pareto({p: (costs[p].value, speeds[p].value) for p in both}, known.direction == "lower_is_better")
 
     def at(name: str) -> tuple[float | None, float | None]:

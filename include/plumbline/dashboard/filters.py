@@ -1,0 +1,165 @@
+"""One filter for every page: its fields in the address, what they select, and which of them a link carries along."""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import date, datetime, time, timedelta, timezone
+from typing import Annotated, Literal
+from urllib.parse import urlencode
+
+from fastapi import Depends, Query, Request
+
+from plumbline.analysis.fleet import COST_UNITS, CostUnit
+from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.archive.pages import Span
+from plumbline.dashboard.access import can_see_costs
+from plumbline.declarations import Declarations
+from plumbline.presentation.series_states import ORDER, StateName
+
+KINDS: tuple[WorkloadKind, ...] = ("training", "inference")
+Months = Literal["", "3", "6", "12"]
+PLACE = ("cloud", "region", "accelerator")
+RANGE = ("last", "since", "until")
+PAGES: Mapping[str, tuple[str, ...]] = {
+    "/": (*PLACE, "team", "kind", "state", *RANGE, "per"),
+    "/providers": (*PLACE, "team", "kind", "state", *RANGE),
+    "/workloads": ("team", "kind", *RANGE, "per"),
+    "/decisions": ("team", "kind", *RANGE),
+    "/findings": (*PLACE, "team", *RANGE),
+}
+"""The fields that each page, and the pages below it, take. A finding has a kind and a state of its own."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a page shows; empty: everything. `last`: months until now; `since`, `until`: days, `until` included. `per`: what a cost is of."""
+
+    cloud: str = ""
+    region: str = ""
+    accelerator: str = ""
+    team: str = ""
+    kind: str = ""
+    state: str = ""
+    last: str = ""
+    since: date | None = None
+    until: date | None = None
+    per: CostUnit = "token"
+
+    def query(self, only: Iterable[str] | None = None, **more: str) -> str:
+        """The address's query with some fields changed; `only`: of these fields."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if only is None or f.name in only}
+        own["per"] = "" if own.get("per") == "token" else own.get("per", "")
+        chosen = {name: str(value) for name, value in {**own, **more}.items() if value}
+        return f"?{urlencode(chosen)}" if chosen else "?"
+
+    def carried(self, path: str) -> str:
+        """The query that a link to a page has, empty without one: of these fields those that the page takes."""
+        found = self.query(PAGES.get(f"/{path.split('/')[1]}" if path else "", ()))
+        return "" if found == "?" else found
+
+    def span(self, now: datetime) -> Span:
+        """The time that counts, each end None where it is open; the end is not included."""
+        if self.last:
+            month = now.month - int(self.last)
+            year, month = now.year + (month - 1) // 12, (month - 1) % 12 + 1
+            return now.replace(year=year, month=month, day=min(now.day, monthrange(year, month)[1])), None
+        begin = datetime.combine(self.since, time(), timezone.utc) if self.since else None
+        return begin, datetime.combine(self.until + timedelta(days=1), time(), timezone.utc) if self.until else None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether providers or workloads are left out."""
+        return any((self.cloud, self.region, self.accelerator, self.team, self.kind, self.state))
+
+    @property
+    def ranged(self) -> bool:
+        return bool(self.last or self.since or self.until)
+
+    @property
+    def places(self) -> bool:
+        return any((self.cloud, self.region, self.accelerator))
+
+    def fits_place(self, declared: Declarations, provider: str) -> bool:
+        """Whether a provider has the cloud, region and accelerator; one that is not declared has none."""
+        known = declared.providers.get(provider)
+        if known is None:
+            return not self.places
+        product = known.accelerator.product or known.accelerator.kind
+        wanted = ((self.cloud, known.cloud), (self.region, known.region), (self.accelerator, product))
+        return all(want in ("", has) for want, has in wanted)
+
+    def workloads(self, declared: Declarations) -> frozenset[str] | None:
+        """Workloads that the team decides about; None without a team."""
+        if not self.team:
+            return None
+        team = declared.teams.get(self.team)
+        return frozenset(w for kind in KINDS for p in (team.preferences(kind) if team else ()) for w in p.workloads)
+
+
+@dataclass(frozen=True)
+class FilterBar:
+    """A page's form. `action`: its path; `offered`: of each field what may be chosen; `kept`: other fields of its address."""
+
+    action: str
+    chosen: Filter
+    offered: Mapping[str, tuple[str, ...]]
+    kept: Mapping[str, str]
+
+    @property
+    def ranged(self) -> bool:
+        return "last" in self.offered
+
+
+def filter_bar(request_path: str, declared: Declarations, chosen: Filter, money: bool, **kept: str) -> FilterBar:
+    """The form of the page, with the fields that it takes."""
+    known = [declared.providers[name] for name in sorted(declared.providers)]
+    every: dict[str, tuple[str, ...]] = {
+        "cloud": tuple(sorted({p.cloud for p in known})),
+        "region": tuple(sorted({p.region for p in known})),
+        "accelerator": tuple(sorted({p.accelerator.product or p.accelerator.kind for p in known})),
+        "team": tuple(sorted(declared.teams)),
+        "kind": KINDS,
+        "state": ORDER,
+        "last": ("3", "6", "12"),
+        "per": COST_UNITS if money else (),
+    }
+    taken = PAGES[f"/{request_path.split('/')[1]}"]
+    return FilterBar(request_path, chosen, {name: every[name] for name in taken if name in every}, kept)
+
+
+def read_filter(
+    request: Request,
+    cloud: str = Query("", max_length=200),
+    region: str = Query("", max_length=200),
+    accelerator: str = Query("", max_length=200),
+    team: str = Query("", max_length=200),
+    kind: WorkloadKind | Literal[""] = "",
+    state: StateName | Literal[""] = "",
+    last: Months = "",
+    since: date | Literal[""] = "",
+    until: date | Literal[""] = "",
+    per: CostUnit = "token",
+) -> Filter:
+    """A page's dependency: the filter of its address. Costs are of the outcome for a reader without access to them."""
+    found = Filter(cloud, region, accelerator, team, kind, state, last, since or None, until or None, per)
+    return found if can_see_costs(request) else replace(found, per="token")
+
+
+def read_findings_filter(
+    request: Request,
+    cloud: str = Query("", max_length=200),
+    region: str = Query("", max_length=200),
+    accelerator: str = Query("", max_length=200),
+    team: str = Query("", max_length=200),
+    last: Months = "",
+    since: date | Literal[""] = "",
+    until: date | Literal[""] = "",
+) -> Filter:
+    """The same for findings, whose kind and state are others."""
+    return read_filter(request, cloud, region, accelerator, team, "", "", last, since, until)
+
+
+Chosen = Annotated[Filter, Depends(read_filter)]
+ChosenOfFindings = Annotated[Filter, Depends(read_findings_filter)]
