@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
 from tests.browser.sample import BEGAN
@@ -21,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
 DECISION = "/decisions/product/inference?workload=chat-tiny-cpu"
+NEGOTIATE = "/decisions/product/inference/negotiate?workload=chat-tiny-cpu&provider=local-1core"
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +121,84 @@ def test_without_a_script_the_form_decides_all_the_same(address: str, chromium: 
 def test_the_pages_fit_every_window(address: str, chromium: Browser, shape: str) -> None:
     context = chromium.new_context(**SHAPES[shape])  # type: ignore[arg-type]
     page = context.new_page()
-    for path in (DECISION, "/decisions", "/prices", "/prices/local-2core", "/findings", "/findings/7a11c2d94e0b", "/campaigns/2026-11"):
+    for path in (
+        DECISION,
+        NEGOTIATE,
+        "/decisions",
+        "/prices",
+        "/prices/local-2core",
+        "/findings",
+        "/findings/7a11c2d94e0b",
+        "/campaigns/2026-11",
+    ):
         page.goto(address + path, wait_until="load")
         drawn(page)
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
+    context.close()
+
+
+def test_an_offer_is_made_by_keyboard_alone(address: str, page: Page) -> None:
+    link = page.get_by_role("link", name="Negotiate a price")
+    link.focus()
+    link.press("Enter")
+    price = page.locator("#price")
+    price.wait_for()
+    drawn(page)
+    assert page.locator("#provider").input_value() == "local-1core", "the best that is not first"
+    page.locator("#provider").focus()
+    page.keyboard.press("Tab")
+    assert price.evaluate("e => e === document.activeElement")
+    today = float(price.input_value())
+    page.keyboard.press("Control+a")
+    page.keyboard.type(f"{today / 20:.5f}")
+    page.locator('#moves tr[data-moves="yes"]').first.wait_for()
+    page.keyboard.press("Tab")
+    slide = page.locator("#slide")
+    assert slide.evaluate("e => e === document.activeElement")
+    page.keyboard.press("End")
+    page.wait_for_function("() => location.search.includes('price=' + document.getElementById('slide').value)")
+    assert float(price.input_value()) == float(slide.input_value()) > today
+    page.wait_for_function("() => !document.getElementById('result').hasAttribute('aria-busy')")
+    assert "price=" in page.url and page.locator("#walk-away tbody tr").count() == 2
+
+
+def test_another_provider_begins_at_its_own_price(address: str, page: Page) -> None:
+    page.goto(address + NEGOTIATE)
+    before = page.locator("#price").input_value()
+    page.locator("#provider").select_option("local-2core")
+    page.wait_for_function("was => { const now = document.getElementById('price').value; return now && now !== was; }", arg=before)
+    page.wait_for_function("() => !document.getElementById('result').hasAttribute('aria-busy')")
+    drawn(page)
+
+
+def test_an_offer_needs_no_script_and_prints_on_one_page(address: str, chromium: Browser) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + NEGOTIATE)
+    assert not page.locator("#slide").is_visible() and not page.locator("#print").is_visible()
+    page.locator("#price").fill("0.0001")
+    page.get_by_role("button", name="Recompute").click()
+    refused = page.locator("h1").inner_text()
+    page.goto(address + NEGOTIATE)
+    page.locator("#price").fill("0.001")
+    page.get_by_role("button", name="Recompute").click()
+    page.locator('#moves tr[data-moves="yes"]').first.wait_for()
+    assert refused != page.locator("h1").inner_text(), "a hundredth of the price is the limit"
+    context.close()
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(address + NEGOTIATE, wait_until="load")
+    drawn(page)
+    assert len(re.findall(rb"/Type /Page\b", page.pdf(prefer_css_page_size=True))) == 1
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation_in_a_negotiation(address: str, chromium: Browser, scheme: Literal["light", "dark"]) -> None:
+    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(address + NEGOTIATE, wait_until="load")
+    drawn(page)
+    found = Axe().run(page).response["violations"]
+    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
     context.close()

@@ -20,8 +20,22 @@ from plumbline.dashboard import access
 from plumbline.dashboard import assets as static_files
 from plumbline.dashboard.api import decisions as decision_api
 from plumbline.dashboard.api import description as api_docs
+from plumbline.dashboard.api import negotiation as negotiation_api
 from plumbline.dashboard.api import records as record_api
-from plumbline.dashboard.pages import budgets, campaigns, cells, decisions, findings, jump, overview, prices, providers, trials, workloads
+from plumbline.dashboard.pages import (
+    budgets,
+    campaigns,
+    cells,
+    decisions,
+    findings,
+    jump,
+    negotiation,
+    overview,
+    prices,
+    providers,
+    trials,
+    workloads,
+)
 from plumbline.dashboard.pages import reports as report_pages
 from plumbline.dashboard.rendering import is_api, make_renderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, NoArchive
@@ -105,6 +119,8 @@ def create_app(
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))
     app.include_router(decisions.router(pages, reader, declared, choices), dependencies=money)
+    negotiations = negotiation_api.NegotiationReader(pages, reader, declared, choices)
+    app.include_router(negotiation.router(pages, negotiations), dependencies=money)
     app.include_router(findings.router(pages, reader, declared))
     app.include_router(prices.router(pages, reader, declared), dependencies=money)
     app.include_router(budgets.router(pages, reader, declared), dependencies=money)
@@ -112,6 +128,7 @@ def create_app(
     app.include_router(cells.router(reader, declared))
     app.include_router(record_api.router(reader))
     app.include_router(decision_api.router(pages, reader, declared, choices), dependencies=money)
+    app.include_router(negotiation_api.router(negotiations), dependencies=money)
     app.include_router(api_docs.router(pages))
     app.include_router(report_pages.router(folder), dependencies=money)
     app.include_router(static_files.router(pages.assets))

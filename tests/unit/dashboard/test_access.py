@@ -24,6 +24,8 @@ from plumbline.presentation.html.report import write_report
 
 ACCEPTED, DECLARED = "77.7713", "66.6617"
 OF_MONEY = {"/prices", "/prices/{provider}", "/budgets", "/decisions", "/decisions/{team}/{kind}", "/reports/{campaign_id}"} | {
+    "/decisions/{team}/{kind}/negotiate",
+    "/api/v1/decisions/{team}/{kind}/negotiation",
     "/reports/{campaign_id}/raw.html",
     "/campaigns/{campaign_id}/tables/{name}",
     "/api/v1/prices",

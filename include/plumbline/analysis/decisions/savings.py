@@ -51,10 +51,11 @@ class CostAnswer:
 
 def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
     """`find_switches` of decisions at the prices that they rest on."""
-    return find_switches([answer for d in decided for answer in _answers(d)], volumes)
+    return find_switches([answer for d in decided for answer in cost_answers(d)], volumes)
 
 
-def _answers(decided: TeamDecision) -> Iterable[CostAnswer]:
+def cost_answers(decided: TeamDecision) -> Iterable[CostAnswer]:
+    """What the decision says of costs: one for each of its workloads that has a cheapest setup."""
     standing = decided.standing
 
     def price(provider: str, purchase: Purchase) -> float | None:
@@ -108,6 +109,13 @@ def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]
     teams = {key: tuple(sorted({t for s in each for t in s.teams})) for key, each in found.items()}
     merged = [replace(s, teams=teams[s.provider, s.workload]) for s in least]
     return tuple(sorted(merged, key=lambda s: (-s.usd, s.provider, s.workload)))
+
+
+def instance_hours(provider: str, workloads: Sequence[str], volumes: Sequence[RentedVolume]) -> list[tuple[Purchase, float]]:
+    """Declared instance-hours a month of a provider, by purchase. A volume without a workload counts whole: it is the provider's. `workloads`:
+    those that count where a volume names one."""
+    own = [v for v in volumes if fnmatchcase(provider, v.provider) and v.workload in (None, *workloads)]
+    return [(v.purchase, v.time_per_month / 3600) for v in own]
 
 
 def relative_switches(answers: Sequence[CostAnswer]) -> tuple[Switch, ...]:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.analysis.decisions.current_results import matching_preferences
 from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
@@ -257,6 +258,17 @@ def _steps(name: str, spans: Sequence[tuple[date, date | None, float, str]], beg
     return [line(x, y, look.pop("colour"), hover, text=sources, name=name, connectgaps=False, **look)] if x else []
 
 
+def _choices(archive: Archive, declared: Declarations, provider: str) -> list[dict[str, str]]:
+    """The teams' choices that the provider has results for: what its price is negotiated about."""
+    measured = {part.series.workload for part in archive.newest_usable(providers=[provider])}
+    return [
+        {"team": team, "kind": kind, "workload": workload}
+        for team, kind, preference in (matching_preferences(declared, None, None, None) if declared.teams else ())
+        for workload in preference.workloads
+        if workload in measured
+    ]
+
+
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/prices` and `/prices/{provider}`."""
     routes = APIRouter(include_in_schema=False)
@@ -268,9 +280,11 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
 
     @routes.get("/prices/{provider}", response_class=HTMLResponse)
     def show_provider_prices(request: Request, provider: str) -> Response:
-        known = declared.now().providers
+        stated, archive = declared.now(), reader.archive()
+        known = stated.providers
         if provider not in known:
             raise HTTPException(404, f'no provider is declared as "{provider}"; expected one of {", ".join(sorted(known))}')
-        return pages.page(request, "price_history.html.j2", p=provider_prices(reader.archive(), known[provider], pages.now()))
+        shown = provider_prices(archive, known[provider], pages.now())
+        return pages.page(request, "price_history.html.j2", p=shown, choices=_choices(archive, stated, provider))
 
     return routes

@@ -1,0 +1,119 @@
+"""What an offered price of a provider would change, computed on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Query
+
+from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.negotiation import HIGHEST, LOWEST, Offer, PriceCurve, make_offer, price_curve
+from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.archive import Archive
+from plumbline.dashboard.api.decisions import PROVIDERS_SHOWN, AdjustedDecision, InvalidDecisionQuery, compute_decision
+from plumbline.dashboard.rendering import API_PREFIX, PageRenderer
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
+from plumbline.workflows.current_results import decide_teams
+
+
+@dataclass(frozen=True)
+class Negotiation:
+    """`offer`: at the offered price, over all teams; `curve`: of this choice, over prices. Prices are USD per instance-hour."""
+
+    team: str
+    kind: WorkloadKind
+    workloads: tuple[str, ...]
+    providers: tuple[str, ...]
+    accelerators: int
+    unit: str
+    volumes: bool
+    offer: Offer
+    curve: PriceCurve
+
+
+class NegotiationReader:
+    """Negotiations of an archive; decisions and curves are cached, an offer is computed each time."""
+
+    def __init__(self, pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> None:
+        self._pages, self._reader, self._declared, self._choices = pages, reader, declared, choices
+
+    def read(self, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None) -> Negotiation:
+        """`provider`: the first that is not first if empty; `price`: today's if None.
+
+        LookupError for an unknown choice or provider; InvalidDecisionQuery for a price out of range, and where no price is in use.
+        """
+        archive, known, today = self._reader.archive(), self._declared.now(), self._pages.now().date()
+        key = ("negotiated", team, kind, workload)
+        own: AdjustedDecision = self._choices.get(
+            archive, known, today, key, lambda: compute_decision(archive, known, today, team, kind, workload or None)
+        )
+        ranked = [r.provider for r in own.decided.decision.ranking]
+        chosen = provider or next(iter([*ranked[1:], *ranked]), "")
+        if chosen not in ranked:
+            raise LookupError(f'"{chosen}" has no results of this choice; expected one of {", ".join(ranked) or "(none)"}')
+        quote = own.decided.prices[chosen]
+        if quote.basis is None:
+            raise InvalidDecisionQuery(f"{chosen} has no price in use: {quote.reason}")
+        now = quote.basis.usd_per_hour
+        offered = now if price is None else price
+        if not now / 100 <= offered <= now * 100:
+            raise InvalidDecisionQuery(f"an offered price of {offered:g} USD/h; expected one from {now / 100:.4g} to {now * 100:.4g}")
+        teams = self._teams(archive, known, chosen)
+        curve = self._choices.get(archive, known, today, (*key, chosen), lambda: price_curve(_leading(own.decided, chosen), chosen, now))
+        accelerator = own.decided.standing.providers[chosen].accelerator
+        volumes = known.alerts.volumes
+        return Negotiation(
+            team, kind, own.decided.preference.workloads, tuple(sorted(ranked)), accelerator.count,
+            "core-hour" if accelerator.kind == "cpu" else "GPU-hour", bool(volumes),
+            make_offer(teams, chosen, now, offered, volumes), curve,
+        )  # fmt: skip
+
+    def _teams(self, archive: Archive, known: Declarations, provider: str) -> Sequence[TeamDecision]:
+        today = self._pages.now().date()
+        found = self._choices.get(archive, known, today, "all", lambda: decide_teams(archive, known, today))
+        return [d for d in found if any(r.provider == provider for r in d.decision.ranking)]
+
+
+def _leading(decided: TeamDecision, provider: str) -> TeamDecision:
+    """Among the first by score, the first by cost, and the provider: the others change neither first place."""
+    cheap = {s.provider for c in decided.cheapest for s in c.setups[:PROVIDERS_SHOWN]}
+    names = {r.provider for r in decided.decision.ranking[:PROVIDERS_SHOWN]} | cheap | {provider}
+    ranking = tuple(r for r in decided.decision.ranking if r.provider in names)
+    standing = decided.standing
+    part = replace(
+        standing,
+        trials=tuple(t for t in standing.trials if t.provider in names),
+        providers={name: p for name, p in standing.providers.items() if name in names},
+    )
+    return TeamDecision(replace(decided.decision, ranking=ranking), decided.preference, part)
+
+
+def price_range(usd_per_hour: float) -> tuple[float, float]:
+    """The prices of the slider."""
+    return round(LOWEST * usd_per_hour, 2), round(HIGHEST * usd_per_hour, 2)
+
+
+def router(negotiations: NegotiationReader) -> APIRouter:
+    """`/api/v1/decisions/{team}/{kind}/negotiation`."""
+    routes = APIRouter(prefix=API_PREFIX.rstrip("/"))
+
+    @routes.get("/decisions/{team}/{kind}/negotiation", tags=["concluded"])
+    def negotiate(
+        team: str,
+        kind: WorkloadKind,
+        provider: Annotated[str, Query(max_length=200, description="the best that is not first if left out")] = "",
+        workload: Annotated[str, Query(max_length=200, description="needed where a team makes several choices of the kind")] = "",
+        price: Annotated[float | None, Query(gt=0, description="USD per instance-hour; today's if left out")] = None,
+    ) -> Negotiation:
+        """Who would choose a provider at an offered price, what that saves, and its walk-away prices. Nothing is stored."""
+        try:
+            return negotiations.read(team, kind, provider, workload, price)
+        except LookupError as error:
+            raise HTTPException(404, str(error.args[0])) from error
+        except InvalidDecisionQuery as error:
+            raise HTTPException(422, str(error)) from error
+
+    return routes

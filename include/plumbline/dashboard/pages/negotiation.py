@@ -1,0 +1,40 @@
+"""The negotiation view: an offered price of one provider, who moves, what it saves, and the walk-away prices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from plumbline.dashboard.api.decisions import InvalidDecisionQuery
+from plumbline.dashboard.api.negotiation import NegotiationReader, price_range
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.presentation.charts.decisions import price_curve_chart
+
+
+def router(pages: PageRenderer, negotiations: NegotiationReader) -> APIRouter:
+    """`/decisions/{team}/{kind}/negotiate`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/decisions/{team}/{kind}/negotiate", response_class=HTMLResponse)
+    def show_negotiation(
+        request: Request,
+        team: str,
+        kind: Literal["training", "inference"],
+        provider: str = Query("", max_length=200),
+        workload: str = Query("", max_length=200),
+        price: str = Query("", max_length=40),
+    ) -> Response:
+        try:
+            shown = negotiations.read(team, kind, provider, workload, float(price) if price else None)
+        except LookupError as error:
+            raise HTTPException(404, str(error.args[0])) from error
+        except ValueError as error:  # InvalidDecisionQuery, and what is no number
+            text = str(error) if isinstance(error, InvalidDecisionQuery) else f'"{price}" is no price; expected USD per instance-hour'
+            return pages.message(request, "No such offer", text, 422)
+        low, high = price_range(shown.offer.usd_per_hour)
+        chart = price_curve_chart(shown.curve, shown.offer)
+        return pages.page(request, "negotiation.html.j2", n=shown, workload=workload, low=low, high=high, chart_of=chart)
+
+    return routes
