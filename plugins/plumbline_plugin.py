@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from plumbline.dashboard.acting import Acting
+
 PREFIX = "/plumbline"
 
 
@@ -28,7 +30,29 @@ def guarded() -> FastAPI:
 
     from plumbline.dashboard.app import create_app
 
-    return create_app(dependencies=[Depends(requires_access_view(AccessView.PLUGINS))], may_see_money=_may_see_money())
+    return create_app([Depends(requires_access_view(AccessView.PLUGINS))], may_see_money=_may_see_money(), acting=_acting())
+
+
+def _acting() -> Acting:
+    """Who may start runs of the DAG `finding_action` may act on findings; the forms are signed with Airflow's secret."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+    from airflow.api_fastapi.auth.tokens import get_signing_key
+    from airflow.api_fastapi.core_api.security import get_user
+    from airflow.models import DagModel  # noqa: TID251 (the API server has the metadata database)
+    from fastapi import Depends
+
+    from plumbline.airflow.action_runs import ActionRuns
+    from plumbline.dashboard.acting import Acting, Actor
+
+    def actor(user: Any = Depends(get_user)) -> Actor:  # noqa: B008 (an annotation would be read where these names are not)
+        def may_start(dag_id: str) -> bool:
+            details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+            return get_auth_manager().is_authorized_dag(method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user)
+
+        return Actor(user.get_id(), user.get_name(), may_start)
+
+    return Acting(actor, ActionRuns(), get_signing_key("api", "secret_key"))
 
 
 def _may_see_money() -> Callable[..., bool]:

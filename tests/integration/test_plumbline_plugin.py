@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,11 +34,27 @@ heavy_before = "plumbline.dashboard.app" in sys.modules
 known = json.loads(sys.argv[1])
 # A team that makes several choices of a kind is asked about one of them.
 which = lambda route: "?workload=" + known["workload"] if route.path.endswith("/decisions/{team}/{kind}") else ""
-paths = ["/plumbline" + address_of(route, known) + which(route) for route in routes_of(mount.app.app)]
+paths = ["/plumbline" + address_of(route, known) + which(route) for route in routes_of(mount.app.app) if "GET" in route.methods]
 manager = get_auth_manager()
 token = lambda role: manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role))
 client = lambda **more: TestClient(app, raise_server_exceptions=False, follow_redirects=False, **more)
 status = lambda c, headers=None: {p: c.get(p, headers=headers).status_code for p in paths}
+import re
+def post(role, token, action="acknowledge"):
+    form = {"form": token, "action": action, "why": "ticket 7"}
+    done = client().post("/plumbline/findings/act", data=form, headers={"Authorization": "Bearer " + ("x" if role is None else globals()["token"](role))})
+    return [done.status_code, "ann" in done.text]
+seen = {r: client().get("/plumbline/findings/f1", headers={"Authorization": "Bearer " + token(r)}).text for r in ("viewer", "op")}
+signed = re.findall(r'name="form" value="([^"]+)"', seen["op"])[0]
+acts = {
+    "shown": {r: 'name="action"' in text for r, text in seen.items()},
+    "anonymous": post(None, signed), "viewer": post("viewer", signed), "unsigned": post("op", "nonsense"),
+    "first": post("op", signed), "again": post("op", signed),
+}
+from airflow.models import DagRun
+from airflow.utils.session import create_session
+with create_session() as session:
+    acts["runs"] = [[r.dag_id, r.triggering_user_name, r.conf, str(r.state)] for r in session.query(DagRun)]
 from airflow import plugins_manager
 plugins = plugins_manager.get_plugin_info()
 print("ANSWER" + json.dumps({
@@ -49,6 +66,7 @@ print("ANSWER" + json.dumps({
     "op": status(client(), {"Authorization": "Bearer " + token("op")}),
     "cookie": status(client(cookies={"_token": token("viewer")})),
     "page": client(cookies={"_token": token("viewer")}).get("/plumbline/").text,
+    "acts": acts,
     "views": [v for p in plugins if p["name"] == "plumbline" for v in p.get("external_views", [])],
 }, default=str))
 """
@@ -61,7 +79,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         **{k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "PLUMBLINE"))},
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__API_AUTH__JWT_SECRET": "a-secret-of-this-test-that-is-long-enough-for-sha512-signatures-0123456789",
@@ -96,6 +114,11 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     subprocess.run(
         [sys.executable, "-m", "airflow", "db", "migrate"], env=environment, cwd=home, check=True, capture_output=True, timeout=180
     )
+    (home / "dags").mkdir()
+    shutil.copy(REPOSITORY / "dags" / "finding_action.py", home / "dags")
+    subprocess.run(
+        [sys.executable, "-m", "airflow", "dags", "reserialize"], env=environment, cwd=home, check=True, capture_output=True, timeout=180
+    )
     done = subprocess.run(
         [sys.executable, "-c", ASK, json.dumps(known)], env=environment, cwd=home, capture_output=True, text=True, timeout=180, check=False
     )
@@ -122,6 +145,17 @@ def test_a_viewer_sees_every_page_but_those_of_money_by_token_and_by_cookie(answ
         assert refused == {path for path in answer["paths"] if any(part in path for part in MONEY)}
         assert set(answer[who].values()) == {200, 403}, answer[who]
     assert 'href="/plumbline/static/report.css?v=' in answer["page"]
+
+
+@pytest.mark.fault("a viewer, or a form without its token, acts on a finding", ends="refused", keeps="the finding as it was")
+def test_who_may_start_runs_may_act_on_findings_and_only_once(answer: dict[str, Any]) -> None:
+    acts = answer["acts"]
+    assert acts["shown"] == {"viewer": False, "op": True}
+    assert acts["anonymous"][0] in {401, 403}
+    assert (acts["viewer"][0], acts["unsigned"][0]) == (403, 403)
+    assert (acts["first"][0], acts["again"]) == (303, [409, True])
+    conf = {"finding": "f1", "action": "acknowledge", "why": "ticket 7", "until": None}
+    assert acts["runs"] == [["finding_action", "ann", conf, "queued"]]
 
 
 def test_it_stands_in_the_navigation_and_costs_nothing_until_it_is_asked(answer: dict[str, Any]) -> None:

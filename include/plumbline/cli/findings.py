@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,6 @@ from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, OK
 from plumbline.cli.output import SEVERITY, Json, clear_errors, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, load
-from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.finding_words import what_happened
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
@@ -125,32 +124,13 @@ def snooze(
 ) -> None:
     """Pause the messages and reminders of a finding until then, unless it becomes more severe."""
     with clear_errors(ValueError):
-        end = _instant(until, datetime.now(timezone.utc))
+        end = workflows.finding_action.snooze_end(until, datetime.now(timezone.utc))
     with clear_errors(LookupError, ValueError), read_archive() as archive:
         found = archive.snooze_finding(finding_id, end, by=getpass.getuser(), why=why)
     said = (
         f"{finding_id} is snoozed until {found.snoozed_until:%Y-%m-%d %H:%M} UTC" if found.snoozed_until else f"{finding_id} is not snoozed"
     )
     emit(as_json, found, lambda: out.print(said))
-
-
-def _instant(text: str, now: datetime) -> datetime:
-    """The instant that a person means; ValueError for none, and for one that is past."""
-    if text == "now":
-        return now
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        try:
-            return now + timedelta(seconds=parse(text, SECONDS, "a time from now", "14d"))
-        except (ValueError, OverflowError):  # a calendar ends with the year 9999
-            raise ValueError(
-                f'"{text}" is no time; expected a day such as 2026-12-01, an instant, a time from now such as 14d, or now'
-            ) from None
-    found = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-    if found <= now:
-        raise ValueError(f"{text} is past; expected a time to come, or now to end a snooze")
-    return found
 
 
 @findings.command()

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from plumbline.archive import SchemaMismatch
 from plumbline.dashboard import access
 from plumbline.dashboard import assets as static_files
+from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.api import decisions as decision_api
 from plumbline.dashboard.api import description as api_docs
 from plumbline.dashboard.api import negotiation as negotiation_api
@@ -27,6 +28,7 @@ from plumbline.dashboard.pages import (
     campaigns,
     cells,
     decisions,
+    finding_actions,
     findings,
     jump,
     negotiation,
@@ -49,14 +51,16 @@ def create_app(
     archive_url: str | None = None,
     reports: Path | None = None,
     may_see_money: Callable[..., bool] = access.allow_everyone,
+    acting: Acting | None = None,
 ) -> FastAPI:
     """The dashboard over one archive and one folder of reports (default: the installation's). `may_see_money`: a dependency of FastAPI's.
+    `acting`: how users act on findings; without it the pages have no buttons.
 
     Every route is behind `dependencies`: no mounted sub-app and no built-in documentation page, which FastAPI serves without them.
     """
     app = FastAPI(
         title="Plumbline",
-        dependencies=[*dependencies, access.note_cost_access(may_see_money)],
+        dependencies=[*dependencies, access.note_cost_access(may_see_money), *([acting.note_actor()] if acting else [])],
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -121,7 +125,9 @@ def create_app(
     app.include_router(decisions.router(pages, reader, declared, choices), dependencies=money)
     negotiations = negotiation_api.NegotiationReader(pages, reader, declared, choices)
     app.include_router(negotiation.router(pages, negotiations), dependencies=money)
-    app.include_router(findings.router(pages, reader, declared))
+    if acting is not None:
+        app.include_router(finding_actions.router(pages, reader, declared, acting))
+    app.include_router(findings.router(pages, reader, declared, acting))
     app.include_router(prices.router(pages, reader, declared), dependencies=money)
     app.include_router(budgets.router(pages, reader, declared), dependencies=money)
     app.include_router(jump.router(reader, declared))

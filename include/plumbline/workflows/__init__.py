@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         current_results as current_results,
         decide as decide,
         evidence_pack as evidence_pack,
+        finding_action as finding_action,
         findings as findings,
         import_results as import_results,
         pending_changes as pending_changes,

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from plumbline.declarations import Declarations, Origin, Provider, Trial
 from plumbline.declarations.loader import AnyWorkload
 from plumbline.launch.plan import KINDS, PlanError, RunRequest, declared_slots, plan
 
 DECISION_DAG = "baseline_decision"
+ACTION_DAG = "finding_action"
+Action = Literal["acknowledge", "accept", "snooze", "rerun"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+"""What a person does about a finding."""
 ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"
 MONTHLY_REASON = "monthly rerun"
 UNSPECIFIED_CHANGE = "provider change reported in Airflow"

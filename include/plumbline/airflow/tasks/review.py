@@ -160,6 +160,24 @@ def answer(given: Any, *, params: Any = None) -> Row:
     return asdict(decided)
 
 
+@task(retries=_RETRIES)
+def act(*, params: Any = None, dag_run: Any = None) -> Row:
+    """Apply an action on a finding in the name of the user who started the run; returns the rerun to start, if any."""
+    from plumbline.archive import open_archive
+
+    by = dag_run.triggering_user_name
+    if not by:
+        raise AirflowFailException("no user started this run; expected a run from Plumbline's pages or from Airflow's form")
+    try:
+        request = workflows.finding_action.request_of(params, datetime.now(timezone.utc))
+        with open_archive() as archive:
+            rerun = workflows.finding_action.apply_action(archive, load(), request, by)
+    except (LookupError, ValueError) as refused:
+        raise AirflowFailException(str(refused)) from None
+    workflows.alert.send_alerts()  # so that Slack shows the action at once
+    return {"finding_id": request.finding_id, "answer": request.action, "rerun": asdict(rerun) if rerun else None}
+
+
 @task
 def wanted(decided: Row) -> list[Row]:
     """List the benchmark to start. Skipped unless the answer is a rerun."""

@@ -15,7 +15,9 @@ from plumbline.analysis.drift.environment import EnvironmentChange, diff_environ
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
 from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
+from plumbline.dashboard.pages.finding_actions import action_forms
 from plumbline.dashboard.rendering import PageRenderer, headline
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
@@ -31,6 +33,7 @@ from plumbline.results.sample import Series
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.workflows.monthly_costs import monthly_cost_of, monthly_costs
+from plumbline.workflows.plan import Action
 
 TRIALS_SHOWN = 24
 
@@ -172,7 +175,7 @@ MAX_PROVIDER_NAMES = 50
 """Providers that the form offers by name; of more, one is typed."""
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting | None = None) -> APIRouter:
     """`/findings` and `/findings/{finding_id}`."""
     routes = APIRouter(include_in_schema=False)
 
@@ -209,10 +212,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         rows = [view for view in found.rows if asked is None or not (own := _workloads(view)) or own & asked]
         names = archive.provider_names()
         following = where.query(**chosen, after=found.after) if found.after else None
+        groups = group_findings(rows, _monthly(archive, known, rows) if can_see_costs(request) else {})
+        forms = action_forms(acting, request, known, [[(item.view, item.words) for item in g.items] for g in groups])
         return pages.page(
             request,
             "findings.html.j2",
-            groups=group_findings(rows, _monthly(archive, known, rows) if can_see_costs(request) else {}),
+            groups=list(zip(groups, forms, strict=True)),
             chosen=where,
             own=chosen,
             bar=filter_bar("/findings", known, where, can_see_costs(request), state=state),
@@ -226,12 +231,13 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         )
 
     @routes.get("/findings/{finding_id}", response_class=HTMLResponse)
-    def show_finding(request: Request, finding_id: str) -> Response:
+    def show_finding(request: Request, finding_id: str, requested: Action | NoChoice = "") -> Response:
         try:
             found = finding_page(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), finding_id, pages.now())
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
-        return pages.page(request, "finding.html.j2", f=found)
+        (form,) = action_forms(acting, request, declared.now(), [[(found.view, found.words)]])
+        return pages.page(request, "finding.html.j2", f=found, form=form, requested=requested)
 
     return routes
 

@@ -1,0 +1,175 @@
+"""The forms that act on findings, and the route that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+
+from plumbline.archive import Archive, FindingView
+from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.acting import REFUSED, Acting, Actor, actor_of
+from plumbline.dashboard.rendering import PageRenderer, base_path
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
+from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+from plumbline.workflows.finding_action import (
+    ActionRequest,
+    ActionRun,
+    AlreadyStarted,
+    NotStarted,
+    action_key,
+    possible_actions,
+    rerun_of,
+    snooze_end,
+)
+from plumbline.workflows.plan import REASON_LIMIT, Action
+
+_DONE = {
+    "finding_acknowledged": "acknowledged",
+    "finding_accepted": "accepted",
+    "finding_resolved": "resolved",
+    "finding_snoozed": "snoozed",
+    "rerun_asked": "rerun",
+}
+_LABELS: dict[Action, str] = {
+    "acknowledge": "Acknowledge",
+    "accept": "Accept as new baseline",
+    "snooze": "Snooze",
+    "rerun": "Rerun",
+}
+
+
+@dataclass(frozen=True)
+class ActionForm:
+    """`findings`: token and name of each finding that the form acts on. `buttons`: action and label. `runs`: what was requested since their last
+    change."""
+
+    findings: tuple[tuple[str, str], ...]
+    buttons: tuple[tuple[Action, str], ...]
+    runs: tuple[ActionRun, ...]
+
+
+def action_forms(
+    acting: Acting | None, request: Request, declared: Declarations, groups: Sequence[Sequence[tuple[FindingView, str]]]
+) -> list[ActionForm | None]:
+    """A form for each group of findings and their names, the leading one first; None if the user may not act, or all are settled."""
+    actor = actor_of(request)
+    if acting is None or actor is None:
+        return [None] * len(groups)
+    latest = acting.runs.latest()
+    return [_form(acting, actor, declared, group, latest) for group in groups]
+
+
+def _form(
+    acting: Acting, actor: Actor, declared: Declarations, findings: Sequence[tuple[FindingView, str]], latest: Mapping[str, ActionRun]
+) -> ActionForm | None:
+    waiting = [(view, name, actions) for view, name in findings if (actions := _allowed(actor, declared, view))]
+    if not waiting:
+        return None
+    # A rerun is one run a finding, so only the form of one finding offers it.
+    shared = [a for a in waiting[0][2] if all(a in actions for _, _, actions in waiting) and (a != "rerun" or len(waiting) == 1)]
+    keys = [action_key(view, action) for view, _, _ in waiting for action in _LABELS]
+    return ActionForm(
+        tuple((acting.form_token(actor, view), name) for view, name, _ in waiting),
+        tuple((action, _label(action, waiting[0][0], declared)) for action in shared),
+        tuple(latest[key] for key in keys if key in latest),
+    )
+
+
+def _label(action: Action, view: FindingView, declared: Declarations) -> str:
+    if action == "accept" and str(view.detail.get("subject", "")).startswith(DECISION_CHANGE_PREFIX):
+        return "Accept the first choice"
+    if action == "accept" and view.kind == "price":
+        return "Accept the price"
+    if action == "rerun" and "placement" in rerun_of(declared, view).conf:
+        return "Rerun on a fresh node"
+    return _LABELS[action]
+
+
+def _allowed(actor: Actor, declared: Declarations, view: FindingView) -> list[Action]:
+    actions = list(possible_actions(declared, view))
+    if "rerun" in actions and not actor.may_start(rerun_of(declared, view).dag_id):
+        actions.remove("rerun")
+    return actions
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> APIRouter:
+    """`POST /findings/act`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.post("/findings/act")
+    def act(
+        request: Request,
+        action: Annotated[Action | Literal[""], Form()] = "",
+        form: Annotated[list[str], Form()] = [],  # noqa: B006 (FastAPI copies it)
+        why: Annotated[str, Form(max_length=REASON_LIMIT)] = "",
+        until: Annotated[str, Form(max_length=40)] = "",
+    ) -> Response:
+        actor = actor_of(request)
+        if actor is None:
+            raise HTTPException(403, REFUSED)
+        if not form:
+            raise HTTPException(403, "the form has no token: reload the page")
+        # First the tokens: nothing is read for a form of somebody else's.
+        signed = [acting.read_token(actor, token) for token in form]
+        archive = reader.archive(can_see_costs(request))
+        try:
+            views = [(archive.finding(finding_id), seen) for finding_id, seen in signed]
+        except LookupError as error:
+            raise HTTPException(404, str(error)) from error
+        changed = [view for view, seen in views if view.updated_at.isoformat() != seen]
+        if changed:
+            return pages.page(request, "acted.html.j2", 409, title="Already changed", done=_history(archive, changed), runs=())
+        try:
+            end = _checked(action, why, until, len(views), pages.now())
+        except ValueError as error:
+            return pages.message(request, "Not accepted", str(error), 422)
+        assert action
+        now_declared = declared.now()
+        for view, _ in views:
+            if action not in possible_actions(now_declared, view):
+                return pages.page(request, "acted.html.j2", 409, title="Not possible", done=_history(archive, [view]), runs=())
+            if action == "rerun" and not actor.may_start(dag := rerun_of(now_declared, view).dag_id):
+                raise HTTPException(403, f"a rerun requires a role that may start runs of the DAG {dag}")
+        before: list[ActionRun] = []
+        for view, _ in views:
+            try:
+                acting.runs.start(ActionRequest(view.finding_id, action, why.strip(), end), action_key(view, action), actor.name)
+            except AlreadyStarted as error:
+                before.append(error.run)
+            except NotStarted as error:
+                return pages.message(request, "Not started", f"{error}.", 503)
+        if before:
+            return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=before)
+        return RedirectResponse(f"{base_path(request)}/findings/{views[0][0].finding_id}?requested={action}#actions", 303)
+
+    return routes
+
+
+def _checked(action: str, why: str, until: str, findings: int, now: datetime) -> datetime | None:
+    """The end of a snooze; ValueError for an incomplete form."""
+    if not action:
+        raise ValueError("No action chosen: use one of the form's buttons.")
+    if not why.strip():
+        raise ValueError("The reason is missing: the audit log keeps it with your name.")
+    if action == "rerun" and findings > 1:
+        raise ValueError("A rerun is for one finding: choose one.")
+    if action != "snooze":
+        return None
+    end = snooze_end(until.strip(), now)
+    if end <= now:
+        raise ValueError(f'"{until}" is past; expected a time to come.')
+    return end
+
+
+def _history(archive: Archive, views: Sequence[FindingView]) -> tuple[tuple[FindingView, tuple[tuple[datetime, str, str, str], ...]], ...]:
+    """What people did about each finding, newest first: time, action, author, reason."""
+    return tuple(
+        (view, tuple((e.at, _DONE[e.what], e.who, e.why) for e in reversed(archive.audit(view.finding_id)) if e.what in _DONE))
+        for view in views
+    )

@@ -1,0 +1,136 @@
+"""Actions of a person on a finding, from a page or a form of Airflow: acknowledge, accept, snooze, rerun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from plumbline.archive import Archive, FindingView
+from plumbline.declarations import Declarations
+from plumbline.findings.decision_change import is_decision_change
+from plumbline.metrics.units import SECONDS, parse
+from plumbline.results.finding import Finding
+from plumbline.workflows.baseline_decision import QUESTION_KINDS, Rerun, apply_answer, plan_rerun
+from plumbline.workflows.findings import UNREADABLE_ERRORS
+from plumbline.workflows.plan import Action
+
+
+@dataclass(frozen=True)
+class ActionRequest:
+    """`until`: the end of a snooze, None for other actions."""
+
+    finding_id: str
+    action: Action
+    why: str
+    until: datetime | None = None
+
+    def to_conf(self) -> dict[str, Any]:
+        """The form of the DAG `finding_action`."""
+        return {
+            "finding": self.finding_id,
+            "action": self.action,
+            "why": self.why,
+            "until": self.until.isoformat() if self.until else None,
+        }
+
+
+def action_key(view: FindingView, action: Action) -> str:
+    """The start of the ids of runs that apply this action to this state of the finding. Any change of the finding changes it."""
+    return f"{view.finding_id}_{view.updated_at:%Y%m%dT%H%M%S%f}_{action}"
+
+
+@dataclass(frozen=True)
+class ActionRun:
+    """A run of the DAG that applies an action. `by`: who asked for it. `state`: Airflow's. `path`: its page in Airflow."""
+
+    action: str
+    by: str
+    why: str
+    state: str
+    path: str
+
+
+class AlreadyStarted(Exception):
+    """The action was asked for before: `run`."""
+
+    def __init__(self, run: ActionRun) -> None:
+        super().__init__(run.action)
+        self.run = run
+
+
+class NotStarted(RuntimeError):
+    """Airflow cannot start the run now."""
+
+
+def request_of(params: Mapping[str, Any], now: datetime) -> ActionRequest:
+    """The filled-in form of the DAG; ValueError for a snooze without its end."""
+    until = None
+    if params["action"] == "snooze":
+        if not params["until"]:
+            raise ValueError("until is empty; expected the end of the snooze, such as 2026-12-01 or 14d")
+        until = snooze_end(params["until"], now)
+    return ActionRequest(params["finding"], params["action"], params["why"], until)
+
+
+def snooze_end(text: str, now: datetime) -> datetime:
+    """The end of a snooze from a day, an instant, a time from now (14d), or `now`, which ends it. ValueError for other text and the past."""
+    if text == "now":
+        return now
+    try:
+        end = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return now + timedelta(seconds=parse(text, SECONDS, "a time from now", "14d"))
+        except (ValueError, OverflowError):  # a calendar ends with the year 9999
+            raise ValueError(
+                f'"{text}" is no time; expected a day such as 2026-12-01, an instant, a time from now such as 14d, or now'
+            ) from None
+    end = end if end.tzinfo else end.replace(tzinfo=timezone.utc)
+    if end <= now:
+        raise ValueError(f"{text} is past; expected a time to come, or now to end a snooze")
+    return end
+
+
+def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action, ...]:
+    """Actions that the finding's state, kind and provider allow; none for a settled one."""
+    if view.state not in ("open", "acknowledged"):
+        return ()
+    wanted: list[Action] = ["snooze"] if view.state == "acknowledged" else ["acknowledge", "snooze"]
+    try:
+        finding = Finding.of(view.detail).with_state(view.state)
+    except UNREADABLE_ERRORS:
+        return tuple(wanted)
+    if finding.kind in (*QUESTION_KINDS, "price"):
+        wanted.insert(-1, "accept")
+    if finding.kind in QUESTION_KINDS and not is_decision_change(finding):
+        try:
+            plan_rerun(declared, finding)
+            wanted.append("rerun")
+        except ValueError:
+            pass  # no enabled provider measures it
+    return tuple(wanted)
+
+
+def rerun_of(declared: Declarations, view: FindingView) -> Rerun:
+    """The run that a rerun of the finding starts; ValueError if no enabled provider can run it."""
+    return plan_rerun(declared, Finding.of(view.detail))
+
+
+def apply_action(archive: Archive, declared: Declarations, request: ActionRequest, by: str) -> Rerun | None:
+    """Apply an action and record author and reason in the audit log; the run to start, for a rerun.
+
+    LookupError for an unknown finding; WrongState for a settled one; ValueError for an empty author or reason. The same action again changes
+    nothing.
+    """
+    finding_id, why = request.finding_id, request.why
+    if request.action == "acknowledge":
+        archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
+        return None
+    if request.action == "snooze":
+        if request.until is None:
+            raise ValueError("until is empty; expected the end of the snooze")
+        archive.snooze_finding(finding_id, request.until, by=by, why=why)
+        return None
+    return apply_answer(archive, declared, finding_id, request.action, by, why).rerun

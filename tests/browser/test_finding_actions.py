@@ -1,0 +1,86 @@
+"""Accepting a finding in a real browser, by the keyboard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+from tests.browser.chromium import browser, executable
+from tests.browser.served import served
+from tests.data.acting import AppliedRuns, acting_as
+from tests.data.result_documents import document, trial
+from tests.unit.dashboard.pages.test_findings import drifted, stored
+
+from plumbline.archive import open_archive
+from plumbline.dashboard.app import create_app
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
+]
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Address and archive of pages with one open finding, whose user may act."""
+    folder = tmp_path_factory.mktemp("home")
+    url = f"sqlite:///{folder / 'archive.db'}"
+    with open_archive(url) as archive:
+        archive.record(document(trial(campaign="2025-12")), uri="file:///store")
+        stored(archive, drifted())
+    with served(create_app(archive_url=url, reports=folder, acting=acting_as(AppliedRuns(url)))) as address:
+        yield address, url
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+def tab_to(page: Page, selector: str) -> None:
+    """Press Tab until the element has the focus, which must be visible at each stop."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        outline = page.evaluate("(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle + s.boxShadow; })()")
+        assert outline != "nonenone", page.evaluate("document.activeElement.outerHTML")
+        if page.evaluate("(wanted) => document.activeElement.matches(wanted)", selector):
+            return
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation_in_open_forms(installation: tuple[str, str], chromium: Browser, scheme: str) -> None:
+    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
+    page = context.new_page()
+    for path in ("/findings", "/findings/f1"):
+        page.goto(installation[0] + path)
+        for summary in page.locator("details.acting > summary").all():
+            summary.click()
+        expect(page.get_by_role("button", name="Acknowledge")).to_be_visible()
+        violations = Axe().run(page).response["violations"]
+        assert [(v["id"], v["nodes"][0]["html"]) for v in violations if v["impact"] in ("serious", "critical")] == [], path
+    context.close()
+
+
+def test_a_finding_is_accepted_by_keyboard_from_the_inbox(installation: tuple[str, str], chromium: Browser) -> None:
+    address, url = installation
+    page = chromium.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+    page.goto(f"{address}/findings")
+    tab_to(page, "details.acting > summary")
+    page.keyboard.press("Enter")
+    tab_to(page, "form.act input[name=why]")
+    page.keyboard.type("driver 2 stays")
+    tab_to(page, "form.act button[value=accept]")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="accept")).to_be_visible()
+    assert "/findings/f1" in page.url
+    with open_archive(url) as archive:
+        assert archive.finding("f1").state == "accepted"
+        assert (archive.audit("f1")[-1].who, archive.audit("f1")[-1].why) == ("ann", "driver 2 stays")
+    assert complaints == []
+    page.close()

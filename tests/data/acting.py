@@ -1,0 +1,40 @@
+"""Acting on findings without Airflow: a user, and runs that apply their action at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from plumbline.archive import open_archive
+from plumbline.dashboard.acting import Acting, Actor
+from plumbline.declarations import load
+from plumbline.workflows.finding_action import ActionRequest, ActionRun, AlreadyStarted, apply_action
+
+
+@dataclass
+class AppliedRuns:
+    """Applies each action at once; with `held` it stays queued. `reruns`: the DAGs that reruns start."""
+
+    archive_url: str
+    held: bool = False
+    runs: dict[str, ActionRun] = field(default_factory=dict)
+    reruns: list[str] = field(default_factory=list)
+
+    def start(self, request: ActionRequest, key: str, by: str) -> ActionRun:
+        if key in self.runs:
+            raise AlreadyStarted(self.runs[key])
+        run = ActionRun(request.action, by, request.why, "queued" if self.held else "success", "/dags/finding_action/runs/1")
+        self.runs[key] = run
+        if not self.held:
+            with open_archive(self.archive_url) as archive:
+                rerun = apply_action(archive, load(), request, by)
+            self.reruns += [rerun.dag_id] if rerun else []
+        return run
+
+    def latest(self) -> Mapping[str, ActionRun]:
+        return self.runs
+
+
+def acting_as(runs: AppliedRuns, name: str = "ann", may: bool = True, secret: str = "a secret") -> Acting:
+    """`may`: whether the user may start runs of any DAG."""
+    return Acting(lambda: Actor(f"id-{name}", name, lambda dag_id: may), runs, secret)

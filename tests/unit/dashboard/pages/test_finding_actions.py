@@ -1,0 +1,195 @@
+"""Buttons on findings: who may, with which form, and only once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.data.acting import AppliedRuns, acting_as
+from tests.data.result_documents import document, trial
+from tests.unit.dashboard.pages.test_findings import drifted, stored
+
+from plumbline.archive import Archive, open_archive
+from plumbline.dashboard.app import create_app
+from plumbline.declarations import load
+from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+from plumbline.workflows.finding_action import NotStarted
+
+_TOKEN = re.compile(r'name="form" value="([^"]+)"')
+_BUTTON = re.compile(r'name="action" value="(\w+)"')
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'archive.db'}"
+
+
+@pytest.fixture
+def archive(url: str) -> Iterator[Archive]:
+    with open_archive(url) as opened:
+        opened.record(document(trial(campaign="2025-12")), uri="file:///store")
+        stored(opened, drifted())
+        yield opened
+
+
+@pytest.fixture
+def runs(url: str) -> AppliedRuns:
+    return AppliedRuns(url)
+
+
+def client_of(runs: AppliedRuns, tmp_path: Path, name: str = "ann", may: bool = True, money: bool = True) -> TestClient:
+    app = create_app(archive_url=runs.archive_url, reports=tmp_path, may_see_money=lambda: money, acting=acting_as(runs, name, may))
+    return TestClient(app, follow_redirects=False)
+
+
+@pytest.fixture
+def client(archive: Archive, runs: AppliedRuns, tmp_path: Path) -> TestClient:
+    return client_of(runs, tmp_path)
+
+
+def token_of(client: TestClient, path: str = "/findings/f1") -> str:
+    return _TOKEN.findall(client.get(path).text)[0]
+
+
+@pytest.mark.parametrize(("action", "state"), [("acknowledge", "acknowledged"), ("accept", "accepted")])
+def test_a_button_applies_its_action_and_the_audit_log_has_user_and_reason(
+    client: TestClient, archive: Archive, action: str, state: str
+) -> None:
+    done = client.post("/findings/act", data={"form": token_of(client), "action": action, "why": "ticket 7"})
+    assert (done.status_code, done.headers["location"]) == (303, f"/findings/f1?requested={action}#actions")
+    assert archive.finding("f1").state == state
+    entry = archive.audit("f1")[-1]
+    assert (entry.who, entry.what, entry.why) == ("ann", f"finding_{state}", "ticket 7")
+
+
+@pytest.mark.parametrize("until", ["14d", f"{datetime.now(timezone.utc) + timedelta(days=14):%Y-%m-%d}"])
+def test_a_snooze_takes_days_or_a_date(client: TestClient, archive: Archive, until: str) -> None:
+    done = client.post("/findings/act", data={"form": token_of(client), "action": "snooze", "why": "holiday", "until": until})
+    end = archive.finding("f1").snoozed_until
+    assert done.status_code == 303 and end is not None
+    assert timedelta(days=12) < end - datetime.now(timezone.utc) <= timedelta(days=14)
+
+
+def test_a_rerun_starts_the_providers_benchmark(archive: Archive, runs: AppliedRuns, tmp_path: Path) -> None:
+    provider = load().enabled_providers()[0]
+    stored(archive, replace(drifted(), finding_id="f2", provider=provider.name, campaign_id=None, since="2025-12-01", members=()))
+    client = client_of(runs, tmp_path)
+    assert "rerun" in _BUTTON.findall(client.get("/findings/f2").text)
+    done = client.post("/findings/act", data={"form": token_of(client, "/findings/f2"), "action": "rerun", "why": "noisy node?"})
+    assert (done.status_code, runs.reruns) == (303, [provider.dag_id])
+    assert archive.audit("f2")[-1].what == "rerun_asked"
+
+
+def test_a_provider_that_is_not_declared_has_no_rerun(client: TestClient) -> None:
+    assert _BUTTON.findall(client.get("/findings/f1").text) == ["acknowledge", "accept", "snooze"]
+    assert client.post("/findings/act", data={"form": token_of(client), "action": "rerun", "why": "x"}).status_code == 409
+
+
+def test_who_may_not_act_sees_no_button_and_is_refused(archive: Archive, client: TestClient, runs: AppliedRuns, tmp_path: Path) -> None:
+    viewer = client_of(runs, tmp_path, may=False)
+    for path in ("/findings/f1", "/findings"):
+        assert 'name="action"' not in viewer.get(path).text
+    # Even the form of the same name, from a user who lost the role.
+    assert viewer.post("/findings/act", data={"form": token_of(client), "action": "accept", "why": "x"}).status_code == 403
+    assert archive.finding("f1").state == "open"
+
+
+def test_pages_outside_airflow_only_read(archive: Archive, url: str, tmp_path: Path) -> None:
+    client = TestClient(create_app(archive_url=url, reports=tmp_path))
+    assert 'name="action"' not in client.get("/findings/f1").text
+    assert client.post("/findings/act", data={"action": "accept", "why": "x"}).status_code in (404, 405)
+
+
+def test_a_form_without_its_token_or_with_a_wrong_one_is_refused(
+    client: TestClient, archive: Archive, runs: AppliedRuns, tmp_path: Path
+) -> None:
+    good = token_of(client)
+    others = token_of(client_of(runs, tmp_path, name="bob"))
+    elsewhere = token_of(TestClient(create_app(archive_url=runs.archive_url, reports=tmp_path, acting=acting_as(runs, secret="another"))))
+    for token in ({}, {"form": ""}, {"form": f"{good}x"}, {"form": others}, {"form": elsewhere}, {"form": [good, others]}):
+        assert client.post("/findings/act", data={**token, "action": "accept", "why": "x"}).status_code == 403, token
+    assert archive.finding("f1").state == "open" and not runs.runs
+
+
+def test_the_same_form_twice_does_nothing_and_names_who_acted(client: TestClient, archive: Archive, runs: AppliedRuns) -> None:
+    form = {"form": token_of(client), "action": "acknowledge", "why": "mine"}
+    assert client.post("/findings/act", data=form).status_code == 303
+    before = archive.audit("f1")
+    again = client.post("/findings/act", data=form)
+    assert again.status_code == 409 and "acknowledged by <b>ann</b>: mine" in again.text
+    assert archive.audit("f1") == before and len(runs.runs) == 1
+
+
+def test_an_action_that_waits_is_not_requested_again_by_another_user(
+    client: TestClient, archive: Archive, runs: AppliedRuns, tmp_path: Path
+) -> None:
+    runs.held = True
+    assert client.post("/findings/act", data={"form": token_of(client), "action": "accept", "why": "mine"}).status_code == 303
+    bob = client_of(runs, tmp_path, name="bob")
+    page = bob.get("/findings/f1").text
+    assert "requested by ann: mine" in page
+    again = bob.post("/findings/act", data={"form": _TOKEN.findall(page)[0], "action": "accept", "why": "me too"})
+    assert again.status_code == 409 and "requested by <b>ann</b> (queued): mine" in again.text
+    assert archive.finding("f1").state == "open" and len(runs.runs) == 1
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"why": ""},
+        {"why": "  "},
+        {"why": "x" * 501},
+        {"action": ""},
+        {"action": "delete"},
+        {"action": "snooze", "until": "soon"},
+        {"action": "snooze", "until": "2020-01-01"},
+        {"action": "snooze", "until": "now"},
+    ],
+)
+def test_an_incomplete_form_does_nothing(client: TestClient, runs: AppliedRuns, field: dict[str, str]) -> None:
+    answer = client.post("/findings/act", data={"form": token_of(client), "action": "accept", "why": "x", **field})
+    assert answer.status_code == 422 and not runs.runs
+
+
+def test_findings_of_one_cause_are_answered_by_one_form(client: TestClient, archive: Archive) -> None:
+    archive.set_finding_state("f1", "resolved", by="ann", why="fixed")
+    cause = replace(drifted(), attributed_to=("gpu.driver",))
+    for name in ("f3", "f4"):
+        stored(archive, replace(cause, finding_id=name))
+    page = client.get("/findings?state=open").text
+    article = page[page.index('<article class="finding sev-page" id="f') :].split("</article>")[0]
+    tokens = _TOKEN.findall(article)
+    assert len(tokens) == 2 and _BUTTON.findall(article) == ["acknowledge", "accept", "snooze"]
+    assert client.post("/findings/act", data={"form": tokens, "action": "acknowledge", "why": "driver"}).status_code == 303
+    assert [archive.finding(name).state for name in ("f3", "f4")] == ["acknowledged"] * 2
+    assert client.post("/findings/act", data={"form": tokens, "action": "rerun", "why": "driver"}).status_code == 409
+
+
+def test_without_access_to_costs_a_finding_of_a_first_choice_cannot_be_accepted(
+    archive: Archive, runs: AppliedRuns, tmp_path: Path
+) -> None:
+    stored(archive, replace(drifted(), finding_id="f5", subject=f"{DECISION_CHANGE_PREFIX}platform/training/w"))
+    token = token_of(client_of(runs, tmp_path), "/findings/f5")
+    reader = client_of(runs, tmp_path, money=False)
+    assert reader.get("/findings/f5").status_code == 404
+    assert reader.post("/findings/act", data={"form": token, "action": "accept", "why": "x"}).status_code == 404
+    assert archive.finding("f5").state == "open"
+
+
+def test_without_the_dag_nothing_starts(client: TestClient, runs: AppliedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> None:
+        raise NotStarted("no DAG")
+
+    form = {"form": token_of(client), "action": "accept", "why": "x"}
+    monkeypatch.setattr(runs, "start", start)
+    assert client.post("/findings/act", data=form).status_code == 503
+
+
+def test_a_settled_finding_has_no_form(client: TestClient, archive: Archive) -> None:
+    archive.set_finding_state("f1", "resolved", by="ann", why="fixed")
+    assert 'name="action"' not in client.get("/findings/f1").text
