@@ -20,7 +20,7 @@ PROVIDER = "/providers/aurora-us-h100"
 PAGES = {
     "/": 1,
     "/providers": 0,
-    PROVIDER: 3,
+    PROVIDER: 4,
     "/workloads": 0,
     "/workloads/chat-1b-gpu": 4,
     "/budgets": 0,
@@ -178,14 +178,31 @@ def test_no_script_stands_in_a_page_and_none_would_run(address: str, chromium: B
     page.close()
 
 
+def test_a_provider_begins_with_its_year_against_the_fleet(address: str, chromium: Browser) -> None:
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(address + PROVIDER)
+    assert drawn(page)
+    box = page.locator("#figure-year").bounding_box()
+    assert box is not None and box["y"] + box["height"] < 900, "on the first screen"
+    assert "of 3 providers" in page.locator(".lane").inner_text()
+    names = page.evaluate("() => document.querySelector('#year').data.map((trace) => trace.name)")
+    assert {"aurora-us-h100", "finding", "environment"} <= set(names)
+    folded = page.locator("#launches")
+    folded.click()
+    page.wait_for_function(
+        "() => document.querySelector('[aria-labelledby=launches] .chart .main-svg').getBoundingClientRect().width > 200"
+    )
+    page.close()
+
+
 def test_a_mark_of_the_trend_leads_to_its_trial(address: str, chromium: Browser) -> None:
     page = chromium.new_page()
     page.goto(address + PROVIDER)
     assert drawn(page)
-    page.locator(".chart").first.scroll_into_view_if_needed()
+    page.locator(".chart[id^=trend]").scroll_into_view_if_needed()
     place = page.evaluate(
         """() => {
-          const div = document.querySelector('.chart'), full = div._fullLayout;
+          const div = document.querySelector('.chart[id^=trend]'), full = div._fullLayout;
           const trace = div.data.find((t) => t.name === 'repeats'), box = div.getBoundingClientRect();
           return [box.x + full.xaxis._offset + full.xaxis.d2p(trace.x[0]), box.y + full.yaxis._offset + full.yaxis.d2p(trace.y[0])];
         }"""
@@ -211,7 +228,7 @@ def test_another_number_is_chosen_by_keyboard_alone(address: str, chromium: Brow
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**metric=time_to_first_token.p95.steady**")
-    assert "p95" in page.locator("figure h3").first.inner_text()
+    assert "p95" in page.locator("figure[id^=figure-trend] h3").inner_text()
     page.close()
 
 

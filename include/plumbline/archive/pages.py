@@ -440,6 +440,20 @@ class Trends:
             found[row.campaign_id].append(facts[row.environment_hash])
         return {campaign: tuple(several) for campaign, several in found.items()}
 
+    def newest_facts(self, pairs: Collection[tuple[str, str]]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        """Series → the facts of the environments of its usable trials, each once; of these (series, campaign) pairs."""
+        query = select(Trial.series_key, Trial.environment_hash).where(
+            in_series_campaigns(pairs), Trial.environment_hash.is_not(None), *USABLE
+        )
+        with reading(self.engine) as session:
+            rows = session.execute(query.distinct().order_by(Trial.environment_hash)).all() if pairs else []
+            known = select(Environment).where(Environment.environment_hash.in_({row.environment_hash for row in rows}))
+            facts = {row.environment_hash: row.facts for row in session.scalars(known)}
+        found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in rows:
+            found[row.series_key].append(facts[row.environment_hash])
+        return {key: tuple(several) for key, several in found.items()}
+
     def launches(self, provider: str, latest: int) -> list[LaunchCounts]:
         """How the launches of a provider ended in its newest campaigns, oldest first."""
         with reading(self.engine) as session:

@@ -118,7 +118,7 @@ def create_app(
     # Reports and their tables contain costs; pages of measurements are shown without them.
     money = [depends(access.require_cost_access)]
     app.include_router(overview.router(pages, reader, declared, fleets, folder))
-    app.include_router(providers.router(pages, reader, declared))
+    app.include_router(providers.router(pages, reader, declared, fleets))
     app.include_router(workloads.router(pages, reader, declared, fleets))
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))

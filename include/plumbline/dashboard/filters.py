@@ -112,8 +112,10 @@ class FilterBar:
         return "last" in self.offered
 
 
-def filter_bar(request_path: str, declared: Declarations, chosen: Filter, money: bool, **kept: str) -> FilterBar:
-    """The form of the page, with the fields that it takes."""
+def filter_bar(
+    request_path: str, declared: Declarations, chosen: Filter, money: bool, only: Iterable[str] | None = None, **kept: str
+) -> FilterBar:
+    """The form of the page, with the fields that it takes, or `only` these of them."""
     known = [declared.providers[name] for name in sorted(declared.providers)]
     every: dict[str, tuple[str, ...]] = {
         "cloud": tuple(sorted({p.cloud for p in known})),
@@ -126,7 +128,7 @@ def filter_bar(request_path: str, declared: Declarations, chosen: Filter, money:
         "per": COST_UNITS if money else (),
     }
     taken = PAGES[f"/{request_path.split('/')[1]}"]
-    return FilterBar(request_path, chosen, {name: every[name] for name in taken if name in every}, kept)
+    return FilterBar(request_path, chosen, {name: every[name] for name in taken if name in every and (only is None or name in only)}, kept)
 
 
 def read_filter(

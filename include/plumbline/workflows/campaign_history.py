@@ -46,7 +46,7 @@ def campaign_history(archive: Archive, declared: Declarations, campaign_id: str)
         open_findings=tuple(row for row, _ in waiting),
         monthly=sum_costs(entry.cost for _, entry in waiting),
         choices=_choices(archive, {campaign_id, *(c.campaign_id for c in later)}),
-        index=_index(archive, [c.campaign_id for c in reversed([head, *earlier[: MONTHS - 1]])]),
+        index=speed_index(archive, [c.campaign_id for c in reversed([head, *earlier[: MONTHS - 1]])]),
         volumes=declared.alerts.volumes,
     )
     return history, tuple(between)
@@ -105,7 +105,7 @@ def _choices(archive: Archive, newer: set[str]) -> Mapping[ChoiceKey, str]:
     return found
 
 
-def _index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[str, float]]:
+def speed_index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[str, float]]:
     """Provider → campaign → 100 × the geometric mean over its series of how much faster they are than in their first campaign."""
     levels: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for level in archive.campaign_levels(campaigns, {name: METRICS[name].statistic for name in SPEED_METRICS}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -14,24 +15,30 @@ from plumbline.analysis.prices.book import all_with_effective_prices, quote, wit
 from plumbline.archive import Archive, SeriesView
 from plumbline.archive.pages import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.filters import Chosen, Filter, filter_bar
+from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.overview import MAX_OPEN_FINDINGS
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_percent
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
-from plumbline.presentation.charts.trend import Quantity, Trend, read_trend, trend_chart
+from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
+from plumbline.presentation.charts.year import year_chart
+from plumbline.presentation.finding_words import what_happened
 from plumbline.presentation.series_states import drifted_series, shown_state
 from plumbline.presentation.series_summary import SeriesSummary, format_age, series_summaries
+from plumbline.results.finding import Finding
+from plumbline.workflows.findings import UNREADABLE_ERRORS
+from plumbline.workflows.provider_year import FleetYear, fleet_lane, fleet_year
 
 PROVIDERS_PER_PAGE = 20
 """Providers on a page of their list."""
 WINDOWS = (12, 24, 60)
 """Campaigns that a trend may look back on."""
 LAUNCH_CAMPAIGNS = 24
+FINDINGS_DRAWN = 60
 _FIRST = {
     "training": ("step_time", "tokens_per_second", "samples_per_second"),
     "inference": ("time_to_first_token", "request_scheduled_latency", "output_token_throughput"),
@@ -259,7 +266,18 @@ def _on_cluster(provider: Provider, now: datetime) -> tuple[tuple[str, str], ...
     return (("On the cluster", f"{counted}, counted {format_age(datetime.fromisoformat(counted.utc), now)}"),)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[TrendEvent, ...]:
+    """What changed: drifts in words; the environment, such as driver and nodes, and prices, as beside the trend."""
+    planned = {head.campaign_id: head.planned_at for head in year.campaigns}
+    events = [e for e in (trend.events if trend is not None else ()) if e.kind in ("environment", "price")]
+    for view in archive.findings_page(provider=name, kind="performance", limit=FINDINGS_DRAWN).rows:
+        with suppress(*UNREADABLE_ERRORS):
+            words = what_happened(Finding.of(view.detail))
+            events.append(TrendEvent(planned.get(view.campaign_id or "", view.opened_at), "finding", words, f"/findings/{view.finding_id}"))
+    return tuple(sorted(events, key=lambda event: event.at))
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/providers` and `/providers/{provider}`."""
     routes = APIRouter(include_in_schema=False)
 
@@ -275,14 +293,17 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     def show_provider(
         request: Request,
         provider: str,
+        chosen: Chosen,
         series: str | None = None,
         workload: str | None = None,
         metric: str | None = None,
         campaigns: Annotated[int, Query(ge=2, le=max(WINDOWS))] = 24,
     ) -> Response:
+        money = can_see_costs(request)
+        archive, between = reader.archive(money), chosen.span(pages.now())
         p = provider_page(
-            reader.archive(can_see_costs(request)),
-            declared.now(can_see_costs(request)),
+            archive,
+            declared.now(money),
             pages.now(),
             provider,
             series_key=series,
@@ -292,7 +313,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         )
         if p is None:
             raise HTTPException(404, f'no provider is called "{provider}": not declared and not in the archive')
+        # By the days of the span: the cache must not miss with every second.
+        key = ("year", chosen.last, chosen.since, chosen.until)
+        year: FleetYear = fleets.get(archive, declared.now(), pages.now().date(), (money, key), lambda: fleet_year(archive, between))
+        heads = [(head.campaign_id, head.planned_at) for head in year.campaigns]
         charts = {
+            "year": year_chart(provider, heads, year.index, year_events(archive, p.trend, year, provider)),
             "trend": trend_chart(p.trend) if p.trend is not None and p.trend.points else None,
             "launches": [
                 c for c in (launch_chart(p.launches, p.promised_launches), lead_time_chart(p.launches, p.promised_lead_s)) if c is not None
@@ -302,6 +328,9 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             request,
             "provider.html.j2",
             p=p,
+            chosen=chosen,
+            bar=filter_bar(f"/providers/{provider}", declared.now(), chosen, money, only=RANGE),
+            lane=fleet_lane(year, provider),
             charts=charts,
             launches=launch_lines(p.launches),
             name_of=quantity_id,

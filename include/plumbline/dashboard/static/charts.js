@@ -53,6 +53,11 @@
   };
   if (specs().length) plotly().then(() => { all(); document.addEventListener("themechange", all); narrow.addEventListener("change", all); });
 
+  // What is drawn inside a closed fold has no width until it opens.
+  document.addEventListener("toggle", (event) => {
+    if (event.target.open) event.target.querySelectorAll(".js-plotly-plot").forEach((div) => Plotly.Plots.resize(div));
+  }, true);
+
   // Tables wider than the screen scroll; the keyboard must be able to do that too, and only where there is something to scroll.
   const scrolls = () => document.querySelectorAll(".scroll").forEach((box) => {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; else box.removeAttribute("tabindex");

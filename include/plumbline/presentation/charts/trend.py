@@ -184,7 +184,7 @@ def trend_chart(trend: Trend) -> Chart:
     known, unit = METRICS[trend.quantity.metric], trend.shown
     suffix = unit.suffix or known.unit
     repeats = [(plotly_time(p.at), v / unit.factor, t) for p in trend.points for v, t in zip(p.values, p.trials, strict=True)]
-    kinds = [kind for kind in EVENT_KINDS if any(e.kind == kind for e in trend.events)]
+    lanes, layout = event_lanes(trend.events)
     data = [
         *_baseline_band(trend),
         marks(
@@ -209,17 +209,9 @@ def trend_chart(trend: Trend) -> Chart:
             customdata=[f"/campaigns/{p.campaign_id}" for p in trend.points],
             marker={"color": "$p0", "size": 9, "symbol": ["square" if p.baseline else "circle" for p in trend.points]},
         ),
-        *(_event_marks(trend, kind) for kind in kinds),
+        *lanes,
     ]
-    layout: Part = {
-        "xaxis": axis("", type="date", anchor="y"),
-        "yaxis": axis(suffix, domain=[0, 0.98 - 0.075 * len(kinds)] if kinds else [0, 1]),
-        "hovermode": "closest",
-    }
-    if kinds:
-        names = {"type": "category", "categoryorder": "array", "categoryarray": kinds[::-1], "fixedrange": True, "showgrid": True}
-        layout["yaxis2"] = axis("", domain=[1 - 0.075 * len(kinds), 1], range=[-0.6, len(kinds) - 0.4], **names)
-        layout["shapes"] = [vertical(plotly_time(e.at), _MARKS[e.kind][1], width=1, layer="above") for e in trend.events]
+    layout["yaxis"] |= {"title": {"text": suffix}}
     return Chart(
         name=f"trend {trend.series.workload} {trend.quantity.metric}",
         section="provider",
@@ -228,7 +220,7 @@ def trend_chart(trend: Trend) -> Chart:
         "Dotted lines: events, named above the curve.",
         data=data,
         layout=layout,
-        height=400 + 20 * len(kinds),
+        height=400 + 20 * len(lanes),
         wide=True,
     )
 
@@ -247,8 +239,23 @@ def _baseline_band(trend: Trend) -> list[Part]:
     return [*parts, line([begin, end], [middle, middle], "$base", dash="dash", name="baseline")]
 
 
-def _event_marks(trend: Trend, kind: str) -> Part:
-    own = [e for e in trend.events if e.kind == kind]
+def event_lanes(events: Sequence[TrendEvent]) -> tuple[list[Part], Part]:
+    """Events above a curve over time: a lane of marks for each kind, and the layout of both axes with a dotted line for each event."""
+    kinds = [kind for kind in EVENT_KINDS if any(e.kind == kind for e in events)]
+    layout: Part = {
+        "xaxis": axis("", type="date", anchor="y"),
+        "yaxis": axis("", domain=[0, 0.98 - 0.075 * len(kinds)] if kinds else [0, 1]),
+        "hovermode": "closest",
+    }
+    if kinds:
+        names = {"type": "category", "categoryorder": "array", "categoryarray": kinds[::-1], "fixedrange": True, "showgrid": True}
+        layout["yaxis2"] = axis("", domain=[1 - 0.075 * len(kinds), 1], range=[-0.6, len(kinds) - 0.4], **names)
+        layout["shapes"] = [vertical(plotly_time(e.at), _MARKS[e.kind][1], width=1, layer="above") for e in events]
+    return [_event_marks(events, kind) for kind in kinds], layout
+
+
+def _event_marks(events: Sequence[TrendEvent], kind: str) -> Part:
+    own = [e for e in events if e.kind == kind]
     symbol, colour = _MARKS[kind]
     text: Part = {
         "text": [_wrapped(e.text) for e in own],

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.data.result_documents import FACTS, document, failed, inference_workload, metric_row, provider, trial
+from tests.data.result_documents import FACTS, PLANNED, document, failed, inference_workload, metric_row, provider, training_metrics, trial
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
+from plumbline.presentation.charts.year import year_chart
+from plumbline.workflows.provider_year import FleetYear, fleet_lane, fleet_year
 
 MONTHS = 14
 CHANGED = 8
@@ -146,3 +148,28 @@ def test_a_price_that_followed_another_is_marked_on_its_day_and_leads_to_the_pri
         assert other.get(drawn["price"]["customdata"][0]).status_code == 200
     monkeypatch.undo()
     assert "price" not in traces(charts(client.get("/providers/lab").text)["trend-gpt-test-step-time"])
+
+
+def test_a_year_compares_all_workloads_with_the_fleet_and_counts_who_shares_a_driver(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for name, last in (("here", 2.0), ("there", 1.0)):
+            for month, step in ((10, 1.0), (11, last)):
+                asked = trial(campaign=f"2025-{month}", where=provider(name), planned_at=PLANNED + timedelta(days=30 * month))
+                archive.record(document(asked, metrics=training_metrics(step)), uri="file:///store")
+        year = fleet_year(archive)
+        ranged = fleet_year(archive, (PLANNED + timedelta(days=320), None))
+    assert [head.campaign_id for head in year.campaigns] == ["2025-10", "2025-11"]
+    assert year.index["here"]["2025-11"] == pytest.approx(50.0) and year.index["there"]["2025-11"] == pytest.approx(100.0)
+    assert [head.campaign_id for head in ranged.campaigns] == ["2025-11"]
+    drivers = FleetYear(
+        year.campaigns,
+        year.index,
+        {"here": {"driver.version": "570"}, "a": {"driver.version": "570"}, "b": {"driver.version": "550"}, "c": {}},
+    )
+    assert [(f.value, f.same, f.known) for f in fleet_lane(drivers, "here")] == [("570", 2, 3)] and fleet_lane(drivers, "c") == ()
+    heads = [(head.campaign_id, head.planned_at) for head in year.campaigns]
+    chart = year_chart("here", heads, year.index, ())
+    assert chart is not None and next(trace for trace in chart.data if trace["name"] == "here")["y"] == [100.0, 50.0]
+    assert year_chart("here", heads[:1], {"here": {"2025-10": 100.0}}, ()) is None
+    crowd = year_chart("here", heads, {**year.index, **{f"p{n}": {"2025-10": 100.0, "2025-11": 90.0 + n} for n in range(20)}}, ())
+    assert crowd is not None and len(crowd.data) == 3, "of many providers a band and a median"
