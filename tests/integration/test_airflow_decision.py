@@ -4,6 +4,7 @@ out. One server serves all of it, because starting one costs more than everythin
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -20,9 +21,10 @@ from plumbline.archive import FindingView, open_archive
 from plumbline.declarations import installation_paths, load
 from plumbline.embedded.client import AirflowClient, DagRun
 from plumbline.embedded.server import AirflowServer
+from plumbline.embedded.settings import USERNAME
 from plumbline.launch.simulated.launcher import simulate
 from plumbline.workflows.baseline_decision import TIMED_OUT
-from plumbline.workflows.plan import ACCEPT, KEEP, RERUN, RunParameters, trials_of
+from plumbline.workflows.plan import ACCEPT, ACTION_DAG, KEEP, RERUN, RunParameters, trials_of
 from plumbline.workflows.review import review_campaign
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
@@ -171,6 +173,19 @@ def last_word(finding: FindingView) -> tuple[str, str, str]:
     with open_archive() as archive:
         entry = [e for e in archive.audit(finding.finding_id) if e.who != "drift"][-1]
     return entry.who, entry.what, entry.why
+
+
+def test_a_button_of_the_pages_acts_in_a_worker(world: World, slower: FindingView) -> None:
+    world.client.login()
+    http = world.client._http
+    token = re.findall(r'name="form" value="([^"]+)"', http.get(f"/plumbline/findings/{slower.finding_id}").text)[0]
+    form = {"form": token, "action": "snooze", "until": "2d", "why": "a button"}
+    assert [http.post("/plumbline/findings/act", data=form).status_code for _ in range(2)] == [303, 409]
+    (run,) = world.client._runs(ACTION_DAG, {})
+    assert world.ended(ACTION_DAG, run.run_id).state == "success"
+    with open_archive() as archive:
+        assert archive.finding(slower.finding_id).snoozed_until is not None
+        assert [(e.who, e.why) for e in archive.audit(slower.finding_id) if e.what == "finding_snoozed"] == [(USERNAME, "a button")]
 
 
 def test_a_question_appears_in_an_airflow_that_nobody_has_touched(world: World, slower: FindingView) -> None:
