@@ -33,7 +33,7 @@ mount = next(r for r in app.routes if isinstance(r, Mount) and r.path == "/plumb
 heavy_before = "plumbline.dashboard.app" in sys.modules
 known = json.loads(sys.argv[1])
 # A team that makes several choices of a kind is asked about one of them.
-which = lambda route: "?workload=" + known["workload"] if route.path.endswith("/decisions/{team}/{kind}") else ""
+which = lambda route: "?workload=" + known["workload"] if "/decisions/{team}/{kind}" in route.path else ""
 paths = ["/plumbline" + address_of(route, known) + which(route) for route in routes_of(mount.app.app) if "GET" in route.methods]
 manager = get_auth_manager()
 token = lambda role: manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role))
