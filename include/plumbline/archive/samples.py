@@ -257,6 +257,21 @@ def repeats_of(session: Session, trial_ids: Collection[str], metrics: Collection
     return found
 
 
+def fact_readings(session: Session, facts: Sequence[str]) -> list[tuple[str, str, datetime, str, str]]:
+    """(provider, campaign, first planned, fact, value) of every value that usable trials of a campaign reported of these facts."""
+    values = [Environment.facts[fact].as_string().label(f"fact_{i}") for i, fact in enumerate(facts)]
+    query = select(Series.provider, Trial.campaign_id, func.min(Trial.planned_at).label("at"), *values)
+    query = query.join(Series, Series.series_key == Trial.series_key)
+    query = query.join(Environment, Environment.environment_hash == Trial.environment_hash)
+    query = query.where(Series.source != "imported", *USABLE).group_by(Series.provider, Trial.campaign_id, *values)
+    return [
+        (row.provider, row.campaign_id, row.at, fact, value)
+        for row in session.execute(query)
+        for fact, value in zip(facts, row[3:], strict=True)
+        if value is not None
+    ]
+
+
 def _batches(of: Sequence[T]) -> Iterator[list[T]]:
     rest = iter(of)
     while batch := list(islice(rest, _BATCH)):
@@ -276,3 +291,4 @@ class Samples:
     contents = reads(contents)
     numbers_of = reads(numbers_of)
     repeats_of = reads(repeats_of)
+    fact_readings = reads(fact_readings)

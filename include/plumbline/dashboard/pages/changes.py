@@ -1,0 +1,110 @@
+"""Driver radar: changes of the environment over the fleet, and what they did on each provider that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+
+from plumbline.analysis.drift.fact_changes import Adoption, FactChange, FactReading, fact_changes
+from plumbline.archive import FindingView
+from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import ArchiveReader
+
+FACTS = {
+    "driver.version": "driver",
+    "cuda.version": "CUDA",
+    "nccl.version": "NCCL",
+    "kubernetes.version": "Kubernetes",
+    "os.kernel": "kernel",
+    "host.instance_type": "node type",
+}
+"""Facts that a provider changes without being asked, with their names on the page."""
+FINDINGS_READ = 1000
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A finding that attributes a move to the change. `interval`: empty where none is known."""
+
+    finding_id: str
+    workload: str
+    metric: str
+    change: str
+    interval: str
+
+
+@dataclass(frozen=True)
+class AdoptionRow:
+    """`together`: other facts that changed on the provider in the same campaign; effects cannot be told apart."""
+
+    adoption: Adoption
+    together: tuple[str, ...]
+    effects: tuple[Effect, ...]
+
+
+@dataclass(frozen=True)
+class ChangeRow:
+    """`name`: of the fact; `share`: of the providers that report it, in percent."""
+
+    name: str
+    change: FactChange
+    share: float
+    rows: tuple[AdoptionRow, ...]
+
+
+def change_rows(readings: Sequence[FactReading], findings: Sequence[FindingView]) -> tuple[ChangeRow, ...]:
+    """Each change with the performance findings that name its fact, of the same provider and campaign."""
+    changes = fact_changes(readings)
+    changed = {(a.provider, a.campaign, c.fact): c.value for c in changes for a in c.adoptions}
+
+    def row(change: FactChange, adoption: Adoption) -> AdoptionRow:
+        there = {
+            fact: value
+            for (provider, campaign, fact), value in changed.items()
+            if (provider, campaign) == (adoption.provider, adoption.campaign)
+        }
+        together = tuple(f"{name} {there[fact]}" for fact, name in FACTS.items() if fact != change.fact and fact in there)
+        return AdoptionRow(adoption, together, tuple(_effect(f) for f in findings if _names(f, change.fact, adoption)))
+
+    order = list(FACTS)
+    return tuple(
+        ChangeRow(
+            FACTS[c.fact],
+            c,
+            100 * len(c.have) / c.known,
+            tuple(row(c, a) for a in c.adoptions),
+        )
+        for c in sorted(changes, key=lambda c: (-c.newest.timestamp(), order.index(c.fact), c.value))
+    )
+
+
+def _names(finding: FindingView, fact: str, adoption: Adoption) -> bool:
+    same = (finding.kind, finding.provider, finding.campaign_id) == ("performance", adoption.provider, adoption.campaign)
+    return same and fact in (finding.detail.get("attributed_to") or ())
+
+
+def _effect(finding: FindingView) -> Effect:
+    def signed(value: float | None) -> str:
+        return "" if value is None else f"{100 * value:+.1f} %".replace("-", "−")
+
+    low, high = signed(finding.ci_low), signed(finding.ci_high)
+    workload = (finding.series_key or "").split("/")[1].split("@")[0] if finding.series_key else ""
+    return Effect(finding.finding_id, workload, finding.metric or "", signed(finding.effect), f"{low} … {high}" if low and high else "")
+
+
+def router(pages: PageRenderer, reader: ArchiveReader) -> APIRouter:
+    """`/changes`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/changes", response_class=HTMLResponse)
+    def show_changes(request: Request) -> Response:
+        archive = reader.archive(can_see_costs(request))
+        readings = [FactReading(*row) for row in archive.fact_readings(tuple(FACTS))]
+        rows = change_rows(readings, archive.findings(latest=FINDINGS_READ)) if readings else ()
+        return pages.page(request, "changes.html.j2", rows=rows)
+
+    return routes
