@@ -85,7 +85,8 @@ def current_results(
 
     Simulated results count only if nothing was measured (a rehearsal), or with `simulated`, which excludes measured ones.
     """
-    parts, left_out = select_series(archive, declared, simulated, providers)
+    only = next(iter(workloads)) if workloads is not None and len(workloads) == 1 else None
+    parts, left_out = select_series(archive, declared, simulated, providers, only)
     if workloads is not None:
         parts = [p for p in parts if p.series.workload in workloads]
         left_out = [gone for gone in left_out if gone.workload in workloads]
@@ -157,13 +158,22 @@ def decide_teams(
 
 
 def select_series(
-    archive: Archive, declared: Declarations, simulated: bool, providers: Collection[str] | None = None
+    archive: Archive,
+    declared: Declarations,
+    simulated: bool,
+    providers: Collection[str] | None = None,
+    workload: str | None = None,
 ) -> tuple[list[CurrentSeries], list[ExcludedSeries]]:
-    """The series that count, one for each provider and workload, and the excluded ones with reasons; of these providers if named. Which ones are
-    simulated, undeclared or of an older version depends on the whole archive, never on the filter."""
-    parts = archive.newest_usable(providers=providers)
-    if providers is not None and not _alone(archive, declared, parts):
-        parts = archive.newest_usable()
+    """The series that count, one for each provider and workload, and the excluded ones with reasons; of these providers and this workload if
+    named. Which ones are simulated, undeclared or of an older version depends on the whole archive, never on the filter."""
+    if workload is not None:
+        parts = archive.newest_usable(workloads=[workload])
+        if parts and (simulated or not _decides_alone(archive, declared, parts)):
+            parts = archive.newest_usable()
+    else:
+        parts = archive.newest_usable(providers=providers)
+        if providers is not None and not _alone(archive, declared, parts):
+            parts = archive.newest_usable()
     left_out: list[ExcludedSeries] = []
 
     def without(gone: Sequence[CurrentSeries], why: str) -> None:
@@ -179,18 +189,31 @@ def select_series(
         without(made_up, "it is simulated, and simulated results never count beside measured ones")
     known = [p for p in parts if p.series.provider in declared.providers]
     if known:
-        without([p for p in parts if p not in known], "the provider is no longer declared")
+        without([p for p in parts if p.series.provider not in declared.providers], "the provider is no longer declared")
         parts = known
-    newest = {name: max(p.series.version for p in parts if p.series.workload == name) for name in {p.series.workload for p in parts}}
-    older = [p for p in parts if p.series.version < newest[p.series.workload]]
-    for part in older:
-        without([part], f"it ran version {part.series.version} of the workload, and the others ran version {newest[part.series.workload]}")
-    parts = sorted((p for p in parts if p not in older), key=lambda p: (p.planned_at, p.series.series_key))
+    newest: dict[str, int] = {}
+    for part in parts:
+        newest[part.series.workload] = max(part.series.version, newest.get(part.series.workload, 0))
+    for part in parts:
+        if part.series.version < newest[part.series.workload]:
+            without(
+                [part], f"it ran version {part.series.version} of the workload, and the others ran version {newest[part.series.workload]}"
+            )
+    parts = sorted((p for p in parts if p.series.version == newest[p.series.workload]), key=lambda p: (p.planned_at, p.series.series_key))
     if providers is not None:
         parts = [p for p in parts if p.series.provider in providers]
         left_out = [gone for gone in left_out if gone.provider in providers]
+    if workload is not None:
+        parts = [p for p in parts if p.series.workload == workload]
+        left_out = [gone for gone in left_out if gone.workload == workload]
     # The same version with another engine, protocol or instance is another series: the newest one counts.
     return list({series_place(part): part for part in parts}.values()), left_out
+
+
+def _decides_alone(archive: Archive, declared: Declarations, parts: Sequence[CurrentSeries]) -> bool:
+    """Whether other workloads' series cannot matter: a declared provider's series is measured here, or nothing is measured anywhere."""
+    known = [part for part in parts if part.series.provider in declared.providers]
+    return any(part.series.source != "simulated" for part in known) or (bool(known) and not archive.measured_anything())
 
 
 def _alone(archive: Archive, declared: Declarations, parts: Sequence[CurrentSeries]) -> bool:

@@ -29,8 +29,7 @@ def read_fleet(
 
     `metrics`: (metric, statistic) to read beside each workload's primary number and the rates that costs rest on.
     """
-    parts, _ = select_series(archive, declared, False)
-    parts = [part for part in parts if workload in (None, part.series.workload)]
+    parts, _ = select_series(archive, declared, False, workload=workload)
     wanted = _COST_RATES | set(metrics) | {number[:2] for usual in USUAL_NUMBERS.values() for number in usual}
     wanted |= {first[:2] for part in parts if (first := primary_number(declared, part.series.workload)) is not None}
     numbers = archive.numbers_of([(part.series.series_key, part.campaign_id) for part in parts], wanted)

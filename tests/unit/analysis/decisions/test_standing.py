@@ -107,6 +107,11 @@ def test_a_provider_that_is_no_longer_declared_gives_way_to_those_that_are(archi
     assert set(now.providers) == {FAST} and [gone.provider for gone in now.left_out] == [CHEAP]
     alone = current_results(archive, declared, DAY, providers=[CHEAP])
     assert alone.trials == () and alone.left_out == now.left_out
+    serve(archive, world(), {CHEAP: [0.04]})
+    (workload,) = {name for _, name in current_results(archive, world(), DAY).campaigns} - {"gpt-test"}
+    # No declared provider ran it, and one ran another workload: the whole archive decides.
+    served = current_results(archive, declared, DAY, workloads=[workload])
+    assert served.trials == () and [gone.provider for gone in served.left_out] == [CHEAP]
     del declared.providers[FAST]
     # Another installation's archive: as they were when they were measured.
     assert set(current_results(archive, declared, DAY).providers) == {FAST, CHEAP}
