@@ -17,13 +17,14 @@ from plumbline.archive.campaigns import Campaigns
 from plumbline.archive.engine import advisory_lock, check_url, make_engine, reading, utc_now, writing
 from plumbline.archive.findings import Findings
 from plumbline.archive.migrate import prepare, revision_of
-from plumbline.archive.pages import Overview, Paging, Trends
+from plumbline.archive.pages import Overview, Paging
 from plumbline.archive.prices import Prices
 from plumbline.archive.published import PublishedResults
 from plumbline.archive.quarantine import Quarantine
 from plumbline.archive.recording import Recording
 from plumbline.archive.retention import Retention
 from plumbline.archive.samples import Samples
+from plumbline.archive.trends import Trends
 from plumbline.archive.trials import Trials
 from plumbline.declarations import installation_paths
 

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request
 
+from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.fleet import COST_UNITS, CostUnit
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive.pages import Span
@@ -18,7 +19,6 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.declarations import Declarations
 from plumbline.presentation.series_states import ORDER, StateName
 
-KINDS: tuple[WorkloadKind, ...] = ("training", "inference")
 Months = Literal["", "3", "6", "12"]
 PLACE = ("cloud", "region", "accelerator")
 RANGE = ("last", "since", "until")

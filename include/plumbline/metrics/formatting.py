@@ -119,6 +119,11 @@ def format_percent(share: float | None, decimals: int = 0) -> str:
     return "–" if share is None else f"{100 * share:.{decimals}f} %"
 
 
+def format_change(fraction: float | None, decimals: int = 1) -> str:
+    """A signed change such as `+7.9 %`, with a minus sign instead of a hyphen; empty for None."""
+    return "" if fraction is None else f"{100 * fraction:+.{decimals}f} %".replace("-", "−")
+
+
 def format_probability(probability: float | None) -> str:
     """A probability, never shown as certain: draws cannot prove 0 or 1."""
     if probability is None:

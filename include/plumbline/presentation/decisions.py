@@ -15,7 +15,7 @@ from plumbline.analysis.drift import comparison
 from plumbline.archive import DecisionView
 from plumbline.findings.price import format_usd
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_probability, join_words
+from plumbline.metrics.formatting import common_scale, format_change, format_name, format_percent, format_probability, join_words
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,7 @@ def _price_row(swing: PriceSwing) -> SwingRow:
         if flip is None:
             return f"none {limit} of the current price"
         price = f"{flip.usd_per_hour:,.4g} USD/h" if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
-        change = f"{100 * (flip.factor - 1):+.0f} %".replace("-", "−")
-        return f"{price} ({change}): {flip.first}"
+        return f"{price} ({format_change(flip.factor - 1, 0)}): {flip.first}"
 
     now = f"{swing.usd_per_hour:,.4g} USD/h" if swing.usd_per_hour is not None else "–"
     down, up = text(swing.falls, f"down to {format_percent(CHEAPEST)}"), text(swing.rises, f"up to {format_percent(DEAREST)}")

@@ -18,7 +18,7 @@ from typing import Any
 from plumbline.alerts.monthly_cost import MonthlyCost, format_amount
 from plumbline.analysis.prices.book import quote
 from plumbline.archive import Archive
-from plumbline.archive.pages import LaunchCounts
+from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_percent, join_words
 from plumbline.presentation.charts.launches import launch_success

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from plumbline.analysis.drift.fact_changes import FACT_NAMES
 from plumbline.archive import Archive
 from plumbline.archive.pages import CampaignHead, Span
 from plumbline.workflows.campaign_history import MONTHS, speed_index
 
-SHARED_FACTS = {"driver.version": "driver", "cuda.version": "CUDA", "nccl.version": "NCCL"}
-"""Facts of an environment that the fleet is counted by, with their names."""
+SHARED_FACTS = ("driver.version", "cuda.version", "rocm.version", "nccl.version")
+"""Facts of an environment that the fleet is counted by."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def fleet_lane(year: FleetYear, provider: str) -> tuple[LaneFact, ...]:
     """How many providers share each of this one's facts."""
     return tuple(
         LaneFact(
-            SHARED_FACTS[key],
+            FACT_NAMES[key],
             value,
             sum(own.get(key) == value for own in year.facts.values()),
             sum(key in own for own in year.facts.values()),

@@ -33,3 +33,10 @@ def test_a_value_that_a_provider_left_again_is_shown_only_where_another_has_it()
 
 def test_a_difference_that_never_changed_is_no_change() -> None:
     assert fact_changes(readings(a="ooo", b="nnn")) == ()
+
+
+def test_nodes_with_different_values_in_one_campaign_are_no_change_each_month() -> None:
+    mixed = readings(a="ooo") + [FactReading("a", r.campaign, r.at, r.fact, "n") for r in readings(a="ooo")[1:]]
+    (found,) = fact_changes([*mixed, *readings(b="ooo")])
+    assert (found.value, found.have, found.others) == ("n", ("a",), (("b", "o"),))
+    assert [(a.before, a.campaign, a.current) for a in found.adoptions] == [("o", "2026-02", True)]

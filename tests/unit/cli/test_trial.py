@@ -92,37 +92,37 @@ def test_a_trial_s_own_criteria_are_judged_and_its_warm_up_is_not_shown():
     asked = result_documents.trial(workload=result_documents.inference_workload(acceptance=criteria))
     steady = [metric_row("error_rate", 0.0, 400, ci=(0.0, 0.0095)), metric_row("request_throughput", 5.0, 400)]
     document = result_documents.document(asked, metrics=[metric_row("error_rate", 0.25, 80, phase="warmup"), *steady])
-    told = shown(document, everything=True)
-    found = [line.split() for line in told if " in steady" in line]
+    lines = shown(document, everything=True)
+    found = [line.split() for line in lines if " in steady" in line]
     assert [line[: 6 + (line[5] != "insufficient")] for line in found] == [
         ["error_rate", "<=", "1%", "in", "steady", "pass", "0"],
         ["request_throughput", ">=", "50/s", "in", "steady", "fail", "5.00/s"],
         ["goodput", ">=", "1/s", "in", "steady", "insufficient"],
     ]
     assert found[2][-6:] == ["the", "trial", "did", "not", "measure", "it"]
-    assert not any(line.split()[:2] == ["warmup", "error_rate"] for line in told)
-    assert any("warmup: not shown" in line for line in told)
+    assert not any(line.split()[:2] == ["warmup", "error_rate"] for line in lines)
+    assert any("warmup: not shown" in line for line in lines)
 
 
 def test_an_unusable_trial_s_criteria_are_not_judged():
     asked = result_documents.trial(workload=result_documents.inference_workload(acceptance=["error_rate <= 1% in steady"]))
     reasons = (Reason(code="out_of_memory", detail="held too much"), Reason(code="interrupted", detail="asked to stop"))
     failed = Validity(status="failed", failure_class="out_of_memory", reasons=reasons)
-    told = [line.strip() for line in shown(result_documents.document(asked, validity=failed, metrics=[]))]
-    assert told[1:4] == [
+    lines = [line.strip() for line in shown(result_documents.document(asked, validity=failed, metrics=[]))]
+    assert lines[1:4] == [
         "out_of_memory: held too much",
         "interrupted: asked to stop",
         "its 1 acceptance criteria are not judged: a trial that is failed proves nothing",
     ]
-    assert not any("error_rate" in line for line in told)
+    assert not any("error_rate" in line for line in lines)
 
 
 def test_a_trial_that_got_no_further_than_its_warm_up_shows_it():
-    told = shown(
+    lines = shown(
         result_documents.document(result_documents.trial("inference"), metrics=[metric_row("error_rate", 1.0, 80, phase="warmup")])
     )
-    assert any(line.split()[:3] == ["warmup", "error_rate", "100"] for line in told)
-    assert not any("not shown" in line for line in told)
+    assert any(line.split()[:3] == ["warmup", "error_rate", "100"] for line in lines)
+    assert not any("not shown" in line for line in lines)
 
 
 def shown(document, everything=False):
@@ -140,10 +140,10 @@ def test_leading_metrics_come_first_and_the_rest_is_counted():
         metric_row("disk_read_bandwidth", 1e9, 3, phase="environment", statistic="median"),
     ]
     document = result_documents.document(result_documents.trial("inference"), metrics=rows)
-    told = [" ".join(line.split()) for line in shown(document)]
-    assert [line for line in told if "time_to_first_token" in line] == ["p50 time_to_first_token 10.0 ms 30.0 ms"]
-    assert [line.split()[:2] for line in told if "goodput" in line] == [["goodput", "5.00/s"]]
-    assert not any("queue_time" in line or "disk_read" in line for line in told)
-    assert any(line.startswith("3 more metrics") for line in told)
+    lines = [" ".join(line.split()) for line in shown(document)]
+    assert [line for line in lines if "time_to_first_token" in line] == ["p50 time_to_first_token 10.0 ms 30.0 ms"]
+    assert [line.split()[:2] for line in lines if "goodput" in line] == [["goodput", "5.00/s"]]
+    assert not any("queue_time" in line or "disk_read" in line for line in lines)
+    assert any(line.startswith("3 more metrics") for line in lines)
     everything = " ".join(shown(document, everything=True))
     assert "queue_time" in everything and "disk_read_bandwidth" in everything and "more metrics" not in everything

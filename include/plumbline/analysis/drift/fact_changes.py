@@ -5,6 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
+
+FACT_NAMES = {
+    "driver.version": "driver",
+    "cuda.version": "CUDA",
+    "rocm.version": "ROCm",
+    "nccl.version": "NCCL",
+    "kubernetes.version": "Kubernetes",
+    "os.kernel": "kernel",
+    "host.instance_type": "node type",
+}
+"""Facts that a provider changes without being asked, with their names for people."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +32,7 @@ class FactReading:
 
 @dataclass(frozen=True)
 class Adoption:
-    """A provider changed to the value, first seen in this campaign. `current`: it still has it."""
+    """The value came to a provider, first seen in this campaign; `before`: its values in the one before. `current`: it still has it."""
 
     provider: str
     before: str
@@ -47,26 +59,25 @@ class FactChange:
 
 
 def fact_changes(readings: Sequence[FactReading]) -> tuple[FactChange, ...]:
-    """Every value that a provider changed to and some provider still has, the newest change first."""
-    now: dict[tuple[str, str], str] = {}
-    moved: dict[tuple[str, str], list[FactReading]] = {}
-    was: dict[tuple[str, str, str, str], str] = {}
-    for r in sorted(readings, key=lambda r: (r.at, r.campaign, r.value)):
-        before = now.get((r.fact, r.provider))
-        if before is not None and before != r.value:
-            moved.setdefault((r.fact, r.value), []).append(r)
-            was[r.fact, r.value, r.provider, r.campaign] = before
-        now[r.fact, r.provider] = r.value
+    """Every value that came to a provider and that some provider still has, the newest change first.
+
+    Nodes of one campaign may differ: a value comes where the campaign before has it on no node, and counts for a provider that has it on any.
+    """
+    seen: dict[tuple[str, str], dict[str, tuple[datetime, set[str]]]] = {}
+    for r in sorted(readings, key=lambda r: (r.at, r.campaign)):
+        seen.setdefault((r.fact, r.provider), {}).setdefault(r.campaign, (r.at, set()))[1].add(r.value)
+    now: dict[str, dict[str, set[str]]] = {}
+    came: dict[tuple[str, str], dict[str, tuple[str, str, datetime]]] = {}
+    for (fact, provider), campaigns in seen.items():
+        for (_, was), (campaign, (at, values)) in pairwise(campaigns.items()):
+            for value in values - was[1]:
+                came.setdefault((fact, value), {})[provider] = (", ".join(sorted(was[1])), campaign, at)  # of several times the last
+        now.setdefault(fact, {})[provider] = list(campaigns.values())[-1][1]
     found = []
-    for (fact, value), own in moved.items():
-        values = {provider: v for (f, provider), v in now.items() if f == fact}
-        have = tuple(sorted(p for p, v in values.items() if v == value))
-        last = {r.provider: r for r in own}  # a provider that went back and forth changed when it last did
-        adoptions = tuple(
-            Adoption(p, was[fact, value, p, r.campaign], r.campaign, r.at, p in have)
-            for p, r in sorted(last.items(), key=lambda each: (each[1].at, each[0]))
-        )
-        others = tuple(sorted((p, v) for p, v in values.items() if v != value))
+    for (fact, value), own in came.items():
+        have = tuple(sorted(p for p, values in now[fact].items() if value in values))
+        adoptions = tuple(Adoption(p, *each, p in have) for p, each in sorted(own.items(), key=lambda one: (one[1][2], one[0])))
+        others = tuple(sorted((p, ", ".join(sorted(values))) for p, values in now[fact].items() if value not in values))
         if have:
-            found.append(FactChange(fact, value, adoptions, have, len(values), others))
+            found.append(FactChange(fact, value, adoptions, have, len(now[fact]), others))
     return tuple(sorted(found, key=lambda c: (-c.newest.timestamp(), c.fact, c.value)))

@@ -8,21 +8,14 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from plumbline.analysis.drift.fact_changes import Adoption, FactChange, FactReading, fact_changes
+from plumbline.analysis.drift.fact_changes import FACT_NAMES, Adoption, FactChange, FactReading, fact_changes
 from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader
+from plumbline.metrics.formatting import format_change
+from plumbline.results.sample import Series
 
-FACTS = {
-    "driver.version": "driver",
-    "cuda.version": "CUDA",
-    "nccl.version": "NCCL",
-    "kubernetes.version": "Kubernetes",
-    "os.kernel": "kernel",
-    "host.instance_type": "node type",
-}
-"""Facts that a provider changes without being asked, with their names on the page."""
 FINDINGS_READ = 1000
 
 
@@ -67,17 +60,12 @@ def change_rows(readings: Sequence[FactReading], findings: Sequence[FindingView]
             for (provider, campaign, fact), value in changed.items()
             if (provider, campaign) == (adoption.provider, adoption.campaign)
         }
-        together = tuple(f"{name} {there[fact]}" for fact, name in FACTS.items() if fact != change.fact and fact in there)
+        together = tuple(f"{name} {there[fact]}" for fact, name in FACT_NAMES.items() if fact != change.fact and fact in there)
         return AdoptionRow(adoption, together, tuple(_effect(f) for f in findings if _names(f, change.fact, adoption)))
 
-    order = list(FACTS)
+    order = list(FACT_NAMES)
     return tuple(
-        ChangeRow(
-            FACTS[c.fact],
-            c,
-            100 * len(c.have) / c.known,
-            tuple(row(c, a) for a in c.adoptions),
-        )
+        ChangeRow(FACT_NAMES[c.fact], c, 100 * len(c.have) / c.known, tuple(row(c, a) for a in c.adoptions))
         for c in sorted(changes, key=lambda c: (-c.newest.timestamp(), order.index(c.fact), c.value))
     )
 
@@ -88,12 +76,10 @@ def _names(finding: FindingView, fact: str, adoption: Adoption) -> bool:
 
 
 def _effect(finding: FindingView) -> Effect:
-    def signed(value: float | None) -> str:
-        return "" if value is None else f"{100 * value:+.1f} %".replace("-", "−")
-
-    low, high = signed(finding.ci_low), signed(finding.ci_high)
-    workload = (finding.series_key or "").split("/")[1].split("@")[0] if finding.series_key else ""
-    return Effect(finding.finding_id, workload, finding.metric or "", signed(finding.effect), f"{low} … {high}" if low and high else "")
+    low, high = (format_change(end) for end in (finding.ci_low, finding.ci_high))
+    workload = Series.parse(finding.series_key).workload if finding.series_key else ""
+    interval = f"{low} … {high}" if low and high else ""
+    return Effect(finding.finding_id, workload, finding.metric or "", format_change(finding.effect), interval)
 
 
 def router(pages: PageRenderer, reader: ArchiveReader) -> APIRouter:
@@ -103,7 +89,7 @@ def router(pages: PageRenderer, reader: ArchiveReader) -> APIRouter:
     @routes.get("/changes", response_class=HTMLResponse)
     def show_changes(request: Request) -> Response:
         archive = reader.archive(can_see_costs(request))
-        readings = [FactReading(*row) for row in archive.fact_readings(tuple(FACTS))]
+        readings = [FactReading(*row) for row in archive.fact_readings(tuple(FACT_NAMES))]
         rows = change_rows(readings, archive.findings(latest=FINDINGS_READ)) if readings else ()
         return pages.page(request, "changes.html.j2", rows=rows)
 

@@ -115,7 +115,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             raise HTTPException(403, REFUSED)
         if not form:
             raise HTTPException(403, "the form has no token: reload the page")
-        # First the tokens: nothing is read for a form of somebody else's.
+        # First the tokens: nothing is read for another user's form.
         signed = [acting.read_token(actor, token) for token in form]
         archive = reader.archive(can_see_costs(request))
         try:

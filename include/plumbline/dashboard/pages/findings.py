@@ -23,7 +23,7 @@ from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, is_decision_change
 from plumbline.findings.decision_impact import decision_impact
-from plumbline.metrics.formatting import format_name
+from plumbline.metrics.formatting import format_change, format_name
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.finding_words import what_happened
 from plumbline.presentation.findings_inbox import group_findings
@@ -114,7 +114,7 @@ def _decision(finding: Finding) -> tuple[str, str, str] | None:
 def _members(finding: Finding) -> list[MemberRow]:
     rows = []
     for m in finding.members:
-        change = "" if m.effect is None else f"{100 * m.effect:+.1f} %".replace("-", "−")
+        change = format_change(m.effect)
         if m.ci_low is not None and m.ci_high is not None:
             change += f" ({100 * m.ci_low:+.1f} … {100 * m.ci_high:+.1f})".replace("-", "−")
         rows.append(MemberRow(format_name(m.name), m.text, change, m.verdict or "", m.series_key or ""))

@@ -10,11 +10,12 @@ from pathlib import Path
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.fleet import Fleet, pooled_costs
 from plumbline.analysis.scorecards.placings import place
 from plumbline.archive import Archive, DecisionView, FindingView, SeriesView
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.filters import KINDS, Chosen, Filter, filter_bar
+from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader

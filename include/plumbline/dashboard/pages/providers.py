@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
 from plumbline.archive import Archive, SeriesView
-from plumbline.archive.pages import LaunchCounts
+from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.overview import MAX_OPEN_FINDINGS

@@ -9,6 +9,10 @@
   };
   open();
   window.addEventListener("hashchange", open);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    if (link && link.hash === location.hash) open();  // the same address again changes nothing, and the fold may be shut
+  });
   let closed = [];
   window.addEventListener("beforeprint", () => { closed = folds().filter((fold) => !fold.open); closed.forEach((fold) => { fold.open = true; }); });
   window.addEventListener("afterprint", () => closed.forEach((fold) => { fold.open = false; }));

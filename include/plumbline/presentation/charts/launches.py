@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from plumbline.analysis.scorecards.provisioning import NOT_STARTED, OPERATOR_FAULTS
-from plumbline.archive.pages import LaunchCounts
+from plumbline.archive.trends import LaunchCounts
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 from plumbline.metrics.proportions import Proportion, wilson_interval
 from plumbline.presentation.charts.chart import Chart, Part, axis, error_bars, line, marks, plotly_time

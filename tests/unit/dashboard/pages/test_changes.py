@@ -8,10 +8,9 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 from tests.data.result_documents import FACTS, PLANNED, document, provider, trial
 
-from plumbline.analysis.drift.fact_changes import FactReading
+from plumbline.analysis.drift.fact_changes import FACT_NAMES, FactReading
 from plumbline.archive import FindingView, open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.pages.changes import FACTS as SHOWN
 from plumbline.dashboard.pages.changes import change_rows
 
 
@@ -45,7 +44,7 @@ def test_a_change_of_the_archive_is_on_the_page_with_its_effect_and_the_others(t
             for month, kernel in enumerate(kernels):
                 asked = trial(where=provider(name), campaign=f"2025-{11 + month}", planned_at=PLANNED + timedelta(days=30 * month))
                 archive.record(document(asked, facts={**FACTS, "os.kernel": kernel}), uri="file:///store")
-        readings = [FactReading(*row) for row in archive.fact_readings(tuple(SHOWN))]
+        readings = [FactReading(*row) for row in archive.fact_readings(tuple(FACT_NAMES))]
     named = finding("moved", "2025-12", "os.kernel")
     others = [
         finding("moved", "2025-11", "os.kernel"),

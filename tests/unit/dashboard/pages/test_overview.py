@@ -32,7 +32,7 @@ def test_a_drift_that_somebody_is_on_is_still_a_drift(tmp_path: Path, state: str
         shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1))
     (cell,) = cells(shown).values()
     assert cell.drifted is drifted and ("drifted" in cell.words) is drifted
-    assert [g.lead.view.finding_id for g in shown.groups] == (["f1"] if state == "open" else []), "the list is of what waits for somebody"
+    assert [g.lead.view.finding_id for g in shown.groups] == (["f1"] if state == "open" else []), "the list is of open findings"
 
 
 REVIEWED = {"metric": "step_time", "effect": 0.09, "detectable": 0.013, "repeats": None}

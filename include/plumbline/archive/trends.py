@@ -1,0 +1,137 @@
+"""Questions of the pages about a provider's past: launches, environments, campaigns of a series, accepted prices."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, and_, func, literal, or_, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from plumbline.archive.engine import reading
+from plumbline.archive.pages import NOT_IMPORTED, Slice
+from plumbline.archive.records import (
+    PriceView,
+)
+from plumbline.archive.repository import view_of, where_equal
+from plumbline.archive.schema import (
+    Environment,
+    Metric,
+    Price,
+    Series,
+    SeriesCampaign,
+    Trial,
+)
+from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns
+
+
+@dataclass(frozen=True)
+class LaunchCounts:
+    """Every attempt on a provider in one campaign, over all its workloads: failure class → how many, None for those that did not fail.
+    Trials that are missing were never seen to launch and are left out, and so is what a correction replaced: it was launched once.
+    `lead_times`: request to running process, in seconds."""
+
+    campaign_id: str
+    planned_at: datetime
+    ended: Mapping[str | None, int]
+    lead_times: tuple[float, ...]
+
+
+class Trends:
+    """Questions about a provider's past: each method is one transaction."""
+
+    engine: Engine
+
+    def measured_names(self, series_key: str, campaign_id: str) -> list[tuple[str, str, str]]:
+        """(phase, metric, statistic) that a usable trial of the series measured in the campaign."""
+        of = select(Trial.id).where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, *USABLE)
+        query = select(Metric.phase, Metric.metric, Metric.statistic).where(Metric.trial_pk.in_(of), Metric.value.is_not(None))
+        with reading(self.engine) as session:
+            return sorted((phase, metric, statistic) for phase, metric, statistic in session.execute(query.distinct()))
+
+    def facts_by_campaign(self, series_key: str, campaigns: Sequence[str]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        """Campaign → the facts of the environments that the usable trials of the series ran on, each environment once."""
+        of = and_(Trial.series_key == series_key, Trial.campaign_id.in_(campaigns))
+        with reading(self.engine) as session:
+            return _facts_by(session, Trial.campaign_id, of)
+
+    def newest_facts(self, pairs: Collection[tuple[str, str]]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        """Series → the facts of the environments of its usable trials, each once; of these (series, campaign) pairs."""
+        with reading(self.engine) as session:
+            return _facts_by(session, Trial.series_key, in_series_campaigns(pairs)) if pairs else {}
+
+    def launches(self, provider: str, latest: int) -> list[LaunchCounts]:
+        """How the launches of a provider ended in its newest campaigns, oldest first."""
+        with reading(self.engine) as session:
+            keys = session.scalars(select(Series.series_key).where(Series.provider == provider, NOT_IMPORTED)).all()
+            newest = _newest_campaigns(session, keys, latest)
+            # In pairs and counted here: by the campaign alone, or grouped by it, a database may read everybody's trials of it.
+            own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest), EFFECTIVE)
+            ended: dict[str, Counter[str | None]] = defaultdict(Counter)
+            for row in session.execute(select(Trial.campaign_id, Trial.failure_class).where(own, Trial.status != "missing")):
+                ended[row.campaign_id][row.failure_class] += 1
+            leads: dict[str, list[float]] = defaultdict(list)
+            timed = select(Trial.campaign_id, Metric.value).join(Metric, Metric.trial_pk == Trial.id)
+            timed = timed.where(own, Metric.metric == "provisioning_lead_time", Metric.statistic == "value", Metric.phase == "cold_start")
+            for campaign_id, seconds in session.execute(timed.order_by(Trial.id)):
+                if seconds is not None:
+                    leads[campaign_id].append(seconds)
+        return [LaunchCounts(c, at, ended.get(c, {}), tuple(leads.get(c, ()))) for c, at in newest.items()]
+
+    def campaigns_of(self, series_key: str, after: str | None = None, limit: int = 24) -> Slice[tuple[str, datetime]]:
+        """(campaign, planned for) of a series, newest first. `after`: a campaign's id; LookupError for one that the series has no part in."""
+        query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key == series_key)
+        with reading(self.engine) as session:
+            if after is not None:
+                last = session.get(SeriesCampaign, (series_key, after))
+                if last is None:
+                    raise LookupError(f'the series "{series_key}" has no trial in the campaign "{after}"')
+                same_time = and_(SeriesCampaign.planned_at == last.planned_at, SeriesCampaign.campaign_id < last.campaign_id)
+                query = query.where(or_(SeriesCampaign.planned_at < last.planned_at, same_time))
+            order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
+            rows = [(row.campaign_id, row.planned_at) for row in session.execute(query.order_by(*order).limit(limit + 1))]
+        return Slice(tuple(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
+
+    def prices_page(self, provider: str | None = None, after: str | None = None, limit: int = 50) -> Slice[PriceView]:
+        """Accepted prices by provider, purchase and day. `after`: a price's id; LookupError for an unknown one."""
+        key = (Price.provider, Price.purchase, Price.since, Price.price_id)
+        query = where_equal(select(Price), (Price.provider, provider))
+        with reading(self.engine) as session:
+            if after is not None:
+                last = session.get(Price, after)
+                if last is None:
+                    raise LookupError(f'the archive has no price "{after}"')
+                query = query.where(tuple_(*key) > tuple_(*(literal(getattr(last, c.key), c.type) for c in key)))
+            rows = session.scalars(query.order_by(*key).limit(limit + 1)).all()
+            shown = tuple(view_of(PriceView, row) for row in rows[:limit])
+        return Slice(shown, rows[limit - 1].price_id if len(rows) > limit else None)
+
+    def last_run(self, providers: Sequence[str]) -> dict[str, datetime]:
+        """Provider → when its newest campaign was planned for."""
+        query = select(Series.provider, func.max(SeriesCampaign.planned_at).label("last"))
+        query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
+        query = query.where(Series.provider.in_(providers), NOT_IMPORTED).group_by(Series.provider)
+        with reading(self.engine) as session:
+            return {row.provider: row.last for row in session.execute(query)}
+
+
+def _newest_campaigns(session: Session, keys: Sequence[str], latest: int) -> dict[str, datetime]:
+    """Campaign → planned for, oldest first, of the newest campaigns of these series."""
+    query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key.in_(keys)).distinct()
+    order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
+    return {row.campaign_id: row.planned_at for row in session.execute(query.order_by(*order).limit(latest)).all()[::-1]}
+
+
+def _facts_by(session: Session, key: InstrumentedAttribute[str], of: ColumnElement[bool]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    """Key → the facts of the environments of its usable trials, each environment once."""
+    query = select(key.label("key"), Trial.environment_hash).where(of, Trial.environment_hash.is_not(None), *USABLE)
+    rows = session.execute(query.distinct().order_by(Trial.environment_hash)).all()
+    known = select(Environment).where(Environment.environment_hash.in_({row.environment_hash for row in rows}))
+    facts = {row.environment_hash: row.facts for row in session.scalars(known)}
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        found[row.key].append(facts[row.environment_hash])
+    return {each: tuple(several) for each, several in found.items()}
