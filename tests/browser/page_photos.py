@@ -1,7 +1,7 @@
-"""Pictures of every page for the documentation: `python tests/browser/page_photos.py FOLDER [HOME CONFIG]`.
+"""Pictures of every page for the documentation: `python tests/browser/page_photos.py FOLDER [HOME CONFIG [ADDRESS …]]`.
 
-FOLDER gets PAGE-{wide,phone}-{light,dark}.png of each page, the route list taken from the app. Without HOME and CONFIG a fleet is simulated
-first (tests/browser/fleet.py). Pictures are cut at a few screens' length and have 256 colours: they stay small enough for a repository.
+FOLDER gets PAGE-{wide,phone}-{light,dark}.png of each page, the route list taken from the app, or of these addresses. Without HOME and CONFIG a
+fleet is simulated first (tests/browser/fleet.py). Pictures are cut at a few screens and have 256 colours: they stay small enough for a repository.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import io
 import re
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -34,7 +35,7 @@ LONGEST = 2600
 
 def name_of(path: str) -> str:
     """A route's name as a file: /decisions/{team}/{kind} is decisions-team-kind."""
-    return re.sub(r"[^a-z]+", "-", path).strip("-") or "overview"
+    return re.sub(r"[^a-z0-9]+", "-", path).strip("-") or "overview"
 
 
 def photograph(context: BrowserContext, url: str, target: Path, width: int) -> None:
@@ -49,11 +50,11 @@ def photograph(context: BrowserContext, url: str, target: Path, width: int) -> N
     Image.open(io.BytesIO(taken)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
-def main(folder: Path, home: Path, config: Path) -> None:
-    """Every page in every shape and scheme."""
+def main(folder: Path, home: Path, config: Path, addresses: Sequence[str] = ()) -> None:
+    """Every page, or these, in every shape and scheme."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = examples(home, config)
-    pages = {route.path: address_of(route, known) for route in routes(home, config)}
+    known = {} if addresses else examples(home, config)
+    pages = {path: path for path in addresses} or {route.path: address_of(route, known) for route in routes(home, config)}
     with override_home(home, config), served(create_app()) as address, browser() as started:
         for (shape, window), scheme in ((s, c) for s in SHAPES.items() for c in SCHEMES):
             context = started.new_context(viewport=window, color_scheme=scheme)  # type: ignore[arg-type]
@@ -67,9 +68,9 @@ def main(folder: Path, home: Path, config: Path) -> None:
 
 
 if __name__ == "__main__":
-    given = [Path(argument) for argument in sys.argv[1:]]
-    if len(given) == 3:
-        main(*given)
+    given = sys.argv[1:]
+    if len(given) >= 3:
+        main(*(Path(argument) for argument in given[:3]), given[3:])
     else:
         with tempfile.TemporaryDirectory(prefix="fleet-") as scratch:
-            main(given[0], *rehearsed(Path(scratch)))
+            main(Path(given[0]), *rehearsed(Path(scratch)))
