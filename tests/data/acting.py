@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.acting import Acting, Actor
 from plumbline.declarations import load
-from plumbline.workflows.finding_action import ActionRequest, ActionRun, AlreadyStarted, apply_action
+from plumbline.workflows.finding_action import ActionRequest, ActionRun, AlreadyStarted, RunOfDag, apply_action
 
 
 @dataclass
 class AppliedRuns:
-    """Applies each action at once; with `held` it stays queued. `reruns`: the DAGs that reruns start."""
+    """Applies each action at once; with `held` it stays queued. `reruns`: the DAGs that reruns start; `confs`: DAG and
+    form of every request."""
 
     archive_url: str
     held: bool = False
     runs: dict[str, ActionRun] = field(default_factory=dict)
     reruns: list[str] = field(default_factory=list)
+    confs: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
-    def start(self, request: ActionRequest, key: str, by: str) -> ActionRun:
+    def start(self, request: RunOfDag, key: str, by: str) -> ActionRun:
         if key in self.runs:
             raise AlreadyStarted(self.runs[key])
-        run = ActionRun(request.action, by, request.why, "queued" if self.held else "success", "/dags/finding_action/runs/1")
+        conf = request.to_conf()
+        action, why = conf.get("action", "rerun"), conf.get("why") or conf["reason"]
+        run = ActionRun(action, by, why, "queued" if self.held else "success", f"/dags/{request.dag_id}/runs/1")
         self.runs[key] = run
-        if not self.held:
+        self.confs.append((request.dag_id, conf))
+        if not self.held and isinstance(request, ActionRequest):
             with open_archive(self.archive_url) as archive:
                 rerun = apply_action(archive, load(), request, by)
             self.reruns += [rerun.dag_id] if rerun else []

@@ -1,4 +1,4 @@
-"""Runs of the DAG `finding_action`, started by the pages inside Airflow's API server: the server may not write to the archive, workers may."""
+"""Runs of the DAGs `finding_action` and `rerun`, started by the pages inside Airflow's API server: the server may not write to the archive, workers may."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from airflow.utils.types import DagRunTriggeredByType
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from plumbline.workflows.finding_action import ActionRequest, ActionRun, AlreadyStarted, NotStarted
-from plumbline.workflows.plan import ACTION_DAG
+from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted, RunOfDag
+from plumbline.workflows.plan import ACTION_DAG, RERUN_DAG
 
-_NEWEST = 200
+_NEWEST, _DAGS = 200, (ACTION_DAG, RERUN_DAG)
 
 
 class ActionRuns:
     """Starts runs and lists them."""
 
-    def start(self, request: ActionRequest, key: str, by: str) -> ActionRun:
-        """Start the run of an action. AlreadyStarted if one with this key did not fail; NotStarted before Airflow has read the DAG."""
+    def start(self, request: RunOfDag, key: str, by: str) -> ActionRun:
+        """Start the run of a request. AlreadyStarted if one with this key did not fail; NotStarted before Airflow has read the DAG."""
         earlier = self._runs(key)
         if before := next((run for run in earlier if run.state != "failed"), None):
             raise AlreadyStarted(before)
         run_id = f"{key}_{len(earlier)}"
         try:
             started = trigger_dag(
-                ACTION_DAG,
+                request.dag_id,
                 triggered_by=DagRunTriggeredByType.UI,
                 run_id=run_id,
                 conf=request.to_conf(),
@@ -41,19 +41,19 @@ class ActionRuns:
         except (DagRunAlreadyExists, IntegrityError):  # another replica started it at the same moment
             raise AlreadyStarted(self._runs(key)[0]) from None
         except DagNotFound:
-            raise NotStarted(f"Airflow has not read the DAG {ACTION_DAG} yet; expected it among its DAGs") from None
+            raise NotStarted(f"Airflow has not read the DAG {request.dag_id} yet; expected it among its DAGs") from None
         return _run(started)
 
     def latest(self) -> Mapping[str, ActionRun]:
         """The newest runs by key."""
-        query = select(DagRun).where(DagRun.dag_id == ACTION_DAG).order_by(DagRun.id.desc()).limit(_NEWEST)
+        query = select(DagRun).where(DagRun.dag_id.in_(_DAGS)).order_by(DagRun.id.desc()).limit(_NEWEST)
         with create_session() as session:
             newest = [(str(run.run_id).rpartition("_")[0], _run(run)) for run in session.scalars(query)]
         return dict(reversed(newest))
 
     def _runs(self, key: str) -> list[ActionRun]:
         """Newest first."""
-        query = select(DagRun).where(DagRun.dag_id == ACTION_DAG, DagRun.run_id.startswith(f"{key}_", autoescape=True))
+        query = select(DagRun).where(DagRun.dag_id.in_(_DAGS), DagRun.run_id.startswith(f"{key}_", autoescape=True))
         with create_session() as session:
             return [_run(run) for run in session.scalars(query.order_by(DagRun.id.desc()))]
 
@@ -62,5 +62,6 @@ def _run(run: Any) -> ActionRun:
     conf = run.conf or {}
     state = str(getattr(run.state, "value", run.state))
     # Behind a base_url with a path, Airflow's pages are below that path.
-    path = f"{urlsplit(settings.get('api', 'base_url', fallback='')).path.rstrip('/')}/dags/{ACTION_DAG}/runs/{quote(run.run_id, safe='')}"
-    return ActionRun(str(conf.get("action", "")), run.triggering_user_name or "", str(conf.get("why", "")), state, path)
+    path = f"{urlsplit(settings.get('api', 'base_url', fallback='')).path.rstrip('/')}/dags/{run.dag_id}/runs/{quote(run.run_id, safe='')}"
+    action, why = (conf.get("action", "rerun"), conf.get("why", conf.get("reason", "")))
+    return ActionRun(str(action), run.triggering_user_name or "", str(why), state, path)

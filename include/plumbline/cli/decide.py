@@ -15,17 +15,19 @@ from plumbline.analysis.decisions.decision_record import decision_detail
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
-from plumbline.declarations import DeclarationError, load
+from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import format_certainty
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
 from plumbline.presentation.decisions import price_sentences, rank_rows, weight_sentences
+from plumbline.presentation.experiments import experiment_rows
 from plumbline.presentation.verdicts import choice_sentence
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
+from plumbline.workflows.experiments import next_experiments
 
 
-def show_decided(decided: TeamDecision, *, details: bool, trials: bool = False, everything: bool = False) -> None:
+def show_decided(declared: Declarations, decided: TeamDecision, *, details: bool, trials: bool = False, everything: bool = False) -> None:
     """The choice, the ranking and the cheapest provider; `details`: gates, comparison class, what would change it, all costs. `trials` lists
     those behind each provider's numbers, `everything` more than ten providers."""
     out.print(_choice(decided))
@@ -40,6 +42,8 @@ def show_decided(decided: TeamDecision, *, details: bool, trials: bool = False, 
     if details:
         _changes("weight", weight_sentences(decided.weight_swings), None)
         _changes("price", price_sentences(decided.price_swings), most)
+    if details:
+        _experiments(declared, decided)
     for answer in decided.cheapest:
         _cheapest(answer, most if details else 0)
     for names, reason in _alike((each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.standing.left_out):
@@ -121,6 +125,15 @@ def _changes(what: str, sentences: Sequence[str], most: int | None) -> None:
         for sentence in sentences[:most]:
             _line(f"  {sentence}")
         _rest(len(sentences), most)
+
+
+def _experiments(declared: Declarations, decided: TeamDecision) -> None:
+    rows = experiment_rows(next_experiments(declared, decided))
+    if rows:
+        shown = table("Next best experiment", "provider", "workload", "repeats", "P(right choice)", "USD", "per USD", right=("USD",))
+        for row in rows:
+            shown.add_row(row.provider, row.workload, row.repeats, row.gain, row.cost, row.per_usd)
+        print_table(shown)
 
 
 def _rest(count: int, most: int | None) -> None:
@@ -211,7 +224,7 @@ def decide(
 
     def show() -> None:
         for decided in ran:
-            show_decided(decided, details=verbose or everything, trials=trials, everything=everything)
+            show_decided(declared, decided, details=verbose or everything, trials=trials, everything=everything)
         for decided in idle:
             team_of = f"team {decided.decision.team}, {decided.decision.kind}"
             out.print(f"{team_of}: no results of {', '.join(decided.preference.workloads)}", style="dim")
@@ -220,7 +233,15 @@ def decide(
         if not (verbose or everything):
             out.print("gates, and what would change a choice: -v", style="dim")
 
-    data = [{"team": decided.decision.team, "kind": decided.decision.kind, **decision_detail(decided)} for decided in found]
+    data = [
+        {
+            "team": decided.decision.team,
+            "kind": decided.decision.kind,
+            **decision_detail(decided),
+            "experiments": next_experiments(declared, decided),
+        }
+        for decided in found
+    ]
     emit(as_json, {"day": on, "decisions": data, "kept": kept}, show)
 
 

@@ -1,4 +1,4 @@
-"""Who may act on findings, and the signed forms with which they do."""
+"""Who may act on findings and start repeats, and the signed forms with which they do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi.params import Depends as Dependency
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from plumbline.archive import FindingView
-from plumbline.workflows.finding_action import ActionRequest, ActionRun
+from plumbline.workflows.finding_action import ActionRun, RunOfDag
 from plumbline.workflows.plan import ACTION_DAG
 
 REFUSED = f"actions on findings require a role that may start runs of the DAG {ACTION_DAG}: docs/team-server.md (Users and roles)"
@@ -29,9 +29,9 @@ class Actor:
 
 
 class Runs(Protocol):
-    """Applies actions: in Airflow by runs of a DAG."""
+    """Applies requests: in Airflow by runs of their DAGs."""
 
-    def start(self, request: ActionRequest, key: str, by: str) -> ActionRun:
+    def start(self, request: RunOfDag, key: str, by: str) -> ActionRun:
         """AlreadyStarted if a run with this key did not fail."""
 
     def latest(self) -> Mapping[str, ActionRun]:
@@ -57,24 +57,32 @@ class Acting:
 
     def form_token(self, actor: Actor, view: FindingView) -> str:
         """Ties a form to its user and to the state of the finding that the user sees."""
-        return self._serializer.dumps([actor.user_id, view.finding_id, view.updated_at.isoformat()])
+        return self.sign(actor, "finding_action", view.finding_id, view.updated_at.isoformat())
+
+    def sign(self, actor: Actor, purpose: str, *values: str) -> str:
+        """A form's token: what it is for, its user and its values."""
+        return self._serializer(purpose).dumps([actor.user_id, *values])
+
+    def verify(self, actor: Actor, purpose: str, token: str) -> list[str]:
+        """The values of a token; 403 for another user's or purpose's token, an old or a changed one."""
+        try:
+            user_id, *values = map(str, self._serializer(purpose).loads(token, max_age=_FORM_LIFE_S))
+        except (BadSignature, ValueError):
+            raise HTTPException(403, FORM_REFUSED) from None
+        if user_id != str(actor.user_id):
+            raise HTTPException(403, FORM_REFUSED)
+        return values
 
     def read_token(self, actor: Actor, token: str) -> tuple[str, str]:
         """Id and time of the last change of the form's finding; 403 for another user's token, an old or a changed one."""
-        try:
-            user_id, finding_id, updated_at = self._serializer.loads(token, max_age=_FORM_LIFE_S)
-        except (BadSignature, ValueError):
-            raise HTTPException(403, FORM_REFUSED) from None
-        if user_id != actor.user_id:
-            raise HTTPException(403, FORM_REFUSED)
+        finding_id, updated_at = self.verify(actor, "finding_action", token)
         return finding_id, updated_at
 
-    @property
-    def _serializer(self) -> URLSafeTimedSerializer:
-        return URLSafeTimedSerializer(self.secret, salt="plumbline.finding_action")
+    def _serializer(self, purpose: str) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(self.secret, salt=f"plumbline.{purpose}")
 
 
-def actor_of(request: Request) -> Actor | None:
-    """The user of this request if they may act on findings."""
+def actor_of(request: Request, dag_id: str = ACTION_DAG) -> Actor | None:
+    """The user of this request if they may start runs of the DAG: by default, act on findings."""
     actor: Actor | None = getattr(request.state, "actor", None)
-    return actor if actor is not None and actor.may_start(ACTION_DAG) else None
+    return actor if actor is not None and actor.may_start(dag_id) else None

@@ -36,6 +36,7 @@ from plumbline.dashboard.pages import (
     overview,
     prices,
     providers,
+    repeats,
     trials,
     workloads,
 )
@@ -123,11 +124,12 @@ def create_app(
     app.include_router(workloads.router(pages, reader, declared, fleets))
     app.include_router(campaigns.router(pages, reader, folder))
     app.include_router(trials.router(pages, reader, declared))
-    app.include_router(decisions.router(pages, reader, declared, choices), dependencies=money)
+    app.include_router(decisions.router(pages, reader, declared, choices, acting), dependencies=money)
     negotiations = negotiation_api.NegotiationReader(pages, reader, declared, choices)
     app.include_router(negotiation.router(pages, negotiations), dependencies=money)
     if acting is not None:
         app.include_router(finding_actions.router(pages, reader, declared, acting))
+        app.include_router(repeats.router(pages, reader, declared, acting), dependencies=money)
     app.include_router(findings.router(pages, reader, declared, acting))
     app.include_router(prices.router(pages, reader, declared), dependencies=money)
     app.include_router(budgets.router(pages, reader, declared), dependencies=money)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -49,6 +49,15 @@ def stopped_by_sigterm() -> Iterator[None]:
 Row = dict[str, Any]
 _CAMPAIGNS_AVOIDED = 3
 _log = logging.getLogger(__name__)
+
+
+def note_rerun(asked: RunParameters, providers: Sequence[str], by: str, run_id: str) -> None:
+    """Write a rerun that a person asked for to the audit log, once a run of the DAG; its subject is the campaign."""
+    detail = {"providers": list(providers), "workloads": list(asked.workloads or ()), "repeats": asked.repeats, "run_id": run_id}
+    with open_archive() as archive:
+        archive.add_audit(
+            who=by, what="rerun_asked", subject=asked.campaign_id, why=asked.reason, detail=detail, once=f"rerun_asked/{run_id}"
+        )
 
 
 def plan_trials(provider: str, lane: TrialGroup, asked: RunParameters, most: int | None = None) -> list[Row]:

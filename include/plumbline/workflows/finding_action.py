@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Protocol
 
 from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
@@ -14,7 +14,16 @@ from plumbline.metrics.units import SECONDS, parse
 from plumbline.results.finding import Finding
 from plumbline.workflows.baseline_decision import QUESTION_KINDS, Rerun, apply_answer, plan_rerun
 from plumbline.workflows.findings import UNREADABLE_ERRORS
-from plumbline.workflows.plan import Action
+from plumbline.workflows.plan import ACTION_DAG, Action
+
+
+class RunOfDag(Protocol):
+    """What a button asks for: a run of a DAG with a filled-in form."""
+
+    @property
+    def dag_id(self) -> str: ...
+
+    def to_conf(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,8 @@ class ActionRequest:
     action: Action
     why: str
     until: datetime | None = None
+
+    dag_id = ACTION_DAG
 
     def to_conf(self) -> dict[str, Any]:
         """The form of the DAG `finding_action`."""
@@ -43,7 +54,7 @@ def action_key(view: FindingView, action: Action) -> str:
 
 @dataclass(frozen=True)
 class ActionRun:
-    """A run of the DAG that applies an action. `by`: who asked for it. `state`: Airflow's. `path`: its page in Airflow."""
+    """A run of a DAG that a button started. `by`: who asked for it. `state`: Airflow's. `path`: its page in Airflow."""
 
     action: str
     by: str

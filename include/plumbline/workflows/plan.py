@@ -13,6 +13,7 @@ from plumbline.launch.plan import KINDS, PlanError, RunRequest, declared_slots, 
 
 DECISION_DAG = "baseline_decision"
 ACTION_DAG = "finding_action"
+RERUN_DAG = "rerun"
 Action = Literal["acknowledge", "accept", "snooze", "rerun"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 """What a person does about a finding."""

@@ -109,10 +109,12 @@ def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
         kinds=tuple(params["kinds"]) or None,
         repeats=params["repeats"],
     )
+    planned = plan_runs(load(), asked, params["providers"])
+    workflows.benchmark.note_rerun(asked, params["providers"], dag_run.triggering_user_name or "Airflow", dag_run.run_id)
     return [
         # The same id in each try, so that no run starts twice.
         {"trigger_dag_id": start.dag_id, "conf": start.conf, "trigger_run_id": f"rerun_{dag_run.run_id}"}
-        for start in plan_runs(load(), asked, params["providers"])
+        for start in planned
     ]
 
 

@@ -11,7 +11,7 @@ eligible. How often the probabilities come true: `make perf-decisions`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,36 +35,62 @@ _SPREADS = USUAL_SPREAD * np.tan(np.pi / 2 * (np.arange(24) + 0.5) / 24)
 @dataclass(frozen=True)
 class _Moved:
     """One provider's numbers of one workload in every draw: deviations of its columns (columns × draws, logarithms of worths) and of its
-    gates (gates × draws, in their units), and the standard deviation of its score."""
+    gates (gates × draws, in their units), of its score seen against today's best (draws), and the draws of its repeats' weights."""
 
     columns: Array
     gates: Array
-    spread: Array
+    own: Array
+    weights: Draws
+
+
+@dataclass(frozen=True)
+class DrawnScores:
+    """`own`: log scores (providers × draws) seen against today's best, so that they vary by the provider's own repeats alone; `first`: the share of the first place that each has, gates judged; `likelihoods`: how
+    much each draw counts. `noise`: by workload the weights of each provider's repeats, in the order of the providers."""
+
+    own: Array
+    first: Array
+    likelihoods: Array
+    noise: Mapping[str, Sequence[Draws]]
 
 
 def probabilities(
     preference: Preference, columns: Sequence[Column], eligible: Sequence[Ranked], trials: Sequence[TrialSample], seed: int, draws: int
 ) -> dict[str, float]:
     """Probability of each eligible provider to be first; empty when some number of some provider has fewer than two usable repeats."""
-    if len(eligible) < 2 or min(c.n for c in eligible) < 2:
+    drawn = draw_scores(preference, columns, eligible, trials, seed, draws)
+    if drawn is None:
         return {}
+    chances = drawn.first @ drawn.likelihoods / drawn.likelihoods.sum()
+    return {c.provider: min(float(chances[i]), 1.0) for i, c in enumerate(eligible)}
+
+
+def draw_scores(
+    preference: Preference, columns: Sequence[Column], eligible: Sequence[Ranked], trials: Sequence[TrialSample], seed: int, draws: int
+) -> DrawnScores | None:
+    """The scores of the eligible providers in every draw; None where no probability can be computed."""
+    if len(eligible) < 2 or min(c.n for c in eligible) < 2:
+        return None
     best = [max(float(worth(c.metric, np.array([p.values[j]], dtype=float))[0]) for p in eligible) for j, c in enumerate(columns)]
     middle = np.array(
         [[log_worths(c.metric, np.array([p.values[j]], dtype=float), best[j])[0] for p in eligible] for j, c in enumerate(columns)]
     )
     found = np.empty((len(columns), len(eligible), draws))
-    variances = np.zeros((len(eligible), draws))
+    variances, own_moves = np.zeros((2, len(eligible), draws))
     open_gates = np.ones((len(eligible), draws), dtype=bool)
     # A stream of its own for each provider: taking another one away must not change this one's draws.
     rngs = [np.random.default_rng([seed, *c.provider.encode()]) for c in eligible]
+    noise = {}
     for workload in preference.workloads:
         here = [j for j, c in enumerate(columns) if c.workload == workload]
         own = [[t for t in trials if t.usable and (t.provider, t.workload) == (c.provider, workload)] for c in eligible]
         shared = np.random.default_rng([seed, 0, *workload.encode()])
         moved = _move(preference, [columns[j] for j in here], [best[j] for j in here], middle[here], own, rngs, shared, draws)
+        noise[workload] = [of.weights for of in moved]
         for i, (candidate, of) in enumerate(zip(eligible, moved, strict=True)):
             found[here, i] = middle[here, i][:, None] + of.columns
-            variances[i] += of.spread**2
+            variances[i] += of.weights.spread**2
+            own_moves[i] += of.own
             values = {(g.workload, g.text): g.value for g in candidate.gates}
             for gate, deviations in zip(preference.gates, of.gates, strict=True):
                 level = (values[workload, gate.text] or 0.0) + deviations
@@ -72,8 +98,8 @@ def probabilities(
     scores = _scores(preference, columns, found, best)
     central = _scores(preference, columns, middle[:, :, None], best)
     posterior, likelihoods = _together(central, scores - central, variances, np.random.default_rng([seed, 1]))
-    chances = _shared_first(np.where(open_gates, posterior, -np.inf)) @ likelihoods / likelihoods.sum()
-    return {c.provider: min(float(chances[i]), 1.0) for i, c in enumerate(eligible)}
+    levels, _ = _together(central, own_moves, variances, np.random.default_rng([seed, 1]))
+    return DrawnScores(levels, _shared_first(np.where(open_gates, posterior, -np.inf)), likelihoods, noise)
 
 
 def _move(
@@ -97,7 +123,10 @@ def _move(
         _deviations(np.array([_numbers(own, gate) for gate in preference.gates]).reshape(len(preference.gates), len(own)).T)
         for own in trials
     ]
-    return [_Moved(d.scores(n).T, d.others(g).T, d.spread) for d, n, g in zip(drawn, numbers, gates, strict=True)]
+    return [
+        _Moved(d.scores(n).T, d.others(g).T, d.scores(s[:, None])[:, 0], d)
+        for d, n, g, s in zip(drawn, numbers, gates, scores, strict=True)
+    ]
 
 
 def _scores(preference: Preference, columns: Sequence[Column], found: Array, best: Sequence[float]) -> Array:
@@ -236,6 +265,14 @@ class Draws:
     _slots: NDArray[np.intp]
     _own: Array
     _scale: Array
+    _ratio: Array
+    _sizes: NDArray[np.intp]
+
+    def left_by(self, times: float) -> Array:
+        """The share of the score's variance that `times` as many repeats in each slot leave, in each draw: what slots differ in stays."""
+        ratio = self._ratio[:, None]
+        left: Array = (1 / (ratio + 1 / self._sizes)).sum(axis=1) / (1 / (ratio + 1 / (times * self._sizes))).sum(axis=1)
+        return left
 
     def scores(self, numbers: Array) -> Array:
         """Deviations of what the score is made of, with the noise that the score has."""
@@ -282,6 +319,8 @@ def _of_one(scatter: RepeatScatter, table: Array, level: NDArray[np.intp], rng: 
         _slots=scatter.slots,
         _own=np.sqrt(inflation / (own * total)),
         _scale=scale,
+        _ratio=_RATIOS[ratio],
+        _sizes=np.bincount(scatter.slots),
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision
 from plumbline.analysis.decisions.decision import Column, Ranked
+from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
 from plumbline.analysis.scorecards.comparability import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
@@ -23,6 +24,7 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 from plumbline.declarations import Declarations, Preference
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.workflows.current_results import decide_teams
+from plumbline.workflows.experiments import next_experiments
 
 PROVIDERS_SHOWN = 12
 """Providers of a ranking on a page and in price sensitivity, which takes minutes with hundreds."""
@@ -62,6 +64,7 @@ class DecisionAnswer(BaseModel):
     weight_swings: tuple[WeightSwing, ...]
     price_swings: tuple[PriceSwing, ...]
     cheapest: tuple[Cheapest, ...]
+    experiments: tuple[Experiment, ...] = Field(description="what to measure again for the most certainty per USD, the best first")
     left_out: tuple[ExcludedSeries, ...]
 
 
@@ -121,7 +124,7 @@ def _named(preferences: Iterable[Preference]) -> str:
     return ", ".join(" + ".join(p.workloads) for p in preferences)
 
 
-def decision_answer(adjusted: AdjustedDecision) -> DecisionAnswer:
+def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> DecisionAnswer:
     """The decision in the shape of the API."""
     decided, near = adjusted.decided, adjusted.near
     decision, standing = decided.decision, decided.standing
@@ -157,6 +160,7 @@ def decision_answer(adjusted: AdjustedDecision) -> DecisionAnswer:
         weight_swings=decided.weight_swings,
         price_swings=near.price_swings,
         cheapest=tuple(replace(c, setups=c.setups[:PROVIDERS_SHOWN]) for c in decided.cheapest),
+        experiments=next_experiments(declared, decided),
         left_out=standing.left_out[:PROVIDERS_SHOWN],
     )
 
@@ -217,7 +221,11 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             archive, known, today, wanted = reader.archive(), declared.now(), pages.now().date(), parse_weights(weights)
             key = ("answer", team, kind, workload, tuple(sorted(wanted.items())))
             return choices.get(
-                archive, known, today, key, lambda: decision_answer(compute_decision(archive, known, today, team, kind, workload, wanted))
+                archive,
+                known,
+                today,
+                key,
+                lambda: decision_answer(known, compute_decision(archive, known, today, team, kind, workload, wanted)),
             )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error

@@ -9,6 +9,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from plumbline.analysis.decisions.experiments import Experiment
+from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.api.decisions import (
     PROVIDERS_SHOWN,
     SLIDER_PREFIX,
@@ -19,14 +21,18 @@ from plumbline.dashboard.api.decisions import (
     slider_weights,
 )
 from plumbline.dashboard.filters import Chosen, filter_bar
+from plumbline.dashboard.pages.repeats import repeat_form
 from plumbline.dashboard.rendering import PageRenderer, base_path
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart, winner_change_chart
 from plumbline.presentation.decisions import DecisionTables, decision_tables, name_first, stored_decision
+from plumbline.presentation.experiments import NO_EXPERIMENT, ExperimentRow, experiment_rows
 from plumbline.workflows.current_results import decide_teams
+from plumbline.workflows.experiments import next_experiments
 from plumbline.workflows.winner_change import last_winner_change
 
 
@@ -63,9 +69,11 @@ class DecisionPage:
     likely: Chart | None
     charts: tuple[Chart, ...]
     trials: tuple[TrialsPart, ...]
+    experiments: tuple[Experiment, ...]
+    experiment_rows: tuple[ExperimentRow, ...]
 
 
-def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
+def decision_page(declared: Declarations, adjusted: AdjustedDecision) -> DecisionPage:
     """Everything about one choice."""
     decided, near = adjusted.decided, adjusted.near
     drawn = (weight_swings_chart(near.decision, decided.weight_swings), price_swings_chart(near.decision, near.price_swings))
@@ -77,6 +85,8 @@ def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
         likely=probability_first_chart(near.decision),
         charts=tuple(chart for chart in drawn if chart is not None),
         trials=tuple(_trials(adjusted)),
+        experiments=(found := next_experiments(declared, decided)),
+        experiment_rows=experiment_rows(found),
     )
 
 
@@ -133,7 +143,9 @@ def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
 STORED_PER_PAGE, STORED_OF_ONE = 25, 10
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
+def router(
+    pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache, acting: Acting | None = None
+) -> APIRouter:
     """`/decisions` and `/decisions/{team}/{kind}`."""
     routes = APIRouter(include_in_schema=False)
 
@@ -201,7 +213,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
                 known,
                 today,
                 key,
-                lambda: decision_page(compute_decision(archive, known, today, team, kind, workload or None, wanted)),
+                lambda: decision_page(known, compute_decision(archive, known, today, team, kind, workload or None, wanted)),
             )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
@@ -217,6 +229,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             history=[stored_decision(view) for view in stored],
             choices=offered,
             change=change,
+            no_experiment=NO_EXPERIMENT,
+            repeats=repeat_form(acting, request, declared, team, kind, shown.experiments),
             waterfall=None if change is None else winner_change_chart(change.change),
         )
 

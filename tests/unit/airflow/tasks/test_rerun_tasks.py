@@ -13,7 +13,7 @@ from tests.fakes.trials import CONFIG
 from plumbline.airflow.tasks.benchmark import choose
 from plumbline.launch.plan import PlanError
 
-RUN = SimpleNamespace(run_id="manual__1", run_after=datetime(2026, 11, 20, 23, 42, tzinfo=timezone.utc))
+RUN = SimpleNamespace(run_id="manual__1", triggering_user_name="ann", run_after=datetime(2026, 11, 20, 23, 42, tzinfo=timezone.utc))
 FORM = {"reason": "new driver", "providers": ["local-2core", "local-1core"], "workloads": ["gpt-tiny-cpu"], "kinds": ["training"]}
 
 

@@ -1,0 +1,90 @@
+"""The form that starts a decision's next best experiment, and the route that takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Form, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+
+from plumbline.analysis.decisions.experiments import Experiment
+from plumbline.analysis.trial_sample import WorkloadKind
+from plumbline.dashboard.acting import Acting, Actor, actor_of
+from plumbline.dashboard.rendering import PageRenderer, base_path
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.workflows.experiments import RepeatRequest
+from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted
+from plumbline.workflows.plan import REASON_LIMIT, RERUN_DAG
+
+_REFUSED = f"repeats require a role that may start runs of the DAG {RERUN_DAG} and of the provider's benchmark"
+_PURPOSE = "repeats"
+
+
+@dataclass(frozen=True)
+class RepeatForm:
+    """`tokens`: of each experiment that can be started, by provider and workload. `runs`: those that were requested and have no results yet."""
+
+    tokens: dict[tuple[str, str], str]
+    runs: tuple[tuple[Experiment, ActionRun], ...]
+
+
+def repeat_form(
+    acting: Acting | None, request: Request, declared: DeclarationsReader, team: str, kind: WorkloadKind, experiments: Sequence[Experiment]
+) -> RepeatForm | None:
+    """None if the user may not start runs."""
+    actor = actor_of(request, RERUN_DAG)
+    if acting is None or actor is None or not experiments:
+        return None
+    latest = acting.runs.latest()
+    requested = [(e, latest[key]) for e in experiments if (key := _request(kind, e, "").key) in latest]
+    waiting = {(e.provider, e.workload) for e, run in requested if run.state != "failed"}
+    free = [e for e in experiments if (e.provider, e.workload) not in waiting and _may(actor, declared, e.provider)]
+    tokens = {
+        (e.provider, e.workload): acting.sign(actor, _PURPOSE, team, kind, e.provider, e.workload, str(e.repeats), e.campaign) for e in free
+    }
+    return RepeatForm(tokens, tuple(requested))
+
+
+def _request(kind: str, experiment: Experiment, why: str) -> RepeatRequest:
+    return RepeatRequest(experiment.provider, experiment.workload, kind, experiment.repeats, experiment.campaign, why)
+
+
+def _may(actor: Actor, declared: DeclarationsReader, provider: str) -> bool:
+    known = declared.now().providers.get(provider)
+    return known is not None and known.enabled and actor.may_start(known.dag_id)
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> APIRouter:
+    """`POST /decisions/repeats`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.post("/decisions/repeats")
+    def start_repeats(
+        request: Request,
+        form: Annotated[str, Form()] = "",
+        why: Annotated[str, Form(max_length=REASON_LIMIT)] = "",
+    ) -> Response:
+        actor = actor_of(request, RERUN_DAG)
+        if actor is None:
+            raise HTTPException(403, _REFUSED)
+        team, kind, provider, workload, repeats, campaign = acting.verify(actor, _PURPOSE, form)
+        if not _may(actor, declared, provider):
+            raise HTTPException(403, _REFUSED)
+        if not why.strip():
+            return pages.message(request, "Not accepted", "The reason is missing: the audit log keeps it with your name.", 422)
+        current = {p.campaign_id for p in reader.archive().newest_usable([workload], [provider])}
+        if campaign not in current:
+            text = f"{provider} has newer results of {workload} than the page showed: reload the decision."
+            return pages.message(request, "Already measured", text, 409)
+        wanted = RepeatRequest(provider, workload, kind, int(repeats), campaign, why.strip())
+        try:
+            acting.runs.start(wanted, wanted.key, actor.name)
+        except AlreadyStarted as error:
+            return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=[error.run])
+        except NotStarted as error:
+            return pages.message(request, "Not started", f"{error}.", 503)
+        return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?workload={workload}#experiments", 303)
+
+    return routes

@@ -1,0 +1,67 @@
+"""The next best experiments of a decision, at today's prices, and the run that measures one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from plumbline.analysis.cost.budget import budget_use, expected_held_s
+from plumbline.analysis.decisions.current_results import Place, TeamDecision
+from plumbline.analysis.decisions.experiments import Experiment, TrialCost, rank_experiments
+from plumbline.declarations import Declarations, series_key
+from plumbline.launch.monthly_estimate import estimate_trial_s
+from plumbline.launch.plan import MAX_REPEATS, declared_slots
+from plumbline.workflows.plan import REASON_LIMIT, RERUN_DAG
+
+
+def next_experiments(declared: Declarations, decided: TeamDecision) -> tuple[Experiment, ...]:
+    """The most gain per USD first; of series that a run would continue."""
+    return rank_experiments(decided, dict(_costs(declared, decided)))
+
+
+def _costs(declared: Declarations, decided: TeamDecision) -> Iterator[tuple[Place, TrialCost]]:
+    """As a budget counts a trial: the time that the current ones held the provider, at its price of the day."""
+    standing = decided.standing
+    enabled = {p.name: p for p in declared.enabled_providers()}
+    for name, workload in standing.campaigns:
+        spec = declared.workloads.get(workload)
+        if name not in enabled or spec is None or spec not in declared.workloads_for(enabled[name]):
+            continue
+        # Another version, engine or instance starts a series of its own, which does not compare with the others' results.
+        if series_key(spec, enabled[name]) != standing.series.get((name, workload)):
+            continue
+        held = [t.held_s for t in standing.trials if t.usable and (t.provider, t.workload) == (name, workload) and t.held_s]
+        each_s = expected_held_s(held, spec.nodes * estimate_trial_s(spec, enabled[name]))
+        use = budget_use(standing.providers[name], each_s, standing.day, spec.gpus)
+        slots = len(declared_slots(enabled[name], spec))
+        yield (name, workload), TrialCost(slots, use.usd, use.unpriced, MAX_REPEATS)
+
+
+@dataclass(frozen=True)
+class RepeatRequest:
+    """What a person asks to measure again. `campaign`: whose results it replaces; `why`: their reason."""
+
+    provider: str
+    workload: str
+    kind: str
+    repeats: int
+    campaign: str
+    why: str
+
+    dag_id = RERUN_DAG
+
+    @property
+    def key(self) -> str:
+        """The start of the ids of runs that measure this: one until its results are there, whoever asks."""
+        return f"repeats_{self.provider}_{self.workload}_{self.campaign}"
+
+    def to_conf(self) -> dict[str, Any]:
+        """The form of the DAG `rerun`."""
+        return {
+            "reason": self.why[:REASON_LIMIT],
+            "providers": [self.provider],
+            "workloads": [self.workload],
+            "kinds": [self.kind],
+            "repeats": self.repeats,
+        }
