@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.trials import CONFIG
 
 from plumbline.airflow.tasks.benchmark import choose
+from plumbline.archive import open_archive
 from plumbline.launch.plan import PlanError
 
 RUN = SimpleNamespace(run_id="manual__1", triggering_user_name="ann", run_after=datetime(2026, 11, 20, 23, 42, tzinfo=timezone.utc))
@@ -40,6 +41,14 @@ def test_each_provider_gets_its_run_of_one_campaign() -> None:
         "kinds": ["training"],
         "repeats": None,
     }
+
+
+def test_the_audit_log_says_who_asked_and_why_once() -> None:
+    for _ in range(2):  # a retry of the task
+        chosen(repeats=6)
+    with open_archive() as archive:
+        (entry,) = archive.audit("od-20261120-234200")
+    assert (entry.who, entry.what, entry.why, entry.detail["repeats"]) == ("ann", "rerun_asked", "new driver", 6)
 
 
 def test_nothing_chosen_is_everything_that_runs_monthly() -> None:
