@@ -22,12 +22,22 @@ from plumbline.metrics.formatting import common_scale, format_name, format_perce
 from plumbline.presentation.decisions import price_sentences, rank_rows, weight_sentences
 from plumbline.presentation.experiments import experiment_rows
 from plumbline.presentation.verdicts import choice_sentence
+from plumbline.presentation.winner_change import change_steps, change_title
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 from plumbline.workflows.experiments import next_experiments
+from plumbline.workflows.winner_change import StoredChange, team_winner_change
 
 
-def show_decided(declared: Declarations, decided: TeamDecision, *, details: bool, trials: bool = False, everything: bool = False) -> None:
+def show_decided(
+    declared: Declarations,
+    decided: TeamDecision,
+    *,
+    details: bool,
+    change: StoredChange | None = None,
+    trials: bool = False,
+    everything: bool = False,
+) -> None:
     """The choice, the ranking and the cheapest provider; `details`: gates, comparison class, what would change it, all costs. `trials` lists
     those behind each provider's numbers, `everything` more than ten providers."""
     out.print(_choice(decided))
@@ -43,6 +53,7 @@ def show_decided(declared: Declarations, decided: TeamDecision, *, details: bool
         _changes("weight", weight_sentences(decided.weight_swings), None)
         _changes("price", price_sentences(decided.price_swings), most)
     if details:
+        _winner_change(change)
         _experiments(declared, decided)
     for answer in decided.cheapest:
         _cheapest(answer, most if details else 0)
@@ -127,10 +138,27 @@ def _changes(what: str, sentences: Sequence[str], most: int | None) -> None:
         _rest(len(sentences), most)
 
 
+def _winner_change(found: StoredChange | None) -> None:
+    if found is None:
+        return
+    title = f"{change_title(found.change)}, since {found.decided_at:%Y-%m-%d}"
+    if steps := change_steps(found.change):
+        _line(f"{title}:")
+        shown = table("", "step", "lead, about percent", right=("lead, about percent",))
+        for step in steps:
+            shown.add_row(step.name, step.text)
+        print_table(shown)
+    else:
+        _line(f"{title}: {'; '.join(found.change.unknown)}")
+
+
 def _experiments(declared: Declarations, decided: TeamDecision) -> None:
     rows = experiment_rows(next_experiments(declared, decided))
     if rows:
-        shown = table("Next best experiment", "provider", "workload", "repeats", "P(right choice)", "USD", "per USD", right=("USD",))
+        _line("Next best experiment:")
+        shown = table(
+            "", "provider", "workload", "repeats", "P(right choice)", "cost", "per USD", right=("P(right choice)", "cost", "per USD")
+        )
         for row in rows:
             shown.add_row(row.provider, row.workload, row.repeats, row.gain, row.cost, row.per_usd)
         print_table(shown)
@@ -214,6 +242,11 @@ def decide(
             purchase=purchase,
             simulated=simulated,
         )
+        changes = {
+            id(d): change
+            for d in (found if verbose or everything else ())
+            if (change := team_winner_change(archive, d.decision.team, d.decision.kind, d.preference.workloads)) is not None
+        }
         kept = decide_all(archive, declared, on, why) if keep else []
         ran = [decided for decided in found if decided.decision.ranking]
         if not ran:
@@ -224,7 +257,9 @@ def decide(
 
     def show() -> None:
         for decided in ran:
-            show_decided(declared, decided, details=verbose or everything, trials=trials, everything=everything)
+            show_decided(
+                declared, decided, details=verbose or everything, change=changes.get(id(decided)), trials=trials, everything=everything
+            )
         for decided in idle:
             team_of = f"team {decided.decision.team}, {decided.decision.kind}"
             out.print(f"{team_of}: no results of {', '.join(decided.preference.workloads)}", style="dim")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from plumbline.analysis.campaign_data import CampaignData, Quality, SeriesDrift
-from plumbline.analysis.conclusions import conclude
+from plumbline.analysis.conclusions import Conclusions, conclude
+from plumbline.analysis.decisions.winner_change import DatedChange
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import installation_paths, load
@@ -20,6 +21,7 @@ from plumbline.presentation.tables.export import TableFormat
 from plumbline.results import ResultStore
 from plumbline.workflows.campaign_history import campaign_history, finding_row
 from plumbline.workflows.review import compare_with_baselines, series_by_provider
+from plumbline.workflows.winner_change import team_winner_change
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def write_files(
         find_browser()
     with open_archive() as archive:
         found = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
+        found = replace(found, winner_changes=tuple(_winner_changes(archive, found)))
     page = html_report.write_concluded(found, installation_paths().reports, forms)
     printed = write_pdf(page) if pdf else None
     return WrittenReport(
@@ -115,6 +118,12 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
         imported=tuple(archive.imported_files(*sorted({w.name for w in workloads.values() if w.kind == "inference"}))),
         history=history,
     )
+
+
+def _winner_changes(archive: Archive, found: Conclusions) -> Iterator[DatedChange]:
+    for decision in found.decisions:
+        if (last := team_winner_change(archive, decision.team, decision.kind, decision.workloads)) is not None:
+            yield DatedChange(decision.team, decision.kind, decision.workloads, last.decided_at, last.change)
 
 
 def _compared_with_itself(archive: Archive, series_key: str, campaign_id: str) -> str | None:

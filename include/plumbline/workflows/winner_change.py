@@ -21,6 +21,14 @@ class StoredChange:
     change: WinnerChange
 
 
+STORED_LOOKED_BACK = 10
+
+
+def team_winner_change(archive: Archive, team: str, kind: str, workloads: Sequence[str]) -> StoredChange | None:
+    """`last_winner_change` among the newest stored decisions of the team and kind."""
+    return last_winner_change(archive, archive.decisions_page(team, kind, limit=STORED_LOOKED_BACK).rows, workloads)
+
+
 def last_winner_change(archive: Archive, stored: Sequence[DecisionView], workloads: Sequence[str]) -> StoredChange | None:
     """Of stored decisions of one team and kind, newest first: the newest with another first than the decision before about these workloads."""
     own = [v for v in stored if list(v.detail.get("workloads", ())) == list(workloads) and {"ranking", "columns"} <= v.detail.keys()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,20 @@ def test_while_somebody_else_ranks_no_price_is_accepted_and_it_says_so(plumbline
         assert result.exit_code == 2 and "decision lock" in result.stderr and "Traceback" not in result.stderr
         assert archive.prices(FAST) == []
     assert plumbline("prices", "accept", FAST, "--price", "0.5", "--why", "a new contract").exit_code == 0
+
+
+@pytest.mark.usefixtures("labs")
+def test_the_steps_of_a_changed_first_choice_add_up(plumbline):
+    plumbline("decide", "--keep")
+    first = plumbline("decide", "--kind", "training").stdout
+    other = CHEAP if f"{FAST} is first" in first else FAST
+    assert "instead of" not in plumbline("decide", "--kind", "training", "-v").stdout
+    plumbline("prices", "accept", other, "--price", "0.01", "--why", "a new contract")
+    shown = plumbline("decide", "--kind", "training", "-v").stdout
+    part = shown.split(f"{other} is first instead of")[1]
+    values = [float(v.replace("−", "-")) for v in re.findall(r"[+−][0-9]+\.[0-9]", part)]
+    end = next(i for i, v in enumerate(values) if i and sum(values[:i]) == pytest.approx(v, abs=0.2))
+    assert values[0] < 0 < values[end]
 
 
 @pytest.mark.usefixtures("labs")

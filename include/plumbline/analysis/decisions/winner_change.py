@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +53,17 @@ class WinnerChange:
     parts: tuple[LeadPart, ...] = ()
     unknown: tuple[str, ...] = ()
     unproven: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class DatedChange:
+    """The newest change of one team's first choice, and the time of the decision that made it."""
+
+    team: str
+    kind: str
+    workloads: tuple[str, ...]
+    decided_at: datetime
+    change: WinnerChange
 
 
 def explain_change(before: Mapping[str, Any], after: Mapping[str, Any], scatter: tuple[Scatter, Scatter] = ({}, {})) -> WinnerChange | None:

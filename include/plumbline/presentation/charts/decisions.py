@@ -11,6 +11,7 @@ from plumbline.analysis.decisions.sensitivity import PriceFlip, PriceSwing, Weig
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style, vertical
+from plumbline.presentation.winner_change import change_steps, change_title
 
 _OFFERED_APART = 1e-4
 _NEAR, _FAR = 0.5, 2.0
@@ -141,41 +142,23 @@ def price_curve_chart(curve: PriceCurve, offer: Offer) -> Chart | None:
     )
 
 
-_CAUSES: tuple[tuple[Cause, str, str], ...] = (
-    ("price", "price", "$p2"),
-    ("speed", "", "$p0"),
-    ("cost", "", "$p2"),
-    ("weights", "weights and gates", "$p3"),
-    ("noise", "noise", "$soft"),
-)
-"""Cause, its row (empty: one row for each metric), colour."""
+_COLOURS: dict[Cause | None, str] = {"price": "$p2", "speed": "$p0", "cost": "$p2", "weights": "$p3", "noise": "$soft", None: "$line"}
 
 
 def winner_change_chart(change: WinnerChange) -> Chart | None:
     """A waterfall from the lead before to the lead now; None where the lead is not known."""
-    if change.before is None or change.after is None:
+    steps = change_steps(change)
+    if not steps:
         return None
-    steps: list[tuple[str, float, float, str]] = [(f"{change.new}, before", 0.0, change.before, "$line")]
-    level, several = change.before, len({p.workload for p in change.parts}) > 1
-    for cause, title, colour in _CAUSES:
-        rows: dict[str, float] = {}
-        for part in (p for p in change.parts if p.cause == cause):
-            name = title or format_name(part.metric) + (f", {part.workload}" if several else "")
-            rows[name] = rows.get(name, 0.0) + part.points
-        for name, points in rows.items():
-            steps.append((name, level, points, colour))
-            level += points
-    steps.append((f"{change.new}, now", 0.0, change.after, "$line"))
-    texts = [f"{100 * points:+.1f}".replace("-", "−") for _, _, points, _ in steps]
-    reach = [100 * at for _, base, points, _ in steps for at in (base, base + points)]
+    reach = [100 * at for step in steps for at in (step.base, step.base + step.points)]
     margin = 0.16 * (max(reach) - min(reach)) or 1.0
     bar = bars(
-        [name for name, *_ in steps],
-        [100 * points for _, _, points, _ in steps],
-        [colour for *_, colour in steps],
+        [step.name for step in steps],
+        [100 * step.points for step in steps],
+        [_COLOURS[step.cause] for step in steps],
         "%{y}: %{text}",
-        base=[100 * base for _, base, _, _ in steps],
-        text=texts,
+        base=[100 * step.base for step in steps],
+        text=[step.text for step in steps],
         textposition="outside",
         cliponaxis=False,
         width=0.6,
@@ -183,12 +166,12 @@ def winner_change_chart(change: WinnerChange) -> Chart | None:
     return Chart(
         name="winner-change",
         section="decision",
-        title=f"Why {change.new} is first instead of {change.old}",
+        title=change_title(change),
         caption=f"Lead of {change.new} over {change.old}: 100 × logarithm of the ratio of their scores, about percent. The parts add up to the move.",
         data=[bar],
         layout={
             "xaxis": axis("lead, about percent", range=[min(reach) - margin, max(reach) + margin], zeroline=True, zerolinecolor="$ink"),
-            "yaxis": categories(categoryorder="array", categoryarray=[name for name, *_ in steps][::-1]),
+            "yaxis": categories(categoryorder="array", categoryarray=[step.name for step in steps][::-1]),
             "showlegend": False,
         },
         height=110 + 40 * len(steps),

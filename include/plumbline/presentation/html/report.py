@@ -16,10 +16,14 @@ from markupsafe import Markup
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
+from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.decisions.winner_change import DatedChange
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name
 from plumbline.presentation.card_tables import card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
+from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import bill_chart
+from plumbline.presentation.charts.decisions import winner_change_chart
 from plumbline.presentation.charts.scorecards import campaign_charts
 from plumbline.presentation.charts.static import svg
 from plumbline.presentation.cost_forecasts import ForecastSection, PrecisionSection, forecast_section, precision_section
@@ -118,7 +122,10 @@ def report_context(found: Conclusions) -> dict[str, Any]:
         "hidden_bills": len(found.provider_costs) - len(bills),
         "decisions": [
             DecisionSection(
-                **vars(decision_tables(d, n, MOST if excerpt else None)), hidden=len(d.decision.ranking) - len(n.decision.ranking)
+                **vars(decision_tables(d, n, MOST if excerpt else None)),
+                hidden=len(d.decision.ranking) - len(n.decision.ranking),
+                change=(changed := _change_of(found, d.decision)),
+                waterfall=None if changed is None else _waterfall(changed),
             )
             for d, n in zip(found.decided, near.decided, strict=True)
         ],
@@ -144,9 +151,25 @@ _TOO_MANY = f"Cost forecasts cover up to {MOST} providers; `plumbline cost` show
 
 @dataclass(frozen=True)
 class DecisionSection(DecisionTables):
-    """`hidden`: providers of the ranking that are not listed."""
+    """`hidden`: providers of the ranking that are not listed. `change`: the newest one of the first choice; `waterfall`: None where its lead is
+    not known."""
 
     hidden: int = 0
+    change: DatedChange | None = None
+    waterfall: Chart | None = None
+
+
+def _change_of(found: Conclusions, decision: Decision) -> DatedChange | None:
+    own = (decision.team, decision.kind, decision.workloads)
+    return next((c for c in found.winner_changes if (c.team, c.kind, c.workloads) == own), None)
+
+
+def _waterfall(changed: DatedChange) -> Chart | None:
+    chart = winner_change_chart(changed.change)
+    # Ids in a drawing come from its name: those of several choices must differ.
+    return (
+        None if chart is None else replace(chart, name="-".join((chart.name, changed.team, changed.kind, *changed.workloads)), wide=False)
+    )
 
 
 def _drift_summary(campaign: CampaignData) -> str:

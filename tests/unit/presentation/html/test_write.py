@@ -16,6 +16,7 @@ from tests.unit.results.test_benchmark_files import FILES
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.conclusions import conclude
+from plumbline.analysis.decisions.winner_change import DatedChange, LeadPart, WinnerChange
 from plumbline.analysis.prices.book import quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
@@ -25,7 +26,7 @@ from plumbline.presentation.card_tables import card_tables
 from plumbline.presentation.charts.chart import Chart, log_axis
 from plumbline.presentation.cover import cover
 from plumbline.presentation.decisions import nearest_change
-from plumbline.presentation.html.report import report_context, write_report
+from plumbline.presentation.html.report import report_context, write_concluded, write_report
 from plumbline.presentation.scorecard_rows import campaign_rows
 from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore, evidence_files
 from plumbline.results.benchmark_files import read_benchmark_file
@@ -172,6 +173,22 @@ def test_the_first_screen_answers_who_is_first_how_sure_what_it_costs_and_what_d
     first, second = (ranked.provider for ranked in decided.decision.ranking)
     assert re.search(rf"{first} ahead of {second}, P\(first\)\D{{1,8}}\d+ %\.", summary)
     assert escape(nearest_change(decided)) in summary
+
+
+def test_a_changed_first_choice_is_drawn_beside_its_ranking(page: str, sample: CampaignData, tmp_path: Path) -> None:
+    found = conclude(sample)
+    decision = found.decisions[0]
+    at = datetime(2026, 11, 2, tzinfo=timezone.utc)
+    drawn = WinnerChange("a", "b", -0.08, 0.03, (LeadPart("price", "w", "cost_per_run", 0.11),))
+    unknown = WinnerChange("a", "b", None, 0.03, unknown=("a had no results before",))
+    texts = []
+    for i, change in enumerate((drawn, unknown)):
+        dated = DatedChange(decision.team, decision.kind, decision.workloads, at, change)
+        texts.append(write_concluded(replace(found, winner_changes=(dated,)), tmp_path / str(i)).read_text())
+    parts = [text.split('id="winner-change-')[1].split("</details>")[0] for text in texts]
+    assert "<svg" in parts[0] and "2026-11-02" in parts[0] and len(texts[0]) - len(page) < 8_000
+    assert "<svg" not in parts[1] and "A had no results before" in parts[1]
+    assert 'id="winner-change-' not in page
 
 
 def test_the_number_that_is_asked_first_and_the_shares_stand_first(page: str, sample: CampaignData) -> None:
