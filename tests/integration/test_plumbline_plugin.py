@@ -57,6 +57,19 @@ with create_session() as session:
     acts["runs"] = [[r.dag_id, r.triggering_user_name, r.conf, str(r.state)] for r in session.query(DagRun)]
 from airflow import plugins_manager
 plugins = plugins_manager.get_plugin_info()
+from plumbline.airflow.action_runs import ActionRuns
+from plumbline.workflows.experiments import RepeatRequest
+from plumbline.workflows.finding_action import AlreadyStarted
+
+repeats = RepeatRequest("local-1core", "gpt-tiny-cpu", "training", 6, "2026-11", "x")
+started = ActionRuns().start(repeats, repeats.key, "ann")
+try:
+    ActionRuns().start(repeats, repeats.key, "bob")
+    refused = ""
+except AlreadyStarted as error:
+    refused = error.run.by
+latest = ActionRuns().latest()[repeats.key]
+
 print("ANSWER" + json.dumps({
     "paths": paths,
     "heavy_before": heavy_before,
@@ -67,6 +80,7 @@ print("ANSWER" + json.dumps({
     "cookie": status(client(cookies={"_token": token("viewer")})),
     "page": client(cookies={"_token": token("viewer")}).get("/plumbline/").text,
     "acts": acts,
+    "repeats": [started.path, refused, latest.action, latest.why, latest.state],
     "views": [v for p in plugins if p["name"] == "plumbline" for v in p.get("external_views", [])],
 }, default=str))
 """
@@ -115,7 +129,8 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         [sys.executable, "-m", "airflow", "db", "migrate"], env=environment, cwd=home, check=True, capture_output=True, timeout=180
     )
     (home / "dags").mkdir()
-    shutil.copy(REPOSITORY / "dags" / "finding_action.py", home / "dags")
+    for name in ("finding_action.py", "rerun.py"):
+        shutil.copy(REPOSITORY / "dags" / name, home / "dags")
     subprocess.run(
         [sys.executable, "-m", "airflow", "dags", "reserialize"], env=environment, cwd=home, check=True, capture_output=True, timeout=180
     )
@@ -156,6 +171,12 @@ def test_who_may_start_runs_may_act_on_findings_and_only_once(answer: dict[str, 
     assert (acts["first"][0], acts["again"]) == (303, [409, True])
     conf = {"finding": "f1", "action": "acknowledge", "why": "ticket 7", "until": None}
     assert acts["runs"] == [["finding_action", "ann", conf, "queued"]]
+
+
+def test_repeats_start_the_rerun_once(answer: dict[str, Any]) -> None:
+    path, refused, action, why, state = answer["repeats"]
+    assert path.startswith("/dags/rerun/runs/repeats_local-1core_gpt-tiny-cpu_2026-11_0")
+    assert (refused, action, why, state) == ("ann", "rerun", "next best experiment: x", "queued")
 
 
 def test_it_stands_in_the_navigation_and_costs_nothing_until_it_is_asked(answer: dict[str, Any]) -> None:

@@ -59,7 +59,7 @@ class RepeatRequest:
     def to_conf(self) -> dict[str, Any]:
         """The form of the DAG `rerun`."""
         return {
-            "reason": self.why[:REASON_LIMIT],
+            "reason": f"next best experiment: {self.why}"[:REASON_LIMIT],
             "providers": [self.provider],
             "workloads": [self.workload],
             "kinds": [self.kind],

@@ -76,7 +76,7 @@ def test_the_button_starts_the_rerun_of_this_series_alone(runs: AppliedRuns) -> 
     assert started == (
         "rerun",
         {
-            "reason": "close race",
+            "reason": "next best experiment: close race",
             "providers": ["local-1core"],
             "workloads": ["chat-tiny-cpu"],
             "kinds": ["inference"],
@@ -84,7 +84,9 @@ def test_the_button_starts_the_rerun_of_this_series_alone(runs: AppliedRuns) -> 
         },
     )
     page = client.get(PAGE).text
-    assert "requested by ann: close race" in page and len(_TOKEN.findall(page)) == 1, "the other one can still be started"
+    assert "requested by ann: next best experiment: close race" in page and len(_TOKEN.findall(page)) == 1, (
+        "the other one can still be started"
+    )
 
 
 def test_a_second_request_starts_nothing_also_by_another_user(runs: AppliedRuns) -> None:
