@@ -19,8 +19,8 @@ from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, out
 from plumbline.results import Reason
 
 
-def sample(session: Session, series_key: str, campaign_id: str) -> SampleView:
-    """The sample; LookupError if the series took no part in the campaign."""
+def sample(session: Session, series_key: str, campaign_id: str, metrics: Collection[str] | None = None) -> SampleView:
+    """The sample, of these metrics alone if named; LookupError if the series took no part in the campaign."""
     where = (SeriesCampaign.series_key == series_key, SeriesCampaign.campaign_id == campaign_id)
     head = session.execute(
         select(SeriesCampaign.planned_at, Series.source).join(Series, Series.series_key == SeriesCampaign.series_key).where(*where)
@@ -48,7 +48,7 @@ def sample(session: Session, series_key: str, campaign_id: str) -> SampleView:
         campaign_id=campaign_id,
         source=head.source,
         planned_at=head.planned_at,
-        observations=_observations(session, {row.id: (row.slot, row.repeat) for row in chosen}),
+        observations=_observations(session, {row.id: (row.slot, row.repeat) for row in chosen}, metrics),
         environments=tuple(facts[row.environment_hash] for row in chosen),
         outcomes=tuple(
             OutcomeView(
@@ -108,10 +108,12 @@ def campaign_levels(session: Session, campaigns: Sequence[str], metrics: Mapping
     return [SeriesLevel(*row) for row in session.execute(query)]
 
 
-def _observations(session: Session, places: dict[int, tuple[str, int]]) -> tuple[ObservationView, ...]:
+def _observations(session: Session, places: dict[int, tuple[str, int]], metrics: Collection[str] | None) -> tuple[ObservationView, ...]:
     query = select(Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value).where(
         Metric.trial_pk.in_(places), Metric.value.is_not(None)
     )
+    if metrics is not None:
+        query = query.where(Metric.metric.in_(metrics))
     found = [
         ObservationView(row.metric, row.statistic, row.phase, row.unit, row.direction, *places[row.trial_pk], row.value)
         for row in session.execute(query)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -70,8 +71,12 @@ def _digits(value: Decimal) -> str:
 
 
 def _quantity(units: Mapping[str, float], what: str, example: str, *, zero: bool = False, high: float = math.inf) -> Any:
+    @lru_cache(maxsize=1024)  # the documents of a campaign repeat the same few quantities thousands of times
+    def known(text: str) -> float:
+        return parse(text, units, what, example)
+
     def check(value: object) -> float:
-        number = parse(value, units, what, example)
+        number = known(value) if isinstance(value, str) else parse(value, units, what, example)
         if number < 0 or (number == 0 and not zero):
             raise ValueError(f'"{value}" must be {"at least" if zero else "above"} 0; expected {what} such as {example}')
         if number > high:

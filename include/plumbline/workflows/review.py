@@ -84,7 +84,7 @@ def compare_with_baselines(
     """One comparison for each series of the provider, corrected together, by the thresholds of the trials' plan. `judged_only`: without
     informative rows."""
     drifted = _drifted(archive, provider)
-    pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ())) for key, w in workloads.items()]
+    pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ()), judged_only) for key, w in workloads.items()]
     return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift, judged_only=judged_only)]
 
 
@@ -95,13 +95,15 @@ def _pair(
     campaign_id: str,
     workload: AnyWorkload,
     drifted: Sequence[str],
+    judged_only: bool,
 ) -> SeriesPair:
     # A campaign of the baseline is compared with what was accepted before it, as in its review.
     accepted = list(takewhile(lambda c: c != campaign_id, archive.baseline(series_key)))
-    baseline = [CampaignSample.of(archive.sample(series_key, c).plain()) for c in accepted]
-    candidate = CampaignSample.of(archive.sample(series_key, campaign_id).plain())
+    judged = [metric for metric in METRICS if declared.thresholds.drift_limits(workload, metric) is not None]
+    wanted = judged if judged_only else None
+    baseline = [CampaignSample.of(archive.sample(series_key, c, wanted).plain()) for c in accepted]
+    candidate = CampaignSample.of(archive.sample(series_key, campaign_id, wanted).plain())
     since = _since(archive, series_key, campaign_id, accepted, drifted)
-    judged = [metric for metric in METRICS if declared.thresholds.drift_limits(workload, metric) is not None] if since else []
     levels = archive.levels(series_key, since, judged) if since else {}
     return SeriesPair(
         baseline,

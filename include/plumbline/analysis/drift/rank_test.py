@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,7 @@ def two_sided_p(blocks: Sequence[Block]) -> float:
         total += int(doubled[len(baseline) :].sum())
         ranks.append(doubled)
         sizes.append(len(candidate))
-    null = _convolved(ranks, sizes)
+    null = _null(tuple(tuple(np.sort(r).tolist()) for r in ranks), tuple(sizes))
     return min(1.0, 2 * min(null.at_most(total), null.at_least(total)))
 
 
@@ -69,7 +70,7 @@ def interval_rank(sizes: Sequence[tuple[int, int]], confidence: float) -> int | 
     None if even the extremes do not reach it: the interval is unbounded with so few repeats.
     """
     # The count of differences below the true shift is a blocked Mann–Whitney U: doubled rank sums step by 2 from their lowest.
-    null = _convolved([2 * np.arange(1, m + n + 1) for m, n in sizes], [n for _, n in sizes])
+    null = _null(tuple(tuple(range(2, 2 * (m + n) + 1, 2)) for m, n in sizes), tuple(n for _, n in sizes))
     lowest = sum(n * (n + 1) for _, n in sizes)
     tail = (1 - confidence) / 2
     if null.pmf is None:
@@ -79,8 +80,13 @@ def interval_rank(sizes: Sequence[tuple[int, int]], confidence: float) -> int | 
     return k if k > 0 else None
 
 
-def _convolved(ranks: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> Null:
-    """Distribution of the candidate's summed doubled ranks over all blocks."""
+@lru_cache(maxsize=256)
+def _null(doubled: tuple[tuple[int, ...], ...], sizes: tuple[int, ...]) -> Null:
+    """Distribution of the candidate's summed doubled ranks over all blocks: of each the ranks in order, and how many are the candidate's.
+
+    Kept, since the metrics of a campaign have the same numbers of repeats and, without ties, the same ranks.
+    """
+    ranks = [np.array(block, np.int64) for block in doubled]
     mean = float(sum(n * r.mean() for r, n in zip(ranks, sizes, strict=True)))
     variance = float(sum(n * (len(r) - n) * r.var() / max(1, len(r) - 1) for r, n in zip(ranks, sizes, strict=True)))
     work = sum(len(r) * n * int(np.sort(r)[-n:].sum()) for r, n in zip(ranks, sizes, strict=True))

@@ -12,7 +12,7 @@ from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
 from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, LaunchSuccess, capacity, friction
-from plumbline.analysis.trial_sample import PHASE_ORDER, Conditions, TrialSample, WorkloadKind, leading_phase
+from plumbline.analysis.trial_sample import PHASE_ORDER, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import AnyWorkload, Criterion, Provider, TrainingWorkload
 from plumbline.declarations.workloads import Primary
 from plumbline.declarations.workloads.models import Encoder
@@ -169,11 +169,13 @@ def last_attempts(trials: Iterable[TrialSample]) -> tuple[TrialSample, ...]:
 
 def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
     usable = [t for t in trials if t.usable]
-    keys = dict.fromkeys((m.metric, m.statistic, m.phase) for t in usable for m in t.metrics)
-    homes = {name: leading_phase(usable, name, METRICS[name].statistic) for name in {metric for metric, _, _ in keys}}
+    readings: dict[tuple[str, str, str], list[tuple[str, MetricValue]]] = {}
+    for t in usable:
+        for m in t.metrics:
+            readings.setdefault((m.metric, m.statistic, m.phase), []).append((t.trial_id, m))
+    homes = {name: leading_phase(usable, name, METRICS[name].statistic) for name in {metric for metric, _, _ in readings}}
     rows = []
-    for metric, statistic, phase in keys:
-        numbers = [(t.trial_id, m) for t in usable for m in t.metrics if (m.metric, m.statistic, m.phase) == (metric, statistic, phase)]
+    for (metric, statistic, phase), numbers in readings.items():
         found = [(trial_id, m.value) for trial_id, m in numbers if m.value is not None]
         values = tuple(value for _, value in found)
         pooled = pool(values) if values else None
