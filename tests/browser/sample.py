@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
+from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider, Trial, criteria_hash, load, series_key, spec_hash, trial_id
 from plumbline.results import (
     Curve,
@@ -32,6 +33,13 @@ from plumbline.results import (
 
 BEGAN = datetime(2026, 11, 20, 2, 0, tzinfo=timezone.utc)
 SPEED = {"local-1core": 1.0, "local-2core": 1.62}
+
+
+def record(archive: Archive, data: CampaignData) -> None:
+    """Every document of the campaign, as its run records it."""
+    assert data.store is not None
+    for document in data.documents:
+        archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
 
 
 def campaign(folder: Path, *, repeats: int = 3, names: tuple[str, ...] = ("local-1core", "local-2core")) -> CampaignData:

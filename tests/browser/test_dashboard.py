@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
-from tests.browser.sample import campaign
+from tests.browser.sample import campaign, record
 from tests.browser.served import served
 
 from plumbline.archive import FindingRecord, open_archive
@@ -32,10 +32,8 @@ PAGES = (
 def seeded(folder: Path) -> Path:
     """An installation's home with the sample campaign recorded, a finding and a report."""
     data = campaign(folder / "results")
-    assert data.store is not None
     with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
-        for document in data.documents:
-            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        record(archive, data)
         found = data.findings[0]
         archive.save_findings(
             [

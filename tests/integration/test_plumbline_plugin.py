@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.sample import campaign
+from tests.browser.sample import campaign, record
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.presentation.html.report import write_report
@@ -101,10 +101,8 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "PLUMBLINE_HOME": str(home / "plumbline"),
     }
     data = campaign(home / "plumbline" / "results", repeats=1)
-    assert data.store is not None
     with open_archive(f"sqlite:///{home / 'plumbline' / 'archive.db'}") as archive:
-        for document in data.documents:
-            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        record(archive, data)
         first = data.documents[0].trial
         archive.save_findings(
             [FindingRecord("f1", first.series_key, first.campaign_id, first.provider.name, "performance", "warn", "WARN  a test")]

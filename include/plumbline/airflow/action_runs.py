@@ -1,4 +1,6 @@
-"""Runs of the DAGs `finding_action` and `rerun`, started by the pages inside Airflow's API server: the server may not write to the archive, workers may."""
+"""Runs of the DAGs `finding_action` and `rerun`, started by the pages inside Airflow's API server.
+
+The server may not write to the archive, workers may. The task SDK starts runs from within a task only, so that this needs Airflow's models."""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from sqlalchemy.exc import IntegrityError
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted, RunOfDag
 from plumbline.workflows.plan import ACTION_DAG, RERUN_DAG
 
-_NEWEST, _DAGS = 200, (ACTION_DAG, RERUN_DAG)
+_NEWEST = 200
+_DAGS = (ACTION_DAG, RERUN_DAG)
 
 
 class ActionRuns:
@@ -63,5 +66,5 @@ def _run(run: Any) -> ActionRun:
     state = str(getattr(run.state, "value", run.state))
     # Behind a base_url with a path, Airflow's pages are below that path.
     path = f"{urlsplit(settings.get('api', 'base_url', fallback='')).path.rstrip('/')}/dags/{run.dag_id}/runs/{quote(run.run_id, safe='')}"
-    action, why = (conf.get("action", "rerun"), conf.get("why", conf.get("reason", "")))
-    return ActionRun(str(action), run.triggering_user_name or "", str(why), state, path)
+    why = str(conf.get("why", conf.get("reason", "")))
+    return ActionRun(str(conf.get("action", "rerun")), run.triggering_user_name or "", why, state, path)

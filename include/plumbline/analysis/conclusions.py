@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
@@ -12,8 +13,8 @@ from plumbline.analysis.cost.campaign_bill import CampaignBill, ProviderCost
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
 from plumbline.analysis.decisions.decide import decide
-from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.winner_change import DatedChange
+from plumbline.analysis.decisions.decision import Choice, Decision
+from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.document_sample import campaign_numbers, epoch_tokens
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
@@ -28,8 +29,8 @@ class Conclusions:
     """What follows from a campaign's numbers at the prices of the day: cards, decisions, quotes by provider.
 
     `trials`: every attempt with its costs. `decided`: each team's choices with what would change them; they rest on measured numbers alone,
-    unless all are simulated. `winner_changes`: the newest of each choice, from stored decisions. What takes longer is worked out
-    when it is first asked for.
+    unless all are simulated. `winner_changes`: the newest of each choice, from stored decisions. What takes longer
+    is worked out when it is first asked for.
     """
 
     campaign: CampaignData
@@ -37,7 +38,7 @@ class Conclusions:
     decided: tuple[TeamDecision, ...]
     quotes: dict[str, Quote]
     trials: tuple[TrialSample, ...]
-    winner_changes: tuple[DatedChange, ...] = ()
+    winner_changes: Mapping[Choice, StoredChange] = field(default_factory=dict)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -12,10 +12,12 @@ from rich.text import Text
 from plumbline.analysis.decisions.cheapest import Cheapest, Setup
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail
+from plumbline.analysis.decisions.experiments import Experiment
+from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
-from plumbline.declarations import DeclarationError, Declarations, load
+from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import format_certainty
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
@@ -26,20 +28,20 @@ from plumbline.presentation.winner_change import change_steps, change_title
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 from plumbline.workflows.experiments import next_experiments
-from plumbline.workflows.winner_change import StoredChange, team_winner_change
+from plumbline.workflows.winner_change import team_winner_change
 
 
 def show_decided(
-    declared: Declarations,
     decided: TeamDecision,
     *,
     details: bool,
     change: StoredChange | None = None,
+    experiments: Sequence[Experiment] = (),
     trials: bool = False,
     everything: bool = False,
 ) -> None:
-    """The choice, the ranking and the cheapest provider; `details`: gates, comparison class, what would change it, all costs. `trials` lists
-    those behind each provider's numbers, `everything` more than ten providers."""
+    """The choice, the ranking and the cheapest provider; `details`: gates, comparison class, what would change it, all costs. `trials`
+    lists those behind each provider's numbers, `everything` more than ten providers."""
     out.print(_choice(decided))
     most = None if everything else TOP
     _ranking(decided, most, details)
@@ -52,9 +54,10 @@ def show_decided(
     if details:
         _changes("weight", weight_sentences(decided.weight_swings), None)
         _changes("price", price_sentences(decided.price_swings), most)
-    if details:
+    if change is not None:
         _winner_change(change)
-        _experiments(declared, decided)
+    if experiments:
+        _experiments(experiments)
     for answer in decided.cheapest:
         _cheapest(answer, most if details else 0)
     for names, reason in _alike((each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.standing.left_out):
@@ -138,9 +141,7 @@ def _changes(what: str, sentences: Sequence[str], most: int | None) -> None:
         _rest(len(sentences), most)
 
 
-def _winner_change(found: StoredChange | None) -> None:
-    if found is None:
-        return
+def _winner_change(found: StoredChange) -> None:
     title = f"{change_title(found.change)}, since {found.decided_at:%Y-%m-%d}"
     if steps := change_steps(found.change):
         _line(f"{title}:")
@@ -152,16 +153,13 @@ def _winner_change(found: StoredChange | None) -> None:
         _line(f"{title}: {'; '.join(found.change.unknown)}")
 
 
-def _experiments(declared: Declarations, decided: TeamDecision) -> None:
-    rows = experiment_rows(next_experiments(declared, decided))
-    if rows:
-        _line("Next best experiment:")
-        shown = table(
-            "", "provider", "workload", "repeats", "P(right choice)", "cost", "per USD", right=("P(right choice)", "cost", "per USD")
-        )
-        for row in rows:
-            shown.add_row(row.provider, row.workload, row.repeats, row.gain, row.cost, row.per_usd)
-        print_table(shown)
+def _experiments(found: Sequence[Experiment]) -> None:
+    _line("Next best experiment:")
+    numbers = ("P(right choice)", "cost", "per USD")
+    shown = table("", "provider", "workload", "repeats", *numbers, right=numbers)
+    for row in experiment_rows(found):
+        shown.add_row(row.provider, row.workload, row.repeats, row.gain, row.cost, row.per_usd)
+    print_table(shown)
 
 
 def _rest(count: int, most: int | None) -> None:
@@ -242,30 +240,28 @@ def decide(
             purchase=purchase,
             simulated=simulated,
         )
-        changes = {
-            id(d): change
-            for d in (found if verbose or everything else ())
-            if (change := team_winner_change(archive, d.decision.team, d.decision.kind, d.preference.workloads)) is not None
-        }
+        details = verbose or everything
+        changes = [
+            team_winner_change(archive, d.decision.team, d.decision.kind, d.preference.workloads) if details else None for d in found
+        ]
+        experiments = [next_experiments(declared, d) if details or as_json else () for d in found]  # seconds with 50 providers
         kept = decide_all(archive, declared, on, why) if keep else []
-        ran = [decided for decided in found if decided.decision.ranking]
-        if not ran:
+        if not any(decided.decision.ranking for decided in found):
             there = sorted({part.series.workload for part in archive.newest_usable()})
             wanted = ", ".join(sorted({w for decided in found for w in decided.preference.workloads}))
             fail(f"no usable results of {wanted}; measured: {', '.join(there) or 'none'}. To measure one: plumbline trigger")
     idle = [decided for decided in found if not decided.decision.ranking]
 
     def show() -> None:
-        for decided in ran:
-            show_decided(
-                declared, decided, details=verbose or everything, change=changes.get(id(decided)), trials=trials, everything=everything
-            )
+        for decided, change, tried in zip(found, changes, experiments, strict=True):
+            if decided.decision.ranking:
+                show_decided(decided, details=details, change=change, experiments=tried, trials=trials, everything=everything)
         for decided in idle:
             team_of = f"team {decided.decision.team}, {decided.decision.kind}"
             out.print(f"{team_of}: no results of {', '.join(decided.preference.workloads)}", style="dim")
         for one in kept:
             out.print(f"{'stored' if one.new else 'unchanged'}: {one.text}")
-        if not (verbose or everything):
+        if not details:
             out.print("gates, and what would change a choice: -v", style="dim")
 
     data = [
@@ -273,9 +269,9 @@ def decide(
             "team": decided.decision.team,
             "kind": decided.decision.kind,
             **decision_detail(decided),
-            "experiments": next_experiments(declared, decided),
+            "experiments": tried,
         }
-        for decided in found
+        for decided, tried in zip(found, experiments, strict=True)
     ]
     emit(as_json, {"day": on, "decisions": data, "kept": kept}, show)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
-from plumbline.metrics.formatting import format_quantity
+from plumbline.metrics.formatting import format_quantity, format_significant
 
 NO_EXPERIMENT = f"No repeats of one series add {100 * LEAST_GAIN:.1f} points or more to the chance of choosing right."
 
@@ -36,7 +36,7 @@ def experiment_rows(experiments: Sequence[Experiment]) -> tuple[ExperimentRow, .
             gain=f"+{100 * e.gain:.1f} points",
             share=round(100 * e.gain / most),
             cost="unknown" if e.usd is None else format_quantity(e.usd, "USD"),
-            per_usd="–" if e.gain_per_usd is None else f"{100 * e.gain_per_usd:.2g} points",
+            per_usd="–" if e.gain_per_usd is None else f"{format_significant(100 * e.gain_per_usd)} points",
             unpriced=e.unpriced or "",
         )
         for e in experiments

@@ -25,6 +25,8 @@ def _costs(declared: Declarations, decided: TeamDecision) -> Iterator[tuple[Plac
     standing = decided.standing
     enabled = {p.name: p for p in declared.enabled_providers()}
     for name, workload in standing.campaigns:
+        if workload not in decided.preference.workloads:
+            continue
         spec = declared.workloads.get(workload)
         if name not in enabled or spec is None or spec not in declared.workloads_for(enabled[name]):
             continue

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from plumbline.analysis.campaign_data import CampaignData, Quality, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions, conclude
-from plumbline.analysis.decisions.winner_change import DatedChange
+from plumbline.analysis.decisions.decision import Choice
+from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import installation_paths, load
@@ -54,7 +55,7 @@ def write_files(
         find_browser()
     with open_archive() as archive:
         found = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
-        found = replace(found, winner_changes=tuple(_winner_changes(archive, found)))
+        found = replace(found, winner_changes=dict(_winner_changes(archive, found)))
     page = html_report.write_concluded(found, installation_paths().reports, forms)
     printed = write_pdf(page) if pdf else None
     return WrittenReport(
@@ -120,10 +121,10 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     )
 
 
-def _winner_changes(archive: Archive, found: Conclusions) -> Iterator[DatedChange]:
+def _winner_changes(archive: Archive, found: Conclusions) -> Iterator[tuple[Choice, StoredChange]]:
     for decision in found.decisions:
         if (last := team_winner_change(archive, decision.team, decision.kind, decision.workloads)) is not None:
-            yield DatedChange(decision.team, decision.kind, decision.workloads, last.decided_at, last.change)
+            yield decision.choice, last
 
 
 def _compared_with_itself(archive: Archive, series_key: str, campaign_id: str) -> str | None:

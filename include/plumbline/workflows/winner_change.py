@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from plumbline.analysis.decisions.winner_change import Scatter, WinnerChange, explain_change, interval_half, scatter_of
+from plumbline.analysis.decisions.winner_change import Scatter, StoredChange, explain_change, interval_half, scatter_of
 from plumbline.archive import Archive, DecisionView
-
-
-@dataclass(frozen=True)
-class StoredChange:
-    """The decision that changed the first choice."""
-
-    decision_id: str
-    decided_at: datetime
-    change: WinnerChange
-
 
 STORED_LOOKED_BACK = 10
 

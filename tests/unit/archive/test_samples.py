@@ -37,6 +37,9 @@ def test_a_sample_holds_the_best_attempts_and_every_outcome(archive: Archive) ->
     ]
     assert (sample.counts.planned, sample.counts.usable, sample.counts.rejected, sample.counts.failed) == (4, 3, 1, 0)
     assert not sample.simulated
+    times = archive.sample(trial().series_key, "2025-11", ["step_time"])
+    assert times.observations == tuple(o for o in sample.observations if o.metric == "step_time") != sample.observations
+    assert (times.environments, times.outcomes, times.counts) == (sample.environments, sample.outcomes, sample.counts)
 
 
 def test_drift_knows_why_an_attempt_was_degraded(archive: Archive) -> None:

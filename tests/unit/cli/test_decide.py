@@ -155,6 +155,25 @@ def test_the_steps_of_a_changed_first_choice_add_up(plumbline):
     assert values[0] < 0 < values[end]
 
 
+def test_the_repeats_that_raise_the_certainty_most_per_usd(said, plumbline, home, tmp_path, monkeypatch):
+    declared = world()
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(write(declared, tmp_path / "config")))
+    with open_archive() as archive:
+        serve(archive, declared, {FAST: [0.045, 0.05, 0.055], CHEAP: [0.0455, 0.0505, 0.0555]})
+        measure(archive, declared, {FAST: spread(0.01), CHEAP: spread(0.1)})
+    told, _ = said("decide")
+    open_choice = next(d for d in told["decisions"] if d["kind"] == "inference")
+    assert next(d for d in told["decisions"] if d["kind"] == "training")["experiments"] == [], "one is ten times as fast"
+    named = {e["provider"]: e for e in open_choice["experiments"]}
+    assert open_choice["experiments"][0]["provider"] == CHEAP, "the same gain at half the price"
+    assert {e["n"] for e in named.values()} == {3} and all(e["gain"] >= 0.005 and e["trials"] == e["repeats"] for e in named.values())
+    per_trial = {name: e["usd"] / e["trials"] for name, e in named.items()}
+    assert per_trial[FAST] == pytest.approx(2 * per_trial[CHEAP])
+    shown = plumbline("decide", "--kind", "inference", "-v").stdout.split("Next best experiment:")[1]
+    assert f"3 → {named[CHEAP]['trials']}" in shown and "points" in shown
+    assert "Next best experiment" not in plumbline("decide", "--kind", "inference").stdout
+
+
 @pytest.mark.usefixtures("labs")
 def test_somebody_is_first_where_nobody_was(plumbline, tmp_path):
     """A gate on the cost of a run that nobody kept, until a price fell."""

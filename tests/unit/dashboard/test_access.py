@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.browser.sample import campaign
+from tests.browser.sample import campaign, record
 from tests.data.page_addresses import address_of, routes_of
 
 from plumbline.archive import FindingRecord, open_archive
@@ -38,10 +38,8 @@ OF_MONEY = {"/prices", "/prices/{provider}", "/budgets", "/decisions", "/decisio
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     data = campaign(folder / "results", repeats=1)
-    assert data.store is not None
     with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
-        for document in data.documents:
-            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        record(archive, data)
         first = data.documents[0].trial
         where = first.provider.name
         made = {"provider": where, "severity": "warn", "campaign_id": first.campaign_id, "series_key": first.series_key}

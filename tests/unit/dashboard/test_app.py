@@ -14,7 +14,7 @@ import pytest
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import DBAPIError, OperationalError
-from tests.browser.sample import campaign
+from tests.browser.sample import campaign, record
 from tests.data.result_documents import document, trial
 from tests.fakes.next_schema import newer_program
 
@@ -37,9 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     data = campaign(folder / "results")
     with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
-        assert data.store is not None
-        for document in data.documents:
-            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        record(archive, data)
         first = data.documents[0].trial
         archive.bootstrap_baseline(first.series_key, load().thresholds.drift)
         archive.save_findings(

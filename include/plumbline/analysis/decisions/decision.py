@@ -8,6 +8,9 @@ from typing import Literal
 from plumbline.analysis.scorecards.comparability import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
 
+Choice = tuple[str, WorkloadKind, tuple[str, ...]]
+"""Team, kind and workloads: what is chosen for."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -75,6 +78,11 @@ class Decision:
     draws: int
     comparison: ComparisonClass = field(default_factory=ComparisonClass)
     cannot_tell: Literal["no_sweep"] | None = None
+
+    @property
+    def choice(self) -> Choice:
+        """The question that it answers."""
+        return self.team, self.kind, self.workloads
 
     @property
     def workloads(self) -> tuple[str, ...]:

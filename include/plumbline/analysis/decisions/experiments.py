@@ -2,8 +2,8 @@
 
 The value of a measurement is what it adds, on average over its possible outcomes, to the chance that the provider chosen after it is really
 first (preposterior analysis: Raiffa and Schlaifer, Applied Statistical Decision Theory, 1961). Each outcome is simulated
-from one draw of the decision's scores, and all draws are weighed by how well they explain it (importance sampling: Menzies, Medical Decision
-Making 36, 2016).
+from one draw of the decision's scores, and all draws are weighed by how well they explain it (importance sampling: Menzies, Medical
+Decision Making 36, 2016).
 
 A measurement is a campaign of its own that replaces the series' current one, so N repeats leave the variance of N, not of both campaigns.
 Slots differ as they did; more repeats do not average that out. What repeats tell of gates is left out."""
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import ceil
 from statistics import NormalDist
 
@@ -27,7 +28,7 @@ from plumbline.analysis.trial_sample import TrialSample
 LEAST_GAIN = 0.005
 """An experiment that adds less to the chance of choosing right is not worth naming."""
 SHOWN = 5
-_TIMES = (2, 3, 4)
+_TIMES = (4, 3, 2)
 """As many repeats in each slot as now, times this."""
 _CONTENDS = 0.005
 """P(first) below which a provider's repeats cannot change the choice much."""
@@ -37,8 +38,8 @@ _NORMAL = np.array([NormalDist().inv_cdf(p) for p in _EVENLY])
 
 @dataclass(frozen=True)
 class TrialCost:
-    """What one more trial of a series takes. `slots`: in which a campaign measures it; `usd` for one trial, None with the reason in `unpriced`;
-    `most`: repeats that a slot may have."""
+    """What one more trial of a series takes. `slots`: in which a campaign measures it; `usd` for one trial, None with the reason in
+    `unpriced`; `most`: repeats that a slot may have."""
 
     slots: int
     usd: float | None
@@ -50,8 +51,8 @@ class TrialCost:
 class Experiment:
     """Measure one provider's workload again. `n`: usable repeats now; `repeats` in each slot and `trials` in all are measured.
 
-    `gain`: what it adds to the chance of choosing right, on average. `usd`: what it costs; None with the reason in `unpriced`. `campaign`: whose
-    results it replaces.
+    `gain`: what it adds to the chance of choosing right, on average. `usd`: what it costs; None with the reason in `unpriced`. `campaign`:
+    whose results it replaces.
     """
 
     provider: str
@@ -89,25 +90,25 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost], dr
             if (cost := costs.get((ranked.provider, workload))) is not None:
                 usable = [t for t in own if t.usable and (t.provider, t.workload) == (ranked.provider, workload)]
                 campaign = decided.standing.campaigns.get((ranked.provider, workload), "")
-                options = _options(usable, cost)
-                tried = [
+                tried = (
                     Experiment(
                         *(ranked.provider, workload, campaign, len(usable), repeats, trials),
                         _gain(drawn, workload, i, trials / len(usable), decision.seed),
                         None if cost.usd is None else cost.usd * trials,
                         cost.unpriced,
                     )
-                    for repeats, trials in options
-                ]
-                found += sorted((e for e in tried if e.gain >= LEAST_GAIN), key=_order)[:1]
+                    for repeats, trials in _options(usable, cost)
+                )
+                # Fewer repeats gain less: where the most are not worth it, none are.
+                found += sorted(takewhile(lambda e: e.gain >= LEAST_GAIN, tried), key=_order)[:1]
     return tuple(sorted(found, key=_order)[:SHOWN])
 
 
 def certainty_gain(first: Array, likelihoods: Array, own: Array, variance: Array, rng: np.random.Generator) -> float:
     """What one more number about a provider adds to the highest probability to be first, on average over what it may turn out to be.
 
-    `first`: providers × draws, the share of the first place. By draw: its likelihood, the provider's score `own`, and the `variance` of the
-    number around it. Never negative.
+    `first`: providers × draws, the share of the first place. By draw: its likelihood, the provider's score `own`, and the `variance` of
+    the number around it. Never negative.
     """
     likely = likelihoods / likelihoods.sum()
     # Evenly over the draws and over the noise, so that few outcomes suffice.
@@ -122,7 +123,7 @@ def certainty_gain(first: Array, likelihoods: Array, own: Array, variance: Array
 
 
 def _options(usable: Sequence[TrialSample], cost: TrialCost) -> list[tuple[int, int]]:
-    """Repeats in each slot, and trials in all."""
+    """Repeats in each slot, and trials in all, the most first."""
     now = ceil(len(usable) / len({t.slot for t in usable}))
     return [(now * times, now * times * cost.slots) for times in _TIMES if now * times <= cost.most]
 

@@ -45,8 +45,12 @@ class _Moved:
 
 @dataclass(frozen=True)
 class DrawnScores:
-    """`own`: log scores (providers × draws) seen against today's best, so that they vary by the provider's own repeats alone; `first`: the share of the first place that each has, gates judged; `likelihoods`: how
-    much each draw counts. `noise`: by workload the weights of each provider's repeats, in the order of the providers."""
+    """The eligible providers' log scores in every draw, in their order.
+
+    `own`: providers × draws, seen against today's best, so that they vary by the provider's own repeats alone. `first`: providers × draws,
+    the share of the first place, gates judged. `likelihoods`: how much each draw counts. `noise`: by workload the weights of each
+    provider's repeats.
+    """
 
     own: Array
     first: Array

@@ -56,12 +56,10 @@ class WinnerChange:
 
 
 @dataclass(frozen=True)
-class DatedChange:
-    """The newest change of one team's first choice, and the time of the decision that made it."""
+class StoredChange:
+    """The decision that changed the first choice."""
 
-    team: str
-    kind: str
-    workloads: tuple[str, ...]
+    decision_id: str
     decided_at: datetime
     change: WinnerChange
 

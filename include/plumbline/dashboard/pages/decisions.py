@@ -33,7 +33,7 @@ from plumbline.presentation.decisions import DecisionTables, decision_tables, na
 from plumbline.presentation.experiments import NO_EXPERIMENT, ExperimentRow, experiment_rows
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.experiments import next_experiments
-from plumbline.workflows.winner_change import last_winner_change
+from plumbline.workflows.winner_change import STORED_LOOKED_BACK, last_winner_change
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
     return parts
 
 
-STORED_PER_PAGE, STORED_OF_ONE = 25, 10
+STORED_PER_PAGE = 25
 
 
 def router(
@@ -219,7 +219,7 @@ def router(
             raise HTTPException(404, str(error.args[0])) from error
         except InvalidDecisionQuery as error:
             return pages.message(request, "No such decision", str(error), 422)
-        stored = archive.decisions_page(team, kind, limit=STORED_OF_ONE).rows
+        stored = archive.decisions_page(team, kind, limit=STORED_LOOKED_BACK).rows
         change = last_winner_change(archive, stored, shown.adjusted.decided.preference.workloads)
         return pages.page(
             request,

@@ -24,7 +24,7 @@ _PURPOSE = "repeats"
 
 @dataclass(frozen=True)
 class RepeatForm:
-    """`tokens`: of each experiment that can be started, by provider and workload. `runs`: those that were requested and have no results yet."""
+    """`tokens`: of each experiment that can be started, by provider and workload. `runs`: of those requested that have no results yet."""
 
     tokens: dict[tuple[str, str], str]
     runs: tuple[tuple[Experiment, ActionRun], ...]

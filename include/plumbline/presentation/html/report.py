@@ -17,7 +17,7 @@ from markupsafe import Markup
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.winner_change import DatedChange
+from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name
 from plumbline.presentation.card_tables import card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
@@ -124,8 +124,8 @@ def report_context(found: Conclusions) -> dict[str, Any]:
             DecisionSection(
                 **vars(decision_tables(d, n, MOST if excerpt else None)),
                 hidden=len(d.decision.ranking) - len(n.decision.ranking),
-                change=(changed := _change_of(found, d.decision)),
-                waterfall=None if changed is None else _waterfall(changed),
+                change=(changed := found.winner_changes.get(d.decision.choice)),
+                waterfall=None if changed is None else _waterfall(d.decision, changed.change),
             )
             for d, n in zip(found.decided, near.decided, strict=True)
         ],
@@ -151,25 +151,19 @@ _TOO_MANY = f"Cost forecasts cover up to {MOST} providers; `plumbline cost` show
 
 @dataclass(frozen=True)
 class DecisionSection(DecisionTables):
-    """`hidden`: providers of the ranking that are not listed. `change`: the newest one of the first choice; `waterfall`: None where its lead is
-    not known."""
+    """`hidden`: providers of the ranking that are not listed. `change`: the newest one of the first choice; `waterfall`: None where its
+    lead is not known."""
 
     hidden: int = 0
-    change: DatedChange | None = None
+    change: StoredChange | None = None
     waterfall: Chart | None = None
 
 
-def _change_of(found: Conclusions, decision: Decision) -> DatedChange | None:
-    own = (decision.team, decision.kind, decision.workloads)
-    return next((c for c in found.winner_changes if (c.team, c.kind, c.workloads) == own), None)
-
-
-def _waterfall(changed: DatedChange) -> Chart | None:
-    chart = winner_change_chart(changed.change)
+def _waterfall(decision: Decision, change: WinnerChange) -> Chart | None:
+    chart = winner_change_chart(change)
     # Ids in a drawing come from its name: those of several choices must differ.
-    return (
-        None if chart is None else replace(chart, name="-".join((chart.name, changed.team, changed.kind, *changed.workloads)), wide=False)
-    )
+    name = "-".join(("winner-change", decision.team, decision.kind, *decision.workloads))
+    return None if chart is None else replace(chart, name=name, wide=False)
 
 
 def _drift_summary(campaign: CampaignData) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fastapi.testclient import TestClient
-from tests.browser.sample import campaign
+from tests.browser.sample import campaign, record
 
 from plumbline.archive import DecisionRecord, open_archive
 from plumbline.dashboard.api.decisions import parse_weights, slider_weights
@@ -28,10 +28,8 @@ REASON = "a price was accepted"
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     data = campaign(folder / "results")
-    assert data.store is not None
     with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
-        for one in data.documents:
-            archive.record(one, uri=data.store.uri(data.store.folder(one.trial)))
+        record(archive, data)
         detail = {
             "workloads": ["chat-tiny-cpu"],
             "why": REASON,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.browser.sample import campaign
+from tests.browser.sample import campaign, record
 from tests.data.acting import AppliedRuns, acting_as
 
 from plumbline.analysis.decisions.experiments import Experiment
@@ -31,10 +31,8 @@ _TOKEN = re.compile(r'name="form" required value="([^"]+)"')
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured")
     data = campaign(folder / "results")
-    assert data.store is not None
     with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
-        for one in data.documents:
-            archive.record(one, uri=data.store.uri(data.store.folder(one.trial)))
+        record(archive, data)
     return folder
 
 
@@ -64,7 +62,7 @@ def tokens(client: TestClient) -> list[str]:
 def test_the_page_names_repeats_gain_and_cost(runs: AppliedRuns) -> None:
     text = client_of(runs).get(PAGE).text
     part = text[text.index('id="experiments"') :].split("</section>")[0]
-    assert [v in part for v in ("3 → 6", "+8.0 points", "1.50 USD", "5.3 points", "unknown", "no price")] == [True] * 6
+    assert [v in part for v in ("3 → 6", "+8.0 points", "1.50 USD", "5.33 points", "unknown", "no price")] == [True] * 6
     assert len(tokens(client_of(runs))) == 2
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.browser.sample import BEGAN, campaign
+from tests.browser.sample import BEGAN, campaign, record
 from tests.data.result_documents import document, failed, provider, trial
 from tests.fakes.trials import CONFIG
 
@@ -32,10 +32,8 @@ INFERENCE = "2026-11.local-1core.inference.chat-tiny-cpu.0200.r1"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PLUMBLINE_RESULTS_URL", (tmp_path / "results").as_uri())
     data = campaign(tmp_path / "results", repeats=1)
-    assert data.store is not None
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
-        for one in data.documents:
-            archive.record(one, uri=data.store.uri(data.store.folder(one.trial)))
+        record(archive, data)
     return tmp_path
 
 

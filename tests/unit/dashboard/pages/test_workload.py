@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.browser.sample import campaign
+from tests.browser.sample import campaign, record
 from tests.data.result_documents import document, provider, training_metrics, trial
 from tests.unit.results.test_benchmark_files import DATA, FILES
 
@@ -25,10 +25,8 @@ from plumbline.workflows.import_results import import_benchmark_file
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("home")
     data = campaign(folder / "results")
-    assert data.store is not None
     with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
-        for document in data.documents:
-            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        record(archive, data)
     with TestClient(create_app(archive_url=f"sqlite:///{folder / 'archive.db'}", reports=folder)) as found:
         yield found
 
@@ -106,11 +104,9 @@ def test_a_workload_that_never_ran_says_so_and_an_unknown_one_has_no_page(client
 
 def test_imported_runs_stand_beside_what_was_measured_with_their_gaps(tmp_path: Path) -> None:
     data = campaign(tmp_path / "results")
-    assert data.store is not None
     file = DATA / FILES["vllm-bench"]
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
-        for document in data.documents:
-            archive.record(document, uri=data.store.uri(data.store.folder(document.trial)))
+        record(archive, data)
         for provider in ("local-2core", "example-lambda-h100"):
             done = import_benchmark_file(archive, load(), file, "vllm-bench", provider, "chat-tiny-cpu")
     (result,) = done.results

@@ -16,7 +16,7 @@ from tests.unit.results.test_benchmark_files import FILES
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.conclusions import conclude
-from plumbline.analysis.decisions.winner_change import DatedChange, LeadPart, WinnerChange
+from plumbline.analysis.decisions.winner_change import LeadPart, StoredChange, WinnerChange
 from plumbline.analysis.prices.book import quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
@@ -183,8 +183,8 @@ def test_a_changed_first_choice_is_drawn_beside_its_ranking(page: str, sample: C
     unknown = WinnerChange("a", "b", None, 0.03, unknown=("a had no results before",))
     texts = []
     for i, change in enumerate((drawn, unknown)):
-        dated = DatedChange(decision.team, decision.kind, decision.workloads, at, change)
-        texts.append(write_concluded(replace(found, winner_changes=(dated,)), tmp_path / str(i)).read_text())
+        changes = {decision.choice: StoredChange("d1", at, change)}
+        texts.append(write_concluded(replace(found, winner_changes=changes), tmp_path / str(i)).read_text())
     parts = [text.split('id="winner-change-')[1].split("</details>")[0] for text in texts]
     assert "<svg" in parts[0] and "2026-11-02" in parts[0] and len(texts[0]) - len(page) < 8_000
     assert "<svg" not in parts[1] and "A had no results before" in parts[1]
