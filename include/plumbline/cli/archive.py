@@ -21,7 +21,7 @@ from plumbline.archive.backup import backup as make_backup
 from plumbline.archive.backup import restore as make_restored
 from plumbline.archive.bundle import BadBundle, ExportedCampaign
 from plumbline.archive.engine import make_engine
-from plumbline.archive.migrate import move
+from plumbline.archive.migrate import move, revision_of
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.imports import forget_import, import_, import_mlperf, imports
@@ -172,16 +172,25 @@ def migrate(
 ) -> None:
     """Migrate the archive to this version's schema, or to an older one. Whole or not at all, also if it is killed."""
     with clear_errors(SchemaMismatch, LookupError, ValueError):
-        engine = make_engine(installation_paths().archive_url)
+        address = installation_paths().archive_url
         try:
+            require_file(address)  # before the engine, which creates the folder
+        except NoArchive as error:
+            fail(no_archive(error))
+        engine = make_engine(address)
+        try:
+            if revision_of(engine) is None:
+                raise NoArchive(engine.url.render_as_string())
             before, after = move(engine, to, may_lose=yes)
+        except NoArchive as error:
+            fail(no_archive(error))
         except SQLAlchemyError as error:
             fail(f"the archive was not migrated and has its schema as before: {getattr(error, 'orig', None) or error}", FAILED)
         finally:
             engine.dispose()
 
     def show() -> None:
-        out.print(f"schema {after}" + (" already" if before == after else f", before {before or 'empty'}"))
+        out.print(f"schema {after}" + (" already" if before == after else f", before {before}"))
 
     emit(as_json, {"before": before, "after": after}, show)
 

@@ -115,12 +115,12 @@ NO_CAMPAIGN = "the archive is empty; measure a first campaign: plumbline run"
 
 
 def open_archive() -> Archive:
-    """The archive of a command that records, created if there is none. Exit code 2 if it cannot be opened."""
+    """The archive of a command that measures or imports, created if there is none. Exit code 2 if it cannot be opened."""
     return _opened(create=True)
 
 
 def read_archive(*, listing: bool = False, as_json: bool = False, empty: bool = False) -> Archive:
-    """The archive of a command that reads; nothing is created.
+    """The archive of a command that reads, or changes what was recorded; nothing is created.
 
     Exit code 2 if there is none or it is empty. `listing`: an empty one is an answer, with exit code 0; `as_json`: the command's own one.
     `empty`: an empty one serves like any other.

@@ -16,7 +16,7 @@ from plumbline.analysis.prices.check import LIST_MOVE, SPOT_MOVE, PriceVerdict
 from plumbline.analysis.prices.replay import ReplayAlert, ReplayEvaluation, ReplayResult, evaluate_replay, replay_readings
 from plumbline.cli.exit_status import DRIFTED, FAILED
 from plumbline.cli.findings import Why
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, table
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, out, read_archive, table
 from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
@@ -122,7 +122,7 @@ def check_prices(
     with clear_errors(DeclarationError):
         world = load()
     chosen = (_declared(world.providers, provider),) if provider is not None else world.enabled_providers()
-    with open_archive() as archive:
+    with read_archive(empty=True) as archive:
         seen = [read_and_store_prices(archive, world, place, at) for place in chosen]
 
     def show() -> None:
@@ -158,7 +158,7 @@ def accept(
         place = _declared(declared.providers, provider)
         if term is not None and purchase != "reserved":
             raise ValueError(f"--term {term} of {purchase}: only reservations have one; expected --purchase reserved")
-        with open_archive() as archive:
+        with read_archive(empty=True) as archive:
             by = getpass.getuser()
             accepted = accept_price(archive, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price, declared=declared)
     made = accepted.price

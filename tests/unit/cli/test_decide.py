@@ -194,6 +194,7 @@ def test_decisions_are_kept_with_the_reason(said):
 
 def test_a_price_of_a_simulated_provider_changes_no_cost_and_says_so(home, plumbline):
     """Its simulation says what it costs, so that a rehearsal's price changes are its own."""
+    open_archive().close()
     told = {name: plumbline("prices", "accept", name, "--price", "0.5", "--why", "a try") for name in ("simulated-h100", "local-2core")}
     assert all(result.exit_code == 0 for result in told.values()), told["simulated-h100"].stderr
     assert "its costs stay what its simulation declares" in told["simulated-h100"].stdout and "simulation" not in told["local-2core"].stdout

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.fakes.trials import CONFIG
 
+from plumbline.archive import open_archive
+
 HEADER = "date,provider,region,instance_type,gpu,gpus,purchase,usd_per_gpu_hour\n"
 
 
@@ -25,6 +27,7 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> Path
     file = folder / "providers" / "local-2core.yaml"
     file.write_text(file.read_text() + "price_sources:\n  - {kind: csv, file: history.csv}\n")
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(folder))
+    open_archive().close()
     return folder / "history.csv"
 
 

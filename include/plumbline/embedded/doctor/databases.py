@@ -70,11 +70,13 @@ def archive_database(url: str) -> DoctorCheck:
             revision = revision_of(engine)
     except (SQLAlchemyError, ValueError, OSError) as error:
         return failed(check, f"{_shown(url)} does not answer: {_reason(error)}", _start(url, "PLUMBLINE_ARCHIVE_URL"))
+    if revision is None:
+        return unknown(check, f"{_shown(url)} is empty: the first campaign, or `server_init`, makes its tables")
     if revision == head():
         return ok(check, f"{_shown(url)}, schema {revision}")
-    if revision is not None and revision > head():
+    if revision > head():
         return failed(check, f"schema {revision} is newer than this program's {head()}", "install the plumbline version that wrote it")
-    return failed(check, f"schema {revision or 'missing'}; this program needs {head()}", "back it up, then `plumbline archive migrate`")
+    return failed(check, f"schema {revision}; this program needs {head()}", "back it up, then `plumbline archive migrate`")
 
 
 def airflow_database(place: AirflowPlace) -> DoctorCheck:
