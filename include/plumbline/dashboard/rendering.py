@@ -28,6 +28,7 @@ NAV = (
     ("Workloads", "/workloads"),
     ("Decisions", "/decisions"),
     ("Findings", "/findings"),
+    ("Changes", "/changes"),
     ("Prices", "/prices"),
     ("Budgets", "/budgets"),
     ("API", "/api"),

@@ -325,7 +325,9 @@ def test_the_commands_of_the_api_page_answer_where_the_app_is_mounted(home: Path
     assert [address for address, found in answers.items() if found.json() == {"detail": "Not Found"}] == [], "FastAPI's answer to no route"
 
 
-@pytest.mark.parametrize(("path", "entry"), [("/", "Overview"), ("/findings", "Findings"), ("/campaigns/2026-11", None)])
+@pytest.mark.parametrize(
+    ("path", "entry"), [("/", "Overview"), ("/findings", "Findings"), ("/changes", "Changes"), ("/campaigns/2026-11", None)]
+)
 def test_only_the_page_that_is_open_is_marked_in_the_navigation(client: TestClient, path: str, entry: str | None) -> None:
     marked = re.findall(r'aria-current="page">(\w+)</a>', client.get(path).text.split("</nav>")[0])
     assert marked == ([entry] if entry else [])
