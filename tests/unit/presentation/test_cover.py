@@ -17,7 +17,6 @@ from plumbline.analysis.monthly_total import sum_monthly
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.presentation.charts.cover import pareto_front
 from plumbline.presentation.charts.static import png, svg
 from plumbline.presentation.cover import ROWS, campaign_name, choice_key, cover
 from plumbline.presentation.html.mail import check_recipients, light_colours, write_mail
@@ -122,11 +121,6 @@ def test_a_stored_decision_names_the_same_switch_as_the_report(sample: CampaignD
     assert find_switches(stored, RENTED) == switches(decided, RENTED) != ()
     for move in relative_switches(stored):
         assert move.saving > 0 and move.usd == 0 and move.provider != move.to
-
-
-def test_nobody_beats_a_point_on_the_pareto_line() -> None:
-    points = {"cheap": (1.0, 9.0), "fast": (5.0, 1.0), "worse": (5.0, 9.0), "between": (2.0, 4.0), "twin": (2.0, 4.0)}
-    assert pareto_front(points) == ["cheap", "between", "fast"]
 
 
 def test_every_chart_of_a_report_is_drawn_small_and_the_same_again(sample: CampaignData) -> None:

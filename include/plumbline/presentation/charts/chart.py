@@ -15,6 +15,7 @@ PROVIDER_COLOURS, STAGE_COLOURS = 8, 12
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 PAPER = {"color": "$paper", "width": 1}
+_EDGE = 0.15
 BETTER = {"lower_is_better": ", lower is better", "higher_is_better": ", higher is better"}
 """What a title says of a metric's direction."""
 Part = dict[str, Any]
@@ -60,6 +61,13 @@ def line(x: Sequence[Any], y: Sequence[Any], colour: str, hover: str = "", *, wi
     """One line; without `hover` it does not react to the pointer."""
     drawn = {"type": "scatter", "mode": "lines", "x": list(x), "y": list(y), "line": {"color": colour, "width": width, "dash": dash}}
     return {**drawn, **({"hovertemplate": _hover(hover)} if hover else {"hoverinfo": "skip"}), **more}
+
+
+def label_places(x: Sequence[float]) -> list[str]:
+    """Plotly's `textposition` of labels above points at `x`: those at either end of the axis extend inwards, so that no label meets it."""
+    low, span = min(x, default=0.0), max(x, default=0.0) - min(x, default=0.0)
+    places = [(value - low) / span if span else 0.5 for value in x]
+    return ["top right" if place < _EDGE else "top left" if place > 1 - _EDGE else "top center" for place in places]
 
 
 def _hover(text: str) -> str:

@@ -10,7 +10,8 @@ from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
-from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks, significant
+from plumbline.presentation.charts.chart import Chart, Part, axis, label_places, line, marks, significant
+from plumbline.presentation.charts.fleet import pareto
 from plumbline.presentation.series_summary import HEADLINE_COSTS
 
 SPEEDS: dict[str, tuple[str, ...]] = {
@@ -21,15 +22,6 @@ SPEEDS: dict[str, tuple[str, ...]] = {
 HEIGHT = 196
 _NAMED = 4
 _LINES = 4
-
-
-def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Names of the points that no other one beats on both coordinates, by the first. `points`: name → (cost, slowness), lower is better."""
-    front: list[str] = []
-    for name, (_, slowness) in sorted(points.items(), key=lambda item: item[1]):
-        if not front or slowness < points[front[-1]][1]:
-            front.append(name)
-    return front
 
 
 def pareto_chart(found: Conclusions) -> Chart | None:
@@ -44,8 +36,9 @@ def pareto_chart(found: Conclusions) -> Chart | None:
     x_scale = common_scale("USD", [c.value for c, _ in rows.values()], cost)
     y_scale = common_scale(METRICS[speed].unit, [s.value for _, s in rows.values()], speed)
     at = {name: (_value(c) / x_scale.factor, _value(s) / y_scale.factor) for name, (c, s) in rows.items()}
-    front = pareto_front({name: (x, y if lower else -y) for name, (x, y) in at.items()})
+    front = list(pareto(at, lower))
     others = sorted(at.keys() - set(front))
+    places = dict(zip(at, label_places([x for x, _ in at.values()]), strict=True))
     data = [line([at[n][0] for n in front], [at[n][1] for n in front], "$p2", "", width=1.6, dash="dash", name="Pareto line")]
     groups = ((others, "$faint", "other providers", 7), (front, "$p0", "not beaten on both", 10))
     for names, colour, label, size in groups:
@@ -53,7 +46,11 @@ def pareto_chart(found: Conclusions) -> Chart | None:
             more: Part = {"name": label, **_intervals(names, rows, x_scale.factor, y_scale.factor, colour)}
             if names is front:
                 shown = set(front[:: max(1, -(-len(front) // _NAMED))])
-                more |= {"mode": "markers+text", "text": [n if n in shown else "" for n in front], "textposition": "top center"}
+                more |= {
+                    "mode": "markers+text",
+                    "text": [n if n in shown else "" for n in front],
+                    "textposition": [places[n] for n in front],
+                }
             data.append(marks([at[n][0] for n in names], [at[n][1] for n in names], colour, "%{text}", size=size, **more))
     better = "lower" if lower else "higher"
     return Chart(

@@ -8,7 +8,7 @@ from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_numb
 from plumbline.analysis.scorecards.pooling import Pooled
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
-from plumbline.presentation.charts.chart import BETTER, PAPER, Chart, axis, error_bars, line, marks, significant
+from plumbline.presentation.charts.chart import BETTER, PAPER, Chart, axis, error_bars, label_places, line, marks, significant
 
 
 def pareto(points: Mapping[str, tuple[float, float]], lower_is_better: bool) -> tuple[str, ...]:
@@ -48,6 +48,7 @@ def cost_against_speed_chart(own: Sequence[FleetSeries], first: Number | None, p
     corners = [at(p) for p in front]
     data = [line([x for x, _ in corners], [y for _, y in corners], "$accent", dash="dot", name="Pareto line")] if len(front) > 1 else []
     rest = [p for p in both if p not in front]
+    places = dict(zip(both, label_places([costs[p].value for p in both]), strict=True))
     for names, colour, size, label in ((rest, "$faint", 8, "beaten on both"), (list(front), "$accent", 12, "not beaten")):
         if names:
             x, y = zip(*(at(p) for p in names), strict=True)
@@ -56,7 +57,7 @@ def cost_against_speed_chart(own: Sequence[FleetSeries], first: Number | None, p
                     x, y, colour, f"%{{text}}<br>%{{x:.4g}} {cheap.suffix}<br>%{{y:.4g}} {fast.suffix}", size=size,
                     marker={"line": PAPER}, text=names, customdata=[f"/providers/{p}" for p in names], name=label,
                     error_x=bars(costs, names, cheap.factor), error_y=bars(speeds, names, fast.factor),
-                    **({"mode": "markers+text", "textposition": "top center", "cliponaxis": False} if label == "not beaten" else {}),
+                    **({"mode": "markers+text", "textposition": [places[p] for p in names], "cliponaxis": False} if label == "not beaten" else {}),
                 )
             )  # fmt: skip
     return Chart(

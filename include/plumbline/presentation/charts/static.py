@@ -200,11 +200,14 @@ class _Drawing:
         self.axes.plot(x, y, label=trace.get("name"), **look)
         self._errors(trace, x, y)
         if "text" in mode:
-            above = str(trace.get("textposition", "top center")).startswith("top")
-            for text, px, py in zip(trace["text"], x, y, strict=True):
+            place = trace.get("textposition", "top center")
+            places = place if isinstance(place, list) else [place] * len(x)
+            for text, px, py, (rise, side) in zip(trace["text"], x, y, map(str.split, places), strict=True):
+                above = rise == "top"
                 self.axes.annotate(
                     str(text), (px, py), xytext=(0, 8 if above else -8), textcoords="offset points", fontsize=10,
-                    ha="center", va="bottom" if above else "top", color=self.colour(trace.get("textfont", {}).get("color", "$ink")),
+                    ha={"left": "right", "right": "left"}.get(side, "center"), va="bottom" if above else "top",
+                    color=self.colour(trace.get("textfont", {}).get("color", "$ink")),
                 )  # fmt: skip
 
     def _errors(self, trace: Part, x: Sequence[float], y: Sequence[float]) -> None:
