@@ -129,6 +129,8 @@ class WorkerSpec:
     closing: bool
     log: str
     weights: str | None = None
+    end_by_ns: int | None = None
+    """When (this machine's monotonic clock) checks must not begin any more, or the trial would exceed its time limit; None without one."""
     group: ProcessGroupSpec | None = None
 
     @property
