@@ -18,6 +18,9 @@ STAGES: tuple[StageName, ...] = ("data_wait", "host_to_device", "generation", "f
 this rank's own gradients were there; not part of backward."""
 
 
+VERIFIED_LOADS = 3
+"""How often the newest checkpoint is loaded after the last step: `checkpoint_load_time` is the median."""
+
 RunKind = Literal["run", "fault", "recovery"]
 RunName = str
 """A run's kind, with the number of the attempt from the second on: `fault`, `fault-2`."""

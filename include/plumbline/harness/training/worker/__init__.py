@@ -37,13 +37,10 @@ from plumbline.harness.training.worker.torch_setup import (
     compile_layers,
     set_learning_rate,
 )
-from plumbline.harness.training.worker_protocol import ExitCode, StepLog, WorkerError, WorkerSpec
+from plumbline.harness.training.worker_protocol import VERIFIED_LOADS, ExitCode, StepLog, WorkerError, WorkerSpec
 
 if TYPE_CHECKING:
     from plumbline.harness.training.distributed import MeshLayout, ParallelModel, RankGroups
-
-
-_VERIFIED_LOADS = 3
 
 
 class NoDevice(WorkerError):
@@ -282,7 +279,7 @@ def _verify_checkpoint(
     """
     settle, generators = synchronizer(device), live.taken()["generators"]
     fresh = _fresh_state(spec, device, spread)
-    for number in range(_VERIFIED_LOADS):
+    for number in range(VERIFIED_LOADS):
         entered = monotonic_ns()
         for tensor in fresh.tensors().values():
             tensor.zero_()  # what the load before left must not pass for what this one brought
