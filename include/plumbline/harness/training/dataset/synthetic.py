@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plumbline.harness.training.dataset import DataFile, cached_array, map_data
-from plumbline.harness.training.dataset.normals import Floats, normals
 from plumbline.harness.training.worker_protocol import DataSpec
 
 TOKENS_VERSION = 1
@@ -117,6 +116,9 @@ IMAGES_VERSION = 1
 _CELLS = 4
 _CONTRAST = 40.0
 _NOISE = 50.0
+_BLOCK = 1 << 22
+"""Numbers that are drawn at once."""
+Floats = npt.NDArray[np.float32]
 
 
 def generate_images(cache: Path, *, classes: int, edge: int, images: int, seed: int, threads: int = 1) -> DataFile:
@@ -134,11 +136,11 @@ def _image_pieces(classes: int, edge: int, images: int, seed: int, threads: int)
     """The bytes of all images, one after the other; a piece may begin and end inside an image."""
     random = np.random.Generator(np.random.PCG64(seed))
     patterns = random.choice(np.array([-_CONTRAST, _CONTRAST], dtype=np.float32), size=(classes, 3, _CELLS, _CELLS))
-    first, pending = 0, deque[Future[npt.NDArray[np.uint8]]]()
+    total, pending = images * 3 * edge * edge, deque[Future[npt.NDArray[np.uint8]]]()
     with ThreadPoolExecutor(threads, thread_name_prefix="images") as pool:
-        for noise in normals(random, images * 3 * edge * edge, threads):
+        for first in range(0, total, _BLOCK):
+            noise = random.standard_normal(min(_BLOCK, total - first), dtype=np.float32)
             pending.append(pool.submit(_pixels, noise, first, patterns, edge))
-            first += noise.size
             if len(pending) > threads:
                 yield pending.popleft().result()
         while pending:
