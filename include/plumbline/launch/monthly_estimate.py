@@ -13,6 +13,7 @@ from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload,
 from plumbline.declarations.workloads.engines import engine
 from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
 from plumbline.harness.training.flops import flops_per_step, published_peak
+from plumbline.harness.training.worker_protocol import VERIFIED_LOADS
 from plumbline.launch.plan import declared_slots
 
 
@@ -20,7 +21,7 @@ from plumbline.launch.plan import declared_slots
 class _Allowance:
     """Seconds: `place_s` from the node to the process, `probes_s` of environment and probes, `start_s` and `compile_s` of a training job,
     `server_s` of a server that compiles its model, `plain_server_s` of another, `drain_s` after each phase, `close_s` for the evidence.
-    `rate`: FLOP/s of an accelerator (of a CPU: a core) that is not in the table of peaks. `disk`: bytes/s."""
+    `rate`: FLOP/s of an accelerator (of a CPU: a core) that is not in the table of peaks. `disk`, `checksum`: bytes/s."""
 
     place_s: float
     probes_s: float
@@ -32,10 +33,11 @@ class _Allowance:
     close_s: float
     rate: float
     disk: float
+    checksum: float
 
 
-_GPU = _Allowance(45.0, 60.0, 45.0, 90.0, 150.0, 45.0, 5.0, 15.0, 312e12, 2e9)
-_CPU = _Allowance(1.0, 4.0, 3.0, 30.0, 60.0, 3.0, 0.5, 1.0, 7.5e10, 5e8)
+_GPU = _Allowance(45.0, 60.0, 45.0, 90.0, 150.0, 45.0, 5.0, 15.0, 312e12, 2e9, 4e9)
+_CPU = _Allowance(1.0, 4.0, 3.0, 30.0, 60.0, 3.0, 0.5, 1.0, 7.5e10, 5e8, 1e9)
 _UTILIZATION, _RECOMPUTED = 0.35, 1.3
 _BYTES_PER_PARAMETER, _HUB_PARAMETERS = 12.0, 110e6
 
@@ -119,11 +121,12 @@ def _training_s(workload: TrainingWorkload, provider: Provider, allow: _Allowanc
     step, fault, check = _step_s(workload, provider, allow), workload.fault, workload.checkpoint
     start = allow.start_s + (allow.compile_s if workload.compile else 0.0)
     parameters = float(getattr(workload.model, "matmul_parameters", _HUB_PARAMETERS))
-    stored = parameters * _BYTES_PER_PARAMETER / allow.disk / workload.nodes
+    size = parameters * _BYTES_PER_PARAMETER / workload.nodes
+    stored, summed = size / allow.disk, size / allow.checksum
     saves = workload.steps.total // check.every if check.mode == "sync" else 1
-    seconds = start + workload.steps.total * step + (saves + 1) * stored
+    seconds = start + workload.steps.total * step + saves * (stored + summed) + VERIFIED_LOADS * stored + summed
     if fault is not None:
-        seconds += fault.times * (start + stored + (fault.at_step % check.every + 1) * step)
+        seconds += fault.times * (start + stored + summed + (fault.at_step % check.every + 1) * step)
     return seconds
 
 
@@ -145,8 +148,8 @@ def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
 
 
 def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
-    """What is never measured: enabled providers without monthly workloads, workloads skipped for an engine or scratch disk, workloads of teams
-    that no provider runs, missing sweeps."""
+    """What is never measured: enabled providers without monthly workloads, workloads skipped for an engine or scratch disk, trials longer than
+    their time limit, workloads of teams that no provider runs, missing sweeps."""
     enabled = declared.enabled_providers()
     found = [
         f"{p.name} is enabled but has no monthly workload: {_why_unmeasured(declared, p)}"
@@ -154,6 +157,7 @@ def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
         if not declared.monthly_workloads(p)
     ]
     found += [f"{p.name} does not measure {w.name} monthly: {why}" for p in enabled for w, why in declared.left_out(p)]
+    found += [why for p in enabled for w in declared.monthly_workloads(p) if (why := _beyond_limit(p, w)) is not None]
     measured = {w.name for p in enabled for w in declared.monthly_workloads(p)}
     teams: dict[str, list[str]] = {}
     for name, team in sorted(declared.teams.items()):
@@ -166,6 +170,16 @@ def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
         why = f"on {', '.join(fits)} it is on demand only" if fits else "it fits no enabled provider"
         found.append(f"{_teams_decide(names)} by {workload}, which no enabled provider measures monthly: {why}")
     return (*found, *_missing_sweeps(declared))
+
+
+def _beyond_limit(provider: Provider, workload: AnyWorkload) -> str | None:
+    needed, limit = estimate_trial_s(workload, provider), provider.launcher.trial_limit_s
+    if provider.simulated or needed <= limit:
+        return None
+    return (
+        f"{provider.name} stops {workload.name} before its end: launcher.timeout is {limit:.0f}s and a trial takes {needed:.0f}s by estimate; "
+        f"expected launcher.timeout above that, or fewer steps"
+    )
 
 
 def _missing_sweeps(declared: Declarations) -> list[str]:

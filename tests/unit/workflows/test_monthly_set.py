@@ -18,6 +18,7 @@ from plumbline.airflow.schedules import provider_changed, schedule_of
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, load
 from plumbline.declarations.compatibility import GIB, scratch_needed
+from plumbline.launch import monthly_estimate
 from plumbline.launch.monthly_estimate import estimate_month, measurement_gaps
 from plumbline.launch.plan import RunRequest, plan
 from plumbline.launch.simulated.launcher import simulate
@@ -59,6 +60,30 @@ def test_where_gpus_are_sold_one_by_one_a_trial_is_paid_by_the_gpus_that_it_hold
     held = sum(each.node_hours * (1.0 if each.workload == "pretrain-8b-8gpu" else 0.125) for each in whole.scheduled)
     assert whole.usd is not None and shared.usd == pytest.approx(whole.usd * held / whole.node_hours)
     assert shared.node_hours == whole.node_hours
+
+
+def test_the_estimate_includes_the_loads_that_verify_the_last_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, provider = enabled()
+    workload = here.workloads["pretrain-1b-gpu"]
+    whole = monthly_estimate.estimate_trial_s(workload, provider)
+    monkeypatch.setattr(monthly_estimate, "VERIFIED_LOADS", 0)
+    loads_s = whole - monthly_estimate.estimate_trial_s(workload, provider)
+    assert loads_s == pytest.approx(3 * 12 * workload.model.matmul_parameters / 2e9)  # type: ignore[union-attr]
+
+
+def test_a_trial_that_its_time_limit_would_stop_is_warned_of() -> None:
+    here, provider = enabled()
+
+    def warned(timeout: float) -> list[str]:
+        launcher = provider.launcher.model_copy(update={"timeout": timeout})
+        limited = provider.model_copy(update={"launcher": launcher})
+        warnings = measurement_gaps(replace(here, providers={limited.name: limited}))
+        return [name for name in sorted(STANDARD) if any(w.startswith(f"{provider.name} stops {name} before its end") for w in warnings)]
+
+    assert warned(14400.0) == []
+    takes = monthly_estimate.estimate_trial_s(here.workloads["pretrain-8b-8gpu"], provider)
+    assert warned(takes - 1) == ["pretrain-8b-8gpu"]
+    assert warned(60.0) == sorted(STANDARD)
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,15 @@ def share_cores(cores: Sequence[int], limit: int | None, processes: int, device:
 
     One rank on cores of its own takes them all and binds a thread to each. Several ranks on a CPU take equal parts: bound without
     parts they would all sit on the first core. Where a limit gives fewer cores' worth of time than there are cores, these are shared
-    with others, who would be bound to the same ones: nothing is bound then. Beside a GPU, which core is near it is the kernel's to find.
+    with others, who would be bound to the same ones: nothing is bound then. Beside a GPU, which core is near it is the kernel's to find; and
+    binding OpenMP's threads confines all others (batches, backward, compiler, checksums) to the core of the first.
     """
     if limit is not None and limit < len(cores):
         return (CoreShare(max(limit // processes, 1), None, bind=False),) * processes
-    if processes == 1:
-        return (CoreShare(len(cores), None, bind=True),)
     if device != "cpu":
         return (CoreShare(max(len(cores) // processes, 1), None, bind=False),) * processes
+    if processes == 1:
+        return (CoreShare(len(cores), None, bind=True),)
     if processes > len(cores):
         return tuple(CoreShare(1, (cores[i % len(cores)],), bind=True) for i in range(processes))
     each = len(cores) // processes

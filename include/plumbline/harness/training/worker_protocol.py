@@ -18,6 +18,9 @@ STAGES: tuple[StageName, ...] = ("data_wait", "host_to_device", "generation", "f
 this rank's own gradients were there; not part of backward."""
 
 
+VERIFIED_LOADS = 3
+"""How often the newest checkpoint is loaded after the last step: `checkpoint_load_time` is the median."""
+
 RunKind = Literal["run", "fault", "recovery"]
 RunName = str
 """A run's kind, with the number of the attempt from the second on: `fault`, `fault-2`."""
@@ -129,6 +132,8 @@ class WorkerSpec:
     closing: bool
     log: str
     weights: str | None = None
+    end_by_ns: int | None = None
+    """When (this machine's monotonic clock) checks must not begin any more, or the trial would exceed its time limit; None without one."""
     group: ProcessGroupSpec | None = None
 
     @property

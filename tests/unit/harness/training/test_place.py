@@ -83,7 +83,7 @@ def test_the_limit_of_a_pod() -> None:
         (range(16), 4, 2, "cpu", [CoreShare(2, None, bind=False)] * 2),
         (range(16), None, 4, "cuda", [CoreShare(4, None, bind=False)] * 4),
         (range(2), None, 4, "cuda", [CoreShare(1, None, bind=False)] * 4),
-        (range(16), None, 1, "cuda", [CoreShare(16, None, bind=True)]),
+        (range(16), None, 1, "cuda", [CoreShare(16, None, bind=False)]),
     ],
 )
 def test_how_cores_are_shared(cores: Any, limit: int | None, processes: int, device: str, expected: list[CoreShare]) -> None:

@@ -18,7 +18,7 @@ _SOURCES = {
     "retrieval": ("retrieval_model.py", "retrieval.py", "encoder.py", "serving.py", "journal.py"),
     "vllm": ("vllm_model.py", *_GENERATION),
     "tensorrtllm": ("tensorrtllm_model.py", *_GENERATION),
-    "transformers": ("transformers_model.py", *_GENERATION),
+    "transformers": ("transformers_model.py", "rows.py", *_GENERATION),
 }
 """By architecture, or by engine; the first file is the model itself, which Triton looks for as `model.py`."""
 

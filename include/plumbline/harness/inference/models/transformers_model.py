@@ -1,6 +1,7 @@
 """A checkpoint with transformers as a model of Triton's Python backend: the plain forward pass that other engines are compared with.
 
-Sequences take turns, one token each; nothing is batched. Times are the worker's own."""
+A prompt is computed by itself; the sequences that generate take each step together where their caches can be joined (rows.py), else in turns.
+Times are the worker's own."""
 
 from __future__ import annotations
 
@@ -26,7 +27,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from generation import Ending, Generation, Piece, Request, Scores  # type: ignore[import-not-found]
+from rows import Rows, choice  # type: ignore[import-not-found]
 from serving import Answer  # type: ignore[import-not-found]
+
+
+@dataclass
+class _Batch:
+    """Sequences that generate together, in the order of their rows."""
+
+    rows: Any
+    sequences: list[_Sequence]
 
 
 @dataclass
@@ -37,7 +47,6 @@ class _Sequence:
     arrived: float
     pieces: asyncio.Queue[Piece | Exception]
     answer: Any
-    cache: Any = None
     tokens: list[int] = field(default_factory=list)
     started: float = 0.0
     prefilled: float = 0.0
@@ -57,9 +66,14 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         self.ends = set(ends) if isinstance(ends, list) else {ends} - {None}
         self.arrivals: queue.SimpleQueue[_Sequence | None] = queue.SimpleQueue()
         self.sequences: int = settings["engine_args"]["sequences"]
+        weights = next(self.model.parameters())
+        vocabulary = self.model.get_output_embeddings().weight.shape[0]
+        # Made here: made for each token, they would have to be copied to the device each time.
+        self.nothing = torch.zeros(vocabulary, dtype=torch.bool, device=weights.device)
+        self.end_of_text = self.nothing.clone()
+        self.end_of_text[[end for end in self.ends if end < vocabulary]] = True
         self.computing = threading.Thread(target=self._compute, name="compute", daemon=True)
         self.computing.start()
-        weights = next(self.model.parameters())
         return {
             "engine": "transformers",
             "engine_version": transformers.__version__,
@@ -90,54 +104,89 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
 
     def _compute(self) -> None:
         waiting: deque[_Sequence] = deque()
-        running: deque[_Sequence] = deque()
+        batches: list[_Batch] = []
+        while self._admit(waiting, idle=not waiting and not batches):
+            running = sum(len(batch.sequences) for batch in batches)
+            # One prompt a round: those that generate wait for no more than that.
+            if waiting and running < self.sequences:
+                self._prefill(waiting.popleft(), batches)
+            for batch in batches:
+                self._step(batch)
+            batches = [batch for batch in batches if batch.sequences]
+
+    def _admit(self, waiting: deque[_Sequence], *, idle: bool) -> bool:
+        """Move what has arrived to `waiting`, and wait for it if idle; False: the model is to end."""
         while True:
-            while True:
-                try:
-                    arrived = self.arrivals.get(block=not waiting and not running)
-                except queue.Empty:
-                    break
-                if arrived is None:
-                    return
-                waiting.append(arrived)
-            while waiting and len(running) < self.sequences:
-                running.append(waiting.popleft())
-            sequence = running.popleft()
             try:
-                if not sequence.closed and not self._step(sequence):
-                    running.append(sequence)
-            except Exception as error:  # noqa: BLE001 - it is the answer to this request
-                self.loop.call_soon_threadsafe(sequence.pieces.put_nowait, error)
+                arrived = self.arrivals.get(block=idle)
+            except queue.Empty:
+                return True
+            if arrived is None:
+                return False
+            waiting.append(arrived)
+            idle = False
 
     @torch.inference_mode()
-    def _step(self, sequence: _Sequence) -> bool:
-        """One token; whether it was the last."""
-        request, first = sequence.request, not sequence.tokens
-        if first:
-            sequence.started = time.monotonic()
-        ids = torch.tensor([request.prompt if first else sequence.tokens[-1:]], device=self.device)
-        found = self.model(
-            input_ids=ids, past_key_values=sequence.cache, use_cache=True, logits_to_keep=0 if first and request.score else 1
-        )
-        if first and request.score:
-            sequence.scores = _scores(found.logits[0, :-1], ids[0, 1:])
-        sequence.cache, scores = found.past_key_values, found.logits[0, -1].float()
-        if not request.natural:
-            scores[list(self.ends)] = float("-inf")
-        token = int(scores.argmax())
+    def _prefill(self, sequence: _Sequence, batches: list[_Batch]) -> None:
+        """The first token; what goes on joins a batch that it fits."""
+        if sequence.closed:
+            return
+        request, sequence.started = sequence.request, time.monotonic()
+        try:
+            ids = torch.tensor([request.prompt], device=self.device)
+            found = self.model(input_ids=ids, use_cache=True, logits_to_keep=0 if request.score else 1)
+            if request.score:
+                sequence.scores = _scores(found.logits[0, :-1], ids[0, 1:])
+            banned = self.nothing if request.natural else self.end_of_text
+            last = choice(found.logits[:, -1], banned[None])
+            token = int(last)
+            sequence.prefilled = time.monotonic()
+            if self._give(sequence, token):
+                return
+            rows = Rows(found.past_key_values, len(request.prompt), last, banned)
+            batch = next((batch for batch in batches if batch.rows.fits(rows)), None)
+            if batch is None:
+                batches.append(_Batch(rows, [sequence]))
+            else:
+                batch.rows.join(rows)
+                batch.sequences.append(sequence)
+        except Exception as error:  # noqa: BLE001 - it is the answer to this request
+            self._fail(sequence, error)
+
+    def _step(self, batch: _Batch) -> None:
+        """One token for each sequence; the finished and the closed leave."""
+        try:
+            if any(sequence.closed for sequence in batch.sequences):
+                self._keep(batch, [not sequence.closed for sequence in batch.sequences])
+            if batch.sequences:
+                tokens = batch.rows.step(self.model)
+                ended = [self._give(sequence, token) for sequence, token in zip(batch.sequences, tokens, strict=True)]
+                self._keep(batch, [not each for each in ended])
+        except Exception as error:  # noqa: BLE001 - it is the answer to these requests
+            for sequence in batch.sequences:
+                self._fail(sequence, error)
+            batch.sequences = []
+
+    def _keep(self, batch: _Batch, stays: list[bool]) -> None:
+        rows = [row for row, each in enumerate(stays) if each]
+        batch.sequences = [batch.sequences[row] for row in rows]
+        if rows:
+            batch.rows.keep(rows)
+
+    def _give(self, sequence: _Sequence, token: int) -> bool:
+        """Hand over a token; whether it was the last."""
         sequence.tokens.append(token)
-        now = time.monotonic()
-        if first:
-            sequence.prefilled = now
-        last = len(sequence.tokens) == request.tokens or token in self.ends
+        last = len(sequence.tokens) == sequence.request.tokens or token in self.ends
         text = bytes(sequence.answer.add(token).tolist()).decode() if sequence.answer else ""
         ending = None
         if last:
-            ending = Ending(
-                sequence.started - sequence.arrived, sequence.prefilled - sequence.started, now - sequence.prefilled, 0, sequence.scores
-            )
+            decode_s = time.monotonic() - sequence.prefilled
+            ending = Ending(sequence.started - sequence.arrived, sequence.prefilled - sequence.started, decode_s, 0, sequence.scores)
         self.loop.call_soon_threadsafe(sequence.pieces.put_nowait, Piece([token], text, ending))
         return last
+
+    def _fail(self, sequence: _Sequence, error: Exception) -> None:
+        self.loop.call_soon_threadsafe(sequence.pieces.put_nowait, error)
 
 
 def _scores(logits: torch.Tensor, tokens: torch.Tensor) -> Scores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import io
@@ -12,7 +13,9 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -21,7 +24,7 @@ from plumbline.harness.training.worker_protocol import ExitCode, WorkerError
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-_READ_BYTES = 1 << 20
+_READ_BYTES, _BLOCK_BYTES = 1 << 20, 64 << 20
 _MAX_RESIDENT_SHARE = 0.01
 """Share of a file's pages that may stay in memory, as others may use them."""
 
@@ -30,6 +33,7 @@ _MAX_RESIDENT_SHARE = 0.01
 class FileDigest:
     bytes: int
     sha256: str
+    """See `blocks_sha256`."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +76,42 @@ class TrackedWriter(io.RawIOBase):
             self._raw.flush()
 
 
-def digest_file(path: Path) -> FileDigest:
+def digest_file(path: Path, threads: int = 1) -> FileDigest:
     """Size and checksum of a file that was written. Read back for it: a checksum while writing would take longer than a fast disk."""
-    with path.open("rb") as file:
-        return FileDigest(os.fstat(file.fileno()).st_size, sha256_of(file))
+    return FileDigest(path.stat().st_size, blocks_sha256(path, threads))
 
 
-def sha256_of(file: IO[bytes]) -> str:
-    summed = hashlib.sha256()
-    while piece := file.read(_READ_BYTES):
-        summed.update(piece)
-    return summed.hexdigest()
+def blocks_sha256(path: Path, threads: int) -> str:
+    """SHA-256 (hex) over the SHA-256 of each block of a file: one checksum over all bytes would keep one core busy for longer than the disk."""
+    starts, cores = range(0, path.stat().st_size, _BLOCK_BYTES), process_cores()
+    with ThreadPoolExecutor(max(1, min(threads, len(starts))), "checksum", initializer=partial(_use_cores, cores)) as pool:
+        return hashlib.sha256(b"".join(pool.map(partial(_block_sha256, path), starts))).hexdigest()
+
+
+def _block_sha256(path: Path, start: int) -> bytes:
+    summed, left = hashlib.sha256(), _BLOCK_BYTES
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        while left and (piece := file.read(min(left, _READ_BYTES))):
+            summed.update(piece)
+            left -= len(piece)
+    return summed.digest()
+
+
+def process_cores() -> frozenset[int]:
+    """Cores that any thread of this process may use: where OpenMP binds its threads, the calling one has a single core."""
+    if sys.platform != "linux":
+        return frozenset(range(os.cpu_count() or 1))
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            found |= os.sched_getaffinity(int(thread.name))
+    return frozenset(found)
+
+
+def _use_cores(cores: frozenset[int]) -> None:
+    if sys.platform == "linux":
+        os.sched_setaffinity(0, cores)
 
 
 def sync_file(file: IO[bytes]) -> None:
@@ -221,13 +250,12 @@ def verify_size(path: Path, name: str, promised: FileDigest) -> None:
         raise CheckpointCorrupt(f"{name} has {size} bytes; its manifest says {promised.bytes}")
 
 
-def verify_file(path: Path, name: str, promised: FileDigest) -> None:
+def verify_file(path: Path, name: str, promised: FileDigest, threads: int = 1) -> None:
     """Read one file of a checkpoint; CheckpointCorrupt if it is not what the manifest promises."""
     verify_size(path, name, promised)
     try:
-        with (path / name).open("rb") as file:
-            if sha256_of(file) != promised.sha256:
-                raise CheckpointCorrupt(f"{name} differs from the SHA-256 in its manifest")
+        if blocks_sha256(path / name, threads) != promised.sha256:
+            raise CheckpointCorrupt(f"{name} differs from the SHA-256 in its manifest")
     except OSError as error:
         raise CheckpointCorrupt(f"cannot be read ({error})") from error
 

@@ -30,6 +30,7 @@ from plumbline.harness.training.checkpoint import (
     draft_path,
     drop_from_page_cache,
     flatten_state,
+    process_cores,
     prune,
     publish,
     read_manifest,
@@ -149,16 +150,17 @@ class CheckpointManager:
             self._under_way.result()
             self._under_way = None
 
-    def load(self, state: TrainingState, device: str) -> LoadedCheckpoint:
+    def load(self, state: TrainingState, device: str, *, checksums: bool = True) -> LoadedCheckpoint:
         """Go on from the newest valid checkpoint. NothingToResume.
 
-        `state` must not have done a step if it is sharded or was written beside the training.
+        `state` must not have done a step if it is sharded or was written beside the training. Without `checksums` the caller compares what
+        was loaded.
         """
         if self._sharded is not None:
-            loaded: LoadedCheckpoint | None = self._sharded.load(state.state_after_first_step())
+            loaded: LoadedCheckpoint | None = self._sharded.load(state.state_after_first_step(), checksums=checksums)
         else:
             discard_drafts(self._folder)
-            loaded = load_newest_file(self._folder, device)
+            loaded = load_newest_file(self._folder, device, checksums=checksums)
         if loaded is None:
             raise NothingToResume(f"no valid checkpoint in {self._folder.name}")
         state.put(loaded.state)
@@ -216,7 +218,7 @@ def save_file(
             sync_file(raw)
         sync_folder(draft)
         durable = time.monotonic_ns()
-        part = digest_file(draft / _STATE_FILE)
+        part = digest_file(draft / _STATE_FILE, len(process_cores()))
         publish(draft, final, Manifest(step, {_STATE_FILE: part}))
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -226,20 +228,20 @@ def save_file(
     return SavedCheckpoint(part.bytes, (durable - began) / 1e9, (published - durable) / 1e9)
 
 
-def load_newest_file(folder: Path, device: str = "cpu") -> LoadedCheckpoint | None:
-    """The newest checkpoint whose checksum holds, its tensors on `device`; None if there is none."""
+def load_newest_file(folder: Path, device: str = "cpu", *, checksums: bool = True) -> LoadedCheckpoint | None:
+    """The newest checkpoint whose checksum holds (without `checksums`: that can be loaded), its tensors on `device`; None if there is none."""
     rejected: list[str] = []
     for step in checkpoint_steps(folder):
         path = folder / checkpoint_name(step)
         try:
-            state, checksum_s = _load_verified(path, device)
+            state, checksum_s = _load_verified(path, device, checksums)
             return LoadedCheckpoint(step, state, tuple(rejected), checksum_s)
         except CheckpointCorrupt as error:
             rejected.append(f"{path.name}: {error}")
     return None
 
 
-def _load_verified(path: Path, device: str) -> tuple[dict[str, Any], float]:
+def _load_verified(path: Path, device: str, checksums: bool) -> tuple[dict[str, Any], float]:
     """(state, seconds that checking took). It is loaded first, from the disk, and checked before anybody uses it, from memory."""
     manifest = read_manifest(path)
     if _STATE_FILE not in manifest.files:
@@ -254,7 +256,8 @@ def _load_verified(path: Path, device: str) -> tuple[dict[str, Any], float]:
     except Exception as error:  # noqa: BLE001 - what a damaged file makes of the reader; the checksum tells
         failure = error
     began = time.monotonic_ns()
-    verify_file(path, _STATE_FILE, manifest.files[_STATE_FILE])
+    if checksums or failure is not None:
+        verify_file(path, _STATE_FILE, manifest.files[_STATE_FILE], len(process_cores()))
     checksum_s = (time.monotonic_ns() - began) / 1e9
     if failure is not None:
         raise failure

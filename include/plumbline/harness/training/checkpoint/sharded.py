@@ -36,6 +36,7 @@ from plumbline.harness.training.checkpoint import (
     digest_file,
     draft_path,
     flatten_state,
+    process_cores,
     replace_leaves,
     sync_file,
     sync_folder,
@@ -108,6 +109,7 @@ class ShardedCheckpoints:
     def __init__(self, folder: Path, ranks: CheckpointRanks, *, keep: int, retain: frozenset[int]) -> None:
         self._folder, self._ranks, self._keep, self._retain = folder, ranks, keep, retain
         self._solo = isinstance(ranks, SingleProcess)
+        self._threads = max(1, len(process_cores()) // ranks.processes)
 
     def begin(self, step: int, state: dict[str, Any], *, beside: bool, pause: WritePause | None = None) -> Callable[[], SavedCheckpoint]:
         """Write `state` as the checkpoint after `step` steps. What is returned waits for it.
@@ -117,7 +119,8 @@ class ShardedCheckpoints:
         """
         began = time.monotonic_ns()
         draft, ranks = draft_path(self._folder, step), self._ranks
-        writer = _TrackedShardWriter(draft, pause)
+        # Beside the training a checksum gets one core, as the training needs the others.
+        writer = _TrackedShardWriter(draft, pause, 1 if beside else self._threads)
         tensors, values = self._parted(state)
         written: Future[Any] | None = None
         if ranks.writes:
@@ -153,8 +156,10 @@ class ShardedCheckpoints:
 
         return finish
 
-    def load(self, primed: dict[str, Any]) -> LoadedCheckpoint:
-        """The newest checkpoint that is valid on every node, its tensors in those of `primed`. NothingToResume."""
+    def load(self, primed: dict[str, Any], *, checksums: bool = True) -> LoadedCheckpoint:
+        """The newest checkpoint that is valid on every node (without `checksums`: that can be loaded), its tensors in those of `primed`.
+
+        NothingToResume."""
         ranks, folder = self._ranks, self._folder
         if ranks.local == 0:
             folders.discard_drafts(folder)
@@ -179,7 +184,8 @@ class ShardedCheckpoints:
                 failure = error
             # Checked before anybody uses it, and after the disk was read: from memory.
             began = time.monotonic_ns()
-            reasons = sorted(set(filter(None, ranks.gather(self._damage(step)))))
+            damaged = ranks.gather(self._damage(step) if checksums or failure is not None else None)
+            reasons = sorted(set(filter(None, damaged)))
             checksum_s += (time.monotonic_ns() - began) / 1e9
             if reasons:
                 rejected.append(f"{checkpoint_name(step)}: {'; '.join(reasons)}")
@@ -228,7 +234,7 @@ class ShardedCheckpoints:
         try:
             files = folders.read_manifest(path).files
             for name in sorted(files.keys() - {_METADATA, _VALUES})[ranks.local :: ranks.processes]:
-                folders.verify_file(path, name, files[name])
+                folders.verify_file(path, name, files[name], self._threads)
         except CheckpointCorrupt as error:
             return str(error)
         return None
@@ -262,9 +268,10 @@ def _async_save(tensors: dict[str, torch.Tensor], solo: bool, said: dict[str, An
 
 
 class _TrackedShardWriter(FileSystemWriter):
-    def __init__(self, draft: Path, pause: WritePause | None) -> None:
+    def __init__(self, draft: Path, pause: WritePause | None, threads: int) -> None:
+        """`threads`: of the checksums."""
         super().__init__(draft, sync_files=True, overwrite=True)
-        self._draft = draft
+        self._draft, self._threads = draft, threads
         self.fs = self._files = _TrackedFileSystem(pause)
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Any:
@@ -276,7 +283,7 @@ class _TrackedShardWriter(FileSystemWriter):
     def parts(self) -> dict[str, FileDigest]:
         """The files that were written, by their final names; reads them."""
         names = {name.removesuffix(".tmp") for name in self._files.streams}
-        return {name: digest_file(self._draft / name) for name in sorted(names)}
+        return {name: digest_file(self._draft / name, self._threads) for name in sorted(names)}
 
     @property
     def error(self) -> OSError | None:

@@ -51,9 +51,10 @@ def map_data(data: DataSpec) -> npt.NDArray[Any]:
 _READ_BYTES = 1 << 20
 
 
-def cached_file(folder: Path, identity: str, suffix: str, write: Callable[[Path], None]) -> tuple[Path, str]:
+def cached_file(folder: Path, identity: str, suffix: str, write: Callable[[Path], str | None]) -> tuple[Path, str]:
     """The file of this `identity` in `folder` and its SHA-256: the one that is there if its checksum holds, else what `write` writes.
 
+    `write` returns the SHA-256 if it took it on the way; else the file is read for it.
     Two trials that prepare the same file at once do no harm: each writes its own draft and the last rename wins.
     """
     path = folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}{suffix}"
@@ -65,10 +66,10 @@ def cached_file(folder: Path, identity: str, suffix: str, write: Callable[[Path]
     folder.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        write(draft)
+        sha256 = write(draft)
         with draft.open("rb") as written:
             os.fsync(written.fileno())
-        sha256 = file_sha256(draft)
+        sha256 = sha256 or file_sha256(draft)
         draft.replace(path)
         draft.write_text(sha256)
         draft.replace(sums)
@@ -82,10 +83,14 @@ def cached_array(
 ) -> DataFile:
     """The data file of this `identity` below `cache`; made of the pieces, one after the other, unless it is there. `shape`: (count, *item)."""
 
-    def write(draft: Path) -> None:
+    def write(draft: Path) -> str:
+        summed = hashlib.sha256()
         with draft.open("wb") as file:
             for piece in pieces():
-                file.write(piece.astype(dtype, copy=False).tobytes())
+                data = np.ascontiguousarray(piece, dtype=dtype).data.cast("B")
+                file.write(data)
+                summed.update(data)
+        return summed.hexdigest()
 
     path, sha256 = cached_file(cache / "training-data", json.dumps(identity), suffix, write)
     return DataFile(path, dtype, shape[0], sha256, shape[1:])

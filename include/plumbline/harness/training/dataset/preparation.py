@@ -16,6 +16,7 @@ import numpy as np
 
 from plumbline.declarations.workloads.models import HubModel, VitShape
 from plumbline.harness import engine_python, image_requirements
+from plumbline.harness.environment.cpu import allotted_cores
 from plumbline.harness.measurement import TrialFailed
 from plumbline.harness.training.dataset import DataFile, cached_file, file_sha256, synthetic
 
@@ -39,7 +40,8 @@ def _prepare_data(workload: TrainingWorkload, cache: Path, initial: Path | None)
     if isinstance(model, VitShape):
         if data.source != "images":
             raise TypeError(f"data.source {data.source} for a model of images; the declaration refuses it")
-        return synthetic.generate_images(cache, classes=model.classes, edge=model.image, images=data.images, seed=data.seed)
+        shape = {"classes": model.classes, "edge": model.image, "images": data.images}
+        return synthetic.generate_images(cache, **shape, seed=data.seed, threads=allotted_cores())
     if isinstance(model, HubModel):
         assert initial is not None
         ids = vocabulary_size(initial)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -114,28 +116,51 @@ IMAGES_VERSION = 1
 _CELLS = 4
 _CONTRAST = 40.0
 _NOISE = 50.0
-_BLOCK_BYTES = 32 << 20
+_BLOCK = 1 << 22
+"""Numbers that are drawn at once."""
+Floats = npt.NDArray[np.float32]
 
 
-def generate_images(cache: Path, *, classes: int, edge: int, images: int, seed: int) -> DataFile:
+def generate_images(cache: Path, *, classes: int, edge: int, images: int, seed: int, threads: int = 1) -> DataFile:
     """The file of images uint8 (3, edge, edge): from the cache if its checksum still holds, else generated.
 
     Image i is of class i modulo the number of classes: its class's coarse pattern of colours, under noise that hides it from a single pixel.
     """
     identity = ["patterns", IMAGES_VERSION, classes, edge, images, seed]
-    return cached_array(cache, ".images", identity, "|u1", (images, 3, edge, edge), lambda: _image_blocks(classes, edge, images, seed))
+    return cached_array(
+        cache, ".images", identity, "|u1", (images, 3, edge, edge), lambda: _image_pieces(classes, edge, images, seed, threads)
+    )
 
 
-def _image_blocks(classes: int, edge: int, images: int, seed: int) -> Iterator[npt.NDArray[np.uint8]]:
+def _image_pieces(classes: int, edge: int, images: int, seed: int, threads: int) -> Iterator[npt.NDArray[np.uint8]]:
+    """The bytes of all images, one after the other; a piece may begin and end inside an image."""
     random = np.random.Generator(np.random.PCG64(seed))
     patterns = random.choice(np.array([-_CONTRAST, _CONTRAST], dtype=np.float32), size=(classes, 3, _CELLS, _CELLS))
-    cell = np.arange(edge) * _CELLS // edge
-    block = max(1, _BLOCK_BYTES // (4 * 3 * edge * edge))
-    for first in range(0, images, block):
-        numbers = np.arange(first, min(first + block, images))
-        pattern = patterns[numbers % classes][:, :, cell[:, None], cell[None, :]]
-        noise = random.standard_normal(pattern.shape, dtype=np.float32) * _NOISE
-        yield np.clip(127.5 + pattern + noise, 0, 255).astype(np.uint8)
+    total, pending = images * 3 * edge * edge, deque[Future[npt.NDArray[np.uint8]]]()
+    with ThreadPoolExecutor(threads, thread_name_prefix="images") as pool:
+        for first in range(0, total, _BLOCK):
+            noise = random.standard_normal(min(_BLOCK, total - first), dtype=np.float32)
+            pending.append(pool.submit(_pixels, noise, first, patterns, edge))
+            if len(pending) > threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def _pixels(noise: Floats, first: int, patterns: Floats, edge: int) -> npt.NDArray[np.uint8]:
+    """The bytes from number `first` on, of as many as there is `noise`, which is overwritten."""
+    size, cell, at = 3 * edge * edge, np.arange(edge) * _CELLS // edge, 0
+    found = np.empty(noise.size, dtype=np.uint8)
+    while at < noise.size:
+        image, inside = divmod(first + at, size)
+        part = noise[at : at + size - inside]
+        # Not by one index array for rows and columns: that takes longer than to draw the noise.
+        pattern = (127.5 + patterns[image % len(patterns)]).take(cell, axis=2).take(cell, axis=1)
+        part *= _NOISE
+        part += pattern.reshape(-1)[inside : inside + part.size]
+        found[at : at + part.size] = np.clip(part, 0, 255, out=part)
+        at += part.size
+    return found
 
 
 class ImageBatches:

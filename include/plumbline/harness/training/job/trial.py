@@ -8,6 +8,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ _LAUNCH_SHARE = 0.15
 """Share of a run's progress for importing torch and building the model."""
 _FAULT_SHARE = 0.4
 """Share of the remaining progress for an attempt that a fault ends."""
+_CHECKS_SHARE = 0.8
+"""Share of the trial's time limit after which no check is repeated: the rest is for what came before the training and for the delivery."""
 _CHECKPOINTS = "step-" + "[0-9]" * 8
 _MAX_SHOWN = 5
 
@@ -128,7 +131,13 @@ class _TrialRun:
             context = stack.enter_context(rendezvous(JobContext(self._folder, topology, parts, coordinator=coordinator)))
             if coordinator is not None:
                 self._probe_collectives(context, coordinator, device)
-            self._runs(context, lambda name, resume: plan.run_spec(name, workload, data, self._folder, device=device, resume=resume))
+            end_by_ns = int((self._began_s + _CHECKS_SHARE * self._trial.provider.launcher.trial_limit_s) * 1e9)
+
+            def orders(name: RunName, resume: bool) -> WorkerSpec:
+                spec = plan.run_spec(name, workload, data, self._folder, device=device, resume=resume)
+                return replace(spec, end_by_ns=end_by_ns)
+
+            self._runs(context, orders)
 
     def _probe_collectives(self, context: JobContext, coordinator: JobCoordinator, device: str) -> None:
         topology, store = context.topology, context.store

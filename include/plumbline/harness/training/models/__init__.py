@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext
 from importlib import import_module
+from operator import itemgetter
 from time import monotonic_ns
 from typing import Any, cast
 
@@ -86,8 +89,41 @@ def repeated_layers(model: nn.Module) -> Sequence[nn.Module]:
 
 def weights_sha256(model: nn.Module) -> str:
     """SHA-256 of all weights, by name: whether two machines start from the same model."""
+    return _sha256_of(model.named_parameters())  # a state may leave out the frozen ones
+
+
+def _sha256_of(weights: Iterable[tuple[str, torch.Tensor]]) -> str:
     summed = hashlib.sha256()
-    for name, tensor in sorted(model.named_parameters()):  # a state may leave out the frozen ones
+    for name, tensor in sorted(weights, key=itemgetter(0)):
         summed.update(name.encode())
-        summed.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        summed.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
     return summed.hexdigest()
+
+
+class InitialWeights:
+    """The weights that a training begins with, for their hash: what a model on the CPU leaves there when it moves to a GPU.
+
+    To draw them again takes a minute for a billion. They are hashed in a thread and given up.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._weights = [(name, parameter.detach()) for name, parameter in model.named_parameters()]
+        self._hash: Future[str] = Future()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to hash them, at the first call."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="initial-weights", daemon=True)
+            self._thread.start()
+
+    def sha256(self) -> str:
+        self.start()
+        return self._hash.result()
+
+    def _run(self) -> None:
+        try:
+            self._hash.set_result(_sha256_of(self._weights))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to who asks for the hash
+            self._hash.set_exception(error)
+        self._weights.clear()

@@ -18,7 +18,7 @@ from plumbline.harness.image_requirements import ImageIncomplete
 from plumbline.harness.training.checkpoint import CheckpointRanks, SingleProcess
 from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
 from plumbline.harness.training.learners import Learner, Samples, build_learner
-from plumbline.harness.training.models import weights_sha256
+from plumbline.harness.training.models import InitialWeights, weights_sha256
 from plumbline.harness.training.worker import torch_setup
 from plumbline.harness.training.worker.device import (
     InlineFeed,
@@ -37,13 +37,10 @@ from plumbline.harness.training.worker.torch_setup import (
     compile_layers,
     set_learning_rate,
 )
-from plumbline.harness.training.worker_protocol import ExitCode, StepLog, WorkerError, WorkerSpec
+from plumbline.harness.training.worker_protocol import VERIFIED_LOADS, ExitCode, StepLog, WorkerError, WorkerSpec
 
 if TYPE_CHECKING:
     from plumbline.harness.training.distributed import MeshLayout, ParallelModel, RankGroups
-
-
-_VERIFIED_LOADS = 3
 
 
 class NoDevice(WorkerError):
@@ -72,6 +69,7 @@ class Trainer:
         self._learner = build_learner(spec, group.rank // tensor if group else 0, group.world // tensor if group else 1)
         if self._learner.weights_load_s is not None:
             log.event("weights_loaded", seconds=self._learner.weights_load_s)
+        self._initial = InitialWeights(self._learner.model) if spec.device == "cuda" and spec.closing and spec.draws else None
         torch.manual_seed(spec.seed)
         self._precision.convert(self._learner.model, self._learner.layers)
         if spec.activation_checkpointing:
@@ -115,7 +113,8 @@ class Trainer:
         if self._peers is not None:
             self._peers.leave()
         if spec.closing and self._leads:
-            _log_device_and_weights(spec, self._device, self._log)
+            self._log.event("matmul", flops=matmul_flops(self._device, spec.precision))
+            self._log.event("weights", sha256=self._initial.sha256() if self._initial is not None else _drawn_again(spec))
         self._log.event("done")
 
     def steps(self, first: int, until: int) -> None:
@@ -126,6 +125,8 @@ class Trainer:
                 for step in range(first, until):
                     for line in self._step(step, feed):
                         self._log.line(line)
+                    if self._initial is not None:
+                        self._initial.start()  # not before: the first step is measured from the start of the process
                     if self._compiler is not None and (spent := self._compiler.taken()):
                         self._log.event("compiled", step=step, seconds=spent / 1e9)
                     self._keeper.check()
@@ -273,16 +274,19 @@ def _verify_checkpoint(
 ) -> None:
     """Load the newest checkpoint as a new process would and write down how long it took and whether it is the live state.
 
+    Loads are repeated as far as the trial's time limit allows.
     `spread` puts a model in its ranks, of which each loads its part; None where one process holds all. NothingToResume if it cannot be loaded.
     """
     settle, generators = synchronizer(device), live.taken()["generators"]
     fresh = _fresh_state(spec, device, spread)
-    for _ in range(_VERIFIED_LOADS):
+    for number in range(VERIFIED_LOADS):
+        entered = monotonic_ns()
         for tensor in fresh.tensors().values():
             tensor.zero_()  # what the load before left must not pass for what this one brought
         cold = keeper.evict_from_page_cache()
         began = monotonic_ns()
-        loaded = keeper.load(fresh, str(device))
+        # Once is enough for what a process that resumes checks besides: each load is compared with the live state.
+        loaded = keeper.load(fresh, str(device), checksums=number == 0)
         settle()
         seconds = (monotonic_ns() - began) / 1e9 - loaded.checksum_s
         mine, other, drawn = live.tensors(), fresh.tensors(), fresh.taken()["generators"]
@@ -291,12 +295,14 @@ def _verify_checkpoint(
         log.event(
             "verified_load", seconds=seconds, equal=keeper.on_all_ranks(same and loaded.step == spec.until), cold=keeper.on_all_ranks(cold)
         )
+        again = 2 * monotonic_ns() - entered
+        if not keeper.on_all_ranks(spec.end_by_ns is None or again < spec.end_by_ns):
+            return
 
 
-def _log_device_and_weights(spec: WorkerSpec, device: torch.device, log: StepLog) -> None:
-    log.event("matmul", flops=matmul_flops(device, spec.precision))
+def _drawn_again(spec: WorkerSpec) -> str:
     first = replace(spec, resume=False, group=None)
-    log.event("weights", sha256=weights_sha256(build_learner(first, 0, 1).model))
+    return weights_sha256(build_learner(first, 0, 1).model)
 
 
 def _fresh_state(spec: WorkerSpec, device: torch.device, spread: Callable[[WorkerSpec, Learner], object] | None) -> TrainingState:

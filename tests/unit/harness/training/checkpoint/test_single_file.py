@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -40,18 +43,60 @@ def test_neither_time_has_the_checksum_in_it(tmp_path: Path, monkeypatch: pytest
     """By a clock that passes only while a checksum is taken: a thousand seconds each time."""
     clock = [0]
 
-    def slowly(file: Any) -> str:
+    def slowly(path: Path, threads: int) -> str:
         clock[0] += 1000 * 10**9
-        return plain(file)
+        return plain(path, threads)
 
-    plain = checkpoint.sha256_of
-    monkeypatch.setattr(checkpoint, "sha256_of", slowly)
-    monkeypatch.setattr(checkpoint, "sha256_of", slowly)
+    plain = checkpoint.blocks_sha256
+    monkeypatch.setattr(checkpoint, "blocks_sha256", slowly)
     monkeypatch.setattr(time, "monotonic_ns", lambda: clock[0])
     saved = save_file(tmp_path, 8, state(), keep=2)
     assert (saved.seconds, saved.checksum_s) == (0.0, 1000.0)
     loaded = load_newest_file(tmp_path)
     assert loaded is not None and loaded.checksum_s == 1000.0
+
+
+def test_blocks_of_a_file_are_summed_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two blocks wait for each other: one thread alone would never come to the second."""
+    monkeypatch.setattr(checkpoint, "_BLOCK_BYTES", 1000)
+    file = tmp_path / "file"
+    file.write_bytes(bytes(range(250)) * 9)
+    alone = checkpoint.blocks_sha256(file, 1)
+    both, plain = threading.Barrier(2), checkpoint._block_sha256
+
+    def meet(path: Path, start: int) -> bytes:
+        if start < 2000:
+            both.wait(timeout=60)
+        return plain(path, start)
+
+    monkeypatch.setattr(checkpoint, "_block_sha256", meet)
+    assert checkpoint.blocks_sha256(file, 2) == alone
+
+
+@pytest.mark.parametrize("place", [0, 999, 1000, 2249])
+def test_a_flipped_bit_in_any_block_changes_the_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    monkeypatch.setattr(checkpoint, "_BLOCK_BYTES", 1000)
+    data = bytearray(2250)
+    (tmp_path / "file").write_bytes(data)
+    before = checkpoint.blocks_sha256(tmp_path / "file", 2)
+    data[place] = 1
+    (tmp_path / "file").write_bytes(data)
+    assert checkpoint.blocks_sha256(tmp_path / "file", 2) != before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a thread's cores")
+def test_a_checksum_uses_the_cores_of_the_process_and_not_of_a_bound_thread() -> None:
+    everywhere = os.sched_getaffinity(0)
+    found = list[frozenset[int]]()
+
+    def bound() -> None:
+        os.sched_setaffinity(0, {min(everywhere)})
+        found.append(checkpoint.process_cores())
+
+    thread = threading.Thread(target=bound)
+    thread.start()
+    thread.join()
+    assert found == [frozenset(everywhere)]
 
 
 def test_the_newest_and_the_retained_stay(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from plumbline.harness.training import dataset
 from plumbline.harness.training.dataset import DataCorrupt, DataFile, map_data
 from plumbline.harness.training.dataset.synthetic import ImageBatches, generate_images
 from plumbline.harness.training.worker_protocol import DataSpec
@@ -24,6 +26,16 @@ def test_the_same_seed_gives_the_same_images_elsewhere(tmp_path: Path) -> None:
     here, there, other = small(tmp_path / "a"), small(tmp_path / "b"), small(tmp_path / "a", seed=6)
     assert here.sha256 == there.sha256 != other.sha256
     assert map_data(told(here)).shape == (400, 3, 16, 16) and map_data(told(here)).dtype == np.uint8
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_bytes_are_those_that_series_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """By one thread, in blocks of whole images, as IMAGES_VERSION 1 began. The checksum is taken on the way."""
+    read: list[Path] = []
+    monkeypatch.setattr(dataset, "file_sha256", lambda path: read.append(path))
+    file = small(tmp_path, threads=threads)
+    assert file.sha256 == "8c03f2e07cc06fa2ad04fbc181ad61ae5320ada918a33a3023159f209ad583e6"
+    assert hashlib.sha256(file.path.read_bytes()).hexdigest() == file.sha256 and read == []
 
 
 def test_a_file_in_the_cache_is_used_again(tmp_path: Path) -> None:

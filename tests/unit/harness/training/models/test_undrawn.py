@@ -43,3 +43,13 @@ def test_a_state_fills_it() -> None:
     full, bare = models.build_model(LLAMA), models.build_model(LLAMA, draws=False)
     bare.load_state_dict(full.state_dict())
     assert models.weights_sha256(bare) == models.weights_sha256(full) == models.weights_sha256(models.build_model(LLAMA))
+
+
+@pytest.mark.parametrize("shape", [GPT, LLAMA], ids=lambda shape: str(shape["architecture"]))
+def test_what_a_model_leaves_behind_when_it_moves_is_hashed_without_drawing_it_again(shape: dict[str, Any]) -> None:
+    model = models.build_model(shape)
+    expected, initial = models.weights_sha256(model), models.InitialWeights(model)
+    model.to("meta")  # as to a GPU: its weights are new tensors
+    initial.start()
+    assert initial.sha256() == expected
+    assert initial._weights == [], "given up"

@@ -16,6 +16,7 @@ import torch
 
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.image_requirements import ImageIncomplete
+from plumbline.harness.training import checkpoint
 from plumbline.harness.training.dataset.preparation import prepare_inputs
 from plumbline.harness.training.plan import undisturbed_spec
 from plumbline.harness.training.worker import NoDevice, Trainer
@@ -121,6 +122,34 @@ def test_steps_can_be_done_in_parts(tiny: Tiny, tmp_path: Path) -> None:
     for first in range(0, 12, 4):
         parts.steps(first, first + 4)
     assert losses(tmp_path / "parts") == whole and all(math.isfinite(loss) for loss in whole)
+
+
+def checked(workload: TrainingWorkload, folder: Path, monkeypatch: pytest.MonkeyPatch, **changed: Any) -> tuple[list[dict[str, Any]], int]:
+    """The lines of the loads that are verified after a whole run, and how many checksums of states were taken in it."""
+    one, summed, plain = trainer(workload, folder, "cpu", **changed), list[Path](), checkpoint.blocks_sha256
+
+    def counted(path: Path, threads: int) -> str:
+        summed.append(path)
+        return plain(path, threads)
+
+    monkeypatch.setattr(checkpoint, "blocks_sha256", counted)
+    one.run()
+    lines = map(json.loads, (folder / "run.steps.jsonl").read_text().splitlines())
+    return [line for line in lines if line["event"] == "verified_load"], sum(path.name not in ("values.pt", ".metadata") for path in summed)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_three_loads_are_compared_and_one_checksum_of_them_is_taken(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    loads, sums = checked(tiny(**SHORT), tmp_path, monkeypatch, checkpoint_mode=mode)
+    assert [load["equal"] for load in loads] == [True] * 3
+    assert sums == 2, "one after the save, one with the first load"
+
+
+def test_no_load_is_repeated_where_the_trials_time_limit_is_near(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads, _ = checked(tiny(**SHORT), tmp_path, monkeypatch, end_by_ns=0)
+    assert [load["equal"] for load in loads] == [True]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
