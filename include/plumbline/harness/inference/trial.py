@@ -21,9 +21,8 @@ from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
 from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import validity
-from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_for_trial
-from plumbline.harness.inference.checkpoint.companions import fetch_companions
-from plumbline.harness.inference.checkpoint.manifest import Manifest
+from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_companions, fetch_for_trial
+from plumbline.harness.inference.checkpoint.contents import Manifest
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.endpoint import Endpoint
 from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts, selected_rows
@@ -31,19 +30,17 @@ from plumbline.harness.inference.load.prompts import Prompt, Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
 from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
 from plumbline.harness.inference.phases import quality, trial_record
-from plumbline.harness.inference.phases.checkpoint_quality import reference_workload
+from plumbline.harness.inference.phases.checkpoint_quality import OutputCheck, loaded_tasks, reference_workload
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
 from plumbline.harness.inference.phases.other_nodes import other_nodes
-from plumbline.harness.inference.phases.output_check import OutputCheck, loaded_tasks
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, under_test
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
-from plumbline.harness.inference.server.cores import CoreSplit, divide_cores
-from plumbline.harness.inference.server.listening import own_server
+from plumbline.harness.inference.server.listening import CoreSplit, divide_cores, own_server
 from plumbline.harness.inference.server.nodes import ServingNodes
 from plumbline.harness.inference.server.under_test import ExternalServer, ManagedOpenAi, ManagedTriton
 from plumbline.harness.launcher_protocol import Progress

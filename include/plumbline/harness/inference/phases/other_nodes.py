@@ -12,7 +12,7 @@ from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.nodes import ServingNodes
 from plumbline.harness.measurement import EvidenceFile, TrialFailed
-from plumbline.harness.probes import peer
+from plumbline.harness.probes import inter_node
 from plumbline.metrics import Phase
 from plumbline.results import MetricRow, metric_row
 
@@ -34,7 +34,7 @@ def other_nodes(record: TrialRecord) -> Iterator[ServingNodes | None]:
             nodes.gather(
                 record.trial.provider.launcher.gang_assembly_s, record.trial.spec_hash, lambda note: record.report("cold_start", 0.0, note)
             )
-            record.result.metrics += peer.peer_rows(nodes.peers.values())
+            record.result.metrics += inter_node.peer_rows(nodes.peers.values())
             nodes.prepare()
             try:
                 yield nodes

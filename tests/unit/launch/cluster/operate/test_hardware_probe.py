@@ -13,7 +13,7 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.trials import H100, a_trial, cluster_provider, declared
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.harness.quick_probe import quick_probe, store_probe
+from plumbline.harness.run import quick_probe, store_probe
 from plumbline.launch import ProbeSkipped
 from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
