@@ -12,9 +12,8 @@ from typing import Any
 import yaml
 
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, installation_paths
-from plumbline.declarations.compatibility import incompatibility
+from plumbline.declarations.compatibility import ModelFit, incompatibility, model_fit
 from plumbline.declarations.loader import load_file
-from plumbline.declarations.model_fit import ModelFit, model_fit
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
 from plumbline.declarations.workloads.engines import ENGINES
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch, resolve

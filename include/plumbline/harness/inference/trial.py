@@ -14,7 +14,7 @@ from typing import Any
 from plumbline.declarations import InferenceWorkload, Provider, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
-from plumbline.declarations.workloads.prompt_files import selection_hash
+from plumbline.declarations.workloads.prompts import selection_hash
 from plumbline.harness import engine_python, launcher_protocol
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores

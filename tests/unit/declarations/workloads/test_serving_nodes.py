@@ -12,8 +12,7 @@ from tests.data.repositories.golden import GPU, LLAMA, workload
 from tests.fakes.trials import H100, a_trial, cluster_provider, local_provider
 
 from plumbline.declarations import InferenceWorkload, spec_hash
-from plumbline.declarations.compatibility import incompatibility
-from plumbline.declarations.model_fit import model_fit
+from plumbline.declarations.compatibility import incompatibility, model_fit
 from plumbline.launch.cluster.manifests.gang import gang_manifests
 
 RANKS = ["--nodes={nodes}", "--rank={node_rank}", "--at={leader_address}:{leader_port}"]

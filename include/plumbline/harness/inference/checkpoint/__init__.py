@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from plumbline.declarations import InferenceWorkload, Provider
-from plumbline.declarations.model_fit import too_large
+from plumbline.declarations.compatibility import too_large
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
 from plumbline.declarations.workloads.inference import check_request_lengths
 from plumbline.harness.inference.checkpoint import cache as caching

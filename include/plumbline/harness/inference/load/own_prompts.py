@@ -14,16 +14,21 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload, installation_paths
-from plumbline.declarations.workloads.prompt_files import (
+from plumbline.declarations.workloads.prompts import (
+    PRIVATE_FOLDER,
+    FilePrompts,
+    HubPrompts,
     PromptRow,
     PromptsError,
+    PromptSet,
+    UrlPrompts,
+    file_name,
     read_file,
     read_rows,
     select,
     selection_hash,
     unpack,
 )
-from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER, FilePrompts, HubPrompts, PromptSet, UrlPrompts, file_name
 from plumbline.harness.inference.load.prompts import NO_IDS, Prompt, Prompts
 from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, request_rng, turn_of
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.declarations import InferenceWorkload, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
-from plumbline.declarations.workloads.evaluation import Evaluation
-from plumbline.declarations.workloads.quality import Quality
+from plumbline.declarations.workloads.evaluation import Evaluation, Quality
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint
 from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer

@@ -9,8 +9,7 @@ from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Provider
 from plumbline.declarations.workloads.checkpoints import QUANTISED
-from plumbline.declarations.workloads.engine_options import Parallel
-from plumbline.declarations.workloads.engines import engine
+from plumbline.declarations.workloads.engines import Parallel, engine
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import generation, repository
 from plumbline.harness.inference.server.nodes import GangServer, ServingNodes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plumbline.declarations.workloads.engine_options import Parallel, fill_command
+from plumbline.declarations.workloads.engines import Parallel, fill_command
 from plumbline.harness import engine_python
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.server import control

@@ -11,8 +11,7 @@ from tests.fakes.trials import a_trial, cluster_provider
 from tests.unit.declarations.workloads.test_prompt_files import declare, lines
 
 from plumbline.declarations import InferenceWorkload, incompatibility
-from plumbline.declarations.workloads.prompt_files import PromptRow, PromptsError, load_prompts
-from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER
+from plumbline.declarations.workloads.prompts import PRIVATE_FOLDER, PromptRow, PromptsError, load_prompts
 from plumbline.harness.inference.load.own_prompts import WITHHELD, FetchFailed, OwnPrompts, safe_detail, selected_rows, without_text
 from plumbline.harness.inference.load.prompts import prompts_of, shipped_tokenizer
 from plumbline.harness.inference.load.schedule import schedule_of, turn_of
