@@ -17,7 +17,7 @@ from plumbline.alerts.monthly_cost import MonthlyCost, format_amount
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import AuditView
 from plumbline.findings.decision_change import is_decision_change
-from plumbline.presentation.finding_words import SYMBOLS, what_happened
+from plumbline.presentation.findings_inbox import SYMBOLS, what_happened
 from plumbline.results.finding import Finding
 
 _SEVERITY_ORDER = {"page": 0, "warn": 1, "info": 2}

@@ -10,8 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
-from plumbline.analysis.cost.forecast import CostForecast, cost_forecast
-from plumbline.analysis.cost.forecast_inputs import UnknownInput, format_grouped
+from plumbline.analysis.cost.forecast import CostForecast, UnknownInput, cost_forecast, format_grouped
 from plumbline.analysis.cost.hosted_forecast import hosted_forecast
 from plumbline.analysis.cost.precision import precision_levers
 from plumbline.analysis.cost.spot_forecast import spot_forecast

@@ -10,7 +10,7 @@ from tests.data.result_documents import provider
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import open_archive
-from plumbline.cli import trial, trial_result
+from plumbline.cli import trial
 from plumbline.declarations import load
 from plumbline.results import Curve, Point, Reason, Validity, metric_row
 
@@ -81,8 +81,8 @@ def test_curves_are_shown_by_their_places():
     points = tuple(Point(at=at, value=value, n=8) for at, value in ((128, 0.01), (2048, None)))
     curve = Curve(phase="context", along="input_tokens", metric="prefill_time", statistic="mean", unit="s", points=points)
     document = result_documents.document(result_documents.trial("inference"), curves=(curve,))
-    with trial_result.out.capture() as shown:
-        trial_result.show(document)
+    with trial.out.capture() as shown:
+        trial.show(document)
     lines = [line.split() for line in shown.get().splitlines() if "context" in line or "by input_tokens" in line]
     assert lines == [["phase", "by", "input_tokens", "128", "2,048"], ["context", "prefill_time", "mean", "10.0", "ms", "–"]]
 
@@ -126,8 +126,8 @@ def test_a_trial_that_got_no_further_than_its_warm_up_shows_it():
 
 
 def shown(document, everything=False):
-    with trial_result.out.capture() as captured:
-        trial_result.show(document, everything)
+    with trial.out.capture() as captured:
+        trial.show(document, everything)
     return captured.get().splitlines()
 
 

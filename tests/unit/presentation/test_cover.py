@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 from tests.browser.sample import campaign
 
-from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow
+from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow, sum_monthly
 from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.decisions.decision_record import decision_detail
 from plumbline.analysis.decisions.savings import find_switches, relative_switches, stored_answers, switches
-from plumbline.analysis.monthly_total import sum_monthly
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.presentation.charts.cover import pareto_front
+from plumbline.presentation.charts.fleet import pareto
 from plumbline.presentation.charts.static import png, svg
 from plumbline.presentation.cover import ROWS, campaign_name, choice_key, cover
 from plumbline.presentation.html.mail import check_recipients, light_colours, write_mail
@@ -126,7 +125,7 @@ def test_a_stored_decision_names_the_same_switch_as_the_report(sample: CampaignD
 
 def test_nobody_beats_a_point_on_the_pareto_line() -> None:
     points = {"cheap": (1.0, 9.0), "fast": (5.0, 1.0), "worse": (5.0, 9.0), "between": (2.0, 4.0), "twin": (2.0, 4.0)}
-    assert pareto_front(points) == ["cheap", "between", "fast"]
+    assert pareto(points, lower_is_better=True) == ("cheap", "between", "fast")
 
 
 def test_every_chart_of_a_report_is_drawn_small_and_the_same_again(sample: CampaignData) -> None:

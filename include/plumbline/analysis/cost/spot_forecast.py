@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from plumbline.analysis.cost.forecast_inputs import RATES, ForecastInputs, UnknownInput, format_grouped
+from plumbline.analysis.cost.forecast import RATES, ForecastInputs, UnknownInput, format_grouped
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload

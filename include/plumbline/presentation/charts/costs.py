@@ -10,8 +10,7 @@ import numpy as np
 
 from plumbline.analysis.cost.bill import ITEMS
 from plumbline.analysis.cost.campaign_bill import ProviderCost
-from plumbline.analysis.cost.forecast import CostForecast
-from plumbline.analysis.cost.forecast_inputs import format_grouped
+from plumbline.analysis.cost.forecast import CostForecast, format_grouped
 from plumbline.analysis.cost.hosted_forecast import HostedForecast
 from plumbline.analysis.cost.precision import Lever
 from plumbline.analysis.cost.scenarios import DEARER, Bar

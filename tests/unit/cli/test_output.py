@@ -9,8 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from plumbline.cli import output, tables
-from plumbline.cli.fitting import fitted
-from plumbline.cli.output import table
+from plumbline.cli.output import fitted, table
 from plumbline.cli.tables import ProviderTable, print_table
 
 WORDS = ("provider-with-a-name", "training", "a-workload", "02:00, 10:00", "77", "122,781 tokens/s", "123.45 USD")
