@@ -7,6 +7,7 @@ from calendar import month_name
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from plumbline.analysis.drift.comparison import format_relative_change
 from plumbline.archive import FindingView
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS
@@ -34,7 +35,7 @@ def what_happened(finding: Finding) -> str:
         what = finding.title or finding.subject
         of = f" {finding.workload}" if finding.workload else ""
         return f"{finding.provider}{of}: {what} since {began}" if began and began not in what else f"{finding.provider}{of}: {what}"
-    share = _percent(finding.effect)
+    share = format_relative_change(finding.effect)[1:]
     if metric.group not in _SPEED or metric.direction == "informative":
         change = "higher" if finding.effect > 0 else "lower"
         return f"{finding.provider}: {format_name(metric.name)} of {finding.workload} {share} {change} since {began}"
@@ -55,11 +56,6 @@ def about_monthly(usd: float) -> str:
     amount = float(f"{abs(usd):.2g}")
     text = f"{amount:,.0f}" if amount >= 10 else f"{amount:g}"
     return f"{'about' if usd > 0 else 'saves about'} {text} USD a month"
-
-
-def _percent(effect: float) -> str:
-    share = abs(100 * effect)
-    return f"{share:.0f} %" if share >= 10 else f"{share:.1f} %"
 
 
 _GRAVITY = {"page": 0, "warn": 1, "info": 2}

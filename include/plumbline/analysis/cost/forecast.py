@@ -17,6 +17,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import DataRange, Economics, Utilisation
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.formatting import format_grouped
 
 RATES = {
     "requests": ("request_throughput", "value"),
@@ -46,11 +47,6 @@ class UnknownInput:
 
     def __str__(self) -> str:
         return f"{self.reason}; {self.remedy}"
-
-
-def format_grouped(value: float) -> str:
-    """Four digits, thousands separated, never as a power of ten."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
 @dataclass(frozen=True)

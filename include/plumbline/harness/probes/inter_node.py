@@ -23,6 +23,7 @@ from typing import Any
 from plumbline.harness import engine_python
 from plumbline.harness.process_tree import describe_exit, worker_process
 from plumbline.results import Curve, MetricRow, Point, Scalar, metric_row
+from plumbline.results.bounded_json import format_size
 
 _HEADER = struct.Struct("!cQ")
 _ECHO_BYTES, _MOST_ECHOED = 8, 1 << 16
@@ -242,7 +243,7 @@ def _build_result(orders: CollectiveSpec, lines: list[dict[str, Any]], chosen: s
         best = max(sizes, key=lambda each: each["bytes"] / each["seconds"], default=None)
         method = None
         if sizes:
-            span = f"{_format_size(sizes[0]['bytes'])} to {_format_size(sizes[-1]['bytes'])}"
+            span = f"{format_size(sizes[0]['bytes'])} to {format_size(sizes[-1]['bytes'])}"
             method = f"{orders.world} ranks on {orders.nodes} nodes, {chosen or 'unknown transport'}, {span}"
         algorithm = None if best is None else best["bytes"] / best["seconds"]
         n = 0 if best is None else int(best["n"])
@@ -266,10 +267,6 @@ def _curve(name: str, sizes: list[dict[str, Any]], world: int) -> Curve:
 def bus_factor(name: str, world: int) -> float:
     """Bus over algorithm bandwidth, as nccl-tests define them."""
     return (2 if name == "all_reduce" else 1) * (world - 1) / world
-
-
-def _format_size(count: int) -> str:
-    return f"{count // 2**30} GiB" if count >= 2**30 else f"{count // 2**20} MiB"
 
 
 _CHANNEL = re.compile(r"\[(?:send|receive)\] via NET/(?P<net>[^\n]+?)/\d+(?P<direct>/GDRDMA)?")
