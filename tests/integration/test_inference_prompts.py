@@ -14,7 +14,7 @@ from tests.fakes.openai_server import Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 from tests.integration.test_endpoint_launcher import everything_written
 from tests.integration.test_inference import measure
-from tests.unit.declarations.workloads.test_prompt_files import declare, lines
+from tests.unit.declarations.workloads.test_prompts import declare, lines
 
 from plumbline.declarations import Provider, installation_paths
 from plumbline.declarations.workloads.prompts import load_prompts

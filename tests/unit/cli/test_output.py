@@ -52,7 +52,7 @@ def test_the_first_ten_and_where_the_rest_is(console):
     print_table(wide(50), 10)
     lines = printed(console)
     assert sum(line.startswith(WORDS[0]) for line in lines) == 10
-    assert lines[-1] == "  and 40 more: --all"
+    assert "40" in lines[-1] and "--all" in lines[-1]
 
 
 def test_columns_of_fifty_providers_continue_below(console):

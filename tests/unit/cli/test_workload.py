@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.declarations.workloads.test_prompt_files import declare, lines
+from tests.unit.declarations.workloads.test_prompts import declare, lines
 from typer.testing import CliRunner
 
 from plumbline.cli import workload as command

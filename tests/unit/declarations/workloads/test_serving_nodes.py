@@ -63,13 +63,13 @@ def test_a_contradiction_is_refused(server: dict[str, Any], field: str) -> None:
 
 
 def test_cores_are_divided_evenly_over_the_nodes() -> None:
-    with pytest.raises(ValidationError, match="at most 4, a multiple of 2"):
+    with pytest.raises(ValidationError, match=r"\b4\b.*multiple of 2"):
         declared(CPU | {"count": 2}, parallel={"pipeline": 3}, command=COMMAND)
 
 
 def test_replicas_and_nodes_exclude_each_other() -> None:
     data = json.loads(declared().model_dump_json()) | {"replicas": "fill"}
-    with pytest.raises(ValidationError, match=r"replicas fill with server\.nodes 2"):
+    with pytest.raises(ValidationError, match=r"replicas fill.*server\.nodes 2"):
         InferenceWorkload.model_validate_json(json.dumps(data))
 
 
