@@ -51,15 +51,14 @@ def test_local_is_a_provider_that_the_workload_fits(monkeypatch):
     assert trial._local(declared, "gpt-small-gpu") == "local-gpu"
 
 
-def test_local_without_a_local_provider_is_refused(tmp_path, plumbline, home, monkeypatch, golden):
+def test_local_without_a_local_provider_is_refused(tmp_path, plumbline, home, monkeypatch):
     shutil.copytree(CONFIG, tmp_path / "config")
     for name in ("local-1core", "local-2core"):
         file = tmp_path / "config" / "providers" / f"{name}.yaml"
         file.write_text(file.read_text() + "enabled: false\n")
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "config"))
     result = plumbline("trial", "embedding-cpu", "--provider", "local")
-    assert result.exit_code == 2
-    golden("cli.trial_without_local_provider", result.stderr.strip())
+    assert result.exit_code == 2 and "local-1core" in result.stderr
 
 
 def test_a_trial_that_the_budget_does_not_carry_is_not_started(tmp_path, plumbline, home, monkeypatch):
