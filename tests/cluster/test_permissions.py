@@ -17,8 +17,7 @@ from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.launch.cluster import launcher_account
-from plumbline.launch.cluster.doctor import access
+from plumbline.launch.cluster import doctor, launcher_account
 
 pytestmark = pytest.mark.cluster
 
@@ -61,8 +60,8 @@ def test_the_account_may_do_exactly_what_is_needed(
     file.write_text(json.dumps(granted.kubeconfig))
     asked = json.dumps({**REVIEW, "spec": {"namespace": namespace}})
     said = kubectl(file, "create", "--raw", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", "-f", "-", stdin=asked)
-    has = access.granted_permissions(json.loads(said)["status"]["resourceRules"])
-    assert has == access.required_permissions(launcher(namespace))
+    has = doctor.granted_permissions(json.loads(said)["status"]["resourceRules"])
+    assert has == doctor.required_permissions(launcher(namespace))
     # The cluster's own word for what matters most, besides the list.
     for words, answer in (
         (("create", "pods"), "yes"),
@@ -94,10 +93,10 @@ def test_every_component_builds_alone_and_with_the_others(cluster: Cluster, comp
     assert {row["metadata"]["namespace"] for row in namespaced} == {"tried"}
     rules = [rule for row in rows if row["kind"] in ("Role", "ClusterRole") for rule in row["rules"]]
     settings: dict[str, Any] = {"queue": "plumbline"} if "kueue" in components else {}
-    needed = access.required_permissions(launcher("tried", **settings))
+    needed = doctor.required_permissions(launcher("tried", **settings))
     for gang in {"jobset", "trainjob"} & set(components):
-        needed |= access.required_permissions(launcher("tried", gang=gang))
-    assert access.granted_permissions(rules) == needed
+        needed |= doctor.required_permissions(launcher("tried", gang=gang))
+    assert doctor.granted_permissions(rules) == needed
     bindings = [row for row in rows if row["kind"] in ("RoleBinding", "ClusterRoleBinding")]
     assert all(
         b["subjects"] == [{"kind": "ServiceAccount", "name": launcher_account.SERVICE_ACCOUNT, "namespace": "tried"}] for b in bindings

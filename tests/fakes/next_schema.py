@@ -15,7 +15,7 @@ _SCRIPT = f'''
 import sqlalchemy as sa
 from alembic import op
 
-from plumbline.archive.protection import protect, release
+from plumbline.archive.migrate import protect, release
 
 revision, down_revision, branch_labels, depends_on = "{NEXT}", "{migrate.head()}", None, None
 

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from plumbline.cli.app import app
 from plumbline.declarations import KubernetesLauncher, Provider, load
-from plumbline.launch.cluster.doctor import access, examine_cluster
+from plumbline.launch.cluster import doctor
+from plumbline.launch.cluster.doctor import examine_cluster
 from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
 from plumbline.launch.cluster.launcher_account import SERVICE_ACCOUNT
 from plumbline.launch.doctor_check import DoctorCheck
@@ -34,7 +35,7 @@ Told = dict[str, DoctorCheck]
 
 
 def rules(launcher: KubernetesLauncher) -> list[dict[str, Any]]:
-    return [{"apiGroups": [p.group], "resources": [p.resource], "verbs": [p.verb]} for p in access.required_permissions(launcher)]
+    return [{"apiGroups": [p.group], "resources": [p.resource], "verbs": [p.verb]} for p in doctor.required_permissions(launcher)]
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ def test_it_asks_for_nothing_that_the_shipped_role_does_not_grant(kube: FakeKube
         rest = call.path.removeprefix("/api/v1/").removeprefix("namespaces/plumbline/").split("/")
         resource = rest[0] if len(rest) < 3 else f"{rest[0]}/{rest[2]}"
         verb = verbs.get(call.method) or ("get" if len(rest) > 1 else "list")
-        assert access.Permission("", resource, verb) in access.required_permissions(launcher_of(cluster_provider())), call
+        assert doctor.Permission("", resource, verb) in doctor.required_permissions(launcher_of(cluster_provider())), call
 
 
 def test_no_pod_means_none(kube: FakeKubernetes, tmp_path: Path) -> None:

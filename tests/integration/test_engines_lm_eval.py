@@ -12,7 +12,7 @@ import pytest
 from tests import checkpoints
 from tests.integration.test_engines_vllm import SERVE, VLLM, declared, place
 
-from plumbline.declarations.workloads.task_evaluation import TaskEvaluation, load_tasks
+from plumbline.declarations.workloads.evaluation import TaskEvaluation, load_tasks
 from plumbline.harness import engine_python
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer
 from plumbline.harness.inference.phases.outputs import PromptTokens, output_client

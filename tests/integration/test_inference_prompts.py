@@ -14,10 +14,10 @@ from tests.fakes.openai_server import Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 from tests.integration.test_endpoint_launcher import everything_written
 from tests.integration.test_inference import measure
-from tests.unit.declarations.workloads.test_prompt_files import declare, lines
+from tests.unit.declarations.workloads.test_prompts import declare, lines
 
 from plumbline.declarations import Provider, installation_paths
-from plumbline.declarations.workloads.prompt_files import load_prompts
+from plumbline.declarations.workloads.prompts import load_prompts
 from plumbline.harness.inference.load.prompts import shipped_tokenizer
 from plumbline.launch.collect import collect
 from plumbline.launch.endpoint import EndpointClientLauncher

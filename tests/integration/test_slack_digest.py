@@ -20,7 +20,7 @@ from plumbline.alerts import ChannelError, Message, Slack
 from plumbline.alerts.digest import post_digest
 from plumbline.alerts.slack_channel import SlackChannel
 from plumbline.archive import Archive, FindingRecord, open_archive
-from plumbline.presentation.finding_words import what_happened
+from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results.finding import Finding
 from plumbline.workflows import alert
 

@@ -11,10 +11,9 @@ from slack_sdk import WebClient
 from tests.fakes.fake_slack import CHANNEL, FakeSlack, Fault
 
 from plumbline.alerts.channel import UPDATED, ChannelError, Post
-from plumbline.alerts.details import attach_details
 from plumbline.alerts.message import AlertContext, Message, render, render_details
 from plumbline.alerts.preview import EXAMPLE_FINDING
-from plumbline.alerts.slack_channel import SlackChannel
+from plumbline.alerts.slack_channel import SlackChannel, attach_details
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
 
 pytestmark = pytest.mark.integration

@@ -14,6 +14,7 @@ from slack_sdk.errors import SlackApiError
 
 from plumbline.alerts.slack.connection import MESSAGE_GONE, SLACK_ERRORS, affects_workspace, describe_error, error_code, iterate_messages
 from plumbline.archive import IncidentRecord, IncidentView
+from plumbline.metrics.formatting import format_grouped
 from plumbline.presentation.metric_history import History
 
 if TYPE_CHECKING:
@@ -51,9 +52,11 @@ def alt_text(history: History) -> str:
     before, after = (median(p.middle for p in side) for side in (points[: history.since], points[history.since :]))
     simulated = "Simulated. " if history.simulated else ""
     said = f"{simulated}Chart of {history.title}, {points[0].label} to {points[-1].label}, {len(points)} points: "
-    said += f"{_number(before)} {history.unit} before, {_number(after)} {history.unit} since {history.begin} ({history.change})."
+    said += (
+        f"{format_grouped(before)} {history.unit} before, {format_grouped(after)} {history.unit} since {history.begin} ({history.change})."
+    )
     if history.level is not None:
-        said += f" {history.level_name.capitalize()}: {_number(history.level)} {history.unit}."
+        said += f" {history.level_name.capitalize()}: {format_grouped(history.level)} {history.unit}."
     return said[:ALT_LIMIT]
 
 
@@ -132,7 +135,7 @@ def _marks(axes: Axes, history: History) -> None:
     if history.level is not None:
         axes.axhline(history.level, color=_BASELINE, linewidth=3, linestyle=(0, (6, 3)), zorder=2)
         # Above the picture, where nothing is drawn: beside its line it would lie over some value or other.
-        said = f"– –  {history.level_name} {_number(history.level)}"
+        said = f"– –  {history.level_name} {format_grouped(history.level)}"
         axes.set_title(said, loc="right", fontsize=20, color=_BASELINE, pad=8, fontweight="bold")
 
 
@@ -151,11 +154,6 @@ def _labelled(count: int, most: int) -> list[int]:
     """Which places get a label: the newest always, the others evenly back from it."""
     step = max(1, -(-count // most))
     return sorted(range(count - 1, -1, -step))
-
-
-def _number(value: float) -> str:
-    """Four digits, thousands separated, never with an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{float(f'{value:.4g}'):.10g}"
 
 
 # A finding's chart in its thread, once: also after a crash between the upload and the note of it.

@@ -13,11 +13,12 @@ from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTe
 
 from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Post, failure
 from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
-from plumbline.alerts.monthly_cost import MonthlyCost, format_amount
+from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import AuditView
 from plumbline.findings.decision_change import is_decision_change
-from plumbline.presentation.finding_words import SYMBOLS, what_happened
+from plumbline.metrics.formatting import format_amount
+from plumbline.presentation.findings_inbox import SYMBOLS, what_happened
 from plumbline.results.finding import Finding
 
 _SEVERITY_ORDER = {"page": 0, "warn": 1, "info": 2}

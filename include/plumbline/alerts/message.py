@@ -14,7 +14,7 @@ from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
 from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
 from plumbline.metrics.formatting import capitalize_first
-from plumbline.presentation.finding_words import headline_in_words
+from plumbline.presentation.findings_inbox import headline_in_words
 from plumbline.results.finding import Finding
 
 

@@ -14,6 +14,7 @@ from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.findings.price import HELD_SUBJECT, format_price_name
+from plumbline.metrics.formatting import format_amount
 from plumbline.results.finding import Finding, Member
 from plumbline.results.sample import Series
 
@@ -154,9 +155,3 @@ def _sentence(usd: float, low: float | None, high: float | None, hours: float, p
         between = f" ({format_amount(first)} … {format_amount(last)})"
     by = ", ".join(f"{purchase} {price:.10g} USD/h" for purchase, price in sorted(prices.items()))
     return f"{verb} {format_amount(abs(usd))} USD a month{between} at the declared volume: {hours:,.10g} instance-hours, {by}"
-
-
-def format_amount(value: float) -> str:
-    """An amount without its unit: cents only below 10."""
-    text = f"{abs(value):,.2f}" if abs(value) < 10 else f"{abs(value):,.0f}"
-    return f"−{text}" if value < 0 and text.strip("0.,") else text

@@ -1,18 +1,19 @@
-"""Slack as an alert channel: a message with its thread, updated in place."""
+"""Slack as an alert channel: a message with its thread, updated in place, and the thread's first reply with what the message leaves out."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import URLError
 
 from slack_sdk.errors import SlackApiError
 from slack_sdk.models.metadata import Metadata
 
 from plumbline.alerts.channel import DETAILS, DETAILS_UPDATED, OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post
-from plumbline.alerts.message import TEXT_LIMIT
+from plumbline.alerts.message import TEXT_LIMIT, Message
 from plumbline.alerts.slack.connection import (
     CHANNEL_CLOSED,
     MESSAGE_GONE,
@@ -24,9 +25,11 @@ from plumbline.alerts.slack.connection import (
     iterate_messages,
 )
 from plumbline.alerts.slack.mrkdwn import escape, truncate
+from plumbline.archive import IncidentRecord, IncidentView
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
+
 
 _EVENT, _DIGEST_EVENT = "plumbline_finding", "plumbline_digest"
 _UNSURE = ("internal_error", "fatal_error", "request_timeout", "service_unavailable")
@@ -119,3 +122,56 @@ def _refused(error: Exception) -> bool:
     if not isinstance(error, SlackApiError):
         return False
     return error.response.status_code in (200, 429) and error_code(error) not in _UNSURE
+
+
+class IncidentWriter(Protocol):
+    """The part of the archive that records what was posted where."""
+
+    def save_incident(self, incident: IncidentRecord) -> None: ...
+
+
+def attach_details(
+    threads: Iterable[IncidentView],
+    details: Callable[[str], Message],
+    notes: IncidentWriter,
+    client: WebClient,
+    log: logging.Logger | None = None,
+) -> list[str]:
+    """Post the details into each thread that has none, and update those that changed; the ids of these findings.
+
+    The incident records under `details` when the post began, its id and what it shows, so a post that was not recorded is found again.
+    A Slack that refuses raises nothing: the next run retries.
+    """
+    log = log or logging.getLogger(__name__)
+    done = []
+    for thread in threads:
+        message = details(thread.finding_id)
+        known: Mapping[str, Any] = thread.said.get(DETAILS, {})
+        if not thread.ts or known.get("shown") == message.digest:
+            continue
+        channel = SlackChannel(client, thread.channel, log)
+        post = Post("finding", thread.finding_id, DETAILS, message, thread.ts)
+        at = str(known.get("at") or datetime.now(timezone.utc).isoformat())
+        try:
+            sent = str(known.get("ts") or "")
+            if known and not sent and (lost := channel.find(post, datetime.fromisoformat(at))) is not None:
+                sent = lost.message_id
+            if sent:
+                channel.send(replace(post, name=DETAILS_UPDATED, message_id=sent))
+            else:
+                thread = _note(notes, thread, {"at": at, "ts": "", "shown": ""})
+                sent = channel.send(post)
+            _note(notes, thread, {"at": at, "ts": sent, "shown": message.digest})
+            done.append(thread.finding_id)
+        except ChannelError as error:
+            log.warning("the details of finding %s are retried by the next run: %s", thread.finding_id, error.code)
+            if error.scope == "service":
+                break
+    return done
+
+
+def _note(notes: IncidentWriter, thread: IncidentView, details: dict[str, str]) -> IncidentView:
+    said = {**thread.said, DETAILS: details}
+    known = {name: getattr(thread, name) for name in IncidentRecord.__dataclass_fields__}
+    notes.save_incident(replace(IncidentRecord(**known), said=said))
+    return replace(thread, said=said)

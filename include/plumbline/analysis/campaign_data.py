@@ -1,12 +1,11 @@
-"""One campaign: its documents, what was planned and declared, and its findings."""
+"""One campaign: its documents, what was planned and declared, and its findings with what they cost a month."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from plumbline.analysis.monthly_total import MonthlyTotal
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.declarations import AnyWorkload, Provider, Team, Trial
 from plumbline.declarations.alerts import RentedVolume
@@ -15,6 +14,25 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.references import References
 from plumbline.results import ResultDocument, ResultStore
 from plumbline.results.published import PublishedResult
+
+
+@dataclass(frozen=True)
+class MonthlyTotal:
+    """USD a month. `lost`, `saved`: sums of what costs more and of what costs less, both at least 0. `known`, `unknown`: findings with and
+    without an amount."""
+
+    lost: float = 0.0
+    saved: float = 0.0
+    known: int = 0
+    unknown: int = 0
+
+
+def sum_monthly(amounts: Iterable[float | None]) -> MonthlyTotal:
+    """The total of findings that can have a cost; None: its amount is not known."""
+    every = tuple(amounts)
+    known = [usd for usd in every if usd is not None]
+    lost, saved = sum(usd for usd in known if usd > 0), -sum(usd for usd in known if usd < 0)
+    return MonthlyTotal(lost, saved + 0.0, len(known), len(every) - len(known))
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
-from plumbline.analysis.cost.forecast import CostForecast, cost_forecast
-from plumbline.analysis.cost.forecast_inputs import UnknownInput, format_grouped
+from plumbline.analysis.cost.forecast import CostForecast, UnknownInput, cost_forecast
 from plumbline.analysis.cost.hosted_forecast import hosted_forecast
 from plumbline.analysis.cost.precision import precision_levers
+from plumbline.analysis.cost.scenarios import format_driver
 from plumbline.analysis.cost.spot_forecast import spot_forecast
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.cli.cost import How, as_day, as_purchase, cost
@@ -21,6 +21,7 @@ from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
 from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
 from plumbline.declarations.economics import Economics
+from plumbline.metrics.formatting import format_grouped, format_quantity
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
 from plumbline.workflows.current_results import current_results
@@ -86,7 +87,7 @@ def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On
         title = _title(f"{told.outcome}, {workload} on {provider}: {_usd(spread.expected)} USD as expected", asked)
         shown = table(title, "driver", *numbers, right=numbers)
         for bar in spread.bars:
-            ends = (_driver(bar.driver, value) for value in (bar.range.low, bar.range.expected, bar.range.high))
+            ends = (format_driver(bar.driver, value) for value in (bar.range.low, bar.range.expected, bar.range.high))
             shown.add_row(DRIVERS[bar.driver], *ends, _usd(bar.at_low), _usd(bar.at_high), f"{bar.width / spread.expected:.1%}")
         out.print(shown if spread.bars else f"{told.outcome}: {_usd(spread.expected)} USD; nothing that it depends on has a range")
         _basis(told, asked)
@@ -221,14 +222,7 @@ def _title(text: str, asked: _ForecastCase) -> Text:
 
 
 def _usd(value: float | None) -> str:
-    """An amount of USD: to the cent, and with three digits below one."""
-    return "–" if value is None else f"{value:,.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
-
-
-def _driver(driver: str, value: float) -> str:
-    if driver in ("utilisation", "failure_rate"):
-        return f"{100 * value:.3g} %"
-    return f"{format_grouped(value)}/s" if driver == "rate" else f"{format_grouped(value)} USD{'/h' if driver == 'price' else ' a month'}"
+    return format_quantity(value, "USD").removesuffix(" USD")
 
 
 @cost.command()

@@ -21,10 +21,8 @@ from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import format_certainty
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
-from plumbline.presentation.decisions import price_sentences, rank_rows, weight_sentences
-from plumbline.presentation.experiments import experiment_rows
+from plumbline.presentation.decisions import change_steps, change_title, experiment_rows, price_sentences, rank_rows, weight_sentences
 from plumbline.presentation.verdicts import choice_sentence
-from plumbline.presentation.winner_change import change_steps, change_title
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 from plumbline.workflows.experiments import next_experiments

@@ -21,7 +21,6 @@ from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
 from plumbline.declarations import DeclarationError, Declarations, installation_paths, load
 from plumbline.declarations.installation import override_home
-from plumbline.embedded import own_model
 from plumbline.embedded.campaign import CampaignError, Outcome, run_campaign
 from plumbline.embedded.client import AirflowError, end_runs_since
 from plumbline.embedded.connections import provide_connections
@@ -159,11 +158,11 @@ def demo_own_model(as_json: Json = False) -> None:
     with stop_on_signal(), CampaignProgress() as watching:
         checkpoints = demo_model.make(home / "models", watching.status)
         _clear_results(home)
-        with override_home(home, own_model.stage(home, *checkpoints, demo_model.questions())):
+        with override_home(home, demo_model.stage(home, *checkpoints, demo_model.questions())):
             asked = RunParameters(f"own-model-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}", "demonstration of an own model")
             try:
                 declared = load()
-                planned = planned_trials(declared, asked, own_model.PROVIDERS)
+                planned = planned_trials(declared, asked, demo_model.PROVIDERS)
                 with AirflowServer(installation_paths().airflow_home).start(watching.status) as server:
                     outcome = run_campaign(server, declared, asked, planned, watching.state)
                     watching.status("stopping Airflow")
@@ -171,7 +170,7 @@ def demo_own_model(as_json: Json = False) -> None:
                 fail(str(error), FAILED)
             with open_archive() as archive:
                 data = campaign_data(archive, asked.campaign_id)
-    rows = own_model.rows_of(data.documents)
+    rows = demo_model.rows_of(data.documents)
 
     def tell() -> None:
         shown = table("", "provider", "precision", "", "first token", "per token", "tokens of bf16", "right answers")

@@ -15,7 +15,7 @@ from plumbline.archive import FindingView
 from plumbline.cli.exit_status import BROKEN, OK
 from plumbline.cli.output import SEVERITY, Json, clear_errors, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, load
-from plumbline.presentation.finding_words import what_happened
+from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
 

@@ -13,8 +13,7 @@ from plumbline.cli.output import Json, clear_errors, emit, err, fail, out
 from plumbline.declarations import DeclarationError, InferenceWorkload, installation_paths, load
 from plumbline.declarations.loader import display_path
 from plumbline.declarations.workloads.models import ServingPrecision
-from plumbline.harness.inference.checkpoint.contents import Contents
-from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint
+from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents
 from plumbline.harness.inference.checkpoint.sources import AccessRefused, FetchFailed
 from plumbline.metrics.formatting import format_bytes
 from plumbline.workflows import add_model

@@ -9,7 +9,7 @@ import typer
 from plumbline.cli.output import Json, clear_errors, emit, out, read_archive
 from plumbline.declarations import DeclarationError
 from plumbline.presentation.html.pdf import NoBrowser
-from plumbline.presentation.tables.export import TableFormat
+from plumbline.presentation.tables import TableFormat
 from plumbline.workflows.report import write_files
 
 

@@ -12,14 +12,13 @@ from rich.text import Text
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.scorecards.comparability import incomparable
-from plumbline.cli.imported_runs import show_imported
 from plumbline.cli.output import Json, clear_errors, emit, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, ProviderTable, print_table
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError
 from plumbline.presentation.card_tables import CardTable, Cell, card_tables
 from plumbline.presentation.decisions import rank_rows
-from plumbline.presentation.imported_runs import imported_runs
+from plumbline.presentation.imported_runs import FigureRow, ImportedRun, imported_runs
 from plumbline.presentation.scorecard_rows import CriterionCell, ScorecardRows, acceptance_rows, campaign_rows
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
@@ -173,3 +172,35 @@ def _outcome(verdict: CriterionCell | None) -> Text | str:
     colour = {"pass": "green", "mixed": "yellow", "fail": "red"}[verdict.outcome]
     margin = f" ({verdict.margin})" if verdict.margin else ""
     return Text.assemble((verdict.outcome, colour), f" {verdict.value}{margin}")
+
+
+_LEADING = {"time to first token": "p50", "time per output token": "p50", "request throughput": "", "output token throughput": ""}
+"""Figures that a line shows, with their statistics."""
+
+
+def show_imported(runs: Sequence[ImportedRun], verbose: bool) -> None:
+    """A line for each run; `verbose`: every figure beside the measured one, and the gaps in words."""
+    if not runs:
+        return
+    out.print("\nImported results of other tools, never scored", style="bold")
+    for run in runs:
+        out.print(marked("[bold]{}[/] {} · {}, {}: {}", run.provider, run.workload, run.tool, run.measured_on, run.load))
+        for text in run.rejected:
+            out.print(f"  invalid: {text}", style="yellow")
+        if not verbose:
+            leading = [
+                f"{f.name}{f' {f.statistic}' if f.statistic else ''} {f.imported} (here {f.measured})" for f in run.figures if _leads(f)
+            ]
+            out.print(f"  {' · '.join(leading)}")
+            out.print(f"  not compared: {', '.join(dict.fromkeys(code for code, _ in run.gaps))}" if run.gaps else "", style="dim")
+            continue
+        shown = table("", "figure", "imported", "measured here", "measured over imported", "", right=("imported", "measured here"))
+        for figure in run.figures:
+            shown.add_row(f"{figure.name} {figure.statistic}".rstrip(), figure.imported, figure.measured, figure.ratio, figure.why)
+        out.print(shown)
+        for code, text in run.gaps:
+            out.print(f"  {code}: {text}")
+
+
+def _leads(figure: FigureRow) -> bool:
+    return _LEADING.get(figure.name) == figure.statistic

@@ -17,7 +17,7 @@ from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive.pages import Span
 from plumbline.dashboard.access import can_see_costs
 from plumbline.declarations import Declarations
-from plumbline.presentation.series_states import ORDER, StateName
+from plumbline.presentation.series_summary import ORDER, StateName
 
 Months = Literal["", "3", "6", "12"]
 PLACE = ("cloud", "region", "accelerator")

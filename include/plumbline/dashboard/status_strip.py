@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.savings import Switch
-from plumbline.analysis.monthly_total import MonthlyTotal
 from plumbline.archive import FindingView
 from plumbline.metrics.formatting import format_name, format_probability
 from plumbline.presentation.cover import describe_rest
 from plumbline.presentation.heat_map import SeriesStatus
-from plumbline.presentation.series_states import ORDER
-from plumbline.presentation.series_summary import format_age
+from plumbline.presentation.series_summary import ORDER, format_age
 
 
 @dataclass(frozen=True)

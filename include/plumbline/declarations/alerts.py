@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.extensions import extensible
+from plumbline.declarations.base import Declared, Name, extensible
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.workloads import Slot
 from plumbline.metrics.units import Duration

@@ -25,11 +25,9 @@ from plumbline.declarations.references import References
 from plumbline.declarations.teams import Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.workloads import Workload
-from plumbline.declarations.workloads.evaluation import load_questions
+from plumbline.declarations.workloads.evaluation import load_passage, load_questions, load_tasks
 from plumbline.declarations.workloads.inference import InferenceWorkload
-from plumbline.declarations.workloads.prompt_files import load_prompts
-from plumbline.declarations.workloads.quality import load_passage
-from plumbline.declarations.workloads.task_evaluation import load_tasks
+from plumbline.declarations.workloads.prompts import load_prompts
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml

@@ -15,8 +15,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from plumbline.analysis.drift.attribution import attribute
-from plumbline.analysis.drift.comparison import Comparison, MetricComparison, format_effect, format_interval, format_metric_name
-from plumbline.analysis.drift.reliability import GPU_ERRORS_SUBJECT
+from plumbline.analysis.drift.comparison import (
+    GPU_ERRORS_SUBJECT,
+    Comparison,
+    MetricComparison,
+    format_effect,
+    format_interval,
+    format_metric_name,
+)
 from plumbline.findings import shorten
 from plumbline.metrics import METRICS
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, summarize_facts

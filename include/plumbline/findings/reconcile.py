@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from plumbline.analysis.drift.comparison import Comparison
+from plumbline.analysis.drift.comparison import GPU_ERRORS_SUBJECT, Comparison
 from plumbline.analysis.drift.environment import fact_name
-from plumbline.analysis.drift.reliability import GPU_ERRORS_SUBJECT
 from plumbline.findings import Reconciliation, missing_data
 from plumbline.findings.campaign import grouped
 from plumbline.results.finding import Finding

@@ -22,14 +22,14 @@ from pydantic import ValidationError
 
 from plumbline.declarations import Trial
 from plumbline.declarations.yaml_source import expected_shape, format_path, locate
-from plumbline.harness import environment, probes, quick_probe
+from plumbline.harness import environment, probes
 from plumbline.harness.delivery import StoreUnreachable, UnusableStore, open_store
 from plumbline.harness.environment.cpu import usable_cores
 from plumbline.harness.gang.node_agent import run_node_agent
 from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.image_requirements import unsupported_torch
 from plumbline.harness.measurement import TrialFailed
-from plumbline.harness.run import run
+from plumbline.harness.run import quick_probe, run, store_probe
 from plumbline.results import Environment, ResultStore, signing, store
 from plumbline.results.document import PROBE_LIMIT_S
 
@@ -159,9 +159,9 @@ def _check_store(out: str) -> dict[str, object]:
 
 def _quick_probe(out: str, limit_s: float) -> int:
     with tempfile.TemporaryDirectory(prefix="plumbline-probe-") as folder:
-        seen = quick_probe.quick_probe(Path(folder), limit_s)
+        seen = quick_probe(Path(folder), limit_s)
     try:
-        quick_probe.store_probe(seen, out)
+        store_probe(seen, out)
     except (OSError, UnusableStore) as error:
         sys.stderr.write(f"{out}: the probe could not be stored: {error}\n")
         return STORE_FAILED

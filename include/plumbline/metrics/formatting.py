@@ -49,6 +49,17 @@ def format_significant(value: float) -> str:
     return f"{rounded:.{places}f}".rstrip("0").rstrip(".") if places == 6 else f"{rounded:.{places}f}"
 
 
+def format_grouped(value: float) -> str:
+    """Four digits, thousands separated, never as a power of ten."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+
+
+def format_amount(value: float) -> str:
+    """An amount without its unit: cents only below 10."""
+    text = f"{abs(value):,.2f}" if abs(value) < 10 else f"{abs(value):,.0f}"
+    return f"−{text}" if value < 0 and text.strip("0.,") else text
+
+
 _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
     "s": ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h")),
     "bytes": ((1.0, "B"), (2.0**10, "KiB"), (2.0**20, "MiB"), (2.0**30, "GiB"), (2.0**40, "TiB")),

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from plumbline.analysis.campaign_data import CampaignData, FindingRow
+from plumbline.analysis.campaign_data import CampaignData, FindingRow, MonthlyTotal
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.decisions.certainty import contenders
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision, Ranked
 from plumbline.analysis.decisions.savings import Switch, switches
-from plumbline.analysis.monthly_total import MonthlyTotal
-from plumbline.metrics.formatting import format_probability, join_words
+from plumbline.metrics.formatting import format_amount, format_probability, join_words
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.cover import index_chart, pareto_chart
+from plumbline.presentation.charts.fleet import index_chart, pareto_chart
 
 Verdict = Literal["stay", "move", "choose", "unclear", "none"]
 VERDICTS: dict[Verdict, str] = {
@@ -190,7 +189,7 @@ def _plural(word: str) -> str:
 
 
 def _usd(amount: float) -> str:
-    return f"{amount:,.0f} USD" if abs(amount) >= 10 else f"{amount:,.2f} USD"
+    return f"{format_amount(amount)} USD"
 
 
 def _spent(found: Conclusions) -> Tile:

@@ -1,4 +1,4 @@
-"""A decision as rows and sentences: ranking, sensitivity, cheapest setup; stored decisions as rows."""
+"""A decision as rows and sentences: ranking, sensitivity, cheapest setup, next experiments, why the first choice changed; stored ones as rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,23 @@ from plumbline.analysis.decisions.certainty import contenders
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightSwing
+from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
 from plumbline.analysis.drift import comparison
 from plumbline.archive import DecisionView
 from plumbline.findings.price import format_usd
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_change, format_name, format_percent, format_probability, join_words
+from plumbline.metrics.formatting import (
+    common_scale,
+    format_change,
+    format_name,
+    format_percent,
+    format_probability,
+    format_quantity,
+    format_significant,
+    join_words,
+)
 
 
 @dataclass(frozen=True)
@@ -347,3 +358,84 @@ def stored_decision(view: DecisionView) -> StoredDecision:
         why=str(detail.get("why") or ""),
         campaigns=tuple(sorted({c for own in (detail.get("campaigns") or {}).values() for c in own})),
     )
+
+
+NO_EXPERIMENT = f"No repeats of one series add {100 * LEAST_GAIN:.1f} points or more to the chance of choosing right."
+
+
+@dataclass(frozen=True)
+class ExperimentRow:
+    """`share`: of the largest gain, 0–100."""
+
+    provider: str
+    workload: str
+    repeats: str
+    gain: str
+    share: int
+    cost: str
+    per_usd: str
+    unpriced: str
+
+
+def experiment_rows(experiments: Sequence[Experiment]) -> tuple[ExperimentRow, ...]:
+    """In their order."""
+    most = max((e.gain for e in experiments), default=1.0)
+    return tuple(
+        ExperimentRow(
+            provider=e.provider,
+            workload=e.workload,
+            repeats=f"{e.n} → {e.trials}",
+            gain=f"+{100 * e.gain:.1f} points",
+            share=round(100 * e.gain / most),
+            cost="unknown" if e.usd is None else format_quantity(e.usd, "USD"),
+            per_usd="–" if e.gain_per_usd is None else f"{format_significant(100 * e.gain_per_usd)} points",
+            unpriced=e.unpriced or "",
+        )
+        for e in experiments
+    )
+
+
+_CAUSES: tuple[tuple[Cause, str], ...] = (
+    ("price", "price"),
+    ("speed", ""),
+    ("cost", ""),
+    ("weights", "weights and gates"),
+    ("noise", "noise"),
+)
+"""Cause and its step; empty: one step for each metric."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """`points`: the lead, or a part of its move from `base`, in logarithms of the score. `cause`: None of a lead."""
+
+    name: str
+    base: float
+    points: float
+    cause: Cause | None
+
+    @property
+    def text(self) -> str:
+        """About percent."""
+        return f"{100 * self.points:+.1f}".replace("-", "−")
+
+
+def change_title(change: WinnerChange) -> str:
+    return f"Why {change.new} is first instead of {change.old}"
+
+
+def change_steps(change: WinnerChange) -> tuple[Step, ...]:
+    """The lead before, the parts, the lead now; empty where the lead is not known."""
+    if change.before is None or change.after is None:
+        return ()
+    steps = [Step(f"{change.new}, before", 0.0, change.before, None)]
+    level, several = change.before, len({p.workload for p in change.parts}) > 1
+    for cause, title in _CAUSES:
+        rows: dict[str, float] = {}
+        for part in (p for p in change.parts if p.cause == cause):
+            name = title or format_name(part.metric) + (f", {part.workload}" if several else "")
+            rows[name] = rows.get(name, 0.0) + part.points
+        for name, points in rows.items():
+            steps.append(Step(name, level, points, cause))
+            level += points
+    return (*steps, Step(f"{change.new}, now", 0.0, change.after, None))

@@ -12,14 +12,12 @@ from typing import Any
 import yaml
 
 from plumbline.declarations import Declarations, InferenceWorkload, Provider, installation_paths
-from plumbline.declarations.compatibility import incompatibility
+from plumbline.declarations.compatibility import ModelFit, incompatibility, model_fit
 from plumbline.declarations.loader import load_file
-from plumbline.declarations.model_fit import ModelFit, model_fit
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
 from plumbline.declarations.workloads.engines import ENGINES
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch, resolve
-from plumbline.harness.inference.checkpoint.contents import Contents, Files, examine
-from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, Manifest, ManifestFile
+from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents, Files, Manifest, ManifestFile, examine
 from plumbline.harness.inference.checkpoint.sources import HubSource, LocalFiles, Source, source_of
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

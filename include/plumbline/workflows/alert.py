@@ -14,18 +14,17 @@ from plumbline.alerts import Alert, AlertContext, Delivery, connect, deliver, re
 from plumbline.alerts.channel import ChannelError, Channels
 from plumbline.alerts.chart import attach, picture
 from plumbline.alerts.delivery import route
-from plumbline.alerts.details import attach_details
 from plumbline.alerts.digest import Digest, Entry, post_digest, render_digest
 from plumbline.alerts.message import finding_links, render_details
 from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.connection import Slack, is_channel_id
+from plumbline.alerts.slack_channel import attach_details
 from plumbline.alerts.thread import MOVED, is_recurrence
 from plumbline.analysis.conclusions import KINDS
 from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load
 from plumbline.declarations.installation import airflow_url
-from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
-from plumbline.findings.decision_impact import decision_impact
+from plumbline.findings.decision_change import decision_impact, is_decision_change, parse_decision_subject
 from plumbline.findings.installation import InstallationFailure
 from plumbline.presentation.metric_history import finding_history
 from plumbline.results.finding import Finding

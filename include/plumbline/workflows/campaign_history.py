@@ -1,4 +1,4 @@
-"""What the cover of a report compares a campaign with: open findings with their cost, earlier choices, twelve months of speed."""
+"""Twelve months of campaigns: what the cover of a report compares with, and a provider's year beside the fleet's."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from plumbline.alerts.digest import Entry
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
+from plumbline.analysis.drift.environment import FACT_NAMES
 from plumbline.archive import Archive, FindingView
-from plumbline.archive.pages import CampaignHead
+from plumbline.archive.pages import CampaignHead, Span
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import join_words
-from plumbline.presentation.finding_words import what_happened
+from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results.finding import Finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.findings import UNREADABLE_ERRORS
@@ -118,3 +119,60 @@ def speed_index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[st
         for campaign, value in values.items():
             logs[provider][campaign].append(math.log(base / value))
     return {provider: {c: 100 * math.exp(sum(v) / len(v)) for c, v in own.items()} for provider, own in logs.items()}
+
+
+SHARED_FACTS = ("driver.version", "cuda.version", "rocm.version", "nccl.version")
+"""Facts of an environment that the fleet is counted by."""
+
+
+@dataclass(frozen=True)
+class FleetYear:
+    """`campaigns`: oldest first. `index`: provider → campaign → speed over all its workloads, 100 in its first of these campaigns.
+    `facts`: provider → what its newest environments say of SHARED_FACTS."""
+
+    campaigns: tuple[CampaignHead, ...]
+    index: Mapping[str, Mapping[str, float]]
+    facts: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class LaneFact:
+    """One shared fact: `same` of `known` providers have this one's value."""
+
+    name: str
+    value: str
+    same: int
+    known: int
+
+
+def fleet_year(archive: Archive, between: Span = (None, None)) -> FleetYear:
+    """The newest twelve campaigns, or those of a span; in a fixed number of statements."""
+    most = MONTHS if between == (None, None) else 5 * MONTHS
+    heads = archive.campaigns_page(limit=most, between=between).rows[::-1]
+    newest: dict[str, tuple[datetime, str, str]] = {}
+    for part in archive.newest_usable():
+        newest[part.series.provider] = max(
+            newest.get(part.series.provider, (part.planned_at, "", "")), (part.planned_at, part.series.series_key, part.campaign_id)
+        )
+    found = archive.newest_facts([(key, campaign) for _, key, campaign in newest.values()])
+    facts = {provider: _shared(found.get(key, ())) for provider, (_, key, _) in newest.items()}
+    return FleetYear(heads, speed_index(archive, [head.campaign_id for head in heads]) if heads else {}, facts)
+
+
+def _shared(environments: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    """The facts on which all environments agree."""
+    values = {key: {str(facts[key]) for facts in environments if facts.get(key) is not None} for key in SHARED_FACTS}
+    return {key: next(iter(own)) for key, own in values.items() if len(own) == 1}
+
+
+def fleet_lane(year: FleetYear, provider: str) -> tuple[LaneFact, ...]:
+    """How many providers share each of this one's facts."""
+    return tuple(
+        LaneFact(
+            FACT_NAMES[key],
+            value,
+            sum(own.get(key) == value for own in year.facts.values()),
+            sum(key in own for own in year.facts.values()),
+        )
+        for key, value in year.facts.get(provider, {}).items()
+    )

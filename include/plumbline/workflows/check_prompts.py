@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.workloads.prompt_files import PromptsError, selection_hash
+from plumbline.declarations.workloads.prompts import PromptsError, selection_hash
 from plumbline.harness.inference.load.own_prompts import OwnPrompts, selected_rows
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer, tokenizer_of
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from plumbline.alerts.monthly_cost import MonthlyCost, format_amount
+from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.analysis.prices.book import quote
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
-from plumbline.metrics.formatting import capitalize_first, common_scale, format_percent, join_words
+from plumbline.metrics.formatting import capitalize_first, common_scale, format_amount, format_percent, join_words
 from plumbline.presentation.charts.launches import launch_success
 from plumbline.results.finding import Finding
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack

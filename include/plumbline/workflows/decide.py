@@ -11,8 +11,13 @@ from plumbline.analysis.decisions.decision_record import decision_detail, input_
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
 from plumbline.declarations import Declarations, digest, load
 from plumbline.findings import Reconciliation
-from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, RankingSnapshot, format_certainty, reconcile_decision
-from plumbline.findings.decision_impact import previous_choice
+from plumbline.findings.decision_change import (
+    DECISION_CHANGE_PREFIX,
+    RankingSnapshot,
+    format_certainty,
+    previous_choice,
+    reconcile_decision,
+)
 from plumbline.results.finding import Finding
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.findings import apply, readable_findings

@@ -18,7 +18,7 @@ from plumbline.declarations import installation_paths, load
 from plumbline.presentation.html import report as html_report
 from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.html.pdf import find_browser, write_pdf
-from plumbline.presentation.tables.export import TableFormat
+from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
 from plumbline.workflows.campaign_history import campaign_history, finding_row
 from plumbline.workflows.review import compare_with_baselines, series_by_provider

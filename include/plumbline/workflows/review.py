@@ -11,8 +11,7 @@ from typing import Any
 
 from plumbline.analysis.drift.compare import SeriesPair, compare_series
 from plumbline.analysis.drift.comparison import Comparison, format_effect, format_repeats_needed
-from plumbline.analysis.drift.state import state_of
-from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
+from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history, state_of
 from plumbline.analysis.drift.verdicts import apply_history as judged
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED

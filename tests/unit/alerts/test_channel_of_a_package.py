@@ -19,7 +19,7 @@ from tests.unit.alerts.test_message import FINDING
 from plumbline.alerts import ChannelError
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import DeclarationError, load
-from plumbline.presentation.finding_words import what_happened
+from plumbline.presentation.findings_inbox import what_happened
 from plumbline.workflows import alert
 
 FILES = {

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.golden import Golden
 from tests.unit.results.test_finding import NOTICED
 
 from plumbline.alerts import render
 
 
-def test_it_names_the_day_and_no_workload_nor_baseline_that_it_does_not_have() -> None:
+def test_it_names_the_day_and_no_workload_nor_baseline_that_it_does_not_have(golden: Golden) -> None:
     message = render(NOTICED)
-    assert message.title == "WARN: lab: environment since 2026-11-21"
+    golden("alerts.title_between_campaigns", message.title)
     assert dict(message.fields) == {"Provider": "lab", "Workload": "all workloads", "Since": "2026-11-21", "State": "open"}
     assert "None" not in message.text and "plumbline compare" not in message.text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from plumbline.analysis.drift.fact_changes import FactReading, fact_changes
+from plumbline.analysis.drift.environment import FactReading, fact_changes
 
 
 def readings(**by_provider: str) -> list[FactReading]:

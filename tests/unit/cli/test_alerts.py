@@ -48,7 +48,7 @@ def test_a_finding_as_lines_as_blocks_and_as_a_page_with_its_chart(drifted, plum
     assert "In the thread" in (tmp_path / "out" / f"{name}.html").read_text()
     assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     shown = plumbline("alerts", "preview", "--all").stdout
-    assert re.search(r"PAGE: lab-2core trains \S+ \d+ % slower since February 2026", shown) and "chart: Chart of lab-2core" in shown
+    assert all(part in shown for part in (made["text"].splitlines()[0], name, "lab-2core", "February 2026"))
 
 
 def test_a_place_that_is_no_folder_is_said(plumbline, tmp_path):
@@ -73,7 +73,8 @@ def test_a_digest_without_slack(drifted, plumbline, said, tmp_path):
     with open_archive() as archive:
         month = f"{archive.findings()[0].opened_at:%Y-%m}"
     shown = plumbline("alerts", "digest", "--month", month)
-    assert f"Plumbline {month}: 1 open finding" in shown.stdout and "1 opened, 0 accepted" in shown.stdout
+    counts = [re.findall(r"\d+", line.replace(month, "")) for line in shown.stdout.splitlines() if month in line]
+    assert counts[0] == ["1"] and ["1", "0", "0"] in counts, "open; opened, accepted, resolved"
     (made,), _ = said("alerts", "digest", "--save", str(tmp_path))
     checked({"text": made["text"], "blocks": made["blocks"]})
     assert (tmp_path / f"{made['name']}.html").exists() and not (tmp_path / f"{made['name']}.png").exists()

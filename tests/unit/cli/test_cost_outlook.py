@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.data.result_documents import document, inference_workload, provider, training_metrics, training_workload, trial
 from tests.fakes.trials import CONFIG
+from tests.golden import Golden
 from typer.testing import Result
 
 from plumbline.archive import open_archive
@@ -58,7 +59,7 @@ def test_scenarios(plumbline: Callable[..., Result], said: Callable[..., Any]) -
     assert (len(found["trials"]), found["campaign"], found["simulated"]) == (2, "2025-11", False)
     assert [u["what"] for u in found["unknown"]] == ["failure_rate", "egress", "storage"]
     shown = plumbline("cost", "scenarios", *CHAT).stdout
-    assert "644.83" in shown and "price: on_demand, 3.6 USD/h" in shown and "such as egress: {low: 100GB" in shown
+    assert "644.83" in shown and "3.6 USD/h" in shown and "egress: {low:" in shown
 
 
 @pytest.mark.usefixtures("measured")
@@ -76,7 +77,7 @@ def test_spot(plumbline: Callable[..., Result], said: Callable[..., Any]) -> Non
     assert found["spot"]["cost"]["spot"] == pytest.approx(12.0 * 1.000556, rel=1e-5)
     assert "spot saves 66.6%" in plumbline("cost", "spot", *GPT, "--run", "10h").stdout
     wrong = plumbline("cost", "spot", *GPT, "--run", "10")
-    assert wrong.exit_code == 2 and "no unit; expected --run: a duration such as 500h" in wrong.stderr
+    assert wrong.exit_code == 2 and "--run" in wrong.stderr and "500h" in wrong.stderr
     no_run = plumbline("cost", "spot", *CHAT)
     assert no_run.exit_code == 1 and "is inference" in no_run.stderr
 
@@ -106,7 +107,7 @@ def test_what_was_never_measured_there(plumbline: Callable[..., Result]) -> None
 @pytest.mark.usefixtures("measured")
 def test_a_day_before_any_price(plumbline: Callable[..., Result], said: Callable[..., Any]) -> None:
     result = plumbline("cost", "scenarios", *CHAT[:2], "--on", "2025-01-01")
-    assert result.exit_code == 1 and "no on_demand price of lab-2core holds on 2025-01-01" in result.stderr
+    assert result.exit_code == 1 and all(part in result.stderr for part in ("on_demand", "lab-2core", "2025-01-01"))
     found, code = said("cost", "scenarios", *CHAT[:2], "--on", "2025-01-01")
     assert code == 1 and "holds on 2025-01-01" in found["reason"]
     assert plumbline("cost", "scenarios", *CHAT[:2], "--on", "soon").exit_code == 2
@@ -114,8 +115,8 @@ def test_a_day_before_any_price(plumbline: Callable[..., Result], said: Callable
 
 
 @pytest.mark.usefixtures("measured")
-def test_precision(plumbline: Callable[..., Result], said: Callable[..., Any]) -> None:
-    assert "no provider's campaigns ran two precisions of one model" in plumbline("cost", "precision").stdout
+def test_precision(plumbline: Callable[..., Result], said: Callable[..., Any], golden: Golden) -> None:
+    golden("cli.cost_precision_of_nothing", plumbline("cost", "precision").stdout.strip())
     place = provider(prices=PRICES)
     with open_archive() as archive:
         asked = trial(where=place, workload=training_workload(name="gpt-bf16", precision="bf16"))

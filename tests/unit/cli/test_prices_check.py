@@ -44,7 +44,7 @@ def test_a_change_is_checked_told_and_accepted(history, plumbline, said):
     tell(history, 1, 0.025)
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 4 and "changed" in result.stdout and "+25 %" in result.stdout
-    assert "0.02 → 0.025 USD" in plumbline("findings").stdout
+    assert "0.02 → 0.025" in plumbline("findings").stdout
     result = plumbline("prices", "accept", "local-2core", "--why", "power is dearer")
     assert result.exit_code == 0 and all(part in result.stdout for part in ("local-2core on-demand", "0.0250 USD", "0.0500 USD/h"))
     found, code = said("prices", "check", "local-2core")
@@ -69,7 +69,7 @@ def test_a_held_price_says_why_and_a_source_that_is_down_is_named(history, plumb
     assert "prices accept local-2core" in result.stdout and "--price USD" in result.stdout
     tell(history, 1, 0.9, "reserved-1y")
     result = plumbline("prices", "check", "local-2core")
-    assert "accept local-2core --purchase reserved" in result.stdout, result.stdout
+    assert "--purchase reserved" in result.stdout, result.stdout
     history.unlink()
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 1 and "cannot be read" in result.stderr

@@ -21,21 +21,21 @@ def test_a_month_is_rehearsed_apart_from_what_is_measured(home: Path, said: Call
 
 def test_what_is_not_simulated_is_refused(plumbline: Callable[..., Result]) -> None:
     result = plumbline("rehearse", "--provider", "local-2core")
-    assert result.exit_code == 2 and '"local-2core" is local; expected a simulated provider' in result.stderr
+    assert result.exit_code == 2 and '"local-2core" is local' in result.stderr
 
 
 def test_the_future_is_refused(plumbline: Callable[..., Result]) -> None:
     result = plumbline("rehearse", "--campaigns", "2999-01")
-    assert result.exit_code == 2 and "has not begun yet" in result.stderr
+    assert result.exit_code == 2 and "2999-01" in result.stderr
 
 
 def test_a_workload_that_nobody_knows_and_a_home_that_is_a_file_are_named(plumbline: Callable[..., Result], tmp_path: Path) -> None:
     month = ("rehearse", "--provider", "simulated-2core", "--campaigns", "2026-02")
     result = plumbline(*month, "--workload", "nope")
-    assert result.exit_code == 2 and "nope: unknown workload on simulated-2core; expected some of" in result.stderr
+    assert result.exit_code == 2 and "nope" in result.stderr and "simulated-2core" in result.stderr
     (tmp_path / "file").touch()
     result = plumbline(*month, "--home", str(tmp_path / "file"))
-    assert result.exit_code == 2 and "is a file; expected a folder" in result.stderr
+    assert result.exit_code == 2 and str(tmp_path / "file") in result.stderr.replace("\n", "")
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ from tests.golden import Golden
 from typer.testing import CliRunner
 
 from plumbline.cli.app import app
-from plumbline.cli.trial_result import compact
+from plumbline.cli.trial import compact
 from plumbline.results import CheckLine
 
 GOOD = [CheckLine.compared("event_timer", 1.0, 1.0, 0.1, "s", "fine", of="cpu"), CheckLine.not_applicable("energy_counter", "no GPU")]

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from tests.fakes.fake_airflow_api import FakeAirflow, fake_airflow
 from tests.fakes.trials import CONFIG
+from tests.golden import Golden
 from typer.testing import Result
 
 from plumbline.archive import open_archive
@@ -45,7 +46,7 @@ def limit(config: Path, usd: float) -> None:
 def test_it_says_what_it_started_and_where_to_look(airflow: FakeAirflow, plumbline: Plumbline) -> None:
     done = plumbline(*ASK, "--reason", "new driver")
     assert done.exit_code == 0, done.output
-    assert "campaign od-1: new driver" in done.stdout
+    assert "od-1: new driver" in done.stdout
     assert "local-1core: 2 trials" in done.stdout
     assert f"{airflow.address}/dags/{DAG}/runs/{quote(airflow.runs[DAG][0]['dag_run_id'], safe='')}" in done.stdout
     assert "plumbline scorecard od-1" in done.stdout
@@ -62,7 +63,7 @@ def test_what_is_left_of_the_budget_is_said(config: Path, airflow: FakeAirflow, 
     limit(config, 0.01)
     ((row,), code) = said(*ASK, "--reason", "new driver")
     assert (code, row["trials"], row["left_out"], row["waits_for"]) == (0, 2, 0, None)
-    assert row["budget"].startswith("0.00959 of 0.01 USD left of ")
+    assert re.findall(r"[\d.]+", row["budget"])[:2] == ["0.00959", "0.01"]
     ((row,), _) = said(*ASK, "--reason", "again")
     assert row["waits_for"] == airflow.runs[DAG][0]["dag_run_id"]
 
@@ -91,8 +92,7 @@ def test_a_spent_budget_starts_nothing_and_says_how_to_go_on(config: Path, airfl
     limit(config, 0.0001)
     done = plumbline(*ASK, "--reason", "why")
     assert (done.exit_code, airflow.seen) == (2, [])
-    assert "local-1core: 2 of 2 trials exceed the budget of" in done.stderr
-    assert "raise `budget` (0.0001 USD a month)" in done.stderr
+    assert "local-1core: 2 of 2" in done.stderr and "`budget` (0.0001 USD" in done.stderr
 
 
 def test_a_paused_dag_starts_nothing(airflow: FakeAirflow, plumbline: Plumbline) -> None:
@@ -106,7 +106,7 @@ def test_no_airflow_says_how_to_start_one(home: Path, plumbline: Plumbline, monk
     monkeypatch.delenv(client.ADDRESS, raising=False)
     done = plumbline(*ASK, "--reason", "why")
     assert done.exit_code == 2
-    assert "start one with `plumbline up`" in done.stderr
+    assert "`plumbline up`" in done.stderr
 
 
 def test_an_airflow_that_refuses_the_run_is_quoted(airflow: FakeAirflow, plumbline: Plumbline) -> None:
@@ -117,10 +117,10 @@ def test_an_airflow_that_refuses_the_run_is_quoted(airflow: FakeAirflow, plumbli
 
 
 def test_budget_lists_what_is_used_and_left(
-    config: Path, campaigns: Callable[..., None], plumbline: Plumbline, said: Callable[..., tuple[Any, int]]
+    config: Path, campaigns: Callable[..., None], plumbline: Plumbline, said: Callable[..., tuple[Any, int]], golden: Golden
 ) -> None:
     open_archive().close()
-    assert "no provider declares a budget" in plumbline("budget").stdout
+    golden("cli.budget_of_nothing", plumbline("budget").stdout.strip())
     limit(config, 5)
     ((row,), code) = said("budget")
     assert code == 0
@@ -134,15 +134,13 @@ def test_budget_lists_what_is_used_and_left(
     assert row["rerun_usd"] > 0
     shown = plumbline("budget", "local-1core").stdout
     assert re.search(r"local-1core +USD +5\.00 +0\.00 +5\.00 +\d+\.\d+", shown)
-    assert "will not carry it" not in shown
+    assert "rerun" not in shown.splitlines()[-1]
 
 
 def test_a_budget_that_no_monthly_rerun_fits_is_said(config: Path, plumbline: Plumbline) -> None:
     limit(config, 0.0001)
     open_archive().close()
-    assert re.search(
-        r"local-1core: a whole monthly rerun is expected to take \S+ of 0\.0001 USD: the budget will not", plumbline("budget").stdout
-    )
+    assert re.search(r"local-1core: .*\b0\.0001 USD", plumbline("budget").stdout)
 
 
 @pytest.mark.parametrize(
@@ -158,5 +156,5 @@ def test_a_campaign_on_this_machine_meets_the_budget_before_airflow_is_started(c
     limit(config, 0.0001)
     done = plumbline("run", "--provider", "local-1core", "--workload", "gpt-tiny-cpu")
     assert done.exit_code == 2
-    assert "exceed the budget of" in done.stderr
+    assert "local-1core: " in done.stderr and "0.0001 USD" in done.stderr
     assert "nothing was started" in done.stderr

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.declarations.workloads.test_prompt_files import declare, lines
+from tests.unit.declarations.workloads.test_prompts import declare, lines
 from typer.testing import CliRunner
 
 from plumbline.cli import workload as command
 from plumbline.cli.app import app
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.workloads.prompt_files import load_prompts
+from plumbline.declarations.workloads.prompts import load_prompts
 
 
 class _Declared:

@@ -17,7 +17,7 @@ from plumbline.dashboard.app import create_app
 from plumbline.dashboard.filters import Filter
 from plumbline.declarations import load
 from plumbline.declarations.alerts import RentedVolume
-from plumbline.presentation.series_states import ORDER
+from plumbline.presentation.series_summary import ORDER
 from plumbline.workflows.fleet import read_fleet
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)

@@ -52,12 +52,12 @@ def test_one_grouped_finding_that_reads_like_a_sentence(review: Any, golden: Gol
 
 def test_the_environment_is_a_finding_also_when_performance_did_not_move(review: Any) -> None:
     (found,) = review({"step_time": FIVE}, {**FACTS, "cpu.usable": 1})
-    assert found.kind == "environment" and "step_time moved +0.0 %, below" in found.explanation
+    assert found.kind == "environment" and re.search(r"step_time.*\+0\.0 %", found.explanation)
 
 
 def test_a_move_below_the_threshold_is_given_beside_it(review: Any) -> None:
     (found,) = review({"step_time": times(1.01)}, {**FACTS, "cpu.usable": 1})
-    assert re.search(r"step_time moved \+1\.0 %, below your \d+ % threshold", found.explanation)
+    assert re.search(r"step_time.*\+1\.0 %.*\d+ % threshold", found.explanation)
 
 
 def test_a_fact_that_does_not_matter_is_no_finding(review: Any) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from datetime import date
 
 from tests.data.decision_trials import preference, repeats
+from tests.golden import Golden
 
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
 from plumbline.analysis.decisions.decide import decide
 from plumbline.presentation.decisions import first_against_cheapest, name_first
 
 
-def test_a_winner_has_a_name_and_a_shared_place_a_number() -> None:
+def test_a_winner_has_a_name_and_a_shared_place_a_number(golden: Golden) -> None:
     assert name_first([("a", 0.9), ("b", 0.1)]) == "a"
-    assert name_first([("a", 0.1)] + [(f"p{n}", 0.1) for n in range(9)]) == "no clear winner among 9"
+    golden("presentation.no_clear_winner", name_first([("a", 0.1)] + [(f"p{n}", 0.1) for n in range(9)]))
     assert name_first([("only", None)]) == "only"
     assert "no" in name_first([])
 
@@ -30,8 +31,7 @@ def decided(fast_cost: float, cheap_latency: float) -> TeamDecision:
     return TeamDecision(decide("t", "inference", wanted, trials), wanted, standing)
 
 
-def test_first_and_cheapest_differ_for_reasons_that_have_weights() -> None:
+def test_first_and_cheapest_differ_for_reasons_that_have_weights(golden: Golden) -> None:
     (sentence,) = first_against_cheapest(decided(1.2, 0.2))
-    assert "fast is first, cheap is the cheapest" in sentence
-    assert sentence.index("time to first token (weight 50 %)") < sentence.index("cheap in cost per 1k requests")
+    golden("presentation.first_against_cheapest", sentence)
     assert first_against_cheapest(decided(0.9, 0.2)) == ()

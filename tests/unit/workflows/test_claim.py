@@ -90,16 +90,16 @@ def test_what_is_not_declared_is_named_and_not_made_up(archive: Archive, tmp_pat
     claim = write_claim(archive, declared(), "f1", tmp_path / "claim", to="ada@example.com")
     assert claim.usd is None and len(claim.missing) == 2
     assert all(any(name in text for text in claim.missing) for name in ("sla.clause", "sla.credit"))
-    assert "Please state the credit" in claim.letter.read_text()
+    assert "credit" in claim.letter.read_text() and "USD" not in claim.letter.read_text()
 
 
 def test_a_price_is_no_breach_and_nothing_is_overwritten(archive: Archive, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"kind price.*expected one of performance"):
+    with pytest.raises(ValueError, match=r"kind price.*performance"):
         write_claim(archive, declared(), "f2", tmp_path / "claim")
     with pytest.raises(LookupError, match="no finding"):
         write_claim(archive, declared(), "f9", tmp_path / "claim")
     (tmp_path / "claim").mkdir()
-    with pytest.raises(FileExistsError, match="expected the name of a new folder"):
+    with pytest.raises(FileExistsError, match=r"claim.*folder"):
         write_claim(archive, declared(), "f1", tmp_path / "claim")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,7 @@ def test_a_litellm_log_gives_conversations_with_their_pauses(tmp_path: Path) -> 
     assert [len(prompt.ids) for prompt in prompts] == [100, 50, 130, 40, 60]
     assert prompts[2].ids[:100].tolist() == prompts[0].ids.tolist()
     assert workload.model.context == 256, "enough for the longest request"
-    assert any("order within conversations: 1" in line for line in made.unknown)
+    assert any(re.search(r"conversations: 1\b", line) for line in made.unknown)
 
 
 def test_openais_usage_gives_as_many_requests_and_tokens_as_it_counted(tmp_path: Path) -> None:
@@ -265,7 +266,7 @@ def test_lengths_that_no_request_has_must_be_given(tmp_path: Path) -> None:
         made_from(tmp_path / "a" if (tmp_path / "a").mkdir() is None else tmp_path, text)
     made = made_from(tmp_path, text, output_tokens=9)
     assert made.output_tokens == (9, 9, 9, 9) and made.input_tokens == (2, 2, 2, 2)
-    assert any(line.startswith("output tokens of 3 of 3 requests: 9") for line in made.unknown)
+    assert any(re.search(r"output tokens.* 3 of 3 .*9", line) for line in made.unknown)
 
 
 def test_a_part_of_the_log(tmp_path: Path) -> None:
@@ -273,7 +274,7 @@ def test_a_part_of_the_log(tmp_path: Path) -> None:
     assert [row[0] for row in rows_of(loaded(made)).rows] == [0.0, 2.75]
     with pytest.raises(LogError, match="exists already"):
         workload_from_log(tmp_path / "access.log", "mine", config=tmp_path / "config")
-    with pytest.raises(LogError, match="no request in the chosen part"):
+    with pytest.raises(LogError, match="chosen part"):
         workload_from_log(tmp_path / "access.log", "other", config=tmp_path / "config", start_s=100)
 
 
@@ -288,7 +289,7 @@ def test_what_the_declarations_would_refuse_is_not_written(tmp_path: Path) -> No
         )
     )
     (tmp_path / "access.log").write_text(json.dumps(LITELLM))
-    with pytest.raises(DeclarationError, match=r"mine\.csv:4: 130 tokens in"):
+    with pytest.raises(DeclarationError, match=r"mine\.csv:4: 130 tokens"):
         workload_from_log(tmp_path / "access.log", "mine", config=config)
     assert not (config / "traces").exists()
 

@@ -1,18 +1,227 @@
-"""Cost forecast of one outcome on one provider: best, expected and worst case, and the drivers behind them."""
+"""Cost forecast of one outcome on one provider: inputs (measured rates, prices, declared economics), best, expected and worst case, drivers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
+from typing import Literal
 
-from plumbline.analysis.cost.forecast_inputs import ForecastInputs, UnknownInput
-from plumbline.analysis.cost.scenarios import CostModel, Scenarios, Tornado, scenarios, tornado
-from plumbline.analysis.cost.unit_costs import COST_METRICS, Outcome
+from plumbline.analysis.cost.scenarios import CostModel, Range, Scenarios, Tornado, scenarios, tornado
+from plumbline.analysis.cost.trial_bill import BYTES
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, SUSTAINED, Outcome, not_measured
+from plumbline.analysis.prices.book import charged, quote, share_of
+from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider
-from plumbline.declarations.economics import Economics
+from plumbline.declarations.economics import DataRange, Economics, Utilisation
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.formatting import format_grouped
+
+RATES = {
+    "requests": ("request_throughput", "value"),
+    "output_tokens": ("output_token_throughput", "value"),
+    "trained_tokens": ("tokens_per_second", "median"),
+    "trained_samples": ("samples_per_second", "median"),
+}
+"""Of what a volume or a run is declared in, the metric that tells how many come a second."""
+_EXAMPLES = {
+    "price": "price: {low: 0.8x, expected: 1x, high: 1.1x}",
+    "utilisation": "utilisation: {low: 40%, expected: 60%, high: 80%}",
+    "failure_rate": "failure_rate: {low: 0%, expected: 2%, high: 5%}",
+    "egress": "egress: {low: 100GB, expected: 200GB, high: 400GB}",
+    "storage": "storage: {low: 100GB, expected: 200GB, high: 400GB}",
+    "engineering": "engineering: 15000 USD/month",
+    "run": "run: {time: 500h}",
+}
+
+
+@dataclass(frozen=True)
+class UnknownInput:
+    """An unknown that the cost depends on. `remedy`: what to declare or to measure."""
+
+    what: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class HourlyPrice:
+    """USD an hour of all instances that one trial takes, and what that rests on."""
+
+    hourly: Range
+    basis: str
+
+
+@dataclass(frozen=True)
+class DeliveredRate:
+    """Outcomes a second of instances that are fully used, what that rests on, and the trials behind it."""
+
+    rate: Range
+    basis: str
+    trials: tuple[str, ...]
+
+
+@dataclass
+class ForecastInputs:
+    """What is asked fills `unknown` (what is not known) and `sources` (who declared what), each once."""
+
+    provider: Provider
+    workload: AnyWorkload
+    trials: Sequence[TrialSample]
+    economics: Economics
+    on: date
+    unknown: list[UnknownInput] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def usable(self) -> list[TrialSample]:
+        """The trials of this provider and workload whose numbers count."""
+        place = (self.provider.name, self.workload.name)
+        return [t for t in self.trials if t.usable and (t.provider, t.workload) == place]
+
+    def measured(self, metric: str, statistic: str, phase: str = "steady") -> Range | None:
+        """The median over usable repeats and its interval; of one repeat the interval that its own observations give. None: not measured."""
+        numbers = [n for t in self.usable if (n := t.number(metric, statistic, phase)) is not None and n.value is not None]
+        values = [n.value for n in numbers if n.value is not None]
+        if not values:
+            return None
+        found = pool(values)
+        low, high = (found.low, found.high) if len(values) > 1 else (numbers[0].ci_low, numbers[0].ci_high)
+        return Range(found.value if low is None else low, found.value, found.value if high is None else high)
+
+    def measured_in(self, metric: str, statistic: str, phase: str = "steady") -> tuple[str, ...]:
+        """The ids of the trials behind `measured`."""
+        return tuple(t.trial_id for t in self.usable if t.value(metric, statistic, phase) is not None)
+
+    def at_best(self, metric: str) -> Outcome:
+        """The cost metric at the highest rate that keeps the SLO where a search found it, else at the offered rate; of training itself."""
+        outcome = next(o for o in COSTS if o.metric == metric)
+        offered = next((o for o in COSTS if o.metric == metric + AT_OFFERED_RATE), outcome)
+        known = any(outcome.delivered(t.value) is not None for t in self.usable)
+        return outcome if known or not any(offered.delivered(t.value) is not None for t in self.usable) else offered
+
+    def delivered(self, outcome: Outcome) -> DeliveredRate | str:
+        """The rate that the cost rests on; or why it is not known.
+
+        A steady phase sends what its workload declares: what an instance could do beyond that, only the search shows.
+        """
+        found = [(t, rate) for t in self.usable if (rate := outcome.delivered(t.value)) is not None]
+        if not found or min(rate for _, rate in found) <= 0:
+            return f"{self.workload.name} on {self.provider.name}: {not_measured(outcome)} in any usable trial, or was 0"
+        rates = pool([rate for _, rate in found])
+        low, high = (rates.low, rates.high) if len(found) > 1 else _own_interval(outcome, *found[0])
+        span = Range(rates.value if low is None else low, rates.value, rates.value if high is None else high)
+        return DeliveredRate(span, self._basis(outcome, span), tuple(t.trial_id for t, _ in found))
+
+    def _basis(self, outcome: Outcome, span: Range) -> str:
+        if not outcome.sustained:
+            where = "at the offered rate" if outcome.kind == "inference" else "as in the steady phase"
+            return f"{where}, {format_grouped(span.expected)}/s"
+        highest, offered = self.measured(SUSTAINED, "value", "sweep"), self.measured("offered_rate", "value")
+        beside = f" (steady phase: {format_grouped(offered.expected)})" if offered is not None else ""
+        return f"at {format_grouped(highest.expected if highest else 0.0)} requests a second, the highest rate that keeps the SLO{beside}"
+
+    def price(self, purchase: Purchase) -> HourlyPrice | str:
+        """The declared range of that purchase, else the price in the book and the declared multiples of it; or why there is none."""
+        nodes, share = self.workload.nodes, share_of(self.provider, self.workload.gpus)
+        several = f"{nodes} × " if nodes > 1 else ""
+        declared = self.economics.price_per_hour(self.provider.name, self.workload.name, purchase)
+        if declared is not None:
+            span = Range(declared.value.low, declared.value.expected, declared.value.high)
+            self.sources["price"] = declared.source
+            part = "" if share is None else f" × {share.gpus}/{share.of} ({share})"
+            charge = span.times(nodes * (1.0 if share is None else share.fraction))
+            return HourlyPrice(charge, f"{several}{purchase}, {span.expected:.10g} USD/h{part}, declared: {declared.source}")
+        quoted = charged(quote(self.provider, self.on, purchase), share)
+        if quoted.basis is None:
+            return str(quoted.reason)
+        factor = self.range("price", "the price is taken as it holds") or Range.fixed(1.0)
+        return HourlyPrice(factor.times(quoted.basis.usd_per_hour * nodes), f"{several}{quoted.basis}")
+
+    def range(self, figure: Literal["price", "utilisation", "failure_rate"], taken: str) -> Range | None:
+        """A declared range; None if it is not declared, and then `taken` says how the cost is computed without it."""
+        found = self.economics.said(figure, self.provider.name, self.workload.name)
+        if found is None:
+            self.undeclared(figure, taken)
+            return None
+        self.sources[figure] = found.source
+        value: Utilisation = found.value  # all three have the same fields
+        return Range(value.low, value.expected, value.high)
+
+    def volume(self, outcome: Outcome) -> float | None:
+        """The declared monthly volume in outcomes, by the measured rates where it is declared in something else."""
+        found = self.economics.said("volume", self.provider.name, self.workload.name)
+        if found is None:
+            asked = "requests: 50000000" if self.workload.kind == "inference" else "trained_tokens: 100000000000"
+            self.undeclared("volume", "the cost is without what is paid by the month", f"volume: {{{asked}}}")
+            return None
+        what, amount = found.value.said
+        declared_in, mine = self.measured(*RATES[what]), self.measured(outcome.rate, outcome.statistic)
+        if declared_in is None or mine is None or declared_in.expected <= 0:
+            reason = f"the volume is declared in {what.replace('_', ' ')}, and {RATES[what][0]} of {self.workload.name} was not measured"
+            self.unknown.append(UnknownInput("volume", reason, f"declare it in what is measured, such as {outcome.what}"))
+            return None
+        self.sources["volume"] = found.source
+        return float(amount * mine.expected / declared_in.expected)
+
+    def monthly_data(self, item: Literal["egress", "storage"]) -> Range | None:
+        """What egress or storage costs a month, USD: the declared amount at the provider's rate of the day."""
+        found = self.economics.said(item, self.provider.name, self.workload.name)
+        if found is None:
+            self.undeclared(item, "the cost is without it")
+            return None
+        rate = next((r for r in self.provider.rates if r.item == item and r.holds(self.on)), None)
+        if rate is None:
+            price = "0.09 USD/GB" if item == "egress" else "0.08 USD/GB-month"
+            reason = f"no {item} rate of {self.provider.name} holds on {self.on.isoformat()}: the cost is without it"
+            self.unknown.append(
+                UnknownInput(item, reason, f"declare it in the provider's rates, such as {{item: {item}, price: {price}, …}}")
+            )
+            return None
+        self.sources[item] = f"{found.source}; {rate.price.amount:.10g} {rate.price.currency}/{rate.price.per}: {rate.source}"
+        amount: DataRange = found.value
+        unit = BYTES[rate.price.per.removesuffix("-month")]
+        return Range(amount.low, amount.expected, amount.high).times(rate.price.amount * rate.usd_per_unit / unit)
+
+    def engineering(self) -> float | None:
+        """What people cost a month, USD: as the economics say, else the provider's declared overhead by the month."""
+        found = self.economics.said("engineering", self.provider.name, self.workload.name)
+        if found is not None:
+            self.sources["engineering"] = found.source
+            return float(found.value)
+        by_month = [o for o in self.provider.overhead if o.per == "month" and o.holds(self.on)]
+        if not by_month:
+            self.undeclared("engineering", "the cost is without people's time")
+            return None
+        self.sources["engineering"] = "; ".join(o.source for o in by_month)
+        return float(sum(o.time / 3600.0 * o.price.amount * o.usd_per_unit for o in by_month))
+
+    def always_on(self) -> int:
+        """How many times the instances are paid all month long; 0 if not declared."""
+        found = self.economics.said("always_on", self.provider.name, self.workload.name)
+        return 0 if found is None else int(found.value)
+
+    def undeclared(self, figure: str, taken: str, example: str = "") -> None:
+        """Note that a figure of the economics is not declared."""
+        # The price itself is known where this is asked: what nobody said is how far it may move.
+        words, shown = "a range of the price" if figure == "price" else figure.replace("_", " "), example or _EXAMPLES[figure]
+        remedy = f"declare it for {self.provider.name} in economics.yaml, such as {shown}"
+        self.unknown.append(UnknownInput(figure, f"{words} is not known: {taken}", remedy))
+
+
+def _own_interval(outcome: Outcome, trial: TrialSample, rate: float) -> tuple[float | None, float | None]:
+    """What one trial's own observations say of its rate: its row's interval, of a sustained rate the search's bracket."""
+    metric, statistic = (SUSTAINED, "value") if outcome.sustained else (outcome.rate, outcome.statistic)
+    number = trial.number(metric, statistic, outcome.phase)
+    if number is None or not number.value or number.ci_low is None or number.ci_high is None:
+        return None, None
+    # Ratios first: an end that equals the value must give the rate itself, to the last bit.
+    return rate * (number.ci_low / number.value), rate * (number.ci_high / number.value)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from plumbline.analysis.cost.forecast_inputs import ForecastInputs, UnknownInput
+from plumbline.analysis.cost.forecast import ForecastInputs, UnknownInput
 from plumbline.analysis.cost.scenarios import Range, instance_hours
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import HOUR_S

@@ -17,6 +17,7 @@ from typing import Literal
 
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import HOUR_S
+from plumbline.metrics.formatting import format_grouped, format_significant
 
 Driver = Literal["price", "rate", "utilisation", "failure_rate", "egress", "storage"]
 DEARER: dict[Driver, Literal["low", "high"]] = {
@@ -159,6 +160,13 @@ def scenarios(model: CostModel, amount: float) -> Scenarios:
     cheap: dict[Driver, Literal["low", "high"]] = {driver: "high" if end == "low" else "low" for driver, end in DEARER.items()}
     points = (cost_at(model, amount, model.at(ends)) for ends in (cheap, {}, DEARER))
     return Scenarios(amount, *points)
+
+
+def format_driver(driver: Driver, value: float) -> str:
+    """A driver's value with its unit, such as `3.6 USD/h`."""
+    if driver in ("utilisation", "failure_rate"):
+        return f"{format_significant(100 * value)} %"
+    return f"{format_grouped(value)}{'/s' if driver == 'rate' else ' USD/h' if driver == 'price' else ' USD a month'}"
 
 
 @dataclass(frozen=True)

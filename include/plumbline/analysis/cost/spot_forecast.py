@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from plumbline.analysis.cost.forecast_inputs import RATES, ForecastInputs, UnknownInput, format_grouped
+from plumbline.analysis.cost.forecast import RATES, ForecastInputs, UnknownInput
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
 from plumbline.declarations.economics import Economics, SpotRate
+from plumbline.metrics.formatting import format_grouped
 
 _HIGHEST = 1.0
 """Interruptions a second: no run makes progress at such a rate; where the search for the break-even ends."""

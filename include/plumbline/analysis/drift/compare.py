@@ -27,10 +27,9 @@ import numpy as np
 from scipy import stats
 
 from plumbline.analysis.drift import environment
-from plumbline.analysis.drift.comparison import Comparison, Family, Limits, MetricComparison, Verdict
+from plumbline.analysis.drift.comparison import Comparison, Family, Limits, MetricComparison, Verdict, reliability_of
 from plumbline.analysis.drift.effect import Effect, estimate_effect, from_analysis_scale, to_analysis_scale
 from plumbline.analysis.drift.noise import repeat_noise
-from plumbline.analysis.drift.reliability import reliability_of
 from plumbline.analysis.drift.verdicts import RowWithEffect, judge_series
 from plumbline.declarations.thresholds import DriftRules
 from plumbline.declarations.trials import REQUIRED_EQUAL, SOURCES_NEVER_MIX, difference_reason, specification_differences

@@ -1,4 +1,4 @@
-"""What changed around a workload: an exact diff of flat facts between the trials of a campaign and those of its baseline.
+"""What changed around a workload: an exact diff of flat facts between a campaign's trials and its baseline's, and changes over a fleet.
 
 A fact is reported when the set of its values differs. It *matters* (is a finding by itself, also when performance did not move) when it
 is one of the facts listed below as able to explain a change, or the declarations say so (`drift.environment` in thresholds.yaml, which
@@ -13,6 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
 from typing import Literal, get_args
 
 from plumbline.declarations.thresholds import EnvironmentRules
@@ -258,3 +260,79 @@ def format_values(found: Sequence[Scalar]) -> str:
     """A fact's values in words, three at most."""
     shown = ["absent" if v is None else str(v) for v in found[:3]]
     return " or ".join(shown) + (f" or {len(found) - 3} more" if len(found) > 3 else "")
+
+
+FACT_NAMES = {
+    "driver.version": "driver",
+    "cuda.version": "CUDA",
+    "rocm.version": "ROCm",
+    "nccl.version": "NCCL",
+    "kubernetes.version": "Kubernetes",
+    "os.kernel": "kernel",
+    "host.instance_type": "node type",
+}
+"""Facts that a provider changes without being asked, with their names for people."""
+
+
+@dataclass(frozen=True)
+class FactReading:
+    """What a provider's trials of one campaign reported of one fact."""
+
+    provider: str
+    campaign: str
+    at: datetime
+    fact: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """The value came to a provider, first seen in this campaign; `before`: its values in the one before. `current`: it still has it."""
+
+    provider: str
+    before: str
+    campaign: str
+    at: datetime
+    current: bool
+
+
+@dataclass(frozen=True)
+class FactChange:
+    """One value of a fact that at least one provider changed to. `have`: providers with it now, of `known` that report the fact; `others`:
+    (provider, its value now) of the rest."""
+
+    fact: str
+    value: str
+    adoptions: tuple[Adoption, ...]
+    have: tuple[str, ...]
+    known: int
+    others: tuple[tuple[str, str], ...]
+
+    @property
+    def newest(self) -> datetime:
+        return max(a.at for a in self.adoptions)
+
+
+def fact_changes(readings: Sequence[FactReading]) -> tuple[FactChange, ...]:
+    """Every value that came to a provider and that some provider still has, the newest change first.
+
+    Nodes of one campaign may differ: a value comes where the campaign before has it on no node, and counts for a provider that has it on any.
+    """
+    seen: dict[tuple[str, str], dict[str, tuple[datetime, set[str]]]] = {}
+    for r in sorted(readings, key=lambda r: (r.at, r.campaign)):
+        seen.setdefault((r.fact, r.provider), {}).setdefault(r.campaign, (r.at, set()))[1].add(r.value)
+    now: dict[str, dict[str, set[str]]] = {}
+    came: dict[tuple[str, str], dict[str, tuple[str, str, datetime]]] = {}
+    for (fact, provider), campaigns in seen.items():
+        for (_, was), (campaign, (at, values)) in pairwise(campaigns.items()):
+            for value in values - was[1]:
+                came.setdefault((fact, value), {})[provider] = (", ".join(sorted(was[1])), campaign, at)  # of several times the last
+        now.setdefault(fact, {})[provider] = list(campaigns.values())[-1][1]
+    found = []
+    for (fact, value), own in came.items():
+        have = tuple(sorted(p for p, values in now[fact].items() if value in values))
+        adoptions = tuple(Adoption(p, *each, p in have) for p, each in sorted(own.items(), key=lambda one: (one[1][2], one[0])))
+        others = tuple(sorted((p, ", ".join(sorted(values))) for p, values in now[fact].items() if value not in values))
+        if have:
+            found.append(FactChange(fact, value, adoptions, have, len(now[fact]), others))
+    return tuple(sorted(found, key=lambda c: (-c.newest.timestamp(), c.fact, c.value)))

@@ -1,20 +1,11 @@
-"""Verdicts: which movements count as changes, corrected for how many were tested.
-
-The family that Benjamini–Hochberg corrects over is the provider's part of a campaign: all its series' leading metrics together, their
-tails apart. Per series was tried beside it, on four seeded series of one provider (two training, two inference; three slots of three repeats,
-a baseline of one campaign, a rate of 5 %): where campaigns scattered by twice what is usual, a quiet provider was accused in 24 of 100 campaigns per
-series and in 5 together; a step of 5 % in one training series and one of 10 % in one inference series were found as often either way.
-A provider that drifts moves several metrics, and each one that moved makes room for the next.
-
-What is corrected is p_campaigns, against which a clear move is as small as it is clear. The exact permutation p is a gate beside it, at the
-level that the declared confidence leaves: five repeats of one slot against five have none below 0.008, which no correction over thirty metrics lets through (a step of 5 % in one
-of the four series was found in 0 of 30 campaigns, now in all)."""
+"""Verdicts: which movements count as changes, corrected for how many were tested, and the state of a series that follows from them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from scipy import stats
 
@@ -146,3 +137,45 @@ def _row(row: MetricComparison, past: SeriesHistory) -> MetricComparison:
             moved = replace(row, effect=crept.effect, ci_low=None, ci_high=None, q=crept.p)
             return replace(moved, verdict="regressed" if moved.worse else "improved", repeats_needed=None, past=note, crept=True)
     return row
+
+
+SeriesStateName = Literal["steady", "suspected", "cannot_tell", "drifted"]
+_FIRST = (
+    "step_time",
+    "tokens_per_second",
+    "samples_per_second",
+    "time_to_first_token",
+    "output_token_throughput",
+    "time_per_output_token",
+    "inter_token_latency",
+    "request_scheduled_latency",
+)
+
+
+@dataclass(frozen=True)
+class SeriesState:
+    """`metric`: the number that decided the state. `effect`: its change; `detectable`: the smallest change that the repeats would have shown;
+    both as fractions of the baseline. `repeats`: how many more would settle a doubt; None: not known, or more than 200."""
+
+    state: SeriesStateName
+    metric: str = ""
+    effect: float | None = None
+    detectable: float | None = None
+    repeats: int | None = None
+
+
+def state_of(comparison: Comparison) -> SeriesState:
+    """Drifted or suspected if any leading metric is, else the state of the workload's first metric; cannot tell without a comparison."""
+    judged = [row for row in comparison.rows if row.family == "lead" and row.verdict is not None and row.effect is not None]
+    if comparison.problems or not judged:
+        return SeriesState("cannot_tell")
+    ordered = sorted(judged, key=lambda row: _FIRST.index(row.metric) if row.metric in _FIRST else len(_FIRST))
+    for verdicts, state in ((("regressed", "improved"), "drifted"), (("suspected",), "suspected")):
+        row = next((row for row in ordered if row.verdict in verdicts), None)
+        if row is not None:
+            return _state(state, row)  # type: ignore[arg-type]
+    return _state("steady" if ordered[0].verdict == "unchanged" else "cannot_tell", ordered[0])
+
+
+def _state(state: SeriesStateName, row: MetricComparison) -> SeriesState:
+    return SeriesState(state, row.metric, row.effect, row.mde, row.repeats_needed)

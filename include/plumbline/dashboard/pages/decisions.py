@@ -29,8 +29,15 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart, winner_change_chart
-from plumbline.presentation.decisions import DecisionTables, decision_tables, name_first, stored_decision
-from plumbline.presentation.experiments import NO_EXPERIMENT, ExperimentRow, experiment_rows
+from plumbline.presentation.decisions import (
+    NO_EXPERIMENT,
+    DecisionTables,
+    ExperimentRow,
+    decision_tables,
+    experiment_rows,
+    name_first,
+    stored_decision,
+)
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.experiments import next_experiments
 from plumbline.workflows.winner_change import STORED_LOOKED_BACK, last_winner_change

@@ -21,12 +21,10 @@ from plumbline.dashboard.pages.finding_actions import action_forms
 from plumbline.dashboard.rendering import PageRenderer, headline
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
-from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, is_decision_change
-from plumbline.findings.decision_impact import decision_impact
+from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_impact, is_decision_change
 from plumbline.metrics.formatting import format_change, format_name
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.finding_words import what_happened
-from plumbline.presentation.findings_inbox import group_findings
+from plumbline.presentation.findings_inbox import group_findings, what_happened
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series

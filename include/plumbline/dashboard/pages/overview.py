@@ -26,11 +26,9 @@ from plumbline.presentation.charts.fleet import cost_against_speed_chart
 from plumbline.presentation.decisions import name_stored_first
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, heat_map
-from plumbline.presentation.series_states import drifted_series, shown_state
-from plumbline.presentation.series_summary import format_age
+from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
 from plumbline.workflows.fleet import primary_number, read_fleet
-from plumbline.workflows.monthly_costs import monthly_costs, sum_costs
-from plumbline.workflows.savings import stored_switches
+from plumbline.workflows.monthly_costs import monthly_costs, stored_switches, sum_costs
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
 DECISIONS_SEARCHED = 200

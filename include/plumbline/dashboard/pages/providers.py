@@ -23,15 +23,14 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_percent
+from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
-from plumbline.presentation.charts.year import year_chart
-from plumbline.presentation.finding_words import what_happened
-from plumbline.presentation.series_states import drifted_series, shown_state
-from plumbline.presentation.series_summary import SeriesSummary, format_age, series_summaries
+from plumbline.presentation.findings_inbox import what_happened
+from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
 from plumbline.results.finding import Finding
+from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.findings import UNREADABLE_ERRORS
-from plumbline.workflows.provider_year import FleetYear, fleet_lane, fleet_year
 
 PROVIDERS_PER_PAGE = 20
 """Providers on a page of their list."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import FileResponse
 
-from plumbline.presentation.tables.export import TABLE_FORMATS
+from plumbline.presentation.tables import TABLE_FORMATS
 
 # Neither has a slash or begins with a dot.
 _CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")

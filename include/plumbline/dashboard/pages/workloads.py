@@ -28,7 +28,7 @@ from plumbline.presentation.card_tables import CardTable, NumberKey, card_tables
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.scorecards import headline_charts
 from plumbline.presentation.costs import CostRow, cost_rows
-from plumbline.presentation.fleet import WorkloadRanking, rank_fleet
+from plumbline.presentation.heat_map import WorkloadRanking, rank_fleet
 from plumbline.presentation.imported_runs import ImportedRun, imported_runs
 from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, acceptance_rows, scorecard_rows
 from plumbline.presentation.series_summary import format_age

@@ -8,13 +8,20 @@ from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.extensions import extensible
+from plumbline.declarations.base import Declared, Name, extensible
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
-from plumbline.declarations.providers.rates import DeclaredRate, Invoice, Overhead, Purchase, check_invoices, check_rates
-from plumbline.declarations.providers.token_prices import TokenRate, check_token_prices
-from plumbline.declarations.workloads.engine_options import EngineArgs, check_engine_args
+from plumbline.declarations.providers.rates import (
+    DeclaredRate,
+    Invoice,
+    Overhead,
+    Purchase,
+    TokenRate,
+    check_invoices,
+    check_rates,
+    check_token_prices,
+)
+from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
 
 

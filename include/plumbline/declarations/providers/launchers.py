@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
-from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.extensions import extensible
+from plumbline.declarations.base import Declared, Name, extensible
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
 from plumbline.declarations.providers.pods import (
     AbsolutePath,

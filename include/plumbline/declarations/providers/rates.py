@@ -1,4 +1,4 @@
-"""Prices as declared: contracts, rates beside the instance hour, invoices and engineering time."""
+"""Prices as declared: contracts, rates beside the instance hour, tokens of hosted models, invoices and engineering time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.metrics.units import Duration
+from plumbline.metrics.units import Duration, RequestPrice, TokenPrice
 
 Purchase = Literal["on_demand", "spot", "reserved"]
 Term = Literal["1y", "3y"]
@@ -292,3 +292,64 @@ def check_invoices(invoices: Iterable[Invoice]) -> None:
         if (invoice.month, invoice.purchase) in seen:
             raise ValueError(f"two {invoice.purchase} invoices of {invoice.month}; expected one with the sum of amounts and instance_hours")
         seen.add((invoice.month, invoice.purchase))
+
+
+_STEPS = (1000, 1024)
+_EXAMPLE = "{input: 2.00 USD/1M tokens, output: 8.00 USD/1M tokens}"
+
+
+class TokenTier(Declared):
+    """Prices of all tokens of a request whose prompt is longer than `above` tokens."""
+
+    above: int = Field(ge=1000, description="tokens of the prompt, a multiple of 1,000 or 1,024, such as 200000")
+    input: TokenPrice
+    cached_input: TokenPrice | None = Field(None, description="tokens of the prompt that the vendor's cache had; as input if omitted")
+    output: TokenPrice
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> TokenTier:
+        if all(self.above % step for step in _STEPS):
+            raise ValueError(f"above is {self.above}; expected a multiple of 1,000 or 1,024, at which results tell lengths apart")
+        return self
+
+
+class TokenRate(Declared):
+    """What a hosted model bills, from `since` (included) until `until` (excluded): tokens, requests, or both."""
+
+    input: TokenPrice | None = None
+    cached_input: TokenPrice | None = Field(None, description="tokens of the prompt that the vendor's cache had; as input if omitted")
+    output: TokenPrice | None = None
+    request: RequestPrice | None = Field(None, description="each answered request, beside its tokens")
+    tiers: tuple[TokenTier, ...] = Field((), max_length=20, description="other prices for longer prompts, the shortest first")
+    since: date
+    until: date | None = None
+    source: str = Field(min_length=3, description="of the figures, such as 'price page, 2026-11-02'")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TokenRate:
+        if (self.input is None) != (self.output is None):
+            raise ValueError(f"{'output' if self.input is None else 'input'} without the other one; expected both, such as {_EXAMPLE}")
+        if self.input is None and self.request is None:
+            raise ValueError(f"bills neither tokens nor requests; expected such as {_EXAMPLE}, or request: 0.50 USD/1k requests")
+        if self.input is None and (self.cached_input is not None or self.tiers):
+            raise ValueError(f"cached_input or tiers without prices of tokens; expected such as {_EXAMPLE}")
+        if any(later.above <= earlier.above for earlier, later in pairwise(self.tiers)):
+            raise ValueError(f"tiers above {', '.join(str(tier.above) for tier in self.tiers)}; expected rising lengths")
+        if self.until is not None and self.until <= self.since:
+            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
+        return self
+
+    def holds(self, on: date) -> bool:
+        """Whether it holds on a day."""
+        return self.since <= on and (self.until is None or on < self.until)
+
+    def tier(self, above: int) -> TokenTier | None:
+        """The tier of prompts that are longer than `above` tokens and in one step of lengths; None: the first prices."""
+        return next((tier for tier in reversed(self.tiers) if above >= tier.above), None)
+
+
+def check_token_prices(rates: Iterable[TokenRate]) -> None:
+    """ValueError if two of them hold on a day."""
+    for earlier, later in pairwise(sorted(rates, key=lambda rate: rate.since)):
+        if earlier.until is None or earlier.until > later.since:
+            raise ValueError(f"two token_prices hold on {later.since}; expected `until: {later.since}` or earlier on the first")

@@ -1,12 +1,22 @@
-"""Inference engines: what `server.backend` of a workload names. An engine of another package is registered by an entry point."""
+"""Inference engines by name, and how one is set up: arguments, parallelism, speculative decoding, adapters, an OpenAI-compatible server's command."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import ValidatorFunctionWrapHandler
+from pydantic import Field, JsonValue, ValidatorFunctionWrapHandler, model_validator
+
+from plumbline.declarations.base import Declared
+from plumbline.declarations.workloads.checkpoints import Checkpoint, ModelFiles
+
+if TYPE_CHECKING:
+    from plumbline.declarations.workloads import Needs
+
 
 GROUP = "plumbline.inference_engines"
 
@@ -68,3 +78,245 @@ def registered_or_own(name: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     if isinstance(name, str) and name not in ENGINES and entry_points(group=GROUP, name=name):
         return name
     return handler(name)
+
+
+PLACEHOLDERS = ("model", "host", "port", "served_name", "context", "threads", "tensor", "pipeline", "data")
+NODE_PLACEHOLDERS = ("nodes", "node_rank", "leader_address", "leader_port")
+"""What a command's `{…}` can name; the second ones on several nodes only."""
+_PURPOSES = {"node_rank": "in which the nodes differ", "leader_address": "where the nodes find each other"}
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+AdapterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+ArgName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+EngineArgs = dict[ArgName, JsonValue]
+"""Arguments of an engine by its own names: scalars, lists and mappings."""
+
+_OWNED: Mapping[str, Mapping[str, str]] = {
+    "vllm": {
+        "model": "model",
+        "tokenizer": "model",
+        "seed": "model.seed",
+        "dtype": "model.precision",
+        "max_model_len": "model.context",
+        "max_num_seqs": "server.sequences",
+        "enable_prefix_caching": "server.prefix_cache",
+        "tensor_parallel_size": "server.parallel.tensor",
+        "pipeline_parallel_size": "server.parallel.pipeline",
+        "data_parallel_size": "server.parallel.data",
+        "enable_expert_parallel": "server.parallel.expert",
+        "speculative_config": "server.speculative",
+        "kv_cache_dtype": "server.kv_cache_precision",
+        "enable_lora": "server.adapters",
+        "disable_log_stats": "nothing: stage times need them",
+    },
+    "tensorrtllm": {
+        "model": "model",
+        "tokenizer": "model",
+        "dtype": "model.precision",
+        "max_seq_len": "model.context",
+        "max_batch_size": "server.sequences",
+        "tensor_parallel_size": "server.parallel.tensor",
+        "pipeline_parallel_size": "server.parallel.pipeline",
+        "moe_expert_parallel_size": "server.parallel.expert",
+        "speculative_config": "server.speculative",
+    },
+}
+"""Arguments that other fields set, by backend."""
+
+
+class Parallel(Declared):
+    """How one model is divided over the accelerators of its nodes; tensor × pipeline × data is their number."""
+
+    tensor: int = Field(1, ge=1, le=1024, description="each matrix over so many")
+    pipeline: int = Field(1, ge=1, le=1024, description="the layers over so many")
+    data: int = Field(1, ge=1, le=1024, description="copies, which one engine feeds")
+    expert: int = Field(1, ge=1, le=1024, description="the experts of a mixture over so many, in place of dividing each of them")
+
+    @property
+    def accelerators(self) -> int:
+        return self.tensor * self.pipeline * self.data
+
+
+class Speculative(Declared):
+    """Tokens are proposed cheaply and verified by the model in one step; the answer is the model's own."""
+
+    method: Literal["ngram", "draft_model", "eagle", "eagle3"] = Field(
+        description="ngram: proposals are copied from the prompt and the answer so far"
+    )
+    tokens: int = Field(ge=1, le=64, description="proposed at once")
+    model: ModelFiles | None = Field(
+        None,
+        description="the draft model or EAGLE head: source: hub, url or folder, or a path (or hub id) that the engine reads; none for ngram",
+    )
+    lookup: int = Field(4, ge=1, le=64, description="longest n-gram that is looked up")
+
+    @model_validator(mode="after")
+    def _drafter(self) -> Speculative:
+        if (self.method == "ngram") == (self.model is not None):
+            expected = "no model" if self.method == "ngram" else "model: {source: folder, path: /models/draft}, or another source"
+            raise ValueError(f"method {self.method} {'with' if self.model else 'without'} a model; expected {expected}")
+        return self
+
+
+class EngineOptions(Declared):
+    """Fields of `server` that concern the engine."""
+
+    engine_args: EngineArgs = Field(
+        default_factory=dict, description="further arguments of vLLM (AsyncEngineArgs) or TensorRT-LLM (LLM), by the engine's own names"
+    )
+    parallel: Parallel | None = Field(
+        None, description="tensor parallel over needs.count accelerators if omitted; backend openai: what the command's {tensor} … are"
+    )
+    speculative: Speculative | None = None
+    adapters: dict[AdapterName, ModelFiles] | None = Field(
+        None,
+        min_length=1,
+        description="LoRA adapters served together, by name: source: hub, url or folder, or a path that the engine reads; requests take them in turn",
+    )
+    kv_cache_precision: Literal["bf16", "fp8"] | None = Field(None, description="of keys and values; the engine's choice if omitted")
+    command: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="backend openai: the program and its arguments, with {model}, {host}, {port}, {served_name}, {context}, {threads}, "
+        "{tensor}, {pipeline} and {data}; on several nodes also {nodes}, {node_rank}, {leader_address} and {leader_port}",
+    )
+    nodes: int = Field(1, ge=1, le=256, description="backend openai: nodes that serve one model together, by the engine's own launcher")
+    worker_command: tuple[str, ...] | None = Field(
+        None, min_length=1, description="backend openai on several nodes: the command of all nodes but the first; `command` if omitted"
+    )
+    protocol: Literal["openai", "openai_chat"] | None = Field(None, description="backend openai: completions or chat; openai if omitted")
+    exact_output: bool = Field(True, description="backend openai: false for a server that has no min_tokens and ignore_eos")
+
+    @property
+    def fetched_files(self) -> dict[str, Checkpoint]:
+        """Drafts and adapters that are fetched before the server starts, by their field: `speculative`, `adapters.legal`."""
+        declared = {"speculative": self.speculative.model} if self.speculative is not None else {}
+        found: dict[str, object] = {**declared, **{f"adapters.{name}": files for name, files in (self.adapters or {}).items()}}
+        return {field: files for field, files in found.items() if isinstance(files, Checkpoint)}
+
+    @property
+    def draft_path(self) -> str | None:
+        """Of the draft model or EAGLE head, once it is fetched."""
+        files = self.speculative.model if self.speculative is not None else None
+        if isinstance(files, Checkpoint):
+            raise TypeError("server.speculative.model is not fetched yet")
+        return files
+
+    @property
+    def adapter_paths(self) -> dict[str, str]:
+        """Of the adapters by name, once they are fetched."""
+        found = self.adapters or {}
+        if unread := [name for name, files in found.items() if not isinstance(files, str)]:
+            raise TypeError(f"server.adapters.{unread[0]} is not fetched yet")
+        return {name: str(files) for name, files in found.items()}
+
+
+def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, text: bool) -> None:
+    """ValueError, with the field, for options that the backend does not have or that contradict the workload."""
+    engines = ("vllm", "tensorrtllm")
+    for field in ("engine_args", "parallel", "speculative", "kv_cache_precision"):
+        if getattr(options, field) and backend not in (*engines, *(("openai",) if field == "parallel" else ())):
+            hint = "; with backend openai write them into server.command" if backend == "openai" else ""
+            raise ValueError(f"server.{field} on server.backend {backend}; expected backend vllm or tensorrtllm{hint}")
+    if options.adapters and backend not in ("vllm", "openai"):
+        raise ValueError(f"server.adapters on server.backend {backend}; expected backend vllm or openai")
+    if backend == "openai" and options.fetched_files:
+        raise ValueError(
+            f"server.{next(iter(options.fetched_files))} with a source on server.backend openai, whose command reads the folders; expected a "
+            "path, or backend vllm"
+        )
+    check_engine_args(options.engine_args, backend, "server.engine_args")
+    _check_nodes(options, backend)
+    if options.parallel is not None:
+        _check_parallel(options.parallel, backend, needs, options.nodes)
+    _check_command(options, backend, text=text)
+
+
+def check_engine_args(args: EngineArgs, backend: str, where: str) -> None:
+    """ValueError for an argument that another field sets."""
+    for name in args:
+        if (field := _OWNED.get(backend, {}).get(name)) is not None:
+            raise ValueError(f"{where}.{name} is set by {field}; expected it there")
+
+
+def _check_nodes(options: EngineOptions, backend: str) -> None:
+    if options.nodes == 1:
+        if options.worker_command is not None:
+            raise ValueError("server.worker_command with server.nodes 1; expected nodes of 2 or more, or command alone")
+        return
+    if backend != "openai":
+        raise ValueError(
+            f"server.nodes {options.nodes} on server.backend {backend}, which serves on one node; expected backend openai with the command "
+            "of an engine that starts on several"
+        )
+    if options.parallel is None:
+        raise ValueError(
+            f"server.nodes {options.nodes} without server.parallel; expected how the model is divided over them, such as {{pipeline: {options.nodes}}}"
+        )
+
+
+def _check_parallel(parallel: Parallel, backend: str, needs: Needs, nodes: int) -> None:
+    used, has = parallel.accelerators, needs.count * nodes
+    # Cores need not all be used, but each node has an equal part.
+    uneven = used % nodes if needs.accelerator == "cpu" else used != has
+    if used > has or uneven:
+        expected = f"{has}" if needs.accelerator != "cpu" else f"at most {has}" + (f", a multiple of {nodes}" if nodes > 1 else "")
+        raise ValueError(
+            f"server.parallel divides the model over {used} (tensor {parallel.tensor} × pipeline {parallel.pipeline} × data {parallel.data}) "
+            f"with needs.count {needs.count}{f' on each of {nodes} nodes' if nodes > 1 else ''}; expected a product of {expected}"
+        )
+    if backend == "openai":
+        if parallel.expert != 1:
+            raise ValueError(f"server.parallel.expert {parallel.expert} on server.backend openai; expected it in server.command")
+        return
+    if parallel.data > 1 and backend == "tensorrtllm":
+        raise ValueError("server.parallel.data on server.backend tensorrtllm, which runs one copy; expected 1, or replicas: fill")
+    ranks = parallel.tensor * parallel.data
+    whole = backend == "vllm" and parallel.expert not in (1, ranks)
+    if whole or math.gcd(parallel.expert, ranks) != parallel.expert:
+        expected = f"1 or {ranks} (tensor × data)" if backend == "vllm" else f"a divisor of tensor {parallel.tensor}"
+        raise ValueError(f"server.parallel.expert {parallel.expert} on server.backend {backend}; expected {expected}")
+
+
+def _check_command(options: EngineOptions, backend: str, *, text: bool) -> None:
+    if backend != "openai":
+        for field in ("command", "protocol"):
+            if getattr(options, field) is not None:
+                raise ValueError(f"server.{field} on server.backend {backend}; expected backend openai")
+        if not options.exact_output:
+            raise ValueError(f"server.exact_output on server.backend {backend}; expected backend openai")
+        return
+    if options.command is None:
+        raise ValueError(
+            "server.backend openai without server.command; expected the command of an OpenAI-compatible server, such as "
+            '[vllm, serve, "{model}", --port, "{port}"]'
+        )
+    if "port" not in _named(options.command, "server.command", options):
+        raise ValueError("server.command does not name {port}, which the trial chooses; expected it among the arguments")
+    if options.worker_command is not None:
+        _named(options.worker_command, "server.worker_command", options)
+    if options.protocol == "openai_chat" and not text:
+        raise ValueError(
+            "server.protocol openai_chat with requests.text false: a chat has no token ids; expected text: true, or protocol openai"
+        )
+
+
+def _named(command: tuple[str, ...], where: str, options: EngineOptions) -> list[str]:
+    """The placeholders of a command. ValueError for one that does not exist, or for the lack of one without which the command would start
+    something else than is declared."""
+    several, parallel = options.nodes > 1, options.parallel or Parallel()
+    known = (*PLACEHOLDERS, *(NODE_PLACEHOLDERS if several else ()))
+    named = [name for part in command for name in _PLACEHOLDER.findall(part)]
+    for name in named:
+        if name not in known:
+            raise ValueError(f"{where} names {{{name}}}; expected one of {', '.join(f'{{{each}}}' for each in known)}")
+    needed = [name for name in ("tensor", "pipeline", "data") if getattr(parallel, name) > 1]
+    for name in [*needed, *(("node_rank", "leader_address") if several else ())]:
+        if name not in named:
+            why = _PURPOSES.get(name, f"which server.parallel.{name} is for")
+            raise ValueError(f"{where} does not name {{{name}}}, {why}; expected it among the arguments")
+    return named
+
+
+def fill_command(command: tuple[str, ...], values: Mapping[str, str | int]) -> list[str]:
+    """The command with its placeholders replaced; other braces, such as JSON's, stay."""
+    return [_PLACEHOLDER.sub(lambda match: str(values[match[1]]), part) for part in command]

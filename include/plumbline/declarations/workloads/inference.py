@@ -12,9 +12,8 @@ from pydantic import Field, PlainSerializer, WrapValidator, model_validator
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, ServedModel
-from plumbline.declarations.workloads.engine_options import EngineOptions, check_engine_options
-from plumbline.declarations.workloads.engines import engine, engines_of, registered_or_own
-from plumbline.declarations.workloads.evaluation import Evaluation
+from plumbline.declarations.workloads.engines import EngineOptions, check_engine_options, engine, engines_of, registered_or_own
+from plumbline.declarations.workloads.evaluation import Evaluation, Quality, metric_of
 from plumbline.declarations.workloads.load import (
     ContextPhaseSpec,
     FaultPhaseSpec,
@@ -25,8 +24,6 @@ from plumbline.declarations.workloads.load import (
     Trace,
 )
 from plumbline.declarations.workloads.models import Encoder, Llama, ServedGpt, ServingPrecision, unsupported_precision
-from plumbline.declarations.workloads.quality import Quality
-from plumbline.declarations.workloads.task_evaluation import metric_of
 from plumbline.metrics import PHASES
 from plumbline.metrics.units import Duration
 

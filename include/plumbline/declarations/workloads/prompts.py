@@ -1,10 +1,17 @@
-"""The prompts that a workload brings: where they come from, their format, which of them are sent."""
+"""The prompts that a workload brings: where they come from, their formats, which of them are sent, and their compressed form inside a trial."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed
@@ -79,3 +86,220 @@ PromptSet = Annotated[FilePrompts | UrlPrompts | HubPrompts, Field(discriminator
 def file_name(prompts: PromptSet) -> str:
     """The file's name in messages."""
     return prompts.url.rpartition("/")[2] if isinstance(prompts, UrlPrompts) else prompts.path
+
+
+MAX_FILE_BYTES = 32 * 2**20
+"""Of a file beside the declarations, which is read whenever they are. One that a trial fetches may be larger."""
+MAX_CONTENT_BYTES = 2**20
+"""Of the compressed prompts in a trial: its document, the archive's row and Airflow's metadata each hold them."""
+MAX_SELECTION_BYTES = 256 * 2**20
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_SHAREGPT = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system", "tool": "tool"}
+_TEXT_FIELDS = ("prompt", "text")
+
+Message = dict[str, str]
+"""`role` and `content`."""
+
+
+class PromptsError(ValueError):
+    """Prompts that cannot be sent. The message has file, line, field and what was expected, and never text of a prompt."""
+
+
+@dataclass(frozen=True)
+class PromptRow:
+    """A prompt (`text`) or a conversation (`messages`). `line` of the file, or number in a JSON array, from 1."""
+
+    line: int
+    text: str | None = None
+    messages: tuple[Message, ...] = ()
+
+    @property
+    def canonical(self) -> bytes:
+        """One line of canonical JSON."""
+        data = {"text": self.text} if self.text is not None else {"messages": self.messages}
+        return json.dumps({"line": self.line, **data}, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Where each turn's prompt ends in `messages`: after a message of the user. Of a text: (0,)."""
+        return tuple(i + 1 for i, message in enumerate(self.messages) if message["role"] == "user") if self.text is None else (0,)
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """The text, or the text of each message."""
+        return (self.text,) if self.text is not None else tuple(message["content"] for message in self.messages)
+
+    @property
+    def characters(self) -> int:
+        """Of the text, or of all messages up to the last one of the user."""
+        return len(self.text) if self.text is not None else sum(len(message["content"]) for message in self.messages[: self.turns[-1]])
+
+
+def read_rows(data: bytes, name: str, kind: PromptFormat) -> tuple[PromptRow, ...]:
+    """All rows of a file's bytes. PromptsError for a file without rows and for the first row of another shape."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PromptsError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
+    if name.endswith(".txt"):
+        if kind != "text":
+            raise PromptsError(f"{name} holds plain text, but format is {kind}; expected format text, or a .jsonl file")
+        rows = tuple(PromptRow(line, text=row) for line, row in _lines(text))
+    else:
+        rows = tuple(_row(where, line, record, kind) for where, line, record in _records(text, name))
+    if not rows:
+        raise PromptsError(f"{name} holds no prompt; expected at least one")
+    if len(rows) > MAX_PROMPTS:
+        raise PromptsError(f"{name} holds {len(rows):,} prompts; expected at most {MAX_PROMPTS:,}")
+    return rows
+
+
+def select(rows: Sequence[PromptRow], name: str, sample: int | None, seed: int) -> tuple[PromptRow, ...]:
+    """`sample` rows (None: all), in an order drawn by `seed`. PromptsError if there are fewer.
+
+    Ordered by a hash, which gives the same rows on every machine and in every version of Python.
+    """
+    if sample is not None and sample > len(rows):
+        raise PromptsError(f"sample {sample} of {name}, which holds {len(rows)} prompts; expected at most {len(rows)}")
+    return tuple(sorted(rows, key=lambda row: hashlib.sha256(f"{seed} {row.line}".encode()).digest())[:sample])
+
+
+def selection_hash(rows: Sequence[PromptRow]) -> str:
+    """SHA-256 (hex) of the rows in their order, as canonical JSON lines."""
+    hashed = hashlib.sha256()
+    for row in rows:
+        hashed.update(row.canonical)
+    return hashed.hexdigest()
+
+
+def pack(rows: Sequence[PromptRow]) -> str:
+    """The rows as base64 of their compressed lines."""
+    return base64.b64encode(zlib.compress(b"".join(row.canonical for row in rows), 9)).decode("ascii")
+
+
+def unpack(content: str, selection: str | None) -> tuple[PromptRow, ...]:
+    """The rows of `pack`; PromptsError if they are damaged or another selection."""
+    try:
+        inflate = zlib.decompressobj()
+        lines = inflate.decompress(base64.b64decode(content, validate=True), MAX_SELECTION_BYTES)
+        if inflate.unconsumed_tail or not inflate.eof:
+            raise ValueError("too large or cut short")
+        records = [json.loads(line) for line in lines.splitlines()]
+        rows = tuple(PromptRow(int(r["line"]), r.get("text"), tuple(r.get("messages", ()))) for r in records)
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        raise PromptsError(f"requests.prompts.content is damaged ({type(error).__name__}); expected the trial as it was planned") from None
+    if (found := selection_hash(rows)) != selection:
+        raise PromptsError(f"requests.prompts.content hashes to {found}; expected selection {selection}")
+    return rows
+
+
+def load_prompts(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
+    """Add what a trial needs of a prompt file to an inference workload's data; its problems, by field.
+
+    Whatever else is wrong with the declaration is left alone: its own check reports it.
+    """
+    requests = data.get("requests") if isinstance(data, dict) else None
+    declared = requests.get("prompts") if isinstance(requests, dict) else None
+    if not isinstance(declared, dict) or declared.get("source") != "file":
+        return []
+    field = ("requests", "prompts")
+    for derived in ("content", "selection"):
+        if derived in declared:
+            return [((*field, derived), "is read from the file; expected path and format alone")]
+    try:
+        prompts = FilePrompts.model_validate_json(json.dumps(declared))
+    except ValidationError:
+        return []
+    try:
+        rows, digest = read_file(folder, prompts)
+        if prompts.sha256 not in (None, digest):
+            return [((*field, "sha256"), f"{prompts.path} has SHA-256 {digest}; expected {prompts.sha256}")]
+        chosen = select(rows, prompts.path, prompts.sample, prompts.seed)
+        content = None if prompts.private else pack(chosen)
+        if content is not None and len(content) > MAX_CONTENT_BYTES:
+            raise PromptsError(
+                f"{len(chosen)} prompts of {prompts.path} take {len(content):,} bytes in each trial; expected at most {MAX_CONTENT_BYTES:,}: "
+                "a smaller sample, or source url"
+            )
+    except PromptsError as error:
+        return [((*field, "sample" if str(error).startswith("sample ") else "path"), str(error))]
+    declared |= {"sha256": digest, "selection": selection_hash(chosen)} | ({} if content is None else {"content": content})
+    declared.setdefault("expected_tokens", max(1, round(sum(row.characters for row in chosen) / len(chosen) / 4)))
+    return []
+
+
+def read_file(folder: Path, prompts: FilePrompts) -> tuple[tuple[PromptRow, ...], str]:
+    """All rows of a declared file and its SHA-256 (hex). PromptsError if it cannot be read."""
+    file = folder / prompts.path
+    try:
+        if (size := file.stat().st_size) > MAX_FILE_BYTES:
+            raise PromptsError(f"{prompts.path} has {size:,} bytes; expected at most {MAX_FILE_BYTES:,}: a smaller file, or source url")
+        content = file.read_bytes()
+    except OSError as error:
+        raise PromptsError(f"{prompts.path} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
+    return read_rows(content, prompts.path, prompts.format), hashlib.sha256(content).hexdigest()
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    # By \n alone: splitlines would also cut at characters that JSON strings and prompts may hold.
+    for line, row in enumerate(text.split("\n"), start=1):
+        if row.strip():
+            yield line, row.removesuffix("\r")
+
+
+def _records(text: str, name: str) -> Iterator[tuple[str, int, Any]]:
+    """Place, line (or number in an array) and value of each row."""
+    if name.endswith(".json"):
+        try:
+            rows = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise PromptsError(f"{name}:{error.lineno} is not JSON ({error.msg}); expected an array of objects") from None
+        if not isinstance(rows, list):
+            raise PromptsError(f"{name} is not a JSON array; expected one of objects, or a .jsonl file")
+        for number, record in enumerate(rows, start=1):
+            yield f"{name}[{number - 1}]", number, record
+        return
+    for line, row in _lines(text):
+        try:
+            yield f"{name}:{line}", line, json.loads(row)
+        except json.JSONDecodeError as error:
+            raise PromptsError(f"{name}:{line} is not JSON ({error.msg}); expected one object a line") from None
+
+
+def _row(where: str, line: int, record: Any, kind: PromptFormat) -> PromptRow:
+    if kind == "text":
+        if isinstance(record, str):
+            return PromptRow(line, text=_content(where, "text", record))
+        found = next((name for name in _TEXT_FIELDS if isinstance(record, dict) and name in record), None)
+        if found is None:
+            raise PromptsError(f"{where} has no field prompt; expected an object such as {{prompt: …}}")
+        return PromptRow(line, text=_content(where, found, record[found]))
+    listed = "messages" if kind == "messages" else "conversations"
+    if not isinstance(record, dict) or not isinstance(record.get(listed), list):
+        raise PromptsError(f"{where} has no list {listed}; expected an object with {listed} for format {kind}")
+    messages = tuple(_message(where, f"{listed}[{i}]", message, kind) for i, message in enumerate(record[listed]))
+    if not any(message["role"] == "user" for message in messages):
+        raise PromptsError(f"{where}, {listed} has no message of a user; expected at least one")
+    return PromptRow(line, messages=messages)
+
+
+def _message(where: str, field: str, message: Any, kind: PromptFormat) -> Message:
+    role, content = ("role", "content") if kind == "messages" else ("from", "value")
+    if not isinstance(message, dict) or role not in message:
+        raise PromptsError(f"{where}, {field} has no {role}; expected {role} and {content}")
+    roles = {name: name for name in _ROLES} if kind == "messages" else _SHAREGPT
+    named = message[role]
+    if not isinstance(named, str) or named not in roles:
+        raise PromptsError(f"{where}, {field}.{role} is not known; expected one of {', '.join(roles)}")
+    return {"role": roles[named], "content": _content(where, f"{field}.{content}", message.get(content), may_be_empty=named != "user")}
+
+
+def _content(where: str, field: str, value: Any, *, may_be_empty: bool = False) -> str:
+    if not isinstance(value, str):
+        found = "missing" if value is None else f"a {type(value).__name__}"
+        raise PromptsError(f"{where}, {field} is {found}; expected text")
+    if any("\ud800" <= character <= "\udfff" for character in value):  # half of a pair, which JSON can hold and UTF-8 cannot
+        raise PromptsError(f"{where}, {field} has half of a surrogate pair; expected Unicode text")
+    if not value.strip() and not may_be_empty:
+        raise PromptsError(f"{where}, {field} is empty; expected text")
+    return value

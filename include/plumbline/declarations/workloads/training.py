@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared
-from plumbline.declarations.extensions import extensible
+from plumbline.declarations.base import Declared, extensible
 from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.metrics.units import Percent

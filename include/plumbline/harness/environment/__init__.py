@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plumbline.declarations import Provider, installation_paths
-from plumbline.harness.environment import amd, container, cpu, host, network, nvidia, software
+from plumbline.harness.environment import amd, container, cpu, host, nvidia, software
 from plumbline.harness.environment.nvidia import product_name
 from plumbline.results import Scalar
 
@@ -19,8 +19,8 @@ def collect_facts() -> dict[str, Scalar]:
         host.host_facts(),
         container.limit_facts(),
         host.disk_facts(installation_paths().work),
-        network.network_facts(),
-        network.fabric_facts(),
+        host.network_facts(),
+        host.fabric_facts(),
         software.software_facts(),
         container.container_facts(),
     ]

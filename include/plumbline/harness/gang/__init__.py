@@ -2,8 +2,7 @@
 
     topology     nodes, ranks and the rendezvous, by the environment
     channel      messages between two harnesses
-    causes       why a node failed, and which of several causes was the first
-    coordinator  the other nodes, as node 0 sees them
+    coordinator  the other nodes, as node 0 sees them, and the first cause of a failure
     node_agent   the harness of any other node
 
 Training (`training.job`) and served models (`inference.server.nodes`, `inference.node_agent`) say what the nodes do between joining and the end. A training worker imports

@@ -1,11 +1,12 @@
-"""The other nodes of a trial, as node 0 sees them: they join, do what the trial's kind asks of them, and end with node 0."""
+"""The other nodes of a trial, as node 0 sees them: they join, do what the trial's kind asks of them, and end with node 0; the first cause of a failure."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, ClassVar
@@ -13,12 +14,42 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from plumbline.declarations import Trial
-from plumbline.harness.gang.causes import FailureCause
 from plumbline.harness.gang.channel import Channel, Message, PeerDisconnected, listen
 from plumbline.harness.gang.topology import Topology
 from plumbline.harness.gpu_monitor import NODE_GPUS, NodeGpus
 from plumbline.harness.measurement import TrialFailed
 from plumbline.metrics import Phase
+from plumbline.results import FailureClass
+
+
+@dataclass(frozen=True)
+class FailureCause:
+    """Why a run aborted. `certain`: the cause lies here; otherwise it may be another rank's end as seen here.
+
+    `passing`: a restart of the run may succeed."""
+
+    failure_class: FailureClass
+    detail: str
+    certain: bool
+    passing: bool = False
+
+
+class CauseResolver:
+    """Finds the first cause: a failing rank makes the others lose it, and any of them may be seen first."""
+
+    def __init__(self, patience_s: float = 5.0) -> None:
+        self._patience_s = patience_s
+        self._since_s: float | None = None
+
+    def of(self, causes: Sequence[FailureCause]) -> FailureCause | None:
+        """The cause: at once if it is certain, else after some seconds without a better one."""
+        certain = next((cause for cause in causes if cause.certain), None)
+        if certain is not None or not causes:
+            return certain
+        now = time.monotonic()
+        self._since_s = self._since_s or now
+        return causes[0] if now - self._since_s > self._patience_s else None
+
 
 TURN_S = 0.5
 _DISCONNECT_TIMEOUT_S = 10.0

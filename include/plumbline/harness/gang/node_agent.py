@@ -15,14 +15,13 @@ from pathlib import Path
 
 from plumbline.declarations import Trial
 from plumbline.harness import environment
-from plumbline.harness.gang.causes import FailureCause
 from plumbline.harness.gang.channel import Channel, Message, PeerDisconnected, connect
-from plumbline.harness.gang.coordinator import gang_identity
+from plumbline.harness.gang.coordinator import FailureCause, gang_identity
 from plumbline.harness.gang.topology import Topology
 from plumbline.harness.gpu_monitor import NODE_GPUS, GpuPhaseMonitor
 from plumbline.harness.interruption import Interrupted, interruptible
 from plumbline.harness.measurement import TrialFailed, scratch_folder
-from plumbline.harness.probes import peer
+from plumbline.harness.probes import inter_node
 from plumbline.metrics import Phase
 from plumbline.results import FailureClass, Scalar
 
@@ -68,7 +67,7 @@ class NodeAgent(ABC):
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
         inputs = self._prepare()
-        answering = self._before_start.enter_context(peer.PeerServer())
+        answering = self._before_start.enter_context(inter_node.PeerServer())
         self._link.send("joined", data=inputs, port=answering.port)
         while True:
             self._wait()

@@ -18,8 +18,8 @@ from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.inference.checkpoint import fetch_for_trial
 from plumbline.harness.inference.server.assembly import openai_model
-from plumbline.harness.inference.server.gang_server import gang_environment, node_address, node_placeholders
 from plumbline.harness.inference.server.local_server import HOST, free_port
+from plumbline.harness.inference.server.nodes import gang_environment, node_address, node_placeholders
 from plumbline.harness.inference.server.openai_server import OpenAiModel, command_line
 from plumbline.harness.inference.server.process import ServerLog, ServerProcess
 from plumbline.results import FailureClass, Scalar

@@ -5,25 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Provider, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
-from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
-from plumbline.declarations.workloads.prompt_files import selection_hash
+from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, SearchPhaseSpec
+from plumbline.declarations.workloads.prompts import selection_hash
 from plumbline.harness import engine_python, launcher_protocol
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
+from plumbline.harness.gang.topology import topology_of
+from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import validity
-from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_for_trial
-from plumbline.harness.inference.checkpoint.companions import fetch_companions
-from plumbline.harness.inference.checkpoint.manifest import Manifest
+from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_companions, fetch_for_trial
+from plumbline.harness.inference.checkpoint.contents import Manifest
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.endpoint import Endpoint
 from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts, selected_rows
@@ -31,23 +32,22 @@ from plumbline.harness.inference.load.prompts import Prompt, Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
 from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
 from plumbline.harness.inference.phases import quality, trial_record
-from plumbline.harness.inference.phases.checkpoint_quality import reference_workload
+from plumbline.harness.inference.phases.checkpoint_quality import OutputCheck, loaded_tasks, reference_workload
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
-from plumbline.harness.inference.phases.other_nodes import other_nodes
-from plumbline.harness.inference.phases.output_check import OutputCheck, loaded_tasks
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, under_test
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
-from plumbline.harness.inference.server.cores import CoreSplit, divide_cores
-from plumbline.harness.inference.server.listening import own_server
+from plumbline.harness.inference.server.listening import CoreSplit, divide_cores, own_server
 from plumbline.harness.inference.server.nodes import ServingNodes
 from plumbline.harness.inference.server.under_test import ExternalServer, ManagedOpenAi, ManagedTriton
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
+from plumbline.harness.probes import inter_node
+from plumbline.metrics import Phase
 from plumbline.results import MetricRow, Scalar, metric_row
 
 
@@ -382,3 +382,57 @@ def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping
     if "engine.args" in found:
         found["engine.args_from"] = "provider's" if any(backend == server.backend for backend in provider.engine_args) else "standard"
     return found
+
+
+@contextmanager
+def other_nodes(record: TrialRecord) -> Iterator[ServingNodes | None]:
+    """The trial's other nodes, joined and fetching the model; None on a single node. After the block the record has what they reported.
+
+    TrialFailed if a node does not join; the server's failures name the node that caused them."""
+    topology = topology_of(record.trial, os.environ)
+    if topology.nodes == 1:
+        yield None
+        return
+    nodes, gpus = ServingNodes(record.trial, topology), record.watch.gpus
+    before = gpus.announce
+    try:
+        with nodes:
+            gpus.announce = nodes.enter
+            nodes.gather(
+                record.trial.provider.launcher.gang_assembly_s, record.trial.spec_hash, lambda note: record.report("cold_start", 0.0, note)
+            )
+            record.result.metrics += inter_node.peer_rows(nodes.peers.values())
+            nodes.prepare()
+            try:
+                yield nodes
+            except TrialFailed as failure:
+                if failure.failure_class not in ("server_error", "timeout"):
+                    raise
+                raise nodes.explained(failure) from failure
+    finally:
+        gpus.announce = before
+        gpus.add_nodes(nodes.gpus)
+        _record(record, nodes)
+
+
+def _record(record: TrialRecord, nodes: ServingNodes) -> None:
+    facts = record.result.facts
+    facts["server.nodes"] = nodes.nodes
+    for node, found in sorted(nodes.facts.items()):
+        facts |= {f"node{node}.{name}": value for name, value in found.items()}
+    for node, text in sorted(nodes.logs.items()):
+        path = record.workdir / f"server-node{node}.log"
+        path.write_text(text, encoding="utf-8")
+        record.result.evidence.append(EvidenceFile("server_log", path))
+    for phase in (spec.name for spec in record.workload.phases if isinstance(spec, LoadPhaseSpec)):
+        tokens = sum(int(log.arrived.sum()) for log in record.logs if log.load.name == phase)
+        record.result.metrics += _energy_rows(record.watch.gpus, phase, tokens)
+
+
+def _energy_rows(gpus: GpuPhaseMonitor, phase: Phase, tokens: int) -> list[MetricRow]:
+    """`gpu_power` of all nodes together, and `energy_per_output_token`; nothing where no node reads a GPU."""
+    rows, seconds = gpus.rows(phase), gpus.seconds(phase)
+    for row in list(rows):
+        if tokens and row.value is not None:
+            rows.append(metric_row("energy_per_output_token", row.value * seconds / tokens, tokens, phase=phase))
+    return rows

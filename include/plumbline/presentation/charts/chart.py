@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ PROVIDER_COLOURS, STAGE_COLOURS = 8, 12
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 PAPER = {"color": "$paper", "width": 1}
-_EDGE = 0.15
+_EDGE, _APART = 0.15, 0.22
+"""Shares of an axis."""
 BETTER = {"lower_is_better": ", lower is better", "higher_is_better": ", higher is better"}
 """What a title says of a metric's direction."""
 Part = dict[str, Any]
@@ -63,11 +65,16 @@ def line(x: Sequence[Any], y: Sequence[Any], colour: str, hover: str = "", *, wi
     return {**drawn, **({"hovertemplate": _hover(hover)} if hover else {"hoverinfo": "skip"}), **more}
 
 
-def label_places(x: Sequence[float]) -> list[str]:
-    """Plotly's `textposition` of labels above points at `x`: those at either end of the axis extend inwards, so that no label meets it."""
-    low, span = min(x, default=0.0), max(x, default=0.0) - min(x, default=0.0)
-    places = [(value - low) / span if span else 0.5 for value in x]
-    return ["top right" if place < _EDGE else "top left" if place > 1 - _EDGE else "top center" for place in places]
+def labels(named: Mapping[str, float], x: Sequence[float]) -> Part:
+    """Labels above the points `named` (name → x): those far enough apart along an axis that spans `x`. At its ends they extend inwards."""
+    low, span = min(x), max(x) - min(x) or 1.0
+    shown: dict[str, float] = {}
+    for name, place in sorted(((name, (at - low) / span) for name, at in named.items()), key=itemgetter(1)):
+        if all(abs(place - other) >= _APART for other in shown.values()):
+            shown[name] = place
+    sides = {n: "top right" if at < _EDGE else "top left" if at > 1 - _EDGE else "top center" for n, at in shown.items()}
+    text = [n if n in shown else "" for n in named]
+    return {"mode": "markers+text", "text": text, "textposition": [sides.get(n, "top center") for n in named], "cliponaxis": False}
 
 
 def _hover(text: str) -> str:

@@ -11,10 +11,9 @@ import numpy as np
 from plumbline.analysis.cost.bill import ITEMS
 from plumbline.analysis.cost.campaign_bill import ProviderCost
 from plumbline.analysis.cost.forecast import CostForecast
-from plumbline.analysis.cost.forecast_inputs import format_grouped
 from plumbline.analysis.cost.hosted_forecast import HostedForecast
 from plumbline.analysis.cost.precision import Lever
-from plumbline.analysis.cost.scenarios import DEARER, Bar
+from plumbline.analysis.cost.scenarios import DEARER, format_driver
 from plumbline.analysis.cost.spot_forecast import SpotForecast, spot_cost
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.metrics.formatting import Scale, capitalize_first, common_scale, format_name, format_percent
@@ -122,7 +121,10 @@ def tornado_chart(o: CostForecast) -> Chart | None:
                 f"%{{y}} %{{text}}: %{{customdata:,.4g}} {shown.suffix}<extra>{name}</extra>",
                 name=name,
                 base=[middle] * len(drivers),
-                text=[_end_text(bar, end) for bar, end in zip(drivers, ends, strict=True)],
+                text=[
+                    format_driver(bar.driver, bar.range.high if end == "high" else bar.range.low)
+                    for bar, end in zip(drivers, ends, strict=True)
+                ],
                 textposition="outside",
                 textfont={"color": "$soft"},
                 cliponaxis=False,
@@ -147,13 +149,6 @@ def tornado_chart(o: CostForecast) -> Chart | None:
         },
         height=130 + 44 * len(drivers),
     )
-
-
-def _end_text(bar: Bar, end: str) -> str:
-    value = bar.range.high if end == "high" else bar.range.low
-    if bar.driver in ("utilisation", "failure_rate"):
-        return f"{100 * value:.3g} %"
-    return f"{format_grouped(value)}{'/s' if bar.driver == 'rate' else ' USD/h' if bar.driver == 'price' else ' USD a month'}"
 
 
 def parts_chart(o: CostForecast) -> Chart | None:

@@ -11,7 +11,7 @@ from plumbline.analysis.decisions.sensitivity import PriceFlip, PriceSwing, Weig
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style, vertical
-from plumbline.presentation.winner_change import change_steps, change_title
+from plumbline.presentation.decisions import change_steps, change_title
 
 _OFFERED_APART = 1e-4
 _NEAR, _FAR = 0.5, 2.0

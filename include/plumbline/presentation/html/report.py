@@ -34,7 +34,7 @@ from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leadin
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
 from plumbline.presentation.summary import comparison_limits, headline, summary_items
-from plumbline.presentation.tables.export import TableFormat, campaign_tables, write_tables
+from plumbline.presentation.tables import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows
 from plumbline.results.launch_record import effective_environment
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 from tests.data.result_documents import FACTS, PLANNED, document, provider, trial
 
-from plumbline.analysis.drift.fact_changes import FACT_NAMES, FactReading
+from plumbline.analysis.drift.environment import FACT_NAMES, FactReading
 from plumbline.archive import FindingView, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages.changes import change_rows

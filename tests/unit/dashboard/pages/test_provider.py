@@ -17,8 +17,8 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.archive import FindingRecord, open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.presentation.charts.year import year_chart
-from plumbline.workflows.provider_year import FleetYear, fleet_lane, fleet_year
+from plumbline.presentation.charts.fleet import year_chart
+from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 
 MONTHS = 14
 CHANGED = 8

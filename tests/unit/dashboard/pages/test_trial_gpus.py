@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 from tests.data.result_documents import document, training_metrics
-from tests.unit.presentation.test_gpu_usage import sampled
+from tests.unit.presentation.test_trials import sampled
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
-from plumbline.presentation.gpu_usage import gpu_usages
+from plumbline.presentation.trials import gpu_usages
 from plumbline.results import CheckLine, GpuCounter, ResultDocument
 
 

@@ -7,8 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from plumbline.declarations import InferenceWorkload, load
-from plumbline.declarations.workloads.evaluation import Evaluation, EvaluationError, Question, load_questions, read_questions
-from plumbline.declarations.workloads.task_evaluation import load_tasks
+from plumbline.declarations.workloads.evaluation import Evaluation, EvaluationError, Question, load_questions, load_tasks, read_questions
 
 LINES = '{"prompt": "2 + 2 =", "answer": "4"}\n\n{"prompt": "Sky?", "choices": ["blue", "green"], "answer": "A"}\n{"prompt": "Year?", "pattern": "\\\\b20\\\\d\\\\d\\\\b"}\n'
 

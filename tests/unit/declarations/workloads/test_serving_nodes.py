@@ -12,8 +12,7 @@ from tests.data.repositories.golden import GPU, LLAMA, workload
 from tests.fakes.trials import H100, a_trial, cluster_provider, local_provider
 
 from plumbline.declarations import InferenceWorkload, spec_hash
-from plumbline.declarations.compatibility import incompatibility
-from plumbline.declarations.model_fit import model_fit
+from plumbline.declarations.compatibility import incompatibility, model_fit
 from plumbline.launch.cluster.manifests.gang import gang_manifests
 
 RANKS = ["--nodes={nodes}", "--rank={node_rank}", "--at={leader_address}:{leader_port}"]
@@ -64,13 +63,13 @@ def test_a_contradiction_is_refused(server: dict[str, Any], field: str) -> None:
 
 
 def test_cores_are_divided_evenly_over_the_nodes() -> None:
-    with pytest.raises(ValidationError, match="at most 4, a multiple of 2"):
+    with pytest.raises(ValidationError, match=r"\b4\b.*multiple of 2"):
         declared(CPU | {"count": 2}, parallel={"pipeline": 3}, command=COMMAND)
 
 
 def test_replicas_and_nodes_exclude_each_other() -> None:
     data = json.loads(declared().model_dump_json()) | {"replicas": "fill"}
-    with pytest.raises(ValidationError, match=r"replicas fill with server\.nodes 2"):
+    with pytest.raises(ValidationError, match=r"replicas fill.*server\.nodes 2"):
         InferenceWorkload.model_validate_json(json.dumps(data))
 
 

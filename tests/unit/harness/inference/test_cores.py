@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from plumbline.harness.inference.server.cores import divide_cores
+from plumbline.harness.inference.server.listening import divide_cores
 
 
 def test_few_cores_are_shared_and_that_is_told() -> None:

@@ -16,7 +16,7 @@ from tests.golden import Golden
 
 from plumbline.declarations import KubernetesLauncher
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.launch.cluster.doctor import access
+from plumbline.launch.cluster import doctor
 from plumbline.launch.cluster.observe import node_inventory
 from plumbline.launch.doctor_check import DoctorCheck
 
@@ -56,33 +56,33 @@ BASE = rules(K8S / "base" / "launcher-role.yaml") + rules(K8S / "base" / "launch
     [({}, []), ({"queue": "plumbline"}, ["kueue"]), ({"gang": "jobset"}, ["jobset"]), ({"gang": "trainjob"}, ["trainjob"])],
 )
 def test_the_shipped_roles_grant_what_is_needed_and_nothing_more(settings: Row, components: list[str]) -> None:
-    granted = access.granted_permissions(BASE + [rule for name in components for rule in component(name)])
-    assert granted == access.required_permissions(launcher(**settings))
+    granted = doctor.granted_permissions(BASE + [rule for name in components for rule in component(name)])
+    assert granted == doctor.required_permissions(launcher(**settings))
 
 
 def test_a_missing_verb_and_a_verb_too_many_are_both_told() -> None:
-    needed = access.required_permissions(launcher())
-    has = (needed - {access.Permission("", "pods/log", "get")}) | {access.Permission("", "configmaps", "list")}
-    missing, surplus = access.compare_permissions(has, needed, "plumbline")
+    needed = doctor.required_permissions(launcher())
+    has = (needed - {doctor.Permission("", "pods/log", "get")}) | {doctor.Permission("", "configmaps", "list")}
+    missing, surplus = doctor.compare_permissions(has, needed, "plumbline")
     assert missing.status == "failed" and missing.found.endswith(": get pods/log") and "k8s/provider" in missing.remedy
     assert surplus.status == "failed" and "list configmaps" in surplus.found and "kubeconfig" in surplus.remedy
-    assert statuses(access.compare_permissions(needed, needed, "plumbline")) == ["ok", "ok"]
+    assert statuses(doctor.compare_permissions(needed, needed, "plumbline")) == ["ok", "ok"]
 
 
 def test_an_administrator_lacks_nothing_and_has_too_much() -> None:
-    has = access.granted_permissions([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
-    assert statuses(access.compare_permissions(has, access.required_permissions(launcher()), "plumbline")) == ["ok", "failed"]
+    has = doctor.granted_permissions([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+    assert statuses(doctor.compare_permissions(has, doctor.required_permissions(launcher()), "plumbline")) == ["ok", "failed"]
 
 
 def test_a_rule_for_single_names_does_not_grant_the_verb() -> None:
     one = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"], "resourceNames": ["mine"]}
-    assert access.granted_permissions([one]) == frozenset()
+    assert doctor.granted_permissions([one]) == frozenset()
 
 
 def test_what_everybody_may_ask_is_no_verb_too_many() -> None:
     everybody = {"apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectrulesreviews"], "verbs": ["create"]}
     assert statuses(
-        access.compare_permissions(access.granted_permissions([*BASE, everybody]), access.required_permissions(launcher()), "x")
+        doctor.compare_permissions(doctor.granted_permissions([*BASE, everybody]), doctor.required_permissions(launcher()), "x")
     ) == ["ok", "ok"]
 
 
@@ -108,7 +108,7 @@ def token(**claims: Any) -> Configuration:
     ],
 )
 def test_how_long_credentials_will_do(configuration: Configuration, renewed: bool, status: str, value: str) -> None:
-    line = access.credential_lifetime(configuration, NOW, renewed=renewed)
+    line = doctor.credential_lifetime(configuration, NOW, renewed=renewed)
     assert line.status == status and value in line.found
     assert bool(line.remedy) == (status == "failed")
 
@@ -116,7 +116,7 @@ def test_how_long_credentials_will_do(configuration: Configuration, renewed: boo
 def test_a_token_that_is_no_jwt_is_not_taken_apart() -> None:
     opaque = Configuration()
     opaque.api_key = {"BearerToken": "Bearer k3s.opaque.%%%"}
-    assert access.credential_lifetime(opaque, NOW, renewed=False).status == "ok"
+    assert doctor.credential_lifetime(opaque, NOW, renewed=False).status == "ok"
 
 
 # Nodes.

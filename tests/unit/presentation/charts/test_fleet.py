@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.presentation.charts.chart import label_places
+from plumbline.presentation.charts.chart import labels
 from plumbline.presentation.charts.fleet import pareto
 
 
@@ -14,7 +14,11 @@ def test_nobody_beats_a_point_on_the_pareto_line(sign: int, lower_is_better: boo
     assert pareto({name: (cost, sign * speed) for name, (cost, speed) in points.items()}, lower_is_better) == ("cheap", "between", "fast")
 
 
-def test_labels_at_the_ends_extend_inwards() -> None:
-    assert label_places([5.0, 1.0, 3.0]) == ["top left", "top right", "top center"]
-    assert label_places([2.0]) == ["top center"]
-    assert label_places([]) == []
+def test_labels_extend_inwards_and_do_not_overlap() -> None:
+    drawn = labels({"last": 5.0, "first": 1.0, "beside": 1.4, "middle": 3.0}, [1.0, 1.4, 3.0, 5.0])
+    assert drawn["text"] == ["last", "first", "", "middle"]
+    assert drawn["textposition"][:2] == ["top left", "top right"] and drawn["textposition"][3] == "top center"
+
+
+def test_providers_of_one_price_have_one_label() -> None:
+    assert labels({"a": 2.0, "b": 2.0}, [2.0, 2.0])["text"] == ["a", ""]

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from plumbline.declarations import digest, installation
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint, HubCheckpoint, UrlCheckpoint
-from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, Manifest, ManifestFile, hash_file
+from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Manifest, ManifestFile, hash_file
 from plumbline.harness.inference.checkpoint.sources import LocalFiles, Source
 from plumbline.metrics.formatting import format_bytes
 

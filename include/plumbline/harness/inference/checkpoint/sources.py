@@ -15,8 +15,7 @@ import fsspec
 
 from plumbline.declarations import digest, installation
 from plumbline.declarations.workloads.checkpoints import HubCheckpoint, UrlCheckpoint
-from plumbline.harness.inference.checkpoint.contents import INDEX
-from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, needed_files
+from plumbline.harness.inference.checkpoint.contents import INDEX, BrokenCheckpoint, needed_files
 
 _RANGE = 32 << 20
 _THREADS = 8

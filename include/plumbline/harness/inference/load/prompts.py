@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.inference import TOKENIZER_VOCABULARY
-from plumbline.declarations.workloads.prompt_files import Message
+from plumbline.declarations.workloads.prompts import Message
 from plumbline.harness.inference.load.schedule import PhaseLoad, Random, Schedule, request_rng, turn_of
 
 __all__ = ["NO_IDS", "Prompt", "Prompts", "TokenIds", "probe_prompts", "prompts_of"]

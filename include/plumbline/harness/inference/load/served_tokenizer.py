@@ -16,7 +16,7 @@ import numpy as np
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint
-from plumbline.declarations.workloads.prompt_files import Message
+from plumbline.declarations.workloads.prompts import Message
 from plumbline.harness import engine_python
 from plumbline.harness.inference.load.prompts import TokenIds, shipped_tokenizer
 

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from plumbline.declarations.workloads.load import FaultPhaseSpec
 from plumbline.harness.inference.analysis import validity
-from plumbline.harness.inference.analysis.lengths import length_telemetry, noted_lengths
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog
 from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.models import journal
-from plumbline.harness.inference.phases.load_phase import Driver, require_running
+from plumbline.harness.inference.phases.load_phase import Driver, length_telemetry, noted_lengths, require_running
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import ManagedServers, ManagedTriton, ServerUnderTest, format_outcome
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, degraded

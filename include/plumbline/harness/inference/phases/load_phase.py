@@ -1,4 +1,4 @@
-"""Drive one phase of load and record its metrics; prepare the prefix cache before it and wait for the queue to drain after it."""
+"""Drive one phase of load, record its metrics and the lengths that came; prepare the prefix cache before it and wait for the queue to drain after it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from plumbline.declarations.workloads.load import Requests
 from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import roofline, validity
-from plumbline.harness.inference.analysis.lengths import length_telemetry, noted_lengths
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.client import Settings, round_trip
-from plumbline.harness.inference.load import privacy
+from plumbline.harness.inference.load import own_prompts
 from plumbline.harness.inference.load.prompts import Prompt, Prompts
 from plumbline.harness.inference.load.request_log import USAGE, RequestLog
 from plumbline.harness.inference.load.schedule import PhaseLoad
@@ -21,7 +21,8 @@ from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import under_test
 from plumbline.harness.inference.server.under_test import ManagedServers, ServerUnderTest, format_outcome
 from plumbline.harness.measurement import TrialFailed
-from plumbline.metrics import LoadPhase
+from plumbline.metrics import LENGTH_DEPENDENT, NATURAL_LENGTHS, LoadPhase
+from plumbline.results import MetricRow, Telemetry
 
 _LIMIT_S = 3600.0
 
@@ -73,7 +74,7 @@ class Driver:
                 counted = np.maximum(log.usage[:, USAGE.index("prompt_tokens")], 0)
                 log.load = replace(load, input_tokens=np.where(load.input_tokens > 0, load.input_tokens, counted).astype(np.int32))
             if requests.prompts.private:
-                log.details = {number: privacy.safe_detail(detail) for number, detail in log.details.items()}
+                log.details = {number: own_prompts.safe_detail(detail) for number, detail in log.details.items()}
         return log
 
     def drive_each(self, phase: LoadPhase, prompts: Sequence[Prompt], output_tokens: int, *, note: str) -> RequestLog:
@@ -175,3 +176,37 @@ def _fill_cache(driver: Driver, phase: LoadPhase, prompts: Sequence[Prompt]) -> 
     log = driver.drive_each(phase, prompts, 1, note="filling the cache: ")
     if log.finished < log.n:
         raise TrialFailed("server_error", f"before {phase}, for the prefix cache: {format_outcome(log)}; {driver.served.state()}")
+
+
+def length_telemetry(log: RequestLog, requests: Requests) -> list[Telemetry]:
+    """`input_tokens` and `output_tokens` of the finished requests. Empty for drawn prompts with forced answers, whose lengths are declared;
+    without input tokens if the server did not count them all."""
+    if (requests.prompts is None and requests.output == "forced") or not log.finished:
+        return []
+    rows = []
+    for signal, values in (("input_tokens", log.load.input_tokens[log.ok]), ("output_tokens", log.written[log.ok])):
+        if not values.all():
+            continue
+        p50, p95 = np.quantile(values, (0.5, 0.95), method="inverted_cdf")  # a length that a request had
+        low, high, mean = (float(f(values)) for f in (np.min, np.max, np.mean))
+        rows.append(
+            Telemetry(
+                phase=log.load.name,
+                signal=signal,
+                unit="tokens",
+                n=len(values),
+                mean=mean,
+                min=low,
+                p50=float(p50),
+                p95=float(p95),
+                max=high,
+            )
+        )
+    return rows
+
+
+def noted_lengths(rows: list[MetricRow], requests: Requests) -> list[MetricRow]:
+    """The rows, those that depend on the answers' lengths marked where the model ended its answers itself."""
+    if requests.output == "forced":
+        return rows
+    return [row.model_copy(update={"method": NATURAL_LENGTHS}) if row.metric in LENGTH_DEPENDENT else row for row in rows]

@@ -20,8 +20,8 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
+from plumbline.declarations.workloads.evaluation import Quality
 from plumbline.declarations.workloads.models import Encoder
-from plumbline.declarations.workloads.quality import Quality
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.cpu import allotted_cores
 from plumbline.harness.inference.analysis import validity

@@ -13,12 +13,18 @@ import numpy as np
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.declarations.workloads.load import Search, SearchPhaseSpec
 from plumbline.harness.inference.analysis import validity
-from plumbline.harness.inference.analysis.lengths import length_telemetry, noted_lengths
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.load.prompts import Prompts, probe_prompts
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import probe_load
-from plumbline.harness.inference.phases.load_phase import Driver, prepare_cache, require_running, wait_until_settled
+from plumbline.harness.inference.phases.load_phase import (
+    Driver,
+    length_telemetry,
+    noted_lengths,
+    prepare_cache,
+    require_running,
+    wait_until_settled,
+)
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
 from plumbline.harness.measurement import EvidenceFile, TrialFailed, degraded

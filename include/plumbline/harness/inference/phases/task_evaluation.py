@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.declarations.workloads.task_evaluation import TaskEvaluation, metric_of
+from plumbline.declarations.workloads.evaluation import TaskEvaluation, metric_of
 from plumbline.harness import engine_python
 from plumbline.harness.inference.load.served_tokenizer import Unread
 from plumbline.harness.inference.phases.outputs import OutputClient, PromptTokens, TokenIds

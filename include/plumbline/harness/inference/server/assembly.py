@@ -9,12 +9,10 @@ from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Provider
 from plumbline.declarations.workloads.checkpoints import QUANTISED
-from plumbline.declarations.workloads.engine_options import Parallel
-from plumbline.declarations.workloads.engines import engine
+from plumbline.declarations.workloads.engines import Parallel, engine
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import generation, repository
-from plumbline.harness.inference.server.gang_server import GangServer
-from plumbline.harness.inference.server.nodes import ServingNodes
+from plumbline.harness.inference.server.nodes import GangServer, ServingNodes
 from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton

@@ -9,9 +9,8 @@ from pathlib import Path
 from plumbline.declarations import Trial, installation_paths
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.environment.cpu import cpu_limit, usable_cores
-from plumbline.harness.gang.causes import CauseResolver, FailureCause
 from plumbline.harness.gang.channel import Channel, Message, gloo_environment
-from plumbline.harness.gang.coordinator import TURN_S
+from plumbline.harness.gang.coordinator import TURN_S, CauseResolver, FailureCause
 from plumbline.harness.gang.node_agent import NodeAgent, log
 from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor

@@ -17,7 +17,7 @@ from typing import Any
 
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.container import oom_kills
-from plumbline.harness.gang.causes import FailureCause
+from plumbline.harness.gang.coordinator import FailureCause
 from plumbline.harness.gang.topology import Address, Topology
 from plumbline.harness.process_tree import describe_exit
 from plumbline.harness.training import plan

@@ -19,14 +19,13 @@ from plumbline.harness.gang.topology import InvalidTopology, topology_of
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import Measurement, TrialFailed
 from plumbline.harness.persistent_state import PersistentState, persistent_state_of
-from plumbline.harness.probes import inter_node, peer
+from plumbline.harness.probes import inter_node
 from plumbline.harness.training import analysis, plan
-from plumbline.harness.training.analysis import recovery, verdicts
+from plumbline.harness.training.analysis import recovery
 from plumbline.harness.training.analysis.performance import energy_rows
 from plumbline.harness.training.analysis.records import Incident, TrainingRecords
 from plumbline.harness.training.dataset.preparation import prepare_inputs
-from plumbline.harness.training.job import Job, JobContext, fault_injection, isolate_fault_checkpoint, rendezvous
-from plumbline.harness.training.job.coordinator import JobCoordinator
+from plumbline.harness.training.job import Job, JobContext, JobCoordinator, fault_injection, isolate_fault_checkpoint, rendezvous
 from plumbline.harness.training.job.fault_injection import inject_fault
 from plumbline.harness.training.job.supervisor import RunAborted
 from plumbline.harness.training.plan import share_cores
@@ -80,7 +79,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, monitor: Contention
     measured.metrics += energy_rows(measured.metrics, monitor.gpu_rows())
     measured.curves += session.between.curves
     measured.facts |= session.between.facts
-    measured.judgements += verdicts.judge_training(workload, trial.validity, session.records)
+    measured.judgements += analysis.judge_training(workload, trial.validity, session.records)
     measured.judgements += recovery.launcher_interruptions(session.records, state.deletions if state else ())
     return measured
 
@@ -127,7 +126,7 @@ class _TrialRun:
             if coordinator is not None:
                 coordinator.gather(self._trial.provider.launcher.gang_assembly_s, data.sha256, self._report)
                 self._report("probing the network between the nodes", force=True)
-                self.network = peer.peer_rows(coordinator.peers.values())
+                self.network = inter_node.peer_rows(coordinator.peers.values())
             context = stack.enter_context(rendezvous(JobContext(self._folder, topology, parts, coordinator=coordinator)))
             if coordinator is not None:
                 self._probe_collectives(context, coordinator, device)

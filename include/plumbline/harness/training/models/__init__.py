@@ -96,7 +96,7 @@ def _sha256_of(weights: Iterable[tuple[str, torch.Tensor]]) -> str:
     summed = hashlib.sha256()
     for name, tensor in sorted(weights, key=itemgetter(0)):
         summed.update(name.encode())
-        summed.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        summed.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return summed.hexdigest()
 
 

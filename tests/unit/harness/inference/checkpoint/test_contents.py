@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from transformers import AutoModelForCausalLM
 
-from plumbline.harness.inference.checkpoint.contents import INDEX, Contents, examine
-from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, needed_files
+from plumbline.harness.inference.checkpoint.contents import INDEX, BrokenCheckpoint, Contents, examine, needed_files
 from plumbline.harness.inference.checkpoint.sources import LocalFiles
 
 SECOND = "model-00002-of-00002.safetensors"

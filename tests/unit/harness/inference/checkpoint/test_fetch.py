@@ -17,8 +17,7 @@ from tests.unit.declarations.workloads.test_checkpoints import workload
 
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint, HubCheckpoint, UrlCheckpoint
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch, fetch_for_trial, resolve, sources
-from plumbline.harness.inference.checkpoint.contents import examine
-from plumbline.harness.inference.checkpoint.manifest import BrokenCheckpoint, Manifest
+from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Manifest, examine
 from plumbline.harness.inference.checkpoint.sources import AccessRefused, FetchFailed, LocalFiles
 from plumbline.harness.measurement import TrialFailed
 

@@ -15,7 +15,7 @@ from tests.unit.declarations.workloads.test_checkpoints import workload
 from plumbline.declarations.trials import spec_hash
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.inference import trial as inference_trial
-from plumbline.harness.inference.checkpoint.manifest import Manifest
+from plumbline.harness.inference.checkpoint.contents import Manifest
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.harness.inference.server import tritonserver
 from plumbline.harness.launcher_protocol import MODELS_TOKEN_VARIABLE

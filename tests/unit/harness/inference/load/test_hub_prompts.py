@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.declarations.workloads.test_prompt_files import SHAREGPT, lines
+from tests.unit.declarations.workloads.test_prompts import SHAREGPT, lines
 
-from plumbline.declarations.workloads.prompt_files import PromptsError
-from plumbline.declarations.workloads.prompts import HubPrompts
+from plumbline.declarations.workloads.prompts import HubPrompts, PromptsError
 from plumbline.harness.inference.load.own_prompts import FetchFailed, selected_rows
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"

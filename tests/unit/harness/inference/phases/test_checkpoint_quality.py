@@ -17,8 +17,7 @@ from tests.fakes.trials import load
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint
-from plumbline.declarations.workloads.evaluation import Evaluation, Question
-from plumbline.declarations.workloads.quality import Quality
+from plumbline.declarations.workloads.evaluation import Evaluation, Quality, Question
 from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.load.wire import Wire
 from plumbline.harness.inference.phases import checkpoint_quality

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import InferenceWorkload, load
-from plumbline.declarations.workloads.quality import Quality
+from plumbline.declarations.workloads.evaluation import Quality
 from plumbline.harness.inference.phases import quality
 from plumbline.harness.inference.server import backends
 

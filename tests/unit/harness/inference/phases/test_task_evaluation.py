@@ -14,8 +14,7 @@ import pytest
 from tests.fakes import lm_eval_package
 from tests.unit.harness.inference.phases.test_checkpoint_quality import TABLE, VOCABULARY, Model, Numbers, server, workload
 
-from plumbline.declarations.workloads.evaluation import Evaluation
-from plumbline.declarations.workloads.task_evaluation import TaskEvaluation
+from plumbline.declarations.workloads.evaluation import Evaluation, TaskEvaluation
 from plumbline.harness.inference.phases import checkpoint_quality
 from plumbline.harness.inference.phases.outputs import OpenAiOutputs
 from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator, task_evaluator

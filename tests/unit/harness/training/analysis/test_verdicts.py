@@ -11,8 +11,7 @@ import pytest
 
 from plumbline.declarations import ValidityLimits, load
 from plumbline.declarations.workloads.training import LossCheck, TrainingWorkload
-from plumbline.harness.training.analysis.records import TrainingRecords
-from plumbline.harness.training.analysis.verdicts import (
+from plumbline.harness.training.analysis import (
     diverged_losses,
     judge_training,
     late_steady_state,
@@ -22,6 +21,7 @@ from plumbline.harness.training.analysis.verdicts import (
     too_few_steps,
     unsteady_step_time,
 )
+from plumbline.harness.training.analysis.records import TrainingRecords
 
 CONFIG = Path(__file__).resolve().parents[5] / "include" / "config"
 CHECK = LossCheck(low=1.0, high=5.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.workloads.engine_options import Parallel, Speculative
+from plumbline.declarations.workloads.engines import Parallel, Speculative
 from plumbline.harness.inference.server.backends import generation, repository
 from plumbline.harness.inference.server.backends.generation import Weights
 from plumbline.harness.inference.server.backends.repository import Repository, needs_precision

@@ -9,7 +9,7 @@ from tests.data.repositories.golden import GPU, LLAMA, workload
 from tests.fakes.trials import H100, cluster_provider
 
 from plumbline.declarations import Provider, spec_hash
-from plumbline.declarations.workloads.engine_options import fill_command
+from plumbline.declarations.workloads.engines import fill_command
 from plumbline.harness.inference import trial as inference_trial
 
 COMMAND = ["serve", "{model}", "--port", "{port}"]

@@ -8,7 +8,7 @@ import pytest
 from tests.data.result_documents import document, inference_metrics, inference_workload, provider, training_metrics, trial
 
 from plumbline.metrics.formatting import join_words
-from plumbline.presentation.gpu_usage import gpu_usages, is_gpu_utilisation
+from plumbline.presentation.trials import gpu_usages, is_gpu_utilisation
 from plumbline.results import ResultDocument, Telemetry, metric_row
 
 

@@ -10,8 +10,8 @@ from tests.fakes.trials import a_trial
 from plumbline.declarations import DeclarationError, InferenceWorkload, spec_hash
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.trials import without_defaults
-from plumbline.declarations.workloads import prompt_files
-from plumbline.declarations.workloads.prompt_files import PromptsError, load_prompts, pack, read_rows, select, selection_hash, unpack
+from plumbline.declarations.workloads import prompts
+from plumbline.declarations.workloads.prompts import PromptsError, load_prompts, pack, read_rows, select, selection_hash, unpack
 
 CHAT = {
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
@@ -127,7 +127,7 @@ def test_a_wrong_declaration_names_its_field(tmp_path: Path, changes: dict[str, 
 
 
 def test_a_large_sample_does_not_swell_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_files, "MAX_CONTENT_BYTES", 100)
+    monkeypatch.setattr(prompts, "MAX_CONTENT_BYTES", 100)
     (tmp_path / "p.txt").write_text("".join(f"{i * i} prompt {i}\n" for i in range(100)))
     (problem,) = load_prompts(declare(source="file", path="p.txt", format="text"), tmp_path)
     assert problem[0][-1] == "path"

@@ -9,7 +9,7 @@ import pytest
 from plumbline.analysis.decisions.winner_change import LeadPart, WinnerChange
 from plumbline.presentation.charts.decisions import winner_change_chart
 from plumbline.presentation.charts.static import svg
-from plumbline.presentation.winner_change import change_steps
+from plumbline.presentation.decisions import change_steps
 
 CHANGE = WinnerChange(
     *("a", "b", -0.08, 0.03),

@@ -15,7 +15,7 @@ from tests.data.result_documents import provider
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import conclude
 from plumbline.metrics import METRICS
-from plumbline.presentation.tables.export import (
+from plumbline.presentation.tables import (
     TABLE_FORMATS,
     TABLES,
     campaign_tables,
@@ -175,7 +175,5 @@ def test_the_readme_and_the_documentation_name_every_column(made: dict[str, pd.D
     write_tables(made, tmp_path, ["csv"], WRITTEN)
     readme = (tmp_path / "README.md").read_text()
     assert describe_tables(TABLES) in readme and f"{WRITTEN:%Y-%m-%d %H:%M} UTC (csv)" in readme
-    documented = (Path(__file__).parents[4] / "docs" / "export-tables.md").read_text()
-    assert documented.endswith(describe_tables(TABLES)), (
-        "python -m plumbline.presentation.tables.export prints what docs/export-tables.md shows"
-    )
+    documented = (Path(__file__).parents[3] / "docs" / "export-tables.md").read_text()
+    assert documented.endswith(describe_tables(TABLES)), "python -m plumbline.presentation.tables prints what docs/export-tables.md shows"

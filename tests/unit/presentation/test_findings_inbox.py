@@ -8,7 +8,7 @@ import pytest
 from tests.unit.alerts.test_message import FINDING
 from tests.unit.results.test_finding import NOTICED
 
-from plumbline.presentation.finding_words import headline_in_words, what_happened
+from plumbline.presentation.findings_inbox import headline_in_words, what_happened
 
 INFERENCE = {"workload_kind": "inference", "workload": "chat"}
 

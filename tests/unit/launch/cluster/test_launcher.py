@@ -13,12 +13,11 @@ from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
 from tests.fakes.trials import H100, a_trial, cluster_provider, declared
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.harness.quick_probe import quick_probe, store_probe
+from plumbline.harness.run import quick_probe, store_probe
 from plumbline.launch import ProbeSkipped
-from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster import launcher, manifests
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
-from plumbline.launch.cluster.operate import hardware_probe
-from plumbline.launch.cluster.operate.hardware_probe import PodPatience
+from plumbline.launch.cluster.launcher import PodPatience
 from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.failures import HarnessError, ImageError, Interrupted, OutOfMemory, Unreachable
 from plumbline.results.document import ProbeDocument
@@ -52,7 +51,7 @@ def launcher_of(provider: Provider) -> KubernetesLauncher:
 
 
 def probe(provider: Provider) -> ProbeDocument | ProbeSkipped:
-    return hardware_probe.probe_cluster(declared(), provider, launcher_of(provider), datetime.now(timezone.utc), 0.001, QUICK)
+    return launcher.probe_cluster(declared(), provider, launcher_of(provider), datetime.now(timezone.utc), 0.001, QUICK)
 
 
 def test_one_pod_looks_and_is_gone(kube: FakeKubernetes, tmp_path: Path) -> None:

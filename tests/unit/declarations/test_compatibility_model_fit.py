@@ -11,8 +11,7 @@ from tests.golden import Golden
 from tests.unit.declarations.workloads.test_checkpoints import HUB, workload
 
 from plumbline.declarations import InferenceWorkload, Provider, incompatibility
-from plumbline.declarations.compatibility import scratch_needed
-from plumbline.declarations.model_fit import accelerator_memory, model_fit
+from plumbline.declarations.compatibility import accelerator_memory, model_fit, scratch_needed
 from plumbline.declarations.providers import Accelerator
 
 GIB = 2**30

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.harness.__main__ import MEASURED, STORE_FAILED, main
-from plumbline.harness.quick_probe import quick_probe, store_probe
+from plumbline.harness.run import quick_probe, store_probe
 from plumbline.results import ResultStore
 from plumbline.results.document import InvalidProbe, ProbeDocument
 
