@@ -125,7 +125,7 @@ def create_app(
     app.include_router(overview.router(pages, reader, declared, fleets, folder, active_runs))
     app.include_router(providers.router(pages, reader, declared, fleets))
     app.include_router(workloads.router(pages, reader, declared, fleets))
-    app.include_router(campaigns.router(pages, reader, folder))
+    app.include_router(campaigns.router(pages, reader, declared, folder))
     app.include_router(trials.router(pages, reader, declared))
     app.include_router(decisions.router(pages, reader, declared, choices, acting), dependencies=money)
     negotiations = negotiation_api.NegotiationReader(pages, reader, declared, choices)

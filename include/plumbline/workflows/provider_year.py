@@ -8,7 +8,8 @@ from datetime import datetime
 
 from plumbline.analysis.drift.fact_changes import FACT_NAMES
 from plumbline.archive import Archive
-from plumbline.archive.pages import CampaignHead, Span
+from plumbline.archive.pages import CampaignHead
+from plumbline.archive.repository import Span
 from plumbline.workflows.campaign_history import MONTHS, speed_index
 
 SHARED_FACTS = ("driver.version", "cuda.version", "rocm.version", "nccl.version")
