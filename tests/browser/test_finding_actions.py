@@ -80,7 +80,7 @@ def test_a_finding_is_acknowledged_inside_a_frame_of_the_same_origin(tmp_path: P
         inside.locator("details.acting > summary").click()
         inside.get_by_label("Reason").fill("ticket 7")
         inside.get_by_role("button", name="Acknowledge").click()
-        expect(inside.get_by_role("status").filter(has_text="acknowledge")).to_be_visible()
+        expect(inside.get_by_role("status").filter(has_text="acknowledge")).to_be_visible(timeout=30_000)
         assert page.url == f"{address}/workloads" and page.frames[1].url.startswith(f"{address}/findings/f1?")
         page.context.close()
     with open_archive(url) as archive:

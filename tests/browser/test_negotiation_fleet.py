@@ -12,10 +12,12 @@ from tests.browser.chromium import executable
 from tests.browser.fleet import TEAMS, declare
 from tests.browser.served import served
 
+from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.declarations.installation import override_home
-from plumbline.workflows.rehearse import months_of, rehearse_months
+from plumbline.launch.simulated.launcher import simulate
+from plumbline.workflows.plan import RunParameters, trials_of
 
 pytestmark = [
     pytest.mark.browser,
@@ -32,8 +34,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("fifty")
     home, config = folder / "home", declare(folder / "config", PROVIDERS)
     with override_home(home, config):
-        months = months_of("2026-10..2026-10", datetime.now(timezone.utc))
-        rehearse_months(load(), months, lambda _: None, workloads=("chat-1b-gpu",), repeats=2)
+        declared, wanted = load(), RunParameters("2026-10", "a fleet", workloads=("chat-1b-gpu",), repeats=2)
+        with open_archive() as archive:
+            for provider in declared.enabled_providers():
+                for trial in trials_of(wanted, declared, provider, "inference", datetime(2026, 10, 1, 2, tzinfo=timezone.utc)):
+                    archive.record(simulate(trial), uri="file:///nowhere")
         with served(create_app()) as found:
             yield found
 
