@@ -25,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
 PROVIDERS = 50
+LIMIT_MS = 180_000
+"""The first page draws every provider's numbers."""
 NEGOTIATE = "/decisions/product/inference/negotiate?workload=chat-1b-gpu&provider=delta-30-h100"
 
 
@@ -54,6 +56,7 @@ def test_it_fits_the_window_and_begins_with_offer_and_answer(
     address: str, chromium: Browser, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    context.set_default_timeout(LIMIT_MS)
     page = context.new_page()
     page.goto(address + NEGOTIATE, wait_until="load")
     settled(page)
@@ -69,6 +72,7 @@ def test_it_fits_the_window_and_begins_with_offer_and_answer(
 
 def test_an_offer_that_makes_it_first_is_found_by_keyboard(address: str, chromium: Browser) -> None:
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.set_default_timeout(LIMIT_MS)
     page.goto(address + NEGOTIATE, wait_until="load")
     settled(page)
     page.locator("#provider").focus()
