@@ -28,9 +28,11 @@ def guarded() -> FastAPI:
     from airflow.api_fastapi.core_api.security import requires_access_view
     from fastapi import Depends
 
+    from plumbline.airflow.action_runs import active_runs
     from plumbline.dashboard.app import create_app
 
-    return create_app([Depends(requires_access_view(AccessView.PLUGINS))], may_see_money=_may_see_money(), acting=_acting())
+    seen_by = [Depends(requires_access_view(AccessView.PLUGINS))]
+    return create_app(seen_by, may_see_money=_may_see_money(), acting=_acting(), active_runs=active_runs)
 
 
 def _acting() -> Acting:

@@ -84,8 +84,10 @@ TEAMS = {
 }
 
 
-def declare(folder: Path) -> Path:
-    """The installation's declarations with these providers, workloads and teams in the place of its own; the folder."""
+def declare(folder: Path, providers: int = len(PROVIDERS)) -> Path:
+    """The installation's declarations with these providers, workloads and teams in the place of its own; the folder.
+
+    `providers`: with as many more, each steady at a price of its own."""
     config, own = folder, ROOT / "include" / "config"
     for kind in ("providers", "teams"):
         (config / kind).mkdir(parents=True)
@@ -95,7 +97,11 @@ def declare(folder: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             # One slot: a fleet is to be drawn, not its time of day.
             target.write_text(re.sub(r"slots: \[.*?\]", 'slots: ["02:00"]', path.read_text()))
-    for name, text in PROVIDERS.items():
+    more = {
+        f"delta-{n:02d}-h100": f"\nregion: us-{n:02d}\nseed: {n}\nprice: {24 + n / 4} USD/h\nspread: 0.4%\ndrift: []\n"
+        for n in range(20, 20 + providers - len(PROVIDERS))
+    }
+    for name, text in {**PROVIDERS, **more}.items():
         fixed, drift = text.split("drift:", 1)
         fields = dict(line.split(": ", 1) for line in fixed.strip().splitlines())
         (config / "providers" / f"{name}.yaml").write_text(SHAPE.format(name=name, drift=drift.rstrip(), **fields).lstrip())

@@ -13,9 +13,12 @@ from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
 from tests.browser.sample import BEGAN
 from tests.browser.served import served
 from tests.browser.test_dashboard import seeded
+from tests.data.acting import AppliedRuns, acting_as
+from tests.unit.dashboard.pages.test_repeats import EXPERIMENTS
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
+from plumbline.dashboard.pages import decisions
 from plumbline.declarations import load
 from plumbline.workflows.decide import decide_all
 
@@ -202,3 +205,47 @@ def test_axe_finds_no_serious_violation_in_a_negotiation(address: str, chromium:
     found = Axe().run(page).response["violations"]
     assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
     context.close()
+
+
+@pytest.fixture(scope="module")
+def acting_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same campaign for a user who may start repeats, with two that would raise the certainty."""
+    home = seeded(tmp_path_factory.mktemp("acting"))
+    url = f"sqlite:///{home / 'archive.db'}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decisions, "next_experiments", lambda declared, decided: EXPERIMENTS)
+        with served(create_app(archive_url=url, reports=home / "reports", acting=acting_as(AppliedRuns(url, held=True)))) as found:
+            yield found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation_beside_the_open_form_of_experiments(
+    acting_address: str, chromium: Browser, scheme: Literal["light", "dark"]
+) -> None:
+    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(acting_address + DECISION, wait_until="load")
+    drawn(page)
+    for summary in page.locator("details:not([open]) > summary").all():
+        if summary.is_visible():
+            summary.click()
+    page.locator("form[aria-label='start repeats'] input[name=why]").fill("is it the node?")
+    page.locator("form[aria-label='start repeats'] button").wait_for(state="visible")
+    found = Axe().run(page).response["violations"]
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
+    context.close()
+
+
+def test_repeats_are_started_by_keyboard_alone(acting_address: str, chromium: Browser) -> None:
+    page = chromium.new_page()
+    page.goto(acting_address + DECISION)
+    page.locator("form[aria-label='start repeats'] input[type=radio]").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") == "why"
+    page.keyboard.type("is it the node?")
+    page.keyboard.press("Enter")
+    page.locator("#experiments ~ ul.asked[role=status]").wait_for()
+    assert "local-2core, chat-tiny-cpu: requested by ann: next best experiment: is it the node?" in page.locator("ul.asked").inner_text()
+    assert page.url.endswith("#experiments")
+    page.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -63,6 +64,27 @@ def test_axe_finds_no_serious_violation_in_open_forms(installation: tuple[str, s
         violations = Axe().run(page).response["violations"]
         assert [(v["id"], v["nodes"][0]["html"]) for v in violations if v["impact"] in ("serious", "critical")] == [], path
     context.close()
+
+
+def test_a_finding_is_acknowledged_inside_a_frame_of_the_same_origin(tmp_path: Path, chromium: Browser) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        archive.record(document(trial(campaign="2025-12")), uri="file:///store")
+        stored(archive, drifted())
+    with served(create_app(archive_url=url, reports=tmp_path, acting=acting_as(AppliedRuns(url)))) as address:
+        # Airflow shows the pages so. The frame is put into one of them, whose own policy allows none.
+        page = chromium.new_context(bypass_csp=True).new_page()
+        page.goto(f"{address}/workloads")
+        page.evaluate("document.body.innerHTML = '<iframe src=\"/findings\" width=900 height=700></iframe>'")
+        inside = page.frame_locator("iframe")
+        inside.locator("details.acting > summary").click()
+        inside.get_by_label("Reason").fill("ticket 7")
+        inside.get_by_role("button", name="Acknowledge").click()
+        expect(inside.get_by_role("status").filter(has_text="acknowledge")).to_be_visible(timeout=30_000)
+        assert page.url == f"{address}/workloads" and page.frames[1].url.startswith(f"{address}/findings/f1?")
+        page.context.close()
+    with open_archive(url) as archive:
+        assert (archive.finding("f1").state, archive.audit("f1")[-1].who) == ("acknowledged", "ann")
 
 
 def test_a_finding_is_accepted_by_keyboard_from_the_inbox(installation: tuple[str, str], chromium: Browser) -> None:

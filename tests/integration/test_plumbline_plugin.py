@@ -70,6 +70,41 @@ except AlreadyStarted as error:
     refused = error.run.by
 latest = ActionRuns().latest()[repeats.key]
 
+from datetime import datetime, timezone
+from dataclasses import asdict
+from airflow.models import DagModel, TaskInstance
+from airflow.models.dag import DagTag
+from airflow.utils.types import DagRunType
+from plumbline.airflow.action_runs import active_runs
+from plumbline.declarations import load
+from sqlalchemy import event, insert
+began = datetime(2026, 11, 1, 2, tzinfo=timezone.utc)
+with create_session() as session:
+    for dag_id, tag, state in (("benchmark_local_1core", "plumbline", "running"), ("other", "theirs", "running"), ("baseline_decision", "plumbline", "running"), ("upkeep_daily", "plumbline", "success")):
+        session.add(DagModel(dag_id=dag_id, bundle_name="dags-folder", tags=[DagTag(name=tag, dag_id=dag_id)]))
+        session.flush()
+        session.add(DagRun(dag_id=dag_id, run_id="manual__2026-11-01T02:00:00+00:00", run_type=DagRunType.MANUAL, state=state, start_date=began, run_after=began))
+        session.flush()
+    known_tasks = (("collect", 0, "success"), ("collect", 1, "failed"), ("collect", 2, None), ("run", 2, "running"), ("collect", -1, "skipped"))
+    for number, (task, index, state) in enumerate(known_tasks):
+        lane = "inference" if index < 0 else "training"
+        values = {"task_id": f"{lane}.trial.{task}", "dag_id": "benchmark_local_1core", "run_id": "manual__2026-11-01T02:00:00+00:00", "map_index": index, "pool": "p", "state": state}
+        session.execute(insert(TaskInstance).values(**values))
+asked = []
+engine = session.get_bind()
+note = lambda *given: asked.append(given[2])
+event.listen(engine, "before_cursor_execute", note)
+running = [asdict(run) for run in active_runs()]
+event.remove(engine, "before_cursor_execute", note)
+strip = client(cookies={"_token": token("viewer")}).get("/plumbline/").text
+with create_session() as session:
+    session.execute(DagTag.__table__.delete())
+idle = client(cookies={"_token": token("viewer")}).get("/plumbline/").text
+with engine.begin() as connection:
+    connection.exec_driver_sql("DROP TABLE dag_tag")
+broken = client(cookies={"_token": token("viewer")}).get("/plumbline/")
+tile = lambda text: (re.findall(r'href="([^"]*)"[^>]*><span class="kind">((?:Running now|Newest campaign))</span><b>([^<]*)</b><small>([^<]*)', text) or [None])[0]
+
 print("ANSWER" + json.dumps({
     "paths": paths,
     "heavy_before": heavy_before,
@@ -80,6 +115,9 @@ print("ANSWER" + json.dumps({
     "cookie": status(client(cookies={"_token": token("viewer")})),
     "page": client(cookies={"_token": token("viewer")}).get("/plumbline/").text,
     "acts": acts,
+    "running": running,
+    "statements": len([s for s in asked if s.lstrip().upper().startswith("SELECT")]),
+    "strip": tile(strip), "idle": tile(idle), "broken": [broken.status_code, tile(broken.text)],
     "repeats": [started.path, refused, latest.action, latest.why, latest.state],
     "views": [v for p in plugins if p["name"] == "plumbline" for v in p.get("external_views", [])],
 }, default=str))
@@ -175,6 +213,26 @@ def test_repeats_start_the_rerun_once(answer: dict[str, Any]) -> None:
     path, refused, action, why, state = answer["repeats"]
     assert path.startswith("/dags/rerun/runs/repeats_local-1core_gpt-tiny-cpu_2026-11_0")
     assert (refused, action, why, state) == ("ann", "rerun", "next best experiment: x", "queued")
+
+
+def test_the_overview_says_what_runs_now_in_one_statement(answer: dict[str, Any]) -> None:
+    by_dag = {run["dag_id"]: run for run in answer["running"]}
+    assert list(by_dag) == ["benchmark_local_1core", "finding_action", "rerun"], "others' runs, questions and ended runs are left out"
+    first = by_dag["benchmark_local_1core"]
+    assert (first["state"], first["trials"], first["done"], first["since"]) == ("running", 3, 2, "2026-11-01 02:00:00+00:00")
+    assert first["path"] == "/dags/benchmark_local_1core/runs/manual__2026-11-01T02%3A00%3A00%2B00%3A00"
+    assert (by_dag["rerun"]["state"], by_dag["rerun"]["trials"]) == ("queued", 0)
+    assert answer["statements"] == 1
+    link, name, value, note = answer["strip"]
+    assert (link, name, value) == (first["path"], "Running now", "1 running, 2 queued")
+    assert note.startswith("local-1core 2 of 3 trials since 2026-11-01 02:00 UTC; finding_action queued since ")
+
+
+@pytest.mark.fault("Airflow's own database refuses the overview's question", ends="the newest campaign instead", keeps="the page")
+def test_the_overview_needs_no_answer_of_airflow(answer: dict[str, Any]) -> None:
+    assert answer["idle"][:3] == ["/plumbline/campaigns/2026-11", "Running now", "nothing"]
+    status, (link, name, value, _) = answer["broken"]
+    assert (status, link, name, value) == (200, "/plumbline/campaigns/2026-11", "Newest campaign", "2026-11")
 
 
 def test_it_stands_in_the_navigation_and_costs_nothing_until_it_is_asked(answer: dict[str, Any]) -> None:

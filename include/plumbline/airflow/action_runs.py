@@ -1,4 +1,4 @@
-"""Runs of the DAGs `finding_action` and `rerun`, started by the pages inside Airflow's API server.
+"""DAG runs as the pages inside Airflow's API server need them: they start `finding_action` and `rerun`, and list what runs now.
 
 The server may not write to the archive, workers may. The task SDK starts runs from within a task only, so that this needs Airflow's models."""
 
@@ -11,16 +11,22 @@ from urllib.parse import quote, urlsplit
 from airflow.api.common.trigger_dag import trigger_dag
 from airflow.configuration import conf as settings
 from airflow.exceptions import DagNotFound, DagRunAlreadyExists
-from airflow.models import DagRun
+from airflow.models import DagRun, TaskInstance
+from airflow.models.dag import DagTag
 from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState, State
 from airflow.utils.types import DagRunTriggeredByType
-from sqlalchemy import select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.exc import IntegrityError
 
+from plumbline.airflow.defaults import OWNER
+from plumbline.workflows.active_runs import ActiveRun
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted, RunOfDag
-from plumbline.workflows.plan import ACTION_DAG, RERUN_DAG
+from plumbline.workflows.plan import ACTION_DAG, DECISION_DAG, RERUN_DAG
 
 _NEWEST = 200
+_COLLECTED = ".trial.collect"
+"""The last task of a trial, in each lane of a benchmark."""
 _DAGS = (ACTION_DAG, RERUN_DAG)
 
 
@@ -61,10 +67,48 @@ class ActionRuns:
             return [_run(run) for run in session.scalars(query.order_by(DagRun.id.desc()))]
 
 
+def active_runs() -> list[ActiveRun]:
+    """Running and queued runs of Plumbline's DAGs, in one statement. A question of `baseline_decision` waits for a person and is left out."""
+    trial = and_(
+        TaskInstance.dag_id == DagRun.dag_id,
+        TaskInstance.run_id == DagRun.run_id,
+        TaskInstance.task_id.endswith(_COLLECTED, autoescape=True),
+        TaskInstance.map_index >= 0,  # below: a lane whose trials are not planned yet, or that has none
+    )
+    columns = (DagRun.id, DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.queued_at)
+    done = func.count(case((TaskInstance.state.in_(State.finished), 1)))
+    query = (
+        select(*columns, func.count(TaskInstance.id).label("trials"), done.label("done"))
+        .outerjoin(TaskInstance, trial)
+        .where(DagRun.state.in_((DagRunState.RUNNING, DagRunState.QUEUED)), DagRun.dag_id != DECISION_DAG)
+        .where(DagRun.dag_id.in_(select(DagTag.dag_id).where(DagTag.name == OWNER)))
+        .group_by(*columns)
+    )
+    with create_session() as session:
+        rows = sorted(session.execute(query), key=lambda row: (_state(row) != "running", row.id))
+    return [
+        ActiveRun(
+            row.dag_id,
+            "running" if _state(row) == "running" else "queued",
+            row.start_date if _state(row) == "running" else row.queued_at,
+            row.trials,
+            row.done,
+            _path(row.dag_id, row.run_id),
+        )
+        for row in rows
+    ]
+
+
 def _run(run: Any) -> ActionRun:
     conf = run.conf or {}
-    state = str(getattr(run.state, "value", run.state))
-    # Behind a base_url with a path, Airflow's pages are below that path.
-    path = f"{urlsplit(settings.get('api', 'base_url', fallback='')).path.rstrip('/')}/dags/{run.dag_id}/runs/{quote(run.run_id, safe='')}"
     why = str(conf.get("why", conf.get("reason", "")))
-    return ActionRun(str(conf.get("action", "rerun")), run.triggering_user_name or "", why, state, path)
+    return ActionRun(str(conf.get("action", "rerun")), run.triggering_user_name or "", why, _state(run), _path(run.dag_id, run.run_id))
+
+
+def _state(run: Any) -> str:
+    return str(getattr(run.state, "value", run.state))
+
+
+def _path(dag_id: str, run_id: str) -> str:
+    # Behind a base_url with a path, Airflow's pages are below that path.
+    return f"{urlsplit(settings.get('api', 'base_url', fallback='')).path.rstrip('/')}/dags/{dag_id}/runs/{quote(run_id, safe='')}"

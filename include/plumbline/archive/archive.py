@@ -44,17 +44,26 @@ def open_archive(url: str | None = None, *, migrate: bool | None = None, create:
     ValueError for an address that cannot be an archive; OldSchema or UnknownSchema for one of another schema; NoArchive without `create`.
     """
     address = url or installation_paths().archive_url
-    if not create:
-        require_file(address)
-    engine = make_engine(address)
+    engine = make_engine(address) if create else existing_engine(address)
     try:
-        if not create and revision_of(engine) is None:
-            raise NoArchive(engine.url.render_as_string())
         prepare(engine, installation_paths().own_archive_url == address if migrate is None else migrate)
     except BaseException:
         engine.dispose()
         raise
     return Archive(engine)
+
+
+def existing_engine(url: str) -> Engine:
+    """An engine for the archive at `url`, whatever its schema; NoArchive if there is none, and nothing is created."""
+    require_file(url)  # before the engine, which creates the folder
+    engine = make_engine(url)
+    try:
+        if revision_of(engine) is None:
+            raise NoArchive(engine.url.render_as_string())
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
 
 
 def require_file(url: str) -> None:

@@ -50,9 +50,12 @@ def entries(session: Session, subject: str | None = None) -> list[AuditView]:
 SERIES_REVIEWED = "series_reviewed"
 
 
-def newest_reviews(session: Session, series_keys: Collection[str]) -> dict[str, Mapping[str, Any]]:
-    """Series → the detail of its newest review: `campaign_id`, and the fields of its state. Series without a review have none."""
-    own = (AuditEntry.what == SERIES_REVIEWED, AuditEntry.subject.in_(series_keys))
+def newest_reviews(session: Session, series_keys: Collection[str], campaign_id: str | None = None) -> dict[str, Mapping[str, Any]]:
+    """Series → the detail of its newest review, of one campaign if asked: `campaign_id`, and the fields of its state. Series without a review
+    have none."""
+    own = [AuditEntry.what == SERIES_REVIEWED, AuditEntry.subject.in_(series_keys)]
+    if campaign_id is not None:
+        own.append(AuditEntry.detail["campaign_id"].as_string() == campaign_id)
     newest = select(func.max(AuditEntry.id)).where(*own).group_by(AuditEntry.subject)
     query = select(AuditEntry.subject, AuditEntry.detail).where(AuditEntry.id.in_(newest))
     return {row.subject: row.detail for row in session.execute(query)}

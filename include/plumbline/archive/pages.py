@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Engine, Select, and_, func, or_, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import Engine, and_, func, or_, select
+from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reading
 from plumbline.archive.findings import OPEN_STATES, finding_view
@@ -25,7 +25,7 @@ from plumbline.archive.records import (
     Source,
     TrialView,
 )
-from plumbline.archive.repository import view_of, where_equal
+from plumbline.archive.repository import Span, view_of, where_equal, where_within
 from plumbline.archive.schema import (
     AuditEntry,
     Baseline,
@@ -46,10 +46,6 @@ MAX_ROW_ID = 2**31 - 1
 """What the column that numbers rows can hold."""
 MAX_OPEN_FINDINGS = 500
 """Open findings that are searched for those that a campaign showed again."""
-
-
-Span = tuple[datetime | None, datetime | None]
-"""From, and up to but not including; None: open."""
 
 
 @dataclass(frozen=True)
@@ -90,27 +86,44 @@ class Paging:
             return None if row is None else CampaignHead(row.campaign_id, row.reason, row.planned_at)
 
     def campaign_series(
-        self, campaign_id: str, measured: Sequence[tuple[str, str]] = (), after: str | None = None, limit: int = 25
+        self,
+        campaign_id: str,
+        measured: Sequence[tuple[str, str]] = (),
+        after: str | None = None,
+        limit: int = 25,
+        *,
+        keys: Collection[str] | None = None,
     ) -> Slice[SeriesOutcome]:
-        """Series that took part in a campaign, by key. `measured`: (metric, statistic) to hand out, of the steady phase."""
+        """Series that took part in a campaign, by key, or those of `keys`. `measured`: (metric, statistic) to hand out, of the steady phase."""
         with reading(self.engine) as session:
             own = select(SeriesCampaign.series_key).where(SeriesCampaign.campaign_id == campaign_id)
+            if keys is not None:
+                own = own.where(SeriesCampaign.series_key.in_(keys))
             if after is not None:
                 own = own.where(SeriesCampaign.series_key > after)
-            keys = session.scalars(own.order_by(SeriesCampaign.series_key).limit(limit + 1)).all()
-            shown = keys[:limit]
+            known = session.scalars(own.order_by(SeriesCampaign.series_key).limit(limit + 1)).all()
+            shown = known[:limit]
             found = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(shown)))}
             pairs = [(key, campaign_id) for key in shown]
             ended, values = _series_outcomes(session, pairs), _steady_values(session, pairs, measured)
             rows = [SeriesOutcome(view_of(SeriesView, found[key]), ended.get(key, Outcomes()), values.get(key, {})) for key in shown]
-            return Slice(tuple(rows), shown[-1] if len(keys) > limit else None)
+            return Slice(tuple(rows), shown[-1] if len(known) > limit else None)
 
     def trials_page(
-        self, campaign_id: str | None = None, series_key: str | None = None, after: str | None = None, limit: int = 50
+        self,
+        campaign_id: str | None = None,
+        series_key: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        *,
+        keys: Collection[str] | None = None,
     ) -> Slice[TrialView]:
-        """Attempts in the order in which they were recorded, of one campaign and one series if asked. ValueError for an `after` that is not a number."""
+        """Attempts in the order in which they were recorded, of one campaign and one series, or the series of `keys`, if asked. ValueError for
+        an `after` that is not a number."""
         query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
         query = where_equal(query, (Trial.campaign_id, campaign_id), (Trial.series_key, series_key))
+        if keys is not None:
+            query = query.where(Trial.series_key.in_(keys))
         if after is not None:
             row = int(after)
             if not 0 <= row <= MAX_ROW_ID:  # a number that no column holds is an error of the database, not an empty page
@@ -141,7 +154,7 @@ class Paging:
         """Findings, newest first, of one state, kind, severity and provider if asked; of these providers, and opened in a span. `after`: a
         finding's id; LookupError for an unknown one."""
         named = ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider))
-        query = _within(where_equal(select(Finding), *named), Finding.opened_at, between)
+        query = where_within(where_equal(select(Finding), *named), Finding.opened_at, between)
         if providers is not None:
             query = query.where(Finding.provider.in_(providers))
         with reading(self.engine) as session:
@@ -194,7 +207,7 @@ class Paging:
         between: Span = (None, None),
     ) -> Slice[DecisionView]:
         """Stored decisions, newest first, of a span if asked. `after`: a decision's id; LookupError for an unknown one."""
-        query = _within(where_equal(select(Decision), (Decision.team, team), (Decision.kind, kind)), Decision.decided_at, between)
+        query = where_within(where_equal(select(Decision), (Decision.team, team), (Decision.kind, kind)), Decision.decided_at, between)
         with reading(self.engine) as session:
             if after is not None:
                 last = session.get(Decision, after)
@@ -326,7 +339,7 @@ class Overview:
 
     def campaigns_page(self, after: str | None = None, limit: int = 20, *, between: Span = (None, None)) -> Slice[CampaignHead]:
         """Campaigns, those planned last first, planned in a span if asked. `after`: a campaign's id; LookupError for an unknown one."""
-        query = _within(select(Campaign), Campaign.planned_at, between)
+        query = where_within(select(Campaign), Campaign.planned_at, between)
         with reading(self.engine) as session:
             if after is not None:
                 last = session.get(Campaign, after)
@@ -349,12 +362,6 @@ class Overview:
             for row in session.execute(query):
                 found[row.campaign_id].add(cast(Source, row.source))
         return {campaign: tuple(sorted(found[campaign])) for campaign in campaigns}
-
-
-def _within(query: Select[Any], column: InstrumentedAttribute[datetime], between: Span) -> Select[Any]:
-    begin, end = between
-    query = query if begin is None else query.where(column >= begin)
-    return query if end is None else query.where(column < end)
 
 
 def _newest_campaign(session: Session, keys: Sequence[str]) -> dict[str, tuple[str, datetime]]:

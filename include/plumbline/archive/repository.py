@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from sqlalchemy.dialects import postgresql, sqlite
@@ -13,6 +14,8 @@ from plumbline.archive.schema import Base
 Query = TypeVar("Query")
 """A `Select` of anything."""
 View = TypeVar("View")
+Span = tuple[datetime | None, datetime | None]
+"""From, and up to but not including; None: open."""
 
 
 def view_of(kind: type[View], row: Base) -> View:
@@ -27,6 +30,14 @@ def where_equal(query: Query, *pairs: tuple[Any, object]) -> Query:
         if value is not None:
             narrowed = narrowed.where(column == value)
     return cast(Query, narrowed)
+
+
+def where_within(query: Query, column: Any, between: Span) -> Query:
+    """The rows whose time is in the span."""
+    narrowed: Any = query
+    begin, end = between
+    narrowed = narrowed if begin is None else narrowed.where(column >= begin)
+    return cast(Query, narrowed if end is None else narrowed.where(column < end))
 
 
 def insert_new(session: Session, model: type[Base], values: dict[str, Any], key: Sequence[str]) -> bool:

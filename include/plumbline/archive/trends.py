@@ -16,7 +16,7 @@ from plumbline.archive.pages import NOT_IMPORTED, Slice
 from plumbline.archive.records import (
     PriceView,
 )
-from plumbline.archive.repository import view_of, where_equal
+from plumbline.archive.repository import Span, view_of, where_equal, where_within
 from plumbline.archive.schema import (
     Environment,
     Metric,
@@ -63,11 +63,11 @@ class Trends:
         with reading(self.engine) as session:
             return _facts_by(session, Trial.series_key, in_series_campaigns(pairs)) if pairs else {}
 
-    def launches(self, provider: str, latest: int) -> list[LaunchCounts]:
-        """How the launches of a provider ended in its newest campaigns, oldest first."""
+    def launches(self, provider: str, latest: int, between: Span = (None, None)) -> list[LaunchCounts]:
+        """How the launches of a provider ended in its newest campaigns, of a span if asked, oldest first."""
         with reading(self.engine) as session:
             keys = session.scalars(select(Series.series_key).where(Series.provider == provider, NOT_IMPORTED)).all()
-            newest = _newest_campaigns(session, keys, latest)
+            newest = _newest_campaigns(session, keys, latest, between)
             # In pairs and counted here: by the campaign alone, or grouped by it, a database may read everybody's trials of it.
             own = and_(Trial.series_key.in_(keys), Trial.campaign_id.in_(newest), EFFECTIVE)
             ended: dict[str, Counter[str | None]] = defaultdict(Counter)
@@ -118,9 +118,10 @@ class Trends:
             return {row.provider: row.last for row in session.execute(query)}
 
 
-def _newest_campaigns(session: Session, keys: Sequence[str], latest: int) -> dict[str, datetime]:
+def _newest_campaigns(session: Session, keys: Sequence[str], latest: int, between: Span) -> dict[str, datetime]:
     """Campaign → planned for, oldest first, of the newest campaigns of these series."""
     query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key.in_(keys)).distinct()
+    query = where_within(query, SeriesCampaign.planned_at, between)
     order = (SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc())
     return {row.campaign_id: row.planned_at for row in session.execute(query.order_by(*order).limit(latest)).all()[::-1]}
 

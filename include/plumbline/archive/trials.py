@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from plumbline.archive.engine import reads
 from plumbline.archive.published import IMPORTED_LAUNCHER
 from plumbline.archive.records import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
-from plumbline.archive.repository import view_of, where_equal
+from plumbline.archive.repository import Span, view_of, where_equal, where_within
 from plumbline.archive.schema import Campaign, Correction, Document, Finding, Metric, Quarantined, Series, SeriesCampaign, Trial
 from plumbline.results import InvalidResult, Reason, ResultDocument, Status
 
@@ -128,9 +128,10 @@ def newest_campaign(session: Session) -> str | None:
     return session.scalars(query.limit(1)).first()
 
 
-def series_campaigns(session: Session, series_key: str, latest: int) -> list[tuple[str, datetime]]:
-    """(campaign, planned for) of the newest campaigns of a series, oldest first; an index answers it."""
+def series_campaigns(session: Session, series_key: str, latest: int, between: Span = (None, None)) -> list[tuple[str, datetime]]:
+    """(campaign, planned for) of the newest campaigns of a series, of a span if asked, oldest first; an index answers it."""
     query = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at).where(SeriesCampaign.series_key == series_key)
+    query = where_within(query, SeriesCampaign.planned_at, between)
     newest = query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(latest)
     return [(row.campaign_id, row.planned_at) for row in session.execute(newest)][::-1]
 

@@ -14,14 +14,13 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline import workflows
-from plumbline.archive import NoArchive, Refused, SchemaMismatch
-from plumbline.archive.archive import require_file
+from plumbline.archive import Archive, NoArchive, Refused, SchemaMismatch
+from plumbline.archive.archive import existing_engine, require_file
 from plumbline.archive.backup import Backup, BackupError
 from plumbline.archive.backup import backup as make_backup
 from plumbline.archive.backup import restore as make_restored
 from plumbline.archive.bundle import BadBundle, ExportedCampaign
-from plumbline.archive.engine import make_engine
-from plumbline.archive.migrate import move, revision_of
+from plumbline.archive.migrate import move
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.imports import forget_import, import_, import_mlperf, imports
@@ -172,22 +171,13 @@ def migrate(
 ) -> None:
     """Migrate the archive to this version's schema, or to an older one. Whole or not at all, also if it is killed."""
     with clear_errors(SchemaMismatch, LookupError, ValueError):
-        address = installation_paths().archive_url
         try:
-            require_file(address)  # before the engine, which creates the folder
-        except NoArchive as error:
-            fail(no_archive(error))
-        engine = make_engine(address)
-        try:
-            if revision_of(engine) is None:
-                raise NoArchive(engine.url.render_as_string())
-            before, after = move(engine, to, may_lose=yes)
+            with Archive(existing_engine(installation_paths().archive_url)) as opened:
+                before, after = move(opened.engine, to, may_lose=yes)
         except NoArchive as error:
             fail(no_archive(error))
         except SQLAlchemyError as error:
             fail(f"the archive was not migrated and has its schema as before: {getattr(error, 'orig', None) or error}", FAILED)
-        finally:
-            engine.dispose()
 
     def show() -> None:
         out.print(f"schema {after}" + (" already" if before == after else f", before {before}"))

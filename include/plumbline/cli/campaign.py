@@ -25,7 +25,7 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import conclude
 from plumbline.archive import open_archive
 from plumbline.cli.exit_status import FAILED, INTERRUPTED, OK
-from plumbline.cli.output import Json, emit, err, fail, marked, out, table
+from plumbline.cli.output import Json, announce_new_archive, emit, err, fail, marked, out, planning_archive, table
 from plumbline.cli.scorecard import show_unusable
 from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError, Declarations, Trial, installation_paths, load
@@ -172,6 +172,7 @@ def run(
         repeats=repeats,
         placement=placement,
     )
+    announce_new_archive()
     with stop_on_signal():
         outcome = measure_campaign(declared, asked, provider)
     with open_archive() as archive:
@@ -249,7 +250,7 @@ def _apply_budgets(declared: Declarations, planned: dict[str, list[Trial]]) -> d
     """What the providers' budgets carry of it, as their DAGs will plan it; what they do not is told, and an end if that is everything."""
     if all(declared.providers[name].budget is None for name in planned):
         return planned
-    with open_archive() as archive:
+    with planning_archive() as archive:
         cuts = budget.budget_cuts(archive, declared, planned, datetime.now(timezone.utc))
     for cut in cuts.values():
         if cut.left_out:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -127,7 +128,12 @@ def read_archive(*, listing: bool = False, as_json: bool = False, empty: bool = 
     Exit code 2 if there is none or it is empty. `listing`: an empty one is an answer, with exit code 0; `as_json`: the command's own one.
     `empty`: an empty one serves like any other.
     """
-    archive = _opened(create=False)
+    from plumbline.archive import NoArchive
+
+    try:
+        archive = _opened(create=False)
+    except NoArchive as error:
+        fail(no_archive(error))
     if not empty and not (listing and as_json) and archive.is_empty():
         archive.close()
         if not listing:
@@ -137,18 +143,46 @@ def read_archive(*, listing: bool = False, as_json: bool = False, empty: bool = 
     return archive
 
 
+@contextmanager
+def planning_archive() -> Iterator[Archive]:
+    """The archive of a command that counts what was used before it starts something. Where there is none, an empty one that is gone afterwards:
+    whoever records a result creates it."""
+    from plumbline import archive
+
+    with ExitStack() as stack:
+        try:
+            opened = _opened(create=False)
+        except archive.NoArchive:
+            opened = archive.open_archive(f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/archive.db")
+        yield stack.enter_context(opened)
+
+
+def announce_new_archive() -> None:
+    """Names the address where a measurement begins an archive, before it starts: a mistyped one shows."""
+    from plumbline.archive.archive import NoArchive, require_file
+    from plumbline.declarations import installation_paths
+
+    try:
+        with clear_errors(ValueError):
+            require_file(installation_paths().archive_url)
+    except NoArchive as error:
+        err.print(f"no archive at {error}{_named_by()}: this measurement begins one", style="dim")
+
+
 def no_archive(address: object) -> str:
     """Where no archive is, which variable says so, and what to do."""
+    return f"no archive at {address}{_named_by()}; expected an existing one, or measure a first campaign: plumbline run"
+
+
+def _named_by() -> str:
     if "PLUMBLINE_ARCHIVE_URL" in os.environ:
-        reason = ", the address in PLUMBLINE_ARCHIVE_URL"
-    elif home := os.environ.get("PLUMBLINE_HOME"):
-        reason = f" (PLUMBLINE_HOME={home})"
-    else:
-        reason = ""
-    return f"no archive at {address}{reason}; expected an existing one, or measure a first campaign: plumbline run"
+        return ", the address in PLUMBLINE_ARCHIVE_URL"
+    home = os.environ.get("PLUMBLINE_HOME")
+    return f" (PLUMBLINE_HOME={home})" if home else ""
 
 
 def _opened(create: bool) -> Archive:
+    """NoArchive without `create`; exit code 2 if it cannot be opened."""
     # Half a second, which commands without the archive do not wait for.
     from sqlalchemy.exc import OperationalError
 
@@ -157,8 +191,6 @@ def _opened(create: bool) -> Archive:
     try:
         with clear_errors(archive.SchemaMismatch, ValueError):
             return archive.open_archive(create=create)
-    except archive.NoArchive as error:
-        fail(no_archive(error))
     except OperationalError as error:
         fail(f"the archive does not answer: {str(error.orig).strip()}; PLUMBLINE_ARCHIVE_URL names its address")
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from plumbline.analysis.trial_sample import PHASE_ORDER, USABLE
 from plumbline.cli.exit_status import FAILED, OK
-from plumbline.cli.output import Json, clear_errors, emit, err, fail, open_archive, out, read_archive, table
+from plumbline.cli.output import Json, announce_new_archive, clear_errors, emit, err, fail, out, planning_archive, read_archive, table
 from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, installation_paths, load
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.embedded.connections import provide_connections
@@ -269,7 +269,7 @@ def _within_budget(planned: Trial) -> None:
         provider = load().providers.get(planned.provider.name)
     if provider is None or provider.budget is None:
         return
-    with open_archive() as archive:
+    with planning_archive() as archive:
         done = budget.apply_budget(archive, provider, [planned], datetime.now(timezone.utc))
     if not done.kept:
         fail(f"{done}. To go on: {budget.budget_remedy(provider)}\nnothing was started")
@@ -277,6 +277,7 @@ def _within_budget(planned: Trial) -> None:
 
 def _run(planned: Trial, everything: bool, as_json: bool) -> None:
     _within_budget(planned)
+    announce_new_archive()
     launcher = planned.provider.launcher
     if launcher.hosted and launcher.connections:
         # What Airflow does not have is told by the launcher, in the trial's record.

@@ -12,7 +12,7 @@ import typer
 from plumbline.analysis.cost.budget import Balance, BudgetUse
 from plumbline.cli.campaign import load_declarations
 from plumbline.cli.exit_status import FAILED
-from plumbline.cli.output import Json, emit, fail, open_archive, out, read_archive, table
+from plumbline.cli.output import Json, emit, fail, out, planning_archive, read_archive, table
 from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
@@ -45,7 +45,7 @@ def trigger(
     )
     try:
         wanted = plan_runs(declared, asked, provider)
-        with open_archive() as archive:
+        with planning_archive() as archive:
             wanted = apply_budgets(archive, declared, asked, wanted)
         airflow = client.connect()
     except (PlanError, RunsNotStarted, AirflowError) as error:

@@ -45,6 +45,7 @@ from plumbline.dashboard.rendering import is_api, make_renderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader, NoArchive
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.results import InvalidResult
+from plumbline.workflows.active_runs import ReadActiveRuns
 
 
 def create_app(
@@ -54,9 +55,11 @@ def create_app(
     reports: Path | None = None,
     may_see_money: Callable[..., bool] = access.allow_everyone,
     acting: Acting | None = None,
+    active_runs: ReadActiveRuns | None = None,
 ) -> FastAPI:
     """The dashboard over one archive and one folder of reports (default: the installation's). `may_see_money`: a dependency of FastAPI's.
-    `acting`: how users act on findings; without it the pages have no buttons.
+    `acting`: how users act on findings; without it the pages have no buttons. `active_runs`: what Airflow runs now; without it the overview
+    shows the newest campaign instead.
 
     Every route is behind `dependencies`: no mounted sub-app and no built-in documentation page, which FastAPI serves without them.
     """
@@ -119,10 +122,10 @@ def create_app(
 
     # Reports and their tables contain costs; pages of measurements are shown without them.
     money = [depends(access.require_cost_access)]
-    app.include_router(overview.router(pages, reader, declared, fleets, folder))
+    app.include_router(overview.router(pages, reader, declared, fleets, folder, active_runs))
     app.include_router(providers.router(pages, reader, declared, fleets))
     app.include_router(workloads.router(pages, reader, declared, fleets))
-    app.include_router(campaigns.router(pages, reader, folder))
+    app.include_router(campaigns.router(pages, reader, declared, folder))
     app.include_router(trials.router(pages, reader, declared))
     app.include_router(decisions.router(pages, reader, declared, choices, acting), dependencies=money)
     negotiations = negotiation_api.NegotiationReader(pages, reader, declared, choices)

@@ -14,10 +14,10 @@ from fastapi import Depends, Query, Request
 from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.fleet import COST_UNITS, CostUnit
 from plumbline.analysis.trial_sample import WorkloadKind
-from plumbline.archive.pages import Span
+from plumbline.archive.repository import Span
 from plumbline.dashboard.access import can_see_costs
 from plumbline.declarations import Declarations
-from plumbline.presentation.series_summary import ORDER, StateName
+from plumbline.presentation.series_summary import ORDER, REVIEWED_STATES, StateName
 
 Months = Literal["", "3", "6", "12"]
 PLACE = ("cloud", "region", "accelerator")
@@ -26,6 +26,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "/": (*PLACE, "team", "kind", "state", *RANGE, "per"),
     "/providers": (*PLACE, "team", "kind", "state", *RANGE),
     "/workloads": ("team", "kind", *RANGE, "per"),
+    "/campaigns": (*PLACE, "team", "kind", "state"),
     "/decisions": ("team", "kind", *RANGE),
     "/findings": (*PLACE, "team", *RANGE),
 }
@@ -127,7 +128,10 @@ def filter_bar(
         "last": ("3", "6", "12"),
         "per": COST_UNITS if money else (),
     }
-    taken = PAGES[f"/{request_path.split('/')[1]}"]
+    page = f"/{request_path.split('/')[1]}"
+    taken = PAGES[page]
+    if page == "/campaigns":
+        every["state"] = REVIEWED_STATES
     return FilterBar(request_path, chosen, {name: every[name] for name in taken if name in every and (only is None or name in only)}, kept)
 
 

@@ -1,30 +1,39 @@
-"""The status strip of the first page: findings, money, the best switch, states, age."""
+"""The status strip of the first page: findings, money, the best switch, what runs now, states, age."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.savings import Switch
 from plumbline.archive import FindingView
+from plumbline.declarations import Declarations
 from plumbline.metrics.formatting import format_name, format_probability
 from plumbline.presentation.cover import describe_rest
 from plumbline.presentation.heat_map import SeriesStatus
 from plumbline.presentation.series_summary import ORDER, format_age
+from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
+
+log = logging.getLogger(__name__)
+_RUNS_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One number of the status strip: `tone` is good, warn, bad or empty."""
+    """One number of the status strip: `tone` is good, warn, bad or empty. `link`: a path of the pages, with `in_airflow` one of Airflow."""
 
     name: str
     value: str
     note: str
     link: str
     tone: str = ""
+    in_airflow: bool = False
 
 
 def status_tiles(
@@ -35,9 +44,12 @@ def status_tiles(
     month: MonthlyTotal | None,
     moves: Sequence[Switch] | None,
     cheapest: Sequence[tuple[str, str]],
+    active: Sequence[ActiveRun] | None,
+    declared: Declarations,
 ) -> tuple[Tile, ...]:
     """The tiles. `unsettled`: open and acknowledged findings; `month`: their cost, None for a reader without access to money; `moves`: what
-    saves, the best first, None without a stored decision; `cheapest`: (workload, provider). `gravest`: the gravest open finding in words."""
+    saves, the best first, None without a stored decision; `cheapest`: (workload, provider). `gravest`: the gravest open finding in words.
+    `active`: what runs now, None where Airflow cannot be asked."""
     open_ones = [f for f in unsettled if f.state == "open"]
     count = Counter(f.severity for f in open_ones)
     tiles = [
@@ -51,7 +63,47 @@ def status_tiles(
     ]
     if month is not None:
         tiles += [_money_tile(month), _switch_tile(moves), *_cost_tile(cheapest)]
-    return (*tiles, *_campaign_tile(status), _age_tile(status, now))
+    return (*tiles, *_running_tile(active, status, declared, now), _age_tile(status, now))
+
+
+def ask_airflow(read: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:
+    """What runs now; None outside Airflow, and while its database does not answer: the page is shown all the same."""
+    if read is None:
+        return None
+    try:
+        return read()
+    except SQLAlchemyError:
+        log.warning("Airflow's DAG runs cannot be read", exc_info=True)
+        return None
+
+
+def _running_tile(
+    active: Sequence[ActiveRun] | None, status: Mapping[tuple[str, str], SeriesStatus], declared: Declarations, now: datetime
+) -> list[Tile]:
+    """What Airflow runs; where it cannot be asked, the newest campaign."""
+    campaign = _campaign_tile(status)
+    if active is None:
+        return campaign
+    if not active:
+        idle = Tile("Running now", "nothing", "no campaign yet", "/providers")
+        return [replace(c, name=idle.name, value=idle.value, note=f"newest campaign {c.value}: {c.note}") for c in campaign] or [idle]
+    providers = {provider.dag_id: name for name, provider in declared.providers.items()}
+    parts = [(providers.get(run.dag_id, run.dag_id), _progress(run, now)) for run in active]
+    if len(parts) == 1:
+        ((value, note),) = parts
+    else:
+        count = Counter(run.state for run in active)
+        value = ", ".join(f"{count[state]} {state}" for state in ("running", "queued") if count[state])
+        note = "; ".join(f"{name} {part}" for name, part in parts[:_RUNS_NAMED]) + ("; …" if len(parts) > _RUNS_NAMED else "")
+    return [Tile("Running now", value, note, active[0].path, in_airflow=True)]
+
+
+def _progress(run: ActiveRun, now: datetime) -> str:
+    trials = f"{run.done} of {run.trials} trials " if run.trials else "queued " if run.state == "queued" else ""
+    if run.since is None:
+        return trials.strip() or "starting"
+    day = "" if run.since.date() == now.date() else "%Y-%m-%d "
+    return f"{trials}since {run.since.strftime(f'{day}%H:%M')} UTC"
 
 
 def _campaign_tile(status: Mapping[tuple[str, str], SeriesStatus]) -> list[Tile]:

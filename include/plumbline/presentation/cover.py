@@ -231,6 +231,19 @@ def _saving(campaign: CampaignData, moves: Sequence[Switch]) -> Tile:
     )
 
 
+def _other_first(found: Conclusions, move: Switch) -> str:
+    """The clear first choices of the table that are not where the move leads: it ranks by the teams' weights, the move by cost alone."""
+    teams: dict[str, set[str]] = {}
+    for d in found.decided:
+        first = d.decision.first
+        if move.workload in d.preference.workloads and first is not None and first.provider != move.to and len(_leading(d.decision)) == 1:
+            teams.setdefault(first.provider, set()).add(d.decision.team)
+    return "".join(
+        f"; by the weights of {join_words(sorted(own))}, {provider} {'stays' if provider == move.provider else 'is'} first"
+        for provider, own in sorted(teams.items())
+    )
+
+
 def _certainty(decided: Sequence[TeamDecision]) -> Tile:
     ranked = [d.decision for d in decided if d.decision.first is not None]
     if not ranked:
@@ -253,12 +266,7 @@ def _actions(found: Conclusions, moves: Sequence[Switch]) -> tuple[Action, ...]:
         actions.append((usd, finding.severity, Action(f"{verb} {finding.provider}", why, finding.owner or OPERATIONS, usd)))
     for move in moves:
         sure = f", P(cheapest) {format_probability(move.probability)}" if move.probability is not None else ""
-        why = f"saves {_usd(move.usd)} a month ({100 * move.saving:.0f} % less{sure})"
-        # The table ranks by the teams' weights, this action by cost alone: a reader must see that both are meant.
-        first = [d.decision for d in found.decided if move.workload in d.preference.workloads and d.decision.first is not None]
-        kept = sorted({d.team for d in first if d.first is not None and d.first.provider == move.provider})
-        if kept:
-            why += f"; by the weights of {join_words(kept)}, {move.provider} stays first"
+        why = f"saves {_usd(move.usd)} a month ({100 * move.saving:.0f} % less{sure}){_other_first(found, move)}"
         title = f"To save, run {move.workload} on {move.to} instead of {move.provider}"
         actions.append((move.usd, "warn", Action(title, why, join_words(move.teams), move.usd)))
     for d in found.decided:

@@ -23,6 +23,8 @@ STALE_DAYS = 40
 """Campaigns are monthly: what is older than this missed one."""
 ORDER: tuple[StateName, ...] = ("drifted", "suspected", "stale", "cannot_tell", "never_measured", "steady")
 """The gravest first."""
+REVIEWED_STATES: tuple[StateName, ...] = ("drifted", "suspected", "cannot_tell", "steady")
+"""Those that a series can have in a campaign."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ def shown_state(
     if state == "drifted":  # the finding was accepted or resolved since
         return ShownState("cannot_tell", "cannot tell: the next campaign compares with the accepted baseline")
     return ShownState("cannot_tell", f"cannot tell{more}" if more else "cannot tell: no baseline, or nothing comparable")
+
+
+def state_in_campaign(campaign_id: str, planned_at: datetime, review: Mapping[str, Any] | None) -> ShownState:
+    """The state of a series as the campaign's review said it. `review`: as `Archive.newest_reviews` gives the campaign's."""
+    return shown_state(campaign_id, planned_at, planned_at, review is not None and review.get("state") == "drifted", review)
 
 
 def _change(review: Mapping[str, Any] | None) -> str:

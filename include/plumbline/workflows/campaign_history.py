@@ -13,7 +13,8 @@ from plumbline.alerts.digest import Entry
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
 from plumbline.analysis.drift.environment import FACT_NAMES
 from plumbline.archive import Archive, FindingView
-from plumbline.archive.pages import CampaignHead, Span
+from plumbline.archive.pages import CampaignHead
+from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.fakes.trials import CONFIG
 from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
 from plumbline.archive import open_archive
 from plumbline.cli.app import COMMANDS, app, load_command
-from plumbline.cli.output import NO_CAMPAIGN, no_archive
+from plumbline.cli.output import NO_CAMPAIGN, announce_new_archive, no_archive
 
 LISTS = (
     ("alerts", "digest"),
@@ -107,6 +110,48 @@ def test_no_command_creates_an_archive_at_a_mistyped_address(mistyped: Path, wor
     assert result.exit_code == 2, result.output
     assert result.stderr.strip() == no_archive(mistyped / "archive.db") and result.stdout == ""
     assert not mistyped.exists() and list(mistyped.parent.iterdir()) == []
+
+
+@pytest.fixture
+def limited(mistyped: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A budget that the first trial exceeds, so that the archive is asked what was used."""
+    config = tmp_path_factory.mktemp("config") / "config"
+    shutil.copytree(CONFIG, config)
+    provider = config / "providers" / "local-2core.yaml"
+    provider.write_text(provider.read_text() + "budget: {usd_per_month: 0.0000001}\n")
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
+    return mistyped
+
+
+STARTERS = (
+    ("trial", "gpt-tiny-cpu", "--provider", "local-2core"),
+    ("trigger", "local-2core", "--reason", "x", "--workload", "gpt-tiny-cpu"),
+    ("run", "--provider", "local-2core", "--workload", "gpt-tiny-cpu"),
+)
+
+
+@pytest.mark.parametrize("words", STARTERS, ids=" ".join)
+def test_a_budget_is_counted_without_creating_an_archive(limited: Path, words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*words])
+    assert result.exit_code == 2, result.output
+    assert "budget" in result.stderr and result.stderr.strip().endswith("nothing was started")
+    assert not (limited / "archive.db").exists()
+
+
+def test_a_run_that_no_airflow_takes_creates_no_archive(limited: Path) -> None:
+    file = Path(os.environ["PLUMBLINE_CONFIG"]) / "providers" / "local-2core.yaml"
+    file.write_text(file.read_text().replace("0.0000001", "1000"))
+    result = CliRunner().invoke(app, ["trigger", "local-2core", "--reason", "x"])
+    assert (result.exit_code, "no Airflow in" in result.stderr) == (2, True), result.output
+    assert not limited.exists()
+
+
+def test_a_measurement_names_the_archive_that_it_begins(mistyped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    announce_new_archive()
+    assert f"no archive at {mistyped / 'archive.db'} (PLUMBLINE_HOME={mistyped})" in capsys.readouterr().err.replace("\n", "")
+    open_archive().close()
+    announce_new_archive()
+    assert capsys.readouterr().err == ""
 
 
 def test_json_of_a_missing_archive_is_none(mistyped: Path) -> None:

@@ -99,6 +99,26 @@ def test_losses_and_savings_are_money_a_month(sample: CampaignData) -> None:
     assert {a.owner for a in first.actions} >= {"platform"}
 
 
+@pytest.mark.parametrize(
+    ("first_is", "chance", "says"),
+    [("provider", 0.9, "stays first"), ("to", 0.9, ""), ("provider", 0.49, "")],
+    ids=["another first choice", "the same first choice", "no clear winner"],
+)
+def test_a_move_names_the_teams_whose_weights_say_otherwise(sample: CampaignData, first_is: str, chance: float, says: str) -> None:
+    found = conclude(replace(sample, history=CampaignHistory(volumes=RENTED)))
+    move = switches(found.decided, RENTED)[0]
+    decided = []
+    for one in found.decided:
+        ranked = sorted(one.decision.ranking, key=lambda r: r.provider != getattr(move, first_is))
+        chances = (chance, *[min(chance, 1 - chance)] * (len(ranked) - 1))
+        ranking = tuple(replace(r, probability_first=p) for r, p in zip(ranked, chances, strict=True))
+        decided.append(replace(one, decision=replace(one.decision, ranking=ranking)))
+    page = cover(replace(found, decided=tuple(decided)))
+    (action,) = [a for a in page.actions if a.title.startswith(f"To save, run {move.workload} ")]
+    assert ("by the weights of" in action.why) is bool(says)
+    assert says in action.why and all(team in action.why for team in move.teams if says)
+
+
 def test_a_switch_saves_the_difference_of_the_same_work(sample: CampaignData) -> None:
     decided = conclude(sample).decided
     for move in switches(decided, RENTED):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +12,18 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialView
 from plumbline.archive.pages import CampaignHead, SeriesOutcome, Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
+from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file, table_file, tables
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.sources import ArchiveReader
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.presentation.decisions import StoredDecision, stored_decision
-from plumbline.presentation.series_summary import HEADLINE_METRICS, WHOLE_ANSWER_METRICS, headline_numbers
+from plumbline.presentation.series_summary import HEADLINE_METRICS, WHOLE_ANSWER_METRICS, ShownState, headline_numbers, state_in_campaign
 
-FINDINGS_SHOWN, DECISIONS_SEARCHED = 20, 50
+FINDINGS_SHOWN, FINDINGS_SEARCHED, DECISIONS_SEARCHED = 20, 500, 50
+MAX_SERIES = 10_000
+"""Series of a campaign that a filter looks through."""
 _GROUPS = (*HEADLINE_METRICS["training"], *HEADLINE_METRICS["inference"], *WHOLE_ANSWER_METRICS)
 _LEADING = dict.fromkeys((*(name for group in _GROUPS for name in group), "inter_token_latency"))
 _ASKED = tuple((name, METRICS[name].statistic) for name in _LEADING)
@@ -26,16 +31,17 @@ _ASKED = tuple((name, METRICS[name].statistic) for name in _LEADING)
 
 @dataclass(frozen=True)
 class SeriesRow:
-    """One series' part of the campaign. `numbers`: see headline_numbers."""
+    """One series' part of the campaign. `state`: as its review said it. `numbers`: see headline_numbers."""
 
     series: SeriesView
+    state: ShownState
     outcomes: Outcomes
     numbers: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True)
 class CampaignPage:
-    """`whole`: how all trials ended, None where the campaign has more series than one page of them."""
+    """`whole`: how all trials ended, None where the page does not hold all series of the campaign."""
 
     head: CampaignHead
     rows: tuple[SeriesRow, ...]
@@ -48,33 +54,71 @@ class CampaignPage:
 
 
 def campaign_page(
-    archive: Archive, reports: Path, campaign_id: str, series_after: str | None, series_key: str | None, after: str | None
+    archive: Archive,
+    declared: Declarations,
+    reports: Path,
+    campaign_id: str,
+    *,
+    chosen: Filter | None = None,
+    series_after: str | None = None,
+    series_key: str | None = None,
+    after: str | None = None,
 ) -> CampaignPage | None:
     """None for an unknown campaign. `series_after`, `after`: where the lists of series and of trials go on; ValueError for an `after` that
     is no number. `series_key`: trials of this series alone."""
+    chosen = chosen or Filter()
     head = archive.campaign_head(campaign_id)
     if head is None:
         return None
-    series = archive.campaign_series(campaign_id, _ASKED, series_after)
-    stored = archive.decisions_page(limit=DECISIONS_SEARCHED).rows
+    fitting = _fitting_series(archive, declared, head, chosen) if chosen.narrows else None
+    keys = None if fitting is None else {s.series_key for s in fitting}
+    series = archive.campaign_series(campaign_id, _ASKED, series_after, keys=keys)
+    reviews = archive.newest_reviews([part.series.series_key for part in series.rows], campaign_id)
+    stored = archive.decisions_page(chosen.team or None, chosen.kind or None, limit=DECISIONS_SEARCHED).rows
     own = (stored_decision(view) for view in stored)
+    findings = archive.findings_shown_by(campaign_id, FINDINGS_SHOWN if fitting is None else FINDINGS_SEARCHED)
     return CampaignPage(
         head=head,
-        rows=tuple(SeriesRow(part.series, part.outcomes, headline_numbers(part.series.kind, part.values.get)) for part in series.rows),
+        rows=tuple(
+            SeriesRow(
+                part.series,
+                state_in_campaign(campaign_id, head.planned_at, reviews.get(part.series.series_key)),
+                part.outcomes,
+                headline_numbers(part.series.kind, part.values.get),
+            )
+            for part in series.rows
+        ),
         more_series=series.after,
-        whole=_total_outcomes(series.rows) if series.after is None and series_after is None else None,
-        trials=archive.trials_page(campaign_id, series_key, after),
-        findings=archive.findings_shown_by(campaign_id, FINDINGS_SHOWN),
+        whole=_total_outcomes(series.rows) if series.after is None and series_after is None and fitting is None else None,
+        trials=archive.trials_page(campaign_id, series_key, after, keys=keys),
+        findings=tuple(f for f in findings if fitting is None or _is_about(f, fitting))[:FINDINGS_SHOWN],
         decisions=tuple(k for k in own if campaign_id in k.campaigns),
         tables=tables(reports, campaign_id),
     )
+
+
+def _fitting_series(archive: Archive, declared: Declarations, head: CampaignHead, chosen: Filter) -> list[SeriesView]:
+    """Series of the campaign that the filter leaves."""
+    of_team = chosen.workloads(declared)
+    every = archive.series_page(kind=chosen.kind or None, campaign_id=head.campaign_id, limit=MAX_SERIES).rows
+    fitting = [s for s in every if chosen.fits_place(declared, s.provider) and (of_team is None or s.workload in of_team)]
+    if not chosen.state:
+        return fitting
+    reviews = archive.newest_reviews([s.series_key for s in fitting], head.campaign_id)
+    return [s for s in fitting if state_in_campaign(head.campaign_id, head.planned_at, reviews.get(s.series_key)).name == chosen.state]
+
+
+def _is_about(finding: FindingView, series: Collection[SeriesView]) -> bool:
+    """Whether a finding names one of the series, or as a finding of a whole provider that of one."""
+    named = {finding.series_key, *(finding.detail.get("series") or ())} - {"", None}
+    return any(s.series_key in named if named else s.provider == finding.provider for s in series)
 
 
 def _total_outcomes(parts: tuple[SeriesOutcome, ...]) -> Outcomes:
     return Outcomes(**{name: sum(getattr(p.outcomes, name) for p in parts) for name in Outcomes.__dataclass_fields__})
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, reports: Path) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> APIRouter:
     """`/campaigns/{campaign_id}` and the tables that were exported of it."""
     routes = APIRouter(include_in_schema=False)
 
@@ -82,19 +126,35 @@ def router(pages: PageRenderer, reader: ArchiveReader, reports: Path) -> APIRout
     def show_campaign(
         request: Request,
         campaign_id: str,
+        chosen: Chosen,
         series: str = Query("", max_length=500, description="trials of this series alone"),
         series_after: str = Query("", max_length=500),
         after: int | None = Query(None, ge=0, le=2**31 - 1),
     ) -> Response:
-        known = report_file(reports, campaign_id) is not None
-        after_trial = None if after is None else str(after)
+        money = can_see_costs(request)
         found = campaign_page(
-            reader.archive(can_see_costs(request)), reports, campaign_id, series_after or None, series or None, after_trial
+            reader.archive(money),
+            declared.now(),
+            reports,
+            campaign_id,
+            chosen=chosen,
+            series_after=series_after or None,
+            series_key=series or None,
+            after=None if after is None else str(after),
         )
         if found is None:
             raise HTTPException(404, f'the archive has no campaign "{campaign_id}"')
-        begun = bool(series_after or after is not None)
-        return pages.page(request, "campaign.html.j2", c=found, report=known, series=series, series_after=series_after, begun=begun)
+        return pages.page(
+            request,
+            "campaign.html.j2",
+            c=found,
+            report=report_file(reports, campaign_id) is not None,
+            chosen=chosen,
+            bar=filter_bar(f"/campaigns/{campaign_id}", declared.now(), chosen, money, series=series),
+            series=series,
+            series_after=series_after,
+            begun=bool(series_after or after is not None),
+        )
 
     @routes.get("/campaigns/{campaign_id}/tables/{name}", dependencies=[Depends(require_cost_access)])
     def hand_out_table(campaign_id: str, name: str) -> FileResponse:

@@ -19,7 +19,7 @@ from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
-from plumbline.dashboard.status_strip import Tile, status_tiles
+from plumbline.dashboard.status_strip import Tile, ask_airflow, status_tiles
 from plumbline.declarations import Declarations
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart
@@ -27,6 +27,7 @@ from plumbline.presentation.decisions import name_stored_first
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
+from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 from plumbline.workflows.fleet import primary_number, read_fleet
 from plumbline.workflows.monthly_costs import monthly_costs, stored_switches, sum_costs
 
@@ -84,6 +85,7 @@ def overview(
     chosen: Filter | None = None,
     workload: str = "",
     money: bool = True,
+    active: Sequence[ActiveRun] | None = None,
     remember: Callable[[Hashable, Callable[[], DrawnFleet]], DrawnFleet] = lambda _, make: make(),
 ) -> Overview:
     """The page, in a fixed number of statements whatever the number of providers. Imported series appear as campaigns only."""
@@ -108,6 +110,8 @@ def overview(
             sum_costs(costs.values()) if money else None,
             stored_switches(archive, declared, stored) if stored else None,
             drawn.cheapest if money else (),
+            active,
+            declared,
         ),
         map=drawn.map,
         scatter=drawn.scatter if money else None,
@@ -233,8 +237,15 @@ def newest_decisions(stored: Sequence[DecisionView], declared: Declarations, now
     return tuple(found)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache, reports: Path) -> APIRouter:
-    """`/`: every workload on every provider."""
+def router(
+    pages: PageRenderer,
+    reader: ArchiveReader,
+    declared: DeclarationsReader,
+    fleets: AnswerCache,
+    reports: Path,
+    active_runs: ReadActiveRuns | None = None,
+) -> APIRouter:
+    """`/`: every workload on every provider. `active_runs`: None outside Airflow."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/", response_class=HTMLResponse)
@@ -260,6 +271,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             chosen=chosen,
             workload=workload,
             money=money,
+            active=ask_airflow(active_runs),
             remember=remember,
         )
         views = [(name, chosen.query(view=name, workload=workload)) for name in VIEWS if money or name != "cost"]

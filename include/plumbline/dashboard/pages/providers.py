@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
 from plumbline.archive import Archive, SeriesView
+from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
@@ -35,7 +36,7 @@ from plumbline.workflows.findings import UNREADABLE_ERRORS
 PROVIDERS_PER_PAGE = 20
 """Providers on a page of their list."""
 WINDOWS = (12, 24, 60)
-"""Campaigns that a trend may look back on."""
+"""Campaigns that a trend may look back on: the second, or in a span the last, unless asked otherwise."""
 LAUNCH_CAMPAIGNS = 24
 FINDINGS_DRAWN = 60
 _FIRST = {
@@ -142,10 +143,12 @@ def provider_page(
     workload: str | None,
     quantity: str | None,
     latest: int,
+    between: Span = (None, None),
 ) -> ProviderPage | None:
     """A provider and one of its metrics over time; None if it is neither declared nor in the archive.
 
-    `series_key`: None is the newest one of the `workload`, else the first one with a finding, else the first. `quantity`: as `name_of` writes it; None is the workload's first.
+    `series_key`: None is the newest one of the `workload`, else the first one with a finding, else the first. `quantity`: as `name_of` writes it;
+    None is the workload's first. `between`: the time of the trend and of the launches.
     """
     provider = declared.providers.get(name)
     series = archive.series_of([name])
@@ -164,7 +167,7 @@ def provider_page(
     shown = None
     if chosen is not None and quantities:
         wanted = next((q for q in quantities if quantity_id(q) == quantity), None) or _leading(chosen.kind, quantities)
-        shown = read_trend(archive, declared, priced, chosen, wanted, latest)
+        shown = read_trend(archive, declared, priced, chosen, wanted, latest, between)
     return ProviderPage(
         name=name,
         facts=_facts(provider, priced, series, now),
@@ -172,7 +175,7 @@ def provider_page(
         series=tuple(series),
         quantities=quantities,
         trend=shown,
-        launches=tuple(archive.launches(name, LAUNCH_CAMPAIGNS)),
+        launches=tuple(archive.launches(name, LAUNCH_CAMPAIGNS, between)),
         promised_launches=provider.sla.launch_success if provider is not None else None,
         promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
@@ -296,10 +299,11 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         series: str | None = None,
         workload: str | None = None,
         metric: str | None = None,
-        campaigns: Annotated[int, Query(ge=2, le=max(WINDOWS))] = 24,
+        campaigns: Annotated[int | None, Query(ge=2, le=max(WINDOWS))] = None,
     ) -> Response:
         money = can_see_costs(request)
         archive, between = reader.archive(money), chosen.span(pages.now())
+        campaigns = campaigns or (WINDOWS[2] if chosen.ranged else WINDOWS[1])
         p = provider_page(
             archive,
             declared.now(money),
@@ -309,6 +313,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             workload=workload,
             quantity=metric,
             latest=campaigns,
+            between=between,
         )
         if p is None:
             raise HTTPException(404, f'no provider is called "{provider}": not declared and not in the archive')
@@ -328,7 +333,16 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             "provider.html.j2",
             p=p,
             chosen=chosen,
-            bar=filter_bar(f"/providers/{provider}", declared.now(), chosen, money, only=RANGE),
+            bar=filter_bar(
+                f"/providers/{provider}",
+                declared.now(),
+                chosen,
+                money,
+                only=RANGE,
+                series=series or "",
+                workload=workload or "",
+                metric=metric or "",
+            ),
             lane=fleet_lane(year, provider),
             charts=charts,
             launches=launch_lines(p.launches),

@@ -46,7 +46,12 @@ def run(device: Literal["cpu", "cuda"] = "cpu", architectures: Collection[str] =
 def _load_client_lines() -> list[CheckLine]:
     if any(find_spec(name) is None for name in ("tritonclient", "grpc")):
         return [CheckLine.not_applicable("load_client", "this image measures no inference: tritonclient is not installed")]
-    lines: list[CheckLine] = import_module("plumbline.harness.selfcheck.load_client").load_client_lines()
+    try:
+        check = import_module("plumbline.harness.selfcheck.load_client")
+    except (ImportError, RuntimeError) as error:  # tritonclient without its extra raises RuntimeError
+        reason = f"this image measures no inference: tritonclient's gRPC part cannot be imported ({error}); expected tritonclient[grpc]"
+        return [CheckLine.not_applicable("load_client", reason)]
+    lines: list[CheckLine] = check.load_client_lines()
     return lines
 
 

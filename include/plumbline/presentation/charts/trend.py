@@ -14,6 +14,7 @@ from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_cha
 from plumbline.analysis.drift.environment import diff_environments
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.archive import Archive, FindingView, MetricPoint, SeriesView
+from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, capitalize_first, common_scale, format_name, format_percent
@@ -78,10 +79,16 @@ class Trend:
 
 
 def read_trend(
-    archive: Archive, declared: Declarations, provider: Provider | None, series: SeriesView, quantity: Quantity, latest: int
+    archive: Archive,
+    declared: Declarations,
+    provider: Provider | None,
+    series: SeriesView,
+    quantity: Quantity,
+    latest: int,
+    between: Span = (None, None),
 ) -> Trend:
-    """The newest `latest` campaigns of a series. `provider`: with effective prices; None if it is no longer declared."""
-    planned = dict(archive.series_campaigns(series.series_key, latest))
+    """The newest `latest` campaigns of a series, of a span if asked. `provider`: with effective prices; None if it is no longer declared."""
+    planned = dict(archive.series_campaigns(series.series_key, latest, between))
     baseline = archive.baseline(series.series_key)
     campaigns = list(dict.fromkeys((*planned, *baseline)))
     measured: dict[str, list[MetricPoint]] = {}
@@ -99,8 +106,9 @@ def read_trend(
         *(_prices(provider) if provider is not None else ()),
         *_change_points(points, declared, series, quantity),
     ]
-    first = min(planned.values(), default=None)
-    shown = tuple(sorted((e for e in events if first is not None and e.at >= first), key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
+    first, end = min(planned.values(), default=None), between[1]
+    during = (e for e in events if first is not None and e.at >= first and (end is None or e.at < end))
+    shown = tuple(sorted(during, key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
     values = [v for p in points for v in p.values]
     unit = common_scale(METRICS[quantity.metric].unit, values or accepted, quantity.metric)
     return Trend(series, quantity, points, pool(accepted) if accepted else None, shown, unit)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.data.result_documents import document, failed, training_metrics, training_workload, trial
+from tests.data.result_documents import document, failed, inference_workload, provider, training_metrics, training_workload, trial
 
-from plumbline.archive import Archive, DecisionRecord, open_archive
+from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
+from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.dashboard.app import create_app
 
 CAMPAIGN = "/campaigns/2025-11"
@@ -56,6 +57,57 @@ def test_many_series_and_trials_are_read_a_page_at_a_time(archive: Archive, clie
     one = client.get(CAMPAIGN, params={"series": trial().series_key}).text
     assert one.count('href="/trials/') == 3
     assert client.get(f"{CAMPAIGN}?after=x").status_code == 422
+
+
+def test_the_filter_leaves_its_series_trials_findings_and_decisions(archive: Archive, client: TestClient) -> None:
+    near, far = provider("near"), provider("far").model_copy(update={"region": "elsewhere"})
+    for where in (near, far):
+        archive.record(document(trial(where=where)), uri="file:///store")
+    archive.record(document(trial("inference", where=near, workload=inference_workload())), uri="file:///store")
+    detail = {"campaign_id": "2025-11", "state": "steady", "metric": "step_time", "effect": 0.0, "detectable": 0.01, "repeats": None}
+    archive.add_audit(who="drift", what=SERIES_REVIEWED, subject=trial(where=near).series_key, detail=detail)
+    later = {**detail, "campaign_id": "2025-12", "state": "drifted", "effect": 0.2}
+    archive.add_audit(who="drift", what=SERIES_REVIEWED, subject=trial(where=near).series_key, detail=later)
+    archive.save_findings(
+        [
+            FindingRecord(f"f-{name}", key, "2025-11", name, "performance", "warn", "x")
+            for name, key in (("near", trial(where=near).series_key), ("far", ""))
+        ]
+    )
+    for team in ("platform", "product"):
+        archive.save_decision(DecisionRecord(f"d-{team}", team, "training", "near", 0.9, {"campaigns": {"near": ["2025-11"]}}))
+
+    def shown(**query: str) -> tuple[set[str], int, set[str], set[str]]:
+        """Series as provider and workload, trials, findings, decisions."""
+        text = client.get(CAMPAIGN, params=query).text
+        rows = re.findall(r'href="/providers/([^"?]+)[^"]*">[^<]*</a>.*?href="/workloads/([^"?]+)', text)
+        return (
+            {f"{p} {w}" for p, w in rows},
+            text.count('href="/trials/'),
+            set(re.findall(r'id="(f-\w+)"', text)),
+            set(re.findall(r'id="decision-(\S+?)"', text)),
+        )
+
+    every = {"lab-2core gpt-test", "near gpt-test", "far gpt-test", f"near {inference_workload().name}"}
+    assert shown() == (every, 6, {"f-near", "f-far"}, {"d-platform", "d-product"})
+    assert shown(kind="inference") == ({f"near {inference_workload().name}"}, 1, set(), set())
+    assert shown(cloud="nowhere") == (set(), 0, set(), {"d-platform", "d-product"})
+    assert shown(state="steady") == ({"near gpt-test"}, 1, {"f-near"}, {"d-platform", "d-product"}), "as this campaign's review said it"
+    assert shown(state="drifted")[0] == set()
+    assert shown(state="cannot_tell", kind="training")[:2] == (every - {"near gpt-test", f"near {inference_workload().name}"}, 4)
+    assert shown(team="product")[3] == {"d-product"}
+    assert client.get(CAMPAIGN, params={"state": "x"}).status_code == 422
+
+
+def test_a_filter_stays_from_page_to_page(archive: Archive, client: TestClient) -> None:
+    for n in range(26):
+        for repeat in (1, 2):
+            archive.record(document(trial(workload=training_workload(name=f"gpt-{n:02d}"), repeat=repeat)), uri="file:///store")
+    text = client.get(CAMPAIGN, params={"kind": "training"}).text
+    following = [address.replace("&amp;", "&") for address in re.findall(r'rel="next" href="([^"]+)"', text)]
+    assert len(following) == 2 and all("kind=training" in address for address in following)
+    assert client.get(following[0]).text.count('href="/workloads/') == 2
+    assert '<input type="hidden" name="series" value="a/key">' in client.get(CAMPAIGN, params={"series": "a/key"}).text
 
 
 def test_decisions_that_rest_on_it_and_no_others(archive: Archive, client: TestClient) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 from tests.data.result_documents import PLANNED, document, provider, training_metrics, trial
 
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages.overview import Overview, newest_decisions, overview
+from plumbline.dashboard.status_strip import Tile, ask_airflow
 from plumbline.declarations import Declarations, load
 from plumbline.presentation.heat_map import HeatCell
+from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 
 
 def cells(shown: Overview) -> dict[tuple[str, str], HeatCell]:
@@ -177,3 +181,60 @@ def test_a_cell_has_its_newest_campaigns_on_demand(tmp_path: Path) -> None:
     assert [point["campaign"] for point in found["points"]] == ["2025-01", "2025-02", "2025-03", "2025-04"]
     assert found["text"].startswith("1.40") and "…" in found["interval"]
     assert client.get(f"/cells/{where.provider.name}/never-ran").status_code == 404
+
+
+def tile_of(tmp_path: Path, read: ReadActiveRuns | None) -> Tile:
+    """The tile of what runs now, or of the newest campaign."""
+    active = ask_airflow(read)
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document(), uri="file:///store")
+        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1), active=active)
+    (found,) = [tile for tile in shown.tiles if tile.name in ("Running now", "Newest campaign")]
+    return found
+
+
+def run(
+    dag_id: str = "benchmark_local_2core", state: Literal["running", "queued"] = "running", trials: int = 0, days: int = 1
+) -> ActiveRun:
+    return ActiveRun(dag_id, state, PLANNED + timedelta(days=days), trials, trials // 2, f"/dags/{dag_id}/runs/1")
+
+
+@pytest.mark.parametrize(
+    ("active", "value", "note"),
+    [
+        ([run(trials=12)], "local-2core", "6 of 12 trials since 01:00 UTC"),
+        ([run()], "local-2core", "since 01:00 UTC"),
+        ([run("provider_watch", days=0)], "provider_watch", "since 2025-11-01 01:00 UTC"),
+        ([run(), run("rerun", "queued")], "1 running, 1 queued", "local-2core since 01:00 UTC; rerun queued since 01:00 UTC"),
+        ([run("rerun", "queued")] * 4, "4 queued", "; ".join(["rerun queued since 01:00 UTC"] * 3) + "; …"),
+        ([ActiveRun("rerun", "queued", None, 0, 0, "/x")], "rerun", "queued"),
+    ],
+)
+def test_a_tile_says_what_runs_now(tmp_path: Path, active: list[ActiveRun], value: str, note: str) -> None:
+    found = tile_of(tmp_path, lambda: active)
+    assert (found.name, found.value, found.note) == ("Running now", value, note)
+    assert (found.link, found.in_airflow) == (active[0].path, True)
+
+
+def test_where_nothing_runs_the_newest_campaign_is_named(tmp_path: Path) -> None:
+    found = tile_of(tmp_path, list)
+    assert (found.name, found.value, found.link, found.in_airflow) == ("Running now", "nothing", "/campaigns/2025-11", False)
+    assert "2025-11: 1 trial" in found.note
+
+
+def refused() -> list[ActiveRun]:
+    raise OperationalError("SELECT", {}, Exception("no such table: dag_run"))
+
+
+@pytest.mark.parametrize("read", [None, refused])
+def test_without_an_answer_of_airflow_the_newest_campaign_is_shown(tmp_path: Path, read: ReadActiveRuns | None) -> None:
+    found = tile_of(tmp_path, read)
+    assert (found.name, found.value, found.in_airflow) == ("Newest campaign", "2025-11", False)
+
+
+def test_a_run_leads_to_its_page_in_airflow(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        archive.record(document(), uri="file:///store")
+    text = TestClient(create_app(archive_url=url, reports=tmp_path, active_runs=lambda: [run()]), root_path="/plumbline").get("/").text
+    assert '<a class="tile " href="/dags/benchmark_local_2core/runs/1" target="_top">' in text

@@ -73,6 +73,20 @@ def traces(chart: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {trace["name"]: trace for trace in chart["data"]}
 
 
+def test_the_trend_and_the_launches_obey_the_time_range(client: TestClient) -> None:
+    since, until = planned(CHANGED - 2)[1].date(), planned(CHANGED + 2)[1].date()
+    text = client.get("/providers/lab", params={"since": str(since), "until": str(until), "metric": "step_time.value.steady"}).text
+    drawn = traces(charts(text)["trend-gpt-test-step-time"])
+    assert {str(at)[:10] for at in drawn["campaign median"]["x"]} == {str(planned(m)[1].date()) for m in range(CHANGED - 2, CHANGED + 3)}
+    assert re.findall(r'href="/campaigns/(2025-m\d\d)"', text.split('id="launches"')[1]) == [
+        planned(m)[0] for m in range(CHANGED + 2, CHANGED - 3, -1)
+    ]
+    before = client.get("/providers/lab", params={"until": str(planned(CHANGED - 1)[1].date())}).text
+    assert "2.14.0" not in before and "2.14.0" in text, "an event after the range is not of it"
+    assert '<input type="hidden" name="metric" value="step_time.value.steady">' in text, "another range keeps the metric"
+    assert 'id="no-year"' in client.get("/providers/lab?until=2020-01-01").text
+
+
 def test_the_trend_has_every_repeat_the_medians_and_the_baselines_interval(client: TestClient) -> None:
     text = client.get("/providers/lab").text
     drawn = traces(charts(text)["trend-gpt-test-step-time"])

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +59,20 @@ def test_without_torch_there_is_nothing_to_count(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(subprocess, "Popen", never)
     with selfcheck.torch_checks_process("cpu", ("gpt",)) as lines:
         assert {line.status for line in lines()} == {"not_applicable"}
+
+
+@pytest.mark.parametrize("part", ["raise RuntimeError('The installation does not include grpc support.')", None])
+def test_without_tritonclients_grpc_part_the_load_client_does_not_apply(tmp_path: Path, part: str | None) -> None:
+    package = tmp_path / "tritonclient"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    if part is not None:
+        (package / "grpc").mkdir()
+        (package / "grpc" / "__init__.py").write_text(part)
+    ask = "from plumbline.harness import selfcheck; (line,) = selfcheck._load_client_lines(); print(line.check, line.status, line.reason)"
+    path = os.pathsep.join((str(tmp_path), str(Path(selfcheck.__file__).parents[3])))
+    done = subprocess.run(
+        [sys.executable, "-c", ask], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.startswith("load_client not_applicable "), done.stderr
+    assert "tritonclient[grpc]" in done.stdout
