@@ -21,7 +21,7 @@
     const address = box.dataset.later;
     const link = line(box, (name) => `${name}: loading …`);
     if (link) link.hidden = true;  // a link for who has no script
-    box.setAttribute("aria-busy", "true");
+    if (!("frame" in box.dataset)) box.setAttribute("aria-busy", "true");
     try {
       const next = (await page(address)).getElementById(box.id);
       if (!next) { box.remove(); return; }  // nothing to show
