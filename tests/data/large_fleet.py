@@ -19,6 +19,8 @@ TEAM = {
     "training": {"workloads": [WORKLOAD], "weights": {"step_time": 0.6, "tokens_per_second": 0.4}},
 }
 
+PRICES = [{"purchase": "on_demand", "price": "2 USD/h", "since": "2024-01-01", "source": "test"}]
+
 
 def large_fleet(folder: Path, providers: int = PROVIDERS) -> tuple[Path, Path]:
     """Home and declarations of so many providers, two repeats of one workload each and one stored decision; lab-00 is the fastest."""
@@ -30,7 +32,7 @@ def large_fleet(folder: Path, providers: int = PROVIDERS) -> tuple[Path, Path]:
     for kind, name, text in (
         ("teams", "lab", TEAM),
         ("workloads/training", WORKLOAD, workload.model_dump(mode="json", exclude_defaults=True) | {"kind": "training"}),
-        *(("providers", p.name, p.model_dump(mode="json", exclude_defaults=True)) for p in places),
+        *(("providers", p.name, p.model_dump(mode="json", exclude_defaults=True) | {"prices": PRICES}) for p in places),
     ):
         (config / kind / f"{name}.yaml").write_text(yaml.safe_dump(text))
     home.mkdir()
