@@ -43,6 +43,7 @@ def photograph(context: BrowserContext, url: str, target: Path, width: int) -> N
     """One page from its top, once its charts are drawn."""
     page = context.new_page()
     page.goto(url, wait_until="load")
+    page.wait_for_function("() => !document.querySelector('[data-later]')")
     page.wait_for_function("() => document.querySelectorAll('.chart').length === document.querySelectorAll('.chart.js-plotly-plot').length")
     page.wait_for_timeout(300)
     high = min(page.evaluate("document.documentElement.scrollHeight"), LONGEST)

@@ -119,6 +119,8 @@ def _file_stamps(folder: Path) -> FileStamps:
 
 
 T = TypeVar("T")
+Basis = tuple[Engine, Declarations, date, tuple[int, int, int]]
+"""What an answer rests on: an archive with its state, declarations, a day."""
 CACHED_ANSWERS = 64
 """Each moved slider is one entry, and each filter of the heat map."""
 
@@ -128,28 +130,33 @@ class AnswerCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._basis: tuple[Engine, Declarations, date, tuple[int, int, int]] | None = None
+        self._basis: Basis | None = None
         self._known: dict[Hashable, Any] = {}
 
     def get(self, archive: Archive, declared: Declarations, on: date, query: Hashable, make: Callable[[], T]) -> T:
         """The answer to `query`, from `make` if it is not cached."""
-        state = archive.as_of()
+        basis = (archive.engine, declared, on, archive.as_of())
         with self._lock:
-            before = self._basis
-            same = before is not None and before[0] is archive.engine and before[1] is declared and before[2:] == (on, state)
-            if not same:
-                self._basis, self._known = (archive.engine, declared, on, state), {}
+            if not self._rests_on(basis):
+                self._basis, self._known = basis, {}
             if query in self._known:
                 return cast(T, self._known[query])
         made = make()  # not under the lock: one long answer must not keep the others waiting
         with self._lock:
-            if (
-                self._basis is not None
-                and self._basis[0] is archive.engine
-                and self._basis[1] is declared
-                and self._basis[2:] == (on, state)
-            ):
+            if self._rests_on(basis):
                 self._known[query] = made
                 while len(self._known) > CACHED_ANSWERS:
                     del self._known[next(iter(self._known))]
         return made
+
+    def get_if(self, wait: bool, archive: Archive, declared: Declarations, on: date, query: Hashable, make: Callable[[], T]) -> T | None:
+        """The same; None for an answer that is not cached, unless the caller can `wait` for it."""
+        if wait:
+            return self.get(archive, declared, on, query, make)
+        basis = (archive.engine, declared, on, archive.as_of())
+        with self._lock:
+            return cast("T | None", self._known.get(query)) if self._rests_on(basis) else None
+
+    def _rests_on(self, basis: Basis) -> bool:
+        known = self._basis
+        return known is not None and known[0] is basis[0] and known[1] is basis[1] and known[2:] == basis[2:]

@@ -159,8 +159,12 @@ class HeatMap:
 
     @property
     def density(self) -> str:
-        """How much room a row has on a screen: large, medium or small."""
-        return "large" if len(self.rows) <= 8 else "medium" if len(self.rows) <= 20 else "small"
+        return density_of(len(self.rows))
+
+
+def density_of(rows: int) -> str:
+    """How much room a row has on a screen: large, medium or small."""
+    return "large" if rows <= 8 else "medium" if rows <= 20 else "small"
 
 
 def heat_map(

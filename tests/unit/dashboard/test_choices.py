@@ -83,7 +83,7 @@ def test_of_many_candidates_the_first_are_shown_and_the_others_counted(archive: 
         teams={"lab": Team(name="lab", training=weighs)},
     )
     asked = compute_decision(archive, known, DAY, "lab", "training")
-    page, found = decision_page(known, asked), decision_answer(known, asked)
+    page, found = decision_page(asked), decision_answer(known, asked)
     assert (asked.more, found.candidates) == (3, PROVIDERS_SHOWN + 3)
     assert len(found.ranking) == len(page.view.rows) == PROVIDERS_SHOWN
     assert [r.provider for r in found.ranking] == [f"lab-{n:02d}" for n in range(PROVIDERS_SHOWN)]

@@ -12,7 +12,7 @@ from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
 from plumbline.analysis.decisions.cheapest import Cheapest
-from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision
+from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision, matching_preferences
 from plumbline.analysis.decisions.decision import Column, Ranked
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
@@ -94,6 +94,18 @@ class InvalidDecisionQuery(ValueError):
     """The message says what was expected."""
 
 
+def find_preference(declared: Declarations, team: str, kind: WorkloadKind, workload: str | None = None) -> Preference:
+    """The declared choice, of this workload alone if named. LookupError if team, kind or workload match none; InvalidDecisionQuery if several
+    choices match."""
+    known = declared.teams.get(team)
+    fits = [p for p in (known.preferences(kind) if known is not None else ()) if workload is None or workload in p.workloads]
+    if len(fits) > 1:
+        raise InvalidDecisionQuery(
+            f"team {team} makes {len(fits)} {kind} choices ({_named(fits)}); expected one of their workloads with it"
+        )
+    return matching_preferences(declared, team, kind, workload)[0][2]
+
+
 def compute_decision(
     archive: Archive,
     declared: Declarations,
@@ -103,21 +115,13 @@ def compute_decision(
     workload: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> AdjustedDecision:
-    """One choice from the archive. LookupError if team, kind or workload match none; InvalidDecisionQuery if several match or weights are invalid."""
-    known = declared.teams.get(team)
-    choices = known.preferences(kind) if known is not None else ()
-    fits = [p for p in choices if workload is None or workload in p.workloads]
-    if len(fits) > 1:
-        raise InvalidDecisionQuery(
-            f"team {team} makes {len(fits)} {kind} choices ({_named(fits)}); expected one of their workloads with it"
-        )
+    """One choice from the archive. LookupError and InvalidDecisionQuery as `find_preference`, the latter also for invalid weights."""
+    preference = find_preference(declared, team, kind, workload)
     try:
-        found = decide_teams(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
+        (found,) = decide_teams(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
     except ValueError as error:
         raise InvalidDecisionQuery(str(error)) from error
-    if not found:
-        raise LookupError(f"team {team} makes no {kind} choice; expected one in its declaration (include/config/teams)")
-    return AdjustedDecision(found[0], fits[0])
+    return AdjustedDecision(found, preference)
 
 
 def _named(preferences: Iterable[Preference]) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.experiments import Experiment
+from plumbline.archive import Archive, DecisionView
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.api.decisions import (
     PROVIDERS_SHOWN,
@@ -17,14 +21,17 @@ from plumbline.dashboard.api.decisions import (
     AdjustedDecision,
     InvalidDecisionQuery,
     compute_decision,
+    find_preference,
     parse_weights,
     slider_weights,
 )
 from plumbline.dashboard.filters import Chosen, filter_bar
+from plumbline.dashboard.pages.overview import DECISIONS_SEARCHED, newest_decisions
 from plumbline.dashboard.pages.repeats import repeat_form
+from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer, base_path
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
-from plumbline.declarations import Declarations
+from plumbline.declarations import Declarations, Preference
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import Chart
@@ -32,12 +39,13 @@ from plumbline.presentation.charts.decisions import price_swings_chart, probabil
 from plumbline.presentation.decisions import (
     NO_EXPERIMENT,
     DecisionTables,
-    ExperimentRow,
     decision_tables,
     experiment_rows,
     name_first,
+    name_stored_first,
     stored_decision,
 )
+from plumbline.presentation.series_summary import format_age
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.experiments import next_experiments
 from plumbline.workflows.winner_change import STORED_LOOKED_BACK, last_winner_change
@@ -76,24 +84,20 @@ class DecisionPage:
     likely: Chart | None
     charts: tuple[Chart, ...]
     trials: tuple[TrialsPart, ...]
-    experiments: tuple[Experiment, ...]
-    experiment_rows: tuple[ExperimentRow, ...]
 
 
-def decision_page(declared: Declarations, adjusted: AdjustedDecision) -> DecisionPage:
-    """Everything about one choice."""
+def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
+    """Everything about one choice but the next best experiments, which take longer than all the rest."""
     decided, near = adjusted.decided, adjusted.near
     drawn = (weight_swings_chart(near.decision, decided.weight_swings), price_swings_chart(near.decision, near.price_swings))
     return DecisionPage(
         adjusted=adjusted,
         answer=decision_sentence(adjusted),
         view=decision_tables(decided, near, PROVIDERS_SHOWN),
-        sliders=_sliders(adjusted),
+        sliders=_sliders(decided.preference.weights, adjusted.declared.weights),
         likely=probability_first_chart(near.decision),
         charts=tuple(chart for chart in drawn if chart is not None),
         trials=tuple(_trials(adjusted)),
-        experiments=(found := next_experiments(declared, decided)),
-        experiment_rows=experiment_rows(found),
     )
 
 
@@ -110,8 +114,7 @@ def decision_sentence(adjusted: AdjustedDecision) -> str:
     return f"{first.provider}{sure}{only}."
 
 
-def _sliders(adjusted: AdjustedDecision) -> tuple[Slider, ...]:
-    now = adjusted.decided.preference.weights
+def _sliders(now: Mapping[str, float], declared: Mapping[str, float]) -> tuple[Slider, ...]:
     return tuple(
         Slider(
             name=f"{SLIDER_PREFIX}{metric}",
@@ -122,7 +125,7 @@ def _sliders(adjusted: AdjustedDecision) -> tuple[Slider, ...]:
             now=format_percent(now.get(metric, 0.0)),
             declared=format_percent(weight),
         )
-        for metric, weight in adjusted.declared.weights.items()
+        for metric, weight in declared.items()
     )
 
 
@@ -147,6 +150,57 @@ def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
     return parts
 
 
+@dataclass(frozen=True)
+class ChoiceRow:
+    """One team's choice in the list. `query`: of its page; `stored`: the age of a stored decision that is shown until the current one is
+    computed."""
+
+    team: str
+    kind: str
+    workloads: tuple[str, ...]
+    query: str
+    first: str | None
+    chance: str
+    eligible: int = 0
+    ranked: int = 0
+    simulated: bool = False
+    note: str = ""
+    stored: str = ""
+
+
+def _current_row(d: TeamDecision, several: bool) -> ChoiceRow:
+    decision = d.decision
+    return ChoiceRow(
+        decision.team,
+        decision.kind,
+        d.preference.workloads,
+        urlencode({"workload": d.preference.workloads[0]}) if several else "",
+        name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible]) if decision.first else None,
+        format_probability(decision.first.probability_first) if decision.first else "",
+        sum(r.eligible for r in decision.ranking),
+        len(decision.ranking),
+        bool(d.standing.simulated),
+        decision.note,
+    )
+
+
+def _stored_rows(archive: Archive, declared: Declarations, now: datetime) -> list[ChoiceRow]:
+    """The same choices by their newest stored decisions."""
+    newest = newest_decisions(archive.decisions_page(limit=DECISIONS_SEARCHED).rows, declared, now)
+    return [
+        ChoiceRow(
+            *(one.team, one.kind, one.workloads),
+            urlencode({"workload": one.workloads[0]}),
+            one.named if one.winner else None,
+            format_probability(one.probability) if one.winner else "",
+            simulated=one.simulated,
+            note="no eligible provider" if one.decided else "",
+            stored=one.decided or "",
+        )
+        for one in sorted(newest, key=lambda one: one.team)
+    ]
+
+
 STORED_PER_PAGE = 25
 
 
@@ -157,7 +211,7 @@ def router(
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/decisions", response_class=HTMLResponse)
-    def show_decisions(request: Request, chosen: Chosen, after: str = Query("", max_length=200)) -> Response:
+    def show_decisions(request: Request, chosen: Chosen, after: str = Query("", max_length=200), parts: Parts = "") -> Response:
         archive, known = reader.archive(), declared.now()
         try:
             stored = archive.decisions_page(
@@ -165,33 +219,24 @@ def router(
             )
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
-        today = pages.now().date()
-        found = choices.get(archive, known, today, "all", lambda: decide_teams(archive, known, today)) if known.teams else ()
-        rows = [
-            {
-                "team": d.decision.team,
-                "kind": d.decision.kind,
-                "workloads": d.preference.workloads,
-                "query": urlencode({"workload": d.preference.workloads[0]})
-                if len(known.teams[d.decision.team].preferences(d.decision.kind)) > 1
-                else "",
-                "first": name_first([(r.provider, r.probability_first) for r in d.decision.ranking if r.eligible])
-                if d.decision.first
-                else None,
-                "chance": format_probability(d.decision.first.probability_first) if d.decision.first else "",
-                "eligible": sum(r.eligible for r in d.decision.ranking),
-                "ranked": len(d.decision.ranking),
-                "simulated": bool(d.standing.simulated),
-                "note": d.decision.note,
-            }
-            for d in found
-            if chosen.team in ("", d.decision.team) and chosen.kind in ("", d.decision.kind)
-        ]
+        now = pages.now()
+        today = now.date()
+        found = (
+            choices.get_if(bool(waits_for(archive, parts)), archive, known, today, "all", lambda: decide_teams(archive, known, today))
+            if known.teams
+            else ()
+        )
+        if found is not None:
+            rows = [_current_row(d, len(known.teams[d.decision.team].preferences(d.decision.kind)) > 1) for d in found]
+        else:
+            rows = _stored_rows(archive, known, now)
+        rows = [r for r in rows if chosen.team in ("", r.team) and chosen.kind in ("", r.kind)]
         history = [stored_decision(view) for view in stored.rows]
         return pages.page(
             request,
             "decisions.html.j2",
             rows=rows,
+            later="" if found is not None else address_with(request, "all"),
             history=history,
             older=chosen.query(after=stored.after) if stored.after else "",
             begun=bool(after),
@@ -206,6 +251,7 @@ def router(
         kind: Literal["training", "inference"],
         workload: str = Query("", max_length=200),
         weights: str = Query("", max_length=2000),
+        parts: Parts = "",
     ) -> Response:
         archive, known = reader.archive(), declared.now()
         offered = [p.workloads for p in known.teams[team].preferences(kind)] if team in known.teams else []
@@ -214,31 +260,54 @@ def router(
             return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?{main}")
         try:
             wanted = slider_weights(request.query_params) or parse_weights(weights)
-            today, key = pages.now().date(), ("page", team, kind, workload, tuple(sorted(wanted.items())))
-            shown = choices.get(
-                archive,
-                known,
-                today,
-                key,
-                lambda: decision_page(known, compute_decision(archive, known, today, team, kind, workload or None, wanted)),
+            today, key = pages.now().date(), (team, kind, workload, tuple(sorted(wanted.items())))
+            preference, waits = find_preference(known, team, kind, workload or None), waits_for(archive, parts)
+            # Weights that somebody chose are what the page was opened for: these wait in any case.
+            shown: DecisionPage | None = choices.get_if(
+                bool(waits or wanted),
+                *(archive, known, today, ("page", *key)),
+                lambda: decision_page(compute_decision(archive, known, today, team, kind, workload or None, wanted)),
             )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except InvalidDecisionQuery as error:
             return pages.message(request, "No such decision", str(error), 422)
+        experiments: tuple[Experiment, ...] | None = None
+        if shown is not None:
+            decided = shown.adjusted.decided
+            experiments = choices.get_if(
+                waits == "all", *(archive, known, today, ("experiments", *key)), lambda: next_experiments(known, decided)
+            )
         stored = archive.decisions_page(team, kind, limit=STORED_LOOKED_BACK).rows
-        change = last_winner_change(archive, stored, shown.adjusted.decided.preference.workloads)
+        change = last_winner_change(archive, stored, preference.workloads)
         return pages.page(
             request,
             "decision.html.j2",
             d=shown,
+            team=team,
+            kind=kind,
+            workloads=preference.workloads,
+            answer=_stored_answer(stored, preference, pages.now()) if shown is None else shown.answer,
+            sliders=_sliders(preference.weights, preference.weights) if shown is None else shown.sliders,
+            ranking_later="" if shown is not None else address_with(request, "main"),
+            experiments_later="" if experiments is not None else address_with(request, "all"),
             workload=workload,
             history=[stored_decision(view) for view in stored],
             choices=offered,
             change=change,
+            experiment_rows=experiment_rows(experiments or ()),
             no_experiment=NO_EXPERIMENT,
-            repeats=repeat_form(acting, request, declared, team, kind, shown.experiments),
+            repeats=repeat_form(acting, request, declared, team, kind, experiments or ()),
             waterfall=None if change is None else winner_change_chart(change.change),
         )
 
     return routes
+
+
+def _stored_answer(stored: Sequence[DecisionView], preference: Preference, now: datetime) -> str:
+    """The newest stored decision of a choice, until the current one is computed; empty without one. `stored`: newest first."""
+    newest = next((view for view in stored if tuple(view.detail.get("workloads", ())) == preference.workloads), None)
+    if newest is None:
+        return ""
+    sure = f", P(first) {format_probability(newest.probability)}" if newest.winner == name_stored_first(newest) else ""
+    return f"Stored {format_age(newest.decided_at, now)}: {name_stored_first(newest)}{sure}."

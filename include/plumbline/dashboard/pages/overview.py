@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from plumbline.archive import Archive, DecisionView, FindingView, SeriesView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
+from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.dashboard.status_strip import Tile, ask_airflow, status_tiles
@@ -25,13 +26,19 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart
 from plumbline.presentation.decisions import name_stored_first
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
-from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, heat_map
+from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, density_of, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 from plumbline.workflows.fleet import primary_number, read_fleet
 from plumbline.workflows.monthly_costs import monthly_costs, stored_switches, sum_costs
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
+LATER_TILES = (
+    Tile("Best on cost", "…", "", "/?view=cost"),
+    Tile("Newest campaign", "…", "", "/?view=reliability"),
+    Tile("Newest results", "…", "", "/?view=drift"),
+)
+"""In the place of the tiles that rest on current results."""
 DECISIONS_SEARCHED = 200
 """Stored decisions that are looked through for the newest one of each choice."""
 
@@ -65,8 +72,12 @@ class CampaignLine:
 
 @dataclass(frozen=True)
 class Overview:
+    """`map`: None until the current results are read; `density`: of the map then, of `expected` providers."""
+
     tiles: tuple[Tile, ...]
-    map: HeatMap
+    map: HeatMap | None
+    density: str
+    expected: int
     scatter: Chart | None
     workload: str
     winners: tuple[NewestDecision, ...]
@@ -86,36 +97,45 @@ def overview(
     workload: str = "",
     money: bool = True,
     active: Sequence[ActiveRun] | None = None,
-    remember: Callable[[Hashable, Callable[[], DrawnFleet]], DrawnFleet] = lambda _, make: make(),
+    remember: Callable[[Hashable, Callable[[], DrawnFleet]], DrawnFleet | None] = lambda _, make: make(),
 ) -> Overview:
-    """The page, in a fixed number of statements whatever the number of providers. Imported series appear as campaigns only."""
+    """The page, in a fixed number of statements whatever the number of providers. Imported series appear as campaigns only.
+
+    `remember`: a cached answer, or what it makes, or None for a page that does not wait for it.
+    """
     chosen = chosen or Filter()
     unsettled = [
         *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
         *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
     ]
-    drawn: DrawnFleet = remember((view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload))
+    drawn = remember((view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload))
     stored = archive.decisions_page(limit=DECISIONS_SEARCHED).rows if money else ()
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN, between=chosen.span(now)).rows
     marks = archive.marked([c.campaign_id for c in heads])
     costs = monthly_costs(archive, declared, unsettled) if money else {}
     open_ones = [view for view in unsettled if view.state == "open"]
     groups = group_findings(open_ones, {name: cost.usd for name, cost in costs.items()})
+    tiles = status_tiles(
+        unsettled,
+        groups[0].lead.words if groups else "",
+        drawn.status if drawn else {},
+        now,
+        sum_costs(costs.values()) if money else None,
+        stored_switches(archive, declared, stored) if stored else None,
+        drawn.cheapest if drawn and money else (),
+        active,
+        declared,
+    )
+    if drawn is None:
+        tiles = _without_results(tiles, money, active)
+    expected = sum(chosen.fits_place(declared, name) for name in declared.providers)
     return Overview(
-        tiles=status_tiles(
-            unsettled,
-            groups[0].lead.words if groups else "",
-            drawn.status,
-            now,
-            sum_costs(costs.values()) if money else None,
-            stored_switches(archive, declared, stored) if stored else None,
-            drawn.cheapest if money else (),
-            active,
-            declared,
-        ),
-        map=drawn.map,
-        scatter=drawn.scatter if money else None,
-        workload=drawn.workload,
+        tiles=tiles,
+        map=drawn.map if drawn else None,
+        density=drawn.map.density if drawn else density_of(expected),
+        expected=expected,
+        scatter=drawn.scatter if drawn and money else None,
+        workload=drawn.workload if drawn else workload,
         winners=newest_decisions(stored, declared, now),
         groups=groups[:FINDINGS_SHOWN],
         open_findings=len(open_ones),
@@ -130,6 +150,13 @@ def overview(
             for c in heads
         ),
     )
+
+
+def _without_results(tiles: Sequence[Tile], money: bool, active: Sequence[ActiveRun] | None) -> tuple[Tile, ...]:
+    """The tiles that need no results, and places of those that come with them."""
+    cost, campaign, age = LATER_TILES
+    running = campaign if active is None else tiles[-2] if active else replace(campaign, name="Running now", value="nothing")
+    return (*tiles[: 3 if money else 1], *((cost,) if money else ()), running, age)
 
 
 @dataclass(frozen=True)
@@ -254,13 +281,14 @@ def router(
         chosen: Chosen,
         view: HeatView = "speed",
         workload: str = Query("", max_length=200),
+        parts: Parts = "",
     ) -> Response:
         money = can_see_costs(request)
         view = view if money or view != "cost" else "speed"
-        now = pages.now()
+        now, waits = pages.now(), waits_for(reader.archive(), parts)
 
-        def remember(query: Hashable, make: Callable[[], DrawnFleet]) -> DrawnFleet:
-            return fleets.get(reader.archive(), declared.now(), now.date(), (money, query), make)
+        def remember(query: Hashable, make: Callable[[], DrawnFleet]) -> DrawnFleet | None:
+            return fleets.get_if(bool(waits), reader.archive(), declared.now(), now.date(), (money, query), make)
 
         shown = overview(
             reader.archive(money),
@@ -276,6 +304,16 @@ def router(
         )
         views = [(name, chosen.query(view=name, workload=workload)) for name in VIEWS if money or name != "cost"]
         bar = filter_bar("/", declared.now(), chosen, money, view=view, workload=workload)
-        return pages.page(request, "overview.html.j2", o=shown, chosen=chosen, bar=bar, views=views, legend=LEGEND[view])
+        return pages.page(
+            request,
+            "overview.html.j2",
+            o=shown,
+            view=view,
+            later="" if shown.map else address_with(request, "all"),
+            chosen=chosen,
+            bar=bar,
+            views=views,
+            legend=LEGEND[view],
+        )
 
     return routes

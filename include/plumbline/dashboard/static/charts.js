@@ -51,7 +51,10 @@
     await plotly();
     return one(script);
   };
-  if (specs().length) plotly().then(() => { all(); document.addEventListener("themechange", all); narrow.addEventListener("change", all); });
+  if (specs().length) plotly().then(all);
+  const again = () => { if (window.Plotly) all(); };  // also what came after the page
+  document.addEventListener("themechange", again);
+  narrow.addEventListener("change", again);
 
   // What is drawn inside a closed fold has no width until it opens.
   document.addEventListener("toggle", (event) => {

@@ -19,6 +19,7 @@
     return total;
   };
   const decided = window.plumblineRecompute(form, result, (next) => {
+    answer.removeAttribute("data-later");
     const sentence = document.createElement("b");
     sentence.textContent = next.dataset.answer;
     answer.replaceChildren(sentence);

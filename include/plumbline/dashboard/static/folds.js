@@ -9,6 +9,9 @@
   };
   open();
   window.addEventListener("hashchange", open);
+  document.addEventListener("partloaded", (event) => {
+    if (location.hash && event.detail.querySelector(`#${CSS.escape(decodeURIComponent(location.hash.slice(1)))}`)) open();
+  });
   document.addEventListener("click", (event) => {
     const link = event.target.closest('a[href^="#"]');
     if (link && link.hash === location.hash) open();  // the same address again changes nothing, and the fold may be shut

@@ -1,11 +1,12 @@
 "use strict";
 // The heat map by keyboard and pointer: one cell is in the tab order, arrow keys move, the line below names the cell, and a card beside it shows
 // its number, interval and twelve campaigns, fetched on demand. Without this script cells are links with titles.
-(() => {
-  const table = document.querySelector("table.heat");
+const plumblineHeatMap = () => {
+  const table = document.querySelector("table.heat:not([data-walked])");
   const line = document.getElementById("cell");
   const card = document.getElementById("cellcard");
   if (!table || !line || !card) return;
+  table.dataset.walked = "";
   const first = line.textContent;
   const columns = [...table.querySelectorAll("thead th")].map((head) => head.querySelector("span").textContent);
   const rows = [...table.tBodies[0].rows];
@@ -107,4 +108,6 @@
     next.tabIndex = 0;
     next.focus();
   });
-})();
+};
+plumblineHeatMap();
+document.addEventListener("partloaded", plumblineHeatMap);

@@ -17,9 +17,12 @@
         if (!found.ok || !next) throw new Error((page.querySelector("main p") || page.body).textContent.trim());
         const name = (box) => box.id || box.querySelector("summary").textContent;
         const unfolded = new Set([...result.querySelectorAll("details[open]")].map(name));
+        result.removeAttribute("data-later");
+        result.removeAttribute("class");
         result.replaceChildren(...next.childNodes);
         for (const box of result.querySelectorAll("details")) box.open = unfolded.has(name(box));
         window.plumblineScrolls();
+        document.dispatchEvent(new CustomEvent("partloaded", { detail: result }));
         replaced(next);
         for (const spec of result.querySelectorAll("script[data-for]")) await window.plumblineChart(spec.dataset.for, JSON.parse(spec.textContent));
         history.replaceState(null, "", to);

@@ -19,9 +19,9 @@
   const harmless = (words) => (/^[=+\-@\t\r]/.test(words) && !/^[+-]?[\d.,]+( ?%)?$/.test(words) ? `'${words}` : words);
   const quoted = (cell) => `"${harmless(cell.innerText.replace(/\s+/g, " ").trim()).replace(/"/g, '""')}"`;
   const csv = (table) => [...table.rows].map((row) => [...row.cells].map(quoted).join(",")).join("\r\n");
-  for (const table of document.querySelectorAll(".scroll > table:not(.heat):not(.card)")) {
+  const sortable = (table) => {
     const head = table.tHead && table.tHead.rows[0];
-    if (!head || table.tBodies.length !== 1 || table.tBodies[0].rows.length < 6 || table.querySelector("tbody [colspan], tbody [rowspan]")) continue;
+    if (!head || table.tBodies.length !== 1 || table.tBodies[0].rows.length < 6 || table.querySelector("tbody [colspan], tbody [rowspan]")) return;
     for (const cell of head.cells) {
       if (!cell.textContent.trim() || cell.querySelector("a")) continue;  // a link inside a button is neither
       const button = document.createElement("button");
@@ -48,7 +48,10 @@
       made.click();
     });
     table.parentElement.after(link);
-  }
+  };
+  const tables = (root) => root.querySelectorAll(".scroll > table:not(.heat):not(.card)").forEach(sortable);
+  tables(document);
+  document.addEventListener("partloaded", (event) => tables(event.detail));
 
   // The jump: what can be reached, asked once.
   const dialog = document.getElementById("jump");
