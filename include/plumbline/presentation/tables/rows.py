@@ -30,8 +30,9 @@ def _trials(found: Conclusions) -> Iterator[Row]:
 
 def _metrics(found: Conclusions) -> Iterator[Row]:
     for trial in found.trials:
+        own = _trial_columns(trial, found)
         for each in trial.metrics:
-            yield {**_trial_columns(trial, found), **vars(each), "low": each.ci_low, "high": each.ci_high}
+            yield {**own, **vars(each), "low": each.ci_low, "high": each.ci_high}
 
 
 def _findings(found: Conclusions) -> Iterator[Row]:
