@@ -99,7 +99,5 @@ class TrialSample:
 
 def leading_phase(trials: Iterable[TrialSample], metric: str, statistic: str) -> str | None:
     """The phase whose numbers lead for this metric: the first of `PHASE_ORDER` that any usable trial measured it in."""
-    seen = {
-        m.phase for t in trials if t.usable for m in t.metrics if m.metric == metric and m.statistic == statistic and m.value is not None
-    }
-    return next((phase for phase in PHASE_ORDER if phase in seen), None)
+    usable = [t for t in trials if t.usable]
+    return next((phase for phase in PHASE_ORDER if any(t.value(metric, statistic, phase) is not None for t in usable)), None)

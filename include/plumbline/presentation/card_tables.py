@@ -78,6 +78,11 @@ class CardTable:
     def anchor(self) -> str:
         return f"{self.kind}-{self.workload}-v{self.version}"
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the metrics that it shows."""
+        return frozenset(row.name for _, rows in self.groups for row in rows)
+
 
 def card_tables(
     cards: Sequence[Scorecard],

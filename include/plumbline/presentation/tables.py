@@ -42,8 +42,9 @@ def _trials(found: Conclusions) -> Iterator[Row]:
 
 def _metrics(found: Conclusions) -> Iterator[Row]:
     for trial in found.trials:
+        own = _trial_columns(trial, found)
         for each in trial.metrics:
-            yield {**_trial_columns(trial, found), **vars(each), "low": each.ci_low, "high": each.ci_high}
+            yield {**own, **vars(each), "low": each.ci_low, "high": each.ci_high}
 
 
 def _findings(found: Conclusions) -> Iterator[Row]:
@@ -345,7 +346,9 @@ def campaign_tables(campaign: CampaignData, found: Conclusions | None = None) ->
 def _marked(rows: Iterable[Row], simulated: Collection[str]) -> Iterator[Row]:
     """The rows, those of a provider with whether it is one of the simulated."""
     for row in rows:
-        yield {**row, "simulated": row["provider"] in simulated} if "provider" in row else row
+        if "provider" in row:
+            row["simulated"] = row["provider"] in simulated
+        yield row
 
 
 def data_frame(table: Table, rows: Iterable[Row]) -> pd.DataFrame:
@@ -410,7 +413,9 @@ def escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """The same table with a quote before each text that a spreadsheet would run. Numbers are never text, so -1.5 stays what it is."""
     safe = table.copy()
     for name in safe.columns[safe.dtypes == "string"]:
-        safe[name] = safe[name].mask(safe[name].str.startswith(_FORMULA, na=False), "'" + safe[name])
+        # A column of hundreds of thousands of rows has a few hundred texts.
+        if risky := {text: f"'{text}" for text in safe[name].dropna().unique() if text.startswith(_FORMULA)}:
+            safe[name] = safe[name].replace(risky)
     return safe
 
 

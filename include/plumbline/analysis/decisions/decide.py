@@ -17,6 +17,7 @@ from dataclasses import replace
 from statistics import median
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.analysis.cost.unit_costs import SUSTAINED, phase_of, sustained
 from plumbline.analysis.decisions.decision import Column, Decision, Gate, Ranked
@@ -37,30 +38,57 @@ def rank(team: str, kind: WorkloadKind, preference: Preference, trials: Sequence
 
 
 class Repricing:
-    """Who ranks first when one provider's prices change: only its numbers are computed again, the others' stay."""
+    """Who ranks first at other prices of one provider. A price moves each of a provider's numbers along a line: two prices of each show it."""
 
-    def __init__(self, kind: WorkloadKind, preference: Preference, trials: Sequence[TrialSample]) -> None:
-        """`trials`: priced as of today, of all providers."""
-        self._kind, self._preference = kind, preference
-        own = self._own(trials)
-        self._columns = _columns(preference, own)
-        self._candidates = {p: self._candidate(p, [t for t in own if t.provider == p]) for p in sorted({t.provider for t in own})}
+    def __init__(self, kind: WorkloadKind, preference: Preference, today: Sequence[TrialSample], doubled: Sequence[TrialSample]) -> None:
+        """`today` and `doubled`: the trials of all providers at today's and at twice today's prices."""
+        own, twice = (
+            [t for t in last_attempts(several) if t.kind == kind and t.workload in preference.workloads] for several in (today, doubled)
+        )
+        self._preference, self._columns = preference, _columns(preference, own)
+        found = [
+            [_candidate(p, preference, self._columns, [t for t in of if t.provider == p]) for p in sorted({t.provider for t in own})]
+            for of in (own, twice)
+        ]
+        whole = [pair for pair in zip(*found, strict=True) if None not in pair[0].values]
+        self.providers = tuple(now.provider for now, _ in whole)
+        """Those with a number in every column, by name: no price makes the others eligible."""
+        self._numbers, self._per_factor = _line([[c.values for c in pair] for pair in whole], len(self._columns))
+        gates = [(gate, w) for w in preference.workloads for gate in preference.gates]
+        self._gates = [gate for gate, _ in gates]
+        self._levels, self._levels_per_factor = _line([[[g.value for g in c.gates] for c in pair] for pair in whole], len(gates))
 
-    def first(self, repriced: Sequence[TrialSample] = ()) -> str | None:
-        """The first provider with the trials of one provider at other prices; None if no provider is eligible."""
-        candidates = dict(self._candidates)
-        for name in {t.provider for t in repriced}:
-            candidates[name] = self._candidate(name, self._own(repriced))
-        eligible = [c for c in candidates.values() if c.eligible]
-        weights = np.array([c.weight for c in self._columns])
-        scores = {p: float(np.exp(weights @ np.log(v))) for p, v in _values(self._preference, self._columns, eligible).items()}
-        return min(scores, key=lambda p: (-scores[p], p), default=None)
+    def firsts(self, whose: NDArray[np.intp], factors: Array) -> list[str | None]:
+        """The first provider for each price: that of `providers[whose[i]]` times `factors[i]`; None where no provider is eligible."""
+        at = np.arange(len(whose))
+        eligible = np.repeat(self._open(self._levels)[:, None], len(whose), axis=1)
+        eligible[whose, at] = self._open(self._levels[whose] + (factors - 1)[:, None] * self._levels_per_factor[whose])
+        there = eligible.any(axis=0)
+        # A number that is there already moves no best: those that are not eligible take an eligible one's.
+        stand_in = eligible.argmax(axis=0)
+        scores = np.zeros(eligible.shape)
+        for j, column in enumerate(self._columns):
+            numbers = np.repeat(self._numbers[:, j, None], len(whose), axis=1)
+            numbers[whose, at] += (factors - 1) * self._per_factor[whose, j]
+            numbers = np.where(eligible, numbers, numbers[stand_in, at])
+            best = worth(column.metric, numbers).max(axis=0)
+            found = log_worths(column.metric, numbers, best)
+            scores += column.weight * log_values(column.metric, self._preference.values.get(column.metric), found, best)
+        first = np.where(eligible, scores, -np.inf).argmax(axis=0)
+        return [self.providers[i] if known else None for i, known in zip(first, there, strict=True)]
 
-    def _own(self, trials: Sequence[TrialSample]) -> list[TrialSample]:
-        return [t for t in last_attempts(trials) if t.kind == self._kind and t.workload in self._preference.workloads]
+    def _open(self, levels: Array) -> NDArray[np.bool_]:
+        """Whether every gate is met, of numbers in the shape (…, gates); one that is missing (NaN) is not."""
+        met = np.ones(levels.shape[:-1], dtype=bool)
+        for k, gate in enumerate(self._gates):
+            met &= levels[..., k] <= gate.limit if gate.op == "<=" else levels[..., k] >= gate.limit
+        return met
 
-    def _candidate(self, provider: str, trials: Sequence[TrialSample]) -> Ranked:
-        return _candidate(provider, self._preference, self._columns, trials)
+
+def _line(pairs: Sequence[Sequence[Sequence[float | None]]], width: int) -> tuple[Array, Array]:
+    """Numbers at today's price, and what each gains with a price factor of 1; both providers × `width`. `pairs`: at today's and twice it."""
+    found = np.array(pairs, dtype=float).reshape(len(pairs), 2, width)
+    return found[:, 0], found[:, 1] - found[:, 0]
 
 
 def decide(

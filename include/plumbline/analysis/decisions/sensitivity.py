@@ -126,42 +126,39 @@ def price_sensitivity(
 
     `prices`: today's price of each provider's instance in USD per hour, for the answer in money.
     """
-    today = rank(team, kind, preference, priced({}))
+    trials = priced({})
+    today = rank(team, kind, preference, trials)
     if today.first is None:
         return ()
-    first = today.first.provider
+    first, names = today.first.provider, sorted(r.provider for r in today.ranking)
+    repricing = Repricing(kind, preference, trials, priced(dict.fromkeys(names, 2.0)))
+    flips = [_flips(repricing, first, end) for end in (CHEAPEST, DEAREST)]
 
-    repricing = Repricing(kind, preference, priced({}))
+    def flip(provider: str, found: Mapping[str, tuple[float, str]]) -> PriceFlip | None:
+        if provider not in found:
+            return None
+        factor, then = found[provider]
+        return PriceFlip(factor, None if (usd := (prices or {}).get(provider)) is None else usd * factor, then)
 
-    def first_at(provider: str, factor: float) -> str | None:
-        return repricing.first([t for t in priced({provider: factor}) if t.provider == provider])
-
-    swings = []
-    for provider in sorted(r.provider for r in today.ranking):
-        usd = (prices or {}).get(provider)
-        flips = [_flip(lambda factor, name=provider: first_at(name, factor), first, end, usd) for end in (CHEAPEST, DEAREST)]  # type: ignore[misc]
-        swings.append(PriceSwing(provider, usd, *flips))
-    return tuple(swings)
+    return tuple(PriceSwing(name, (prices or {}).get(name), *(flip(name, found) for found in flips)) for name in names)
 
 
-def _flip(first_at: Callable[[float], str | None], first: str, end: float, usd: float | None) -> PriceFlip | None:
-    """The factor between 1 and `end` nearest to 1 at which another provider is first."""
-    same, other, then = 0.0, 0.0, first
+def _flips(repricing: Repricing, first: str, end: float) -> dict[str, tuple[float, str]]:
+    """Of each provider whose price changes the first place: the factor between 1 and `end` nearest to 1 at which it does, and who is first
+    then. The providers are searched together: a step costs hardly more for fifty of them than for one."""
+    found: dict[int, tuple[float, float, str]] = {}
+    waiting = np.arange(len(repricing.providers))
     for step in range(1, _STEPS + 1):
         log = math.log(end) * step / _STEPS
-        found = first_at(math.exp(log))
-        if found is not None and found != first:
-            other, then = log, found
-            break
-        same = log
-    else:
-        return None
-    while abs(other - same) > _EXACT:
-        middle = (same + other) / 2
-        found = first_at(math.exp(middle))
-        if found is None or found == first:
-            same = middle
-        else:
-            other, then = middle, found
-    factor = math.exp(other)
-    return PriceFlip(factor, None if usd is None else usd * factor, then)
+        then = repricing.firsts(waiting, np.full(len(waiting), math.exp(log)))
+        moved = [name is not None and name != first for name in then]
+        same = math.log(end) * (step - 1) / _STEPS
+        found |= {int(i): (same, log, str(name)) for i, name, here in zip(waiting, then, moved, strict=True) if here}
+        waiting = waiting[~np.array(moved, dtype=bool)]
+    # Each has been caught between two steps, so that all are narrowed down equally often.
+    while any(abs(other - same) > _EXACT for same, other, _ in found.values()):
+        middles = [(same + other) / 2 for same, other, _ in found.values()]
+        then = repricing.firsts(np.array([*found]), np.exp(middles))
+        for (i, (same, other, before)), middle, name in zip(list(found.items()), middles, then, strict=True):
+            found[i] = (middle, other, before) if name is None or name == first else (same, middle, name)
+    return {repricing.providers[i]: (math.exp(other), then) for i, (_, other, then) in found.items()}

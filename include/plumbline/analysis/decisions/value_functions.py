@@ -30,20 +30,22 @@ def worth(metric: str, values: Array) -> Array:
         return np.where(values > 0, 1.0 / np.maximum(values, 1e-300), np.inf)
 
 
-def log_worths(metric: str, values: Array, reference: float) -> Array:
-    """Logarithms of the worths' ratios to a reference worth, within a thousandfold of it; a number that is missing (NaN) stays so."""
+def log_worths(metric: str, values: Array, reference: float | Array) -> Array:
+    """Logarithms of the worths' ratios to a reference worth, within a thousandfold of it; a number that is missing (NaN) stays so.
+
+    `reference`: one, or one for each column of `values`.
+    """
     worths = worth(metric, values)
-    if np.isinf(reference):  # something costs or takes nothing: only another nothing compares with it
-        ratios = np.where(np.isinf(worths), 1.0, FLOOR)
-    elif reference == 0:
-        ratios = np.ones_like(worths)
-    else:
+    with np.errstate(invalid="ignore", divide="ignore"):
         ratios = np.clip(worths / reference, FLOOR, 1 / FLOOR)
+    ratios = np.where(np.equal(reference, 0), 1.0, ratios)
+    # Something costs or takes nothing: only another nothing compares with it.
+    ratios = np.where(np.isinf(reference), np.where(np.isinf(worths), 1.0, FLOOR), ratios)
     found: Array = np.where(np.isnan(values), np.nan, np.log(ratios))
     return found
 
 
-def log_values(metric: str, function: LinearValue | None, found: Array, reference: float) -> Array:
+def log_values(metric: str, function: LinearValue | None, found: Array, reference: float | Array) -> Array:
     """Logarithms of the values, from 0 (worth 1) down to that of `FLOOR`.
 
     `found`: as `logs` gives them, shape (providers, …); each column is one state of the world, in which the best provider is looked for.
@@ -63,7 +65,7 @@ def log_values(metric: str, function: LinearValue | None, found: Array, referenc
     return logarithms
 
 
-def _numbers(metric: str, found: Array, reference: float) -> Array:
+def _numbers(metric: str, found: Array, reference: float | Array) -> Array:
     """Back from logarithms of worths to the metric's own unit."""
     known = METRICS[metric]
     worths = np.exp(found) * reference

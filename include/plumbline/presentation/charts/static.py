@@ -87,13 +87,44 @@ def _compact(text: str, chart: Chart) -> str:
         text = text.replace(colour, f"var(--{name})")
     text = re.sub(r" font-family: '[^;\"]+;?|font: (?:\w+ )?(?=[\d.]+px)", "", text)
     text = re.sub(r'style="([\d.]+px) [^;"]+', r'style="font-size: \1', text)
-    text = re.sub(r'="[^"]*"', lambda found: re.sub(r"(\d\.\d)\d+", r"\1", found.group()), text)
+    text = re.sub(
+        r'="[^"]*"', lambda found: re.sub(r"(\d)\.(\d)\d*", lambda n: n[1] if n[2] == "0" else f"{n[1]}.{n[2]}", found.group()), text
+    )
     for nothing in _NOTHING:
         text = re.sub(nothing, "", text)
-    text = re.sub(r"\s*\n\s*", " ", text).replace("> <", "><")
+    text = re.sub(r'(?<= d=")[^"]*', _short_path, text)
+    text = _without_bare_groups(re.sub(r"\s*\n\s*", " ", text).replace("> <", "><").replace("xlink:href=", "href="))
+    text = re.sub(r'(?:<path [^>]*clip-path="[^>]*/>){2,}', _clipped_together, text)
     width, height = _size(chart)
-    head = f'<svg class="drawn" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-hidden="true" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    head = f'<svg class="drawn" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-hidden="true">'
     return head + text[text.index(">") + 1 :].strip()
+
+
+def _short_path(path: re.Match[str]) -> str:
+    """A path without spaces beside its letters; a single level or upright line by the one number that changes."""
+    short = re.sub(r"\s+(?=[A-Za-z]|$)|(?<=[A-Za-z])\s+", "", path[0])
+    short = re.sub(r"^(M\S+ (\S+))L(\S+) \2$", r"\1H\3", short)
+    return re.sub(r"^(M([^\s]+) [^\sL]+)L\2 (\S+)$", r"\1V\3", short)
+
+
+def _clipped_together(paths: re.Match[str]) -> str:
+    """Paths in one group with the clip path that each of them names: a drawing has one."""
+    clip = re.search(r' clip-path="[^"]*"', paths[0])
+    assert clip is not None
+    return f"<g{clip[0]}>{paths[0].replace(clip[0], '')}</g>"
+
+
+def _without_bare_groups(text: str) -> str:
+    """Without `<g>` that have no attribute: they draw what is in them all the same."""
+    kept: list[bool] = []
+
+    def tag(found: re.Match[str]) -> str:
+        if not found.group().startswith("</"):
+            kept.append(found.group() != "<g>")
+            return found.group() if kept[-1] else ""
+        return found.group() if kept.pop() else ""
+
+    return re.sub(r"<g\b[^>]*(?<!/)>|</g>", tag, text)
 
 
 def _size(chart: Chart) -> tuple[int, int]:
@@ -105,7 +136,7 @@ _NOTHING = (
     r' id="[A-Za-z0-9]+[_.][A-Za-z0-9_.]*"',
     r'<path d="[^"]*" style="fill: none"/>',
     r'<style type="text/css">[^<]*</style>',
-    r"; stroke-linecap: (?:square|butt)",
+    r"; stroke-linecap: (?:square|butt)|; stroke-linejoin: miter",
     *(r"<g>\s*</g>|<g/>|<defs>\s*</defs>",) * 3,
 )
 """What matplotlib writes without showing it; groups within empty groups are three deep."""
@@ -329,7 +360,7 @@ def _frame(axes: Axes, drawing: _Drawing) -> None:
     axes.spines["bottom"].set_color(drawing.colour("$line"))
     for along in ("x", "y"):
         if drawing.places[along] is None:
-            axes.grid(axis=along, color=drawing.colour("$grid"), linewidth=0.8)
+            axes.grid(axis=along, color=drawing.colour("$grid"), linewidth=0.8, clip_on=False)
     axes.set_axisbelow(True)
     axes.tick_params(length=0, labelcolor=drawing.colour("$soft"), pad=5)
 

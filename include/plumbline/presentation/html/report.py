@@ -19,7 +19,7 @@ from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name
-from plumbline.presentation.card_tables import card_tables
+from plumbline.presentation.card_tables import TableRow, card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import bill_chart
@@ -64,10 +64,25 @@ def write_concluded(found: Conclusions, into: Path, forms: Sequence[TableFormat]
         _replace(folder / "raw.html", environment.get_template("raw.html.j2").render(**context, **style))
     target = folder / "report.html"
     page = environment.get_template("report.html.j2").render(**context, **style)
-    _replace(target, re.sub(r" {2,}", " ", re.sub(r"\n\s+", "\n", page)))  # a third of the file is indentation
+    _replace(target, share_styles(re.sub(r" {2,}", " ", re.sub(r"\n\s+", "\n", page))))  # a third of the file is indentation
     if forms:
         write_tables(campaign_tables(campaign, found), folder / "tables", forms, campaign.written_at)
     return target
+
+
+def share_styles(page: str) -> str:
+    """The page with the styles of its drawings as classes at the end of its style sheet, and with short ids in them: a few dozen styles are on
+    thousands of elements."""
+    styles: dict[str, str] = {}
+    ids: dict[str, str] = {}
+
+    def shared(drawing: re.Match[str]) -> str:
+        text = re.sub(r'(?<= id=")\w+(?=")|(?<=#)\w+(?=["\)])', lambda name: ids.setdefault(name[0], f"i{len(ids)}"), drawing[0])
+        return re.sub(r'style="([^"]*)"', lambda style: f'class="{styles.setdefault(style[1], f"d{len(styles)}")}"', text)
+
+    page = re.sub(r'<svg class="drawn".*?</svg>', shared, page, flags=re.S)
+    rules = "".join(f".drawn .{name}{{{style}}}" for style, name in styles.items())
+    return page.replace("</style>", f"{rules}</style>", 1)
 
 
 _ASSETS = {"style": "report.css", "cover_style": "cover.css", "script": "report.js"}
@@ -198,8 +213,15 @@ def report_templates() -> Environment:
         "svg": lambda chart: Markup(svg(chart)),
         "md": escape_markdown,
         "headline": headline,
+        "usual_title": usual_title,
     }
     return environment
+
+
+def usual_title(rows: Sequence[TableRow]) -> str:
+    """The title of most cells of a group of rows, which stands once at the group; empty without a cell."""
+    counts = Counter(cell.title for row in rows for cell in row.cells)
+    return max(counts, key=lambda title: counts[title], default="")
 
 
 def escape_markdown(text: object) -> str:

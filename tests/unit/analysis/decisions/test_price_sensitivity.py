@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 
 import pytest
 from tests.data.decision_trials import preference, repeats
 
+from plumbline.analysis.decisions.decide import rank
 from plumbline.analysis.decisions.sensitivity import PriceSwing, price_sensitivity
 from plumbline.analysis.trial_sample import TrialSample
 
@@ -58,3 +60,20 @@ def test_a_price_that_opens_a_gate_counts() -> None:
 def test_nobody_eligible_has_nothing_to_swing() -> None:
     closed_to_all = "cost_per_1k_requests <= 0.5USD in sweep"
     assert swings(closed_to_all) == {}
+
+
+def test_a_ranking_at_prices_on_both_sides_of_a_flip_agrees_with_it() -> None:
+    draw = random.Random(7)
+    latency = {f"p{i}": draw.uniform(0.1, 0.4) for i in range(8)}
+    cost = {name: draw.uniform(1, 9) for name in latency}
+    for gates in ((), ("cost_per_1k_requests <= 5USD in sweep",)):
+        wanted, priced = preference({"time_to_first_token": 0.5, "cost_per_1k_requests": 0.5}, *gates), at(cost, latency)
+        today = rank("t", "inference", wanted, priced({})).first
+        found = price_sensitivity("t", "inference", wanted, priced)
+        flips = [(s.provider, flip) for s in found for flip in (s.falls, s.rises) if flip is not None]
+        assert today is not None and len(flips) > 3
+        for provider, flip in flips:
+            beyond = flip.factor ** (1 + 1e-9)
+            before = flip.factor * (1 + 2e-4 if flip.factor < 1 else 1 - 2e-4)
+            ranked = [rank("t", "inference", wanted, priced({provider: factor})).first for factor in (before, beyond)]
+            assert [r.provider for r in ranked if r is not None] == [today.provider, flip.first]

@@ -277,7 +277,7 @@ def test_one_provider_and_one_repeat_lead_nobody(tmp_path: Path) -> None:
     assert {d.winner for d in found.decisions} == {None}
     text = body(write_report(alone, tmp_path / "reports").read_text())
     assert all(decision.note and escape(decision.note) in text for decision in found.decisions)
-    assert '<span class="mark">best</span>' not in text
+    assert "<em>best</em>" not in text
 
 
 def test_a_rejected_trial_is_shown_and_never_scored(sample: CampaignData, tmp_path: Path) -> None:
@@ -297,6 +297,33 @@ def test_writing_twice_replaces_the_report_and_leaves_no_draft(sample: CampaignD
     again = write_report(sample, tmp_path)
     assert again.read_text() == first
     assert sorted(f.name for f in again.parent.iterdir()) == ["report.html", "report.md"]
+
+
+def test_drawings_share_classes_and_keep_what_their_ids_name(page: str) -> None:
+    drawings = re.findall(r'<svg class="drawn".*?</svg>', page, flags=re.S)
+    assert drawings and not any('style="' in text or "<g>" in text for text in drawings)
+    used = {name for text in drawings for name in re.findall(r'class="(d\d+)"', text)}
+    assert used == set(re.findall(r"\.drawn \.(d\d+)\{[^}]+\}", page))
+    for text in drawings:
+        named = re.findall(r"#(\w+)[\"\)]", text)
+        assert set(named) <= set(re.findall(r' id="(\w+)"', text))
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_title_that_cells_share_stands_once_and_the_others_at_their_cells(page: str) -> None:
+    (table, *_) = re.findall(r'<table class="card cells">.*?</table>', page, flags=re.S)
+    for group in re.findall(r"<tbody.*?</tbody>", table, flags=re.S):
+        (usual,) = re.findall(r'<tbody title="([^"]*)"', group)
+        assert f'title="{usual}"' not in group.removeprefix("<tbody").split(">", 1)[1]
+
+
+def test_the_first_table_of_a_kind_explains_its_metrics_and_the_next_ones_link_to_it(sample: CampaignData, page: str) -> None:
+    for kind in ("training", "inference"):
+        first, *others = [t for t in card_tables(conclude(sample).cards) if t.kind == kind]
+        assert f'explained in <a href="#{first.anchor}"' in page or not others
+        row = next(r for _, rows in first.groups for r in rows if not r.minor)
+        assert page.count(f"<small>{escape(row.meaning)}</small></th>") == 1
 
 
 def test_markdown_is_the_cover_and_what_it_rests_on(sample: CampaignData, tmp_path: Path) -> None:
