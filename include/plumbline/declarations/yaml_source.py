@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -48,6 +50,12 @@ def read_yaml(path: Path) -> tuple[Any, dict[FieldPath, int]]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableYaml(1, f"cannot be read ({error}); expected a UTF-8 YAML file") from error
+    data, lines = _parse(text)
+    return deepcopy(data), lines
+
+
+@lru_cache(maxsize=512)  # every page and every test reads the declarations again, and seldom has one changed
+def _parse(text: str) -> tuple[Any, dict[FieldPath, int]]:
     try:
         node = yaml.compose(text, Loader=_Scalars)
     except yaml.MarkedYAMLError as error:
