@@ -6,7 +6,6 @@ BIN := .venv/bin
 UV_VERSION := 0.13.8
 # Processes that run tests.
 WORKERS ?= 2
-export PYTHONDONTWRITEBYTECODE ?= 1
 
 # uv is quick; where it cannot reach the index that pip is configured for, pip installs the same locked files.
 define install
@@ -78,9 +77,6 @@ server-env: ## the team server's .env with new secrets (docs/team-server.md); re
 
 server-images: ## pull the team server's PostgreSQL and MinIO and write their digests into .env
 	@$(PYTHON) k8s/airflow/server_env.py --pin $(ARGS)
-
-# The tests start hundreds of processes: each would compile what it imports.
-test test-full test-faults: export PYTHONDONTWRITEBYTECODE :=
 
 test: setup-dev ## the quick tests: each module and each path once (WORKERS=1: one process instead of two)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-profile ci -m "not full" $(ARGS)

@@ -79,6 +79,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         ExclusiveLock(run.testrunuid).remove()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _quick_archives() -> None:
+    if "plumbline.archive" in sys.modules:  # else no test of this run opens one here
+        from tests.fakes import quick_archives
+
+        quick_archives.install()
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     """With several processes, PyTorch's threads would wait for each other's cores. Processes that a test starts are not affected."""

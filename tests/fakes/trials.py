@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,16 @@ WORKLOADS = {"training": "gpt-tiny-cpu", "inference": "chat-tiny-cpu"}
 PROVIDERS = ("example-coreweave-h100", "example-eks-p5", "local-1core", "local-2core")
 
 
+_shipped = cache(load)
+
+
 def declared() -> Declarations:
     """The shipped declarations that tests rely on; others may come and go."""
-    found = load(CONFIG)
+    found = _shipped(CONFIG)
     return Declarations(
         {name: found.providers[name] for name in PROVIDERS},
         {name: found.workloads[name] for name in sorted(WORKLOADS.values())},
-        found.teams,
+        dict(found.teams),
         found.thresholds,
     )
 

@@ -9,12 +9,14 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from tests.data.result_documents import document, trial
+from tests.fakes import quick_archives
 
-from plumbline.archive import Archive, open_archive
+from plumbline.archive import Archive, engine, open_archive
 from plumbline.archive.engine import reading, writing
 
 
-def test_sqlite_runs_in_wal_mode_with_references_checked(tmp_path: Path) -> None:
+def test_sqlite_runs_in_wal_mode_with_references_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_configure_sqlite", quick_archives.configure_sqlite)
     with open_archive(f"sqlite:///{tmp_path / 'deep' / 'er' / 'archive.db'}") as archive:
         for _ in range(2):
             with reading(archive.engine) as session:

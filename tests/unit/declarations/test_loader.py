@@ -47,6 +47,15 @@ def test_an_alias_that_is_finite_is_used(tmp_path: Path) -> None:
     assert read_yaml(file)[0] == {"a": {"n": 1}, "b": {"n": 1}, "c": [{"n": 1}, {"n": 1}]}
 
 
+def test_a_file_is_read_as_it_is_now_and_what_a_reader_changes_is_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("a: {n: [1]}\n")
+    read_yaml(file)[0]["a"]["n"].append(2)
+    assert read_yaml(file)[0] == {"a": {"n": [1]}}
+    file.write_text("a: {n: [3]}\n")
+    assert read_yaml(file)[0] == {"a": {"n": [3]}}
+
+
 def test_paths_as_people_read_them() -> None:
     assert format_path(("phases", 1, "arrivals", "rate")) == "phases[1].arrivals.rate"
     assert format_path(()) == ""

@@ -63,7 +63,7 @@ class Repricing:
         at = np.arange(len(whose))
         eligible = np.repeat(self._open(self._levels)[:, None], len(whose), axis=1)
         eligible[whose, at] = self._open(self._levels[whose] + (factors - 1)[:, None] * self._levels_per_factor[whose])
-        there = eligible.any(axis=0)
+        there = np.asarray(eligible.any(axis=0))
         # A number that is there already moves no best: those that are not eligible take an eligible one's.
         stand_in = eligible.argmax(axis=0)
         scores = np.zeros(eligible.shape)
