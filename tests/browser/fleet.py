@@ -84,10 +84,20 @@ TEAMS = {
 }
 
 
+<<<<<<< Updated upstream
 def declare(folder: Path, providers: int = len(PROVIDERS)) -> Path:
     """The installation's declarations with these providers, workloads and teams in the place of its own; the folder.
 
     `providers`: with as many more, each steady at a price of its own."""
+=======
+def one_slot(workload: str) -> str:
+    """A workload's declaration with one slot: a fleet is to be drawn, not its time of day."""
+    return re.sub(r"slots: \[.*?\]", 'slots: ["02:00"]', workload)
+
+
+def declare(folder: Path) -> Path:
+    """The installation's declarations with these providers, workloads and teams in the place of its own; the folder."""
+>>>>>>> Stashed changes
     config, own = folder, ROOT / "include" / "config"
     for kind in ("providers", "teams"):
         (config / kind).mkdir(parents=True)
@@ -95,6 +105,7 @@ def declare(folder: Path, providers: int = len(PROVIDERS)) -> Path:
         if path.stem in ("thresholds", *WORKLOADS):
             target = config / path.relative_to(own)
             target.parent.mkdir(parents=True, exist_ok=True)
+<<<<<<< Updated upstream
             # One slot: a fleet is to be drawn, not its time of day.
             target.write_text(re.sub(r"slots: \[.*?\]", 'slots: ["02:00"]', path.read_text()))
     more = {
@@ -102,6 +113,10 @@ def declare(folder: Path, providers: int = len(PROVIDERS)) -> Path:
         for n in range(20, 20 + providers - len(PROVIDERS))
     }
     for name, text in {**PROVIDERS, **more}.items():
+=======
+            target.write_text(one_slot(path.read_text()))
+    for name, text in PROVIDERS.items():
+>>>>>>> Stashed changes
         fixed, drift = text.split("drift:", 1)
         fields = dict(line.split(": ", 1) for line in fixed.strip().splitlines())
         (config / "providers" / f"{name}.yaml").write_text(SHAPE.format(name=name, drift=drift.rstrip(), **fields).lstrip())
