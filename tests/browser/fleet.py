@@ -84,12 +84,6 @@ TEAMS = {
 }
 
 
-<<<<<<< Updated upstream
-def declare(folder: Path, providers: int = len(PROVIDERS)) -> Path:
-    """The installation's declarations with these providers, workloads and teams in the place of its own; the folder.
-
-    `providers`: with as many more, each steady at a price of its own."""
-=======
 def one_slot(workload: str) -> str:
     """A workload's declaration with one slot: a fleet is to be drawn, not its time of day."""
     return re.sub(r"slots: \[.*?\]", 'slots: ["02:00"]', workload)
@@ -97,7 +91,6 @@ def one_slot(workload: str) -> str:
 
 def declare(folder: Path) -> Path:
     """The installation's declarations with these providers, workloads and teams in the place of its own; the folder."""
->>>>>>> Stashed changes
     config, own = folder, ROOT / "include" / "config"
     for kind in ("providers", "teams"):
         (config / kind).mkdir(parents=True)
@@ -105,18 +98,8 @@ def declare(folder: Path) -> Path:
         if path.stem in ("thresholds", *WORKLOADS):
             target = config / path.relative_to(own)
             target.parent.mkdir(parents=True, exist_ok=True)
-<<<<<<< Updated upstream
-            # One slot: a fleet is to be drawn, not its time of day.
-            target.write_text(re.sub(r"slots: \[.*?\]", 'slots: ["02:00"]', path.read_text()))
-    more = {
-        f"delta-{n:02d}-h100": f"\nregion: us-{n:02d}\nseed: {n}\nprice: {24 + n / 4} USD/h\nspread: 0.4%\ndrift: []\n"
-        for n in range(20, 20 + providers - len(PROVIDERS))
-    }
-    for name, text in {**PROVIDERS, **more}.items():
-=======
             target.write_text(one_slot(path.read_text()))
     for name, text in PROVIDERS.items():
->>>>>>> Stashed changes
         fixed, drift = text.split("drift:", 1)
         fields = dict(line.split(": ", 1) for line in fixed.strip().splitlines())
         (config / "providers" / f"{name}.yaml").write_text(SHAPE.format(name=name, drift=drift.rstrip(), **fields).lstrip())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timezone
 from pathlib import Path
 
@@ -105,11 +105,13 @@ def declare(folder: Path) -> Path:
     return folder
 
 
-def record_months(declared: Declarations, months: str, repeats: int = 3) -> int:
-    """Record and review these campaigns without result stores and checks, which take most of a rehearsal's time; how many trials."""
+def record_months(declared: Declarations, months: str, repeats: int = 3, workloads: Sequence[str] | None = None) -> int:
+    """Record and review these campaigns, of all workloads by default; how many trials.
+
+    Without result stores and checks, which take most of a rehearsal's time."""
     count = 0
     for month in months_of(months, datetime.now(timezone.utc)):
-        request = RunParameters(f"{month:%Y-%m}", "monthly rerun", repeats=repeats, workloads=tuple(declared.workloads))
+        request = RunParameters(f"{month:%Y-%m}", "monthly rerun", repeats=repeats, workloads=tuple(workloads or declared.workloads))
         with open_archive() as archive:
             for place in declared.enabled_providers():
                 for trial in trials_in(declared, place, month, request):

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
 from tests.browser.chromium import executable
-from tests.browser.fleet import TEAMS, declare
+from tests.browser.fleet import TEAMS
+from tests.browser.large_fleet import declare, record_months
 from tests.browser.served import served
 
-from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.declarations.installation import override_home
-from plumbline.launch.simulated.launcher import simulate
-from plumbline.workflows.plan import RunParameters, trials_of
 
 pytestmark = [
     pytest.mark.browser,
@@ -27,20 +24,16 @@ pytestmark = [
 PROVIDERS = 50
 LIMIT_MS = 180_000
 """The first page draws every provider's numbers."""
-NEGOTIATE = "/decisions/product/inference/negotiate?workload=chat-1b-gpu&provider=delta-30-h100"
+NEGOTIATE = "/decisions/product/inference/negotiate?workload=chat-1b-gpu&provider=delta-us-east-h100"
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The pages of one campaign of fifty simulated providers."""
     folder = tmp_path_factory.mktemp("fifty")
-    home, config = folder / "home", declare(folder / "config", PROVIDERS)
+    home, config = folder / "home", declare(folder / "config")
     with override_home(home, config):
-        declared, wanted = load(), RunParameters("2026-10", "a fleet", workloads=("chat-1b-gpu",), repeats=2)
-        with open_archive() as archive:
-            for provider in declared.enabled_providers():
-                for trial in trials_of(wanted, declared, provider, "inference", datetime(2026, 10, 1, 2, tzinfo=timezone.utc)):
-                    archive.record(simulate(trial), uri="file:///nowhere")
+        record_months(load(), "2026-10", repeats=2, workloads=("chat-1b-gpu",))
         with served(create_app()) as found:
             yield found
 
@@ -83,6 +76,6 @@ def test_an_offer_that_makes_it_first_is_found_by_keyboard(address: str, chromiu
     page.keyboard.press("Home")
     page.locator('#moves tr[data-moves="yes"]').first.wait_for()
     settled(page)
-    assert "delta-30-h100" in page.locator('#moves tr[data-moves="yes"]').first.inner_text()
+    assert "delta-us-east-h100" in page.locator('#moves tr[data-moves="yes"]').first.inner_text()
     assert "price=" in page.url
     page.close()
