@@ -6,6 +6,7 @@ import re
 from calendar import month_name
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from plumbline.analysis.drift.comparison import format_relative_change
 from plumbline.archive import FindingView
@@ -59,6 +60,7 @@ def about_monthly(usd: float) -> str:
 
 
 _GRAVITY = {"page": 0, "warn": 1, "info": 2}
+_SHARE = re.compile(r" \([^()]*\)$")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,15 @@ class InboxItem:
     words: str
     usd: float | None
 
-    @property
+    @cached_property
+    def changes(self) -> frozenset[str]:
+        """What changed in the environment, without the share of trials that show it: a driver that a cloud rolls out is one cause for all
+        of its providers."""
+        if self.finding is None or self.finding.kind != "environment":
+            return frozenset()
+        return frozenset(_SHARE.sub("", member.text) for member in self.finding.members if member.text)
+
+    @cached_property
     def causes(self) -> frozenset[str]:
         """What may have caused it; findings of one provider that share one belong together."""
         if self.finding is None:
@@ -102,13 +112,19 @@ def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | N
     items = [_item(view, monthly.get(view.finding_id)) for view in views]
     groups: list[list[InboxItem]] = []
     for item in items:
-        related = [g for g in groups if g[0].view.provider == item.view.provider and any(item.causes & other.causes for other in g)]
+        related = [g for g in groups if any(_one_cause(item, other) for other in g)]
         groups = [g for g in groups if g not in related] + [[*(one for g in related for one in g), item]]
     made = []
     for group in groups:
         lead, *siblings = sorted(group, key=_order)
         made.append(InboxGroup(lead, tuple(siblings)))
     return tuple(sorted(made, key=lambda g: (*_order(g.lead)[:1], -(g.usd or 0.0), *_order(g.lead)[1:])))
+
+
+def _one_cause(one: InboxItem, other: InboxItem) -> bool:
+    if one.view.provider == other.view.provider:
+        return bool(one.causes & other.causes)
+    return bool(one.changes) and one.changes == other.changes
 
 
 def _order(item: InboxItem) -> tuple[int, bool, float, float, str]:

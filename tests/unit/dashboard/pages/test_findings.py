@@ -141,6 +141,20 @@ def test_findings_of_one_cause_are_one_entry_led_by_the_gravest(archive: Archive
     assert articles[0].index("slower since") < articles[0].index("95 %: +15")
 
 
+def test_a_change_that_several_providers_share_is_one_entry(archive: Archive, client: TestClient) -> None:
+    def changed(number: int, text: str) -> Finding:
+        return replace(
+            drifted(), finding_id=f"f{number}", provider=f"lab-{number}", kind="environment", severity="warn", subject="environment",
+            title="environment changed", attributed_to=("driver.version",), effect=None, metric=None,
+            members=(replace(drifted().members[0], name="driver.version", text=text),),
+        )  # fmt: skip
+
+    for number, text in enumerate(["driver 1 → 2 (3 of 3 trials)", *["driver 1 → 2 (2 of 3 trials)"] * 6, "driver 1 → 3 (3 of 3 trials)"]):
+        stored(archive, changed(number, text))
+    entries = [set(re.findall(r'/findings/(f\d)"', article)) for article in client.get("/findings?state=open").text.split("<article")[1:]]
+    assert sorted(entries, key=len) == [{"f7"}, {f"f{number}" for number in range(7)}]
+
+
 def history(**more: object) -> History:
     points = (HistoryPoint("2025-10", (10.0, 10.2), True), HistoryPoint("2025-11", (10.1,)), HistoryPoint("2025-12", (12.0, 12.4)))
     return History("lab · gpt · step time", "ms", points, 2, "+20 %", **more)  # type: ignore[arg-type]
