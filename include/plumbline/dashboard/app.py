@@ -136,7 +136,7 @@ def create_app(
     app.include_router(findings.router(pages, reader, declared, acting))
     app.include_router(prices.router(pages, reader, declared), dependencies=money)
     app.include_router(budgets.router(pages, reader, declared), dependencies=money)
-    app.include_router(changes.router(pages, reader))
+    app.include_router(changes.router(pages, reader, declared, fleets))
     app.include_router(jump.router(reader, declared))
     app.include_router(cells.router(reader, declared))
     app.include_router(record_api.router(reader))

@@ -18,6 +18,8 @@ from plumbline.declarations.installation import override_home
 
 ONE = "/decisions/lab/training"
 PAGES = ("/", "/decisions", ONE)
+FLEET_PARTS = {"/providers/lab-00": ("lane", "year"), "/changes": ("changes",)}
+"""Pages whose parts compare with the fleet; everything else of them is shown at once."""
 _LATER = re.compile(r'data-later="([^"]+)"')
 
 
@@ -53,8 +55,17 @@ def test_a_page_answers_without_its_slow_parts_until_they_are_cached(client: Tes
     assert later(client.get(path).text), "a new trial changes the results"
 
 
+@pytest.mark.parametrize(("path", "parts"), FLEET_PARTS.items())
+def test_what_compares_with_the_fleet_follows_until_it_is_cached(client: TestClient, path: str, parts: tuple[str, ...]) -> None:
+    first = client.get(path).text
+    assert later(first) == {f"{path}?parts=all"} and all(re.search(rf'id="{part}"[^>]*data-later', first) for part in parts)
+    whole = client.get(f"{path}?parts=all").text
+    assert not later(whole) and all(f'id="{part}"' in whole for part in parts if part != "lane")
+    assert not later(client.get(path).text), "what is cached is shown at once"
+
+
 def test_each_part_is_linked_for_who_has_no_script(client: TestClient) -> None:
-    for path in PAGES:
+    for path in (*PAGES, *FLEET_PARTS):
         text = client.get(path).text
         links = {href.partition("#")[0] for href in re.findall(r'<a href="([^"]+)"', text)}
         assert later(text) <= links
@@ -86,7 +97,7 @@ def test_what_cannot_be_decided_is_refused_before_the_parts(client: TestClient, 
     assert client.get(path).status_code == status
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [*PAGES, "/providers/lab-00"])
 def test_a_small_fleet_is_shown_whole(tmp_path: Path, path: str) -> None:
     home, config = large_fleet(tmp_path, IMMEDIATE_PROVIDERS)
     with override_home(home, config):

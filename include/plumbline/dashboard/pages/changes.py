@@ -11,8 +11,9 @@ from fastapi.responses import HTMLResponse, Response
 from plumbline.analysis.drift.environment import FACT_NAMES, Adoption, FactChange, FactReading, fact_changes
 from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
+from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.sources import ArchiveReader
+from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.metrics.formatting import format_change
 from plumbline.results.sample import Series
 
@@ -49,9 +50,8 @@ class ChangeRow:
     rows: tuple[AdoptionRow, ...]
 
 
-def change_rows(readings: Sequence[FactReading], findings: Sequence[FindingView]) -> tuple[ChangeRow, ...]:
+def change_rows(changes: Sequence[FactChange], findings: Sequence[FindingView]) -> tuple[ChangeRow, ...]:
     """Each change with the performance findings that name its fact, of the same provider and campaign."""
-    changes = fact_changes(readings)
     changed = {(a.provider, a.campaign, c.fact): c.value for c in changes for a in c.adoptions}
 
     def row(change: FactChange, adoption: Adoption) -> AdoptionRow:
@@ -82,15 +82,19 @@ def _effect(finding: FindingView) -> Effect:
     return Effect(finding.finding_id, workload, finding.metric or "", format_change(finding.effect), interval)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/changes`."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/changes", response_class=HTMLResponse)
-    def show_changes(request: Request) -> Response:
-        archive = reader.archive(can_see_costs(request))
-        readings = [FactReading(*row) for row in archive.fact_readings(tuple(FACT_NAMES))]
-        rows = change_rows(readings, archive.findings(latest=FINDINGS_READ)) if readings else ()
-        return pages.page(request, "changes.html.j2", rows=rows)
+    def show_changes(request: Request, parts: Parts = "") -> Response:
+        money = can_see_costs(request)
+        archive, waits = reader.archive(money), waits_for(reader.archive(), parts)
+        key = (reader.archive(), declared.now(), pages.now().date(), (money, "changes"))
+        changes = fleets.get_if(
+            bool(waits), *key, lambda: fact_changes([FactReading(*row) for row in archive.fact_readings(tuple(FACT_NAMES))])
+        )
+        rows = change_rows(changes, archive.findings(latest=FINDINGS_READ)) if changes else ()
+        return pages.page(request, "changes.html.j2", rows=rows, later=address_with(request, "all") if changes is None else "")
 
     return routes

@@ -18,12 +18,14 @@ from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.overview import MAX_OPEN_FINDINGS
+from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_percent
+from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
@@ -268,6 +270,11 @@ def _on_cluster(provider: Provider, now: datetime) -> tuple[tuple[str, str], ...
     return (("On the cluster", f"{counted}, counted {format_age(datetime.fromisoformat(counted.utc), now)}"),)
 
 
+def _year_chart(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> Chart | None:
+    heads = [(head.campaign_id, head.planned_at) for head in year.campaigns]
+    return year_chart(name, heads, year.index, year_events(archive, trend, year, name))
+
+
 def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[TrendEvent, ...]:
     """What changed: drifts in words; the environment, such as driver and nodes, and prices, as beside the trend."""
     planned = {head.campaign_id: head.planned_at for head in year.campaigns}
@@ -300,9 +307,11 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         workload: str | None = None,
         metric: str | None = None,
         campaigns: Annotated[int | None, Query(ge=2, le=max(WINDOWS))] = None,
+        parts: Parts = "",
     ) -> Response:
         money = can_see_costs(request)
         archive, between = reader.archive(money), chosen.span(pages.now())
+        waits = waits_for(reader.archive(), parts)
         campaigns = campaigns or (WINDOWS[2] if chosen.ranged else WINDOWS[1])
         p = provider_page(
             archive,
@@ -319,10 +328,10 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             raise HTTPException(404, f'no provider is called "{provider}": not declared and not in the archive')
         # By the days of the span: the cache must not miss with every second.
         key = ("year", chosen.last, chosen.since, chosen.until)
-        year: FleetYear = fleets.get(archive, declared.now(), pages.now().date(), (money, key), lambda: fleet_year(archive, between))
-        heads = [(head.campaign_id, head.planned_at) for head in year.campaigns]
+        basis = (archive, declared.now(), pages.now().date(), (money, key))
+        year = fleets.get_if(bool(waits), *basis, lambda: fleet_year(archive, between))
         charts = {
-            "year": year_chart(provider, heads, year.index, year_events(archive, p.trend, year, provider)),
+            "year": _year_chart(archive, p.trend, year, provider) if year is not None else None,
             "trend": trend_chart(p.trend) if p.trend is not None and p.trend.points else None,
             "launches": [
                 c for c in (launch_chart(p.launches, p.promised_launches), lead_time_chart(p.launches, p.promised_lead_s)) if c is not None
@@ -343,7 +352,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
                 workload=workload or "",
                 metric=metric or "",
             ),
-            lane=fleet_lane(year, provider),
+            lane=fleet_lane(year, provider) if year is not None else (),
+            later=address_with(request, "all") if year is None else "",
             charts=charts,
             launches=launch_lines(p.launches),
             name_of=quantity_id,

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 from tests.data.result_documents import FACTS, PLANNED, document, provider, trial
 
-from plumbline.analysis.drift.environment import FACT_NAMES, FactReading
+from plumbline.analysis.drift.environment import FACT_NAMES, FactReading, fact_changes
 from plumbline.archive import FindingView, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages.changes import change_rows
@@ -51,7 +51,7 @@ def test_a_change_of_the_archive_is_on_the_page_with_its_effect_and_the_others(t
         finding("stayed", "2025-12", "os.kernel"),
         finding("moved", "2025-12", "cuda.version"),
     ]
-    (row,) = change_rows(readings, [*others, named])
+    (row,) = change_rows(fact_changes(readings), [*others, named])
     assert (row.change.fact, row.change.value, row.change.have, row.change.known) == ("os.kernel", "6.8.0", ("moved",), 2)
     assert row.change.others == (("stayed", "6.1.0"),) and row.share == 50
     (adopted,) = row.rows
@@ -65,7 +65,7 @@ def test_facts_that_changed_in_one_campaign_are_named_together() -> None:
     def read(fact: str, *values: str) -> list[FactReading]:
         return [FactReading("a", f"c{n}", PLANNED + timedelta(days=n), fact, value) for n, value in enumerate(values, 1)]
 
-    found = change_rows([*read("cuda.version", "12.4", "12.8"), *read("driver.version", "550", "570")], [])
+    found = change_rows(fact_changes([*read("cuda.version", "12.4", "12.8"), *read("driver.version", "550", "570")]), [])
     assert [(r.change.fact, r.rows[0].together) for r in found] == [("driver.version", ("CUDA 12.8",)), ("cuda.version", ("driver 570",))]
 
 
