@@ -245,7 +245,7 @@ def test_repeats_are_started_by_keyboard_alone(acting_address: str, chromium: Br
     assert page.evaluate("document.activeElement.name") == "why"
     page.keyboard.type("is it the node?")
     page.keyboard.press("Enter")
-    page.locator("#experiments ~ ul.asked[role=status]").wait_for()
+    page.locator("#next-experiments ul.asked[role=status]").wait_for()
     assert "local-2core, chat-tiny-cpu: requested by ann: next best experiment: is it the node?" in page.locator("ul.asked").inner_text()
     assert page.url.endswith("#experiments")
     page.close()

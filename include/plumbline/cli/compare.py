@@ -12,12 +12,12 @@ import typer
 from rich.text import Text
 
 from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
-from plumbline.analysis.drift.comparison import Comparison, format_effect, format_interval, format_relative_change, format_repeats_needed
+from plumbline.analysis.drift.comparison import Comparison, format_effect, format_interval, format_repeats_needed
 from plumbline.analysis.drift.environment import changes_by_group
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
-from plumbline.metrics.formatting import format_quantity
+from plumbline.metrics.formatting import format_quantity, format_relative_change
 from plumbline.workflows.compare import ComparisonSet, compare_named
 
 _FEW = 3

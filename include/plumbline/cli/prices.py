@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from plumbline.analysis.drift.comparison import format_relative_change
 from plumbline.analysis.prices.check import LIST_MOVE, SPOT_MOVE, PriceVerdict
 from plumbline.analysis.prices.replay import ReplayAlert, ReplayEvaluation, ReplayResult, evaluate_replay, replay_readings
 from plumbline.cli.exit_status import DRIFTED, FAILED
@@ -20,6 +19,7 @@ from plumbline.cli.output import Json, clear_errors, emit, err, fail, out, read_
 from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
+from plumbline.metrics.formatting import format_relative_change
 from plumbline.price_sources import read_prices
 from plumbline.price_sources.csv_history import HistoryError, known_changes, read_history
 from plumbline.results.price_reading import Reading

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 from statistics import median
 
-from plumbline.analysis.drift.comparison import format_probe_name, format_relative_change
+from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_quantity
+from plumbline.metrics.formatting import format_quantity, format_relative_change
 from plumbline.results.finding import Finding, Member
 
 PROBE_SUBJECT = "probe"

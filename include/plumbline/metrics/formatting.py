@@ -54,6 +54,13 @@ def format_grouped(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
+def format_relative_change(fraction: float, digits: int = 1) -> str:
+    """`+91 %`, `−8.2 %`: a decimal only below ten per cent, a real minus sign."""
+    value = 100 * fraction
+    text = f"{abs(value):.{0 if round(abs(value), digits) >= 10 else digits}f}"
+    return f"{'−' if value < 0 and float(text) else '+'}{text} %"
+
+
 def format_amount(value: float) -> str:
     """An amount without its unit: cents only below 10."""
     text = f"{abs(value):,.2f}" if abs(value) < 10 else f"{abs(value):,.0f}"

@@ -13,7 +13,6 @@ from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
-from plumbline.analysis.drift import comparison
 from plumbline.archive import DecisionView
 from plumbline.findings.price import format_usd
 from plumbline.metrics import METRICS
@@ -24,6 +23,7 @@ from plumbline.metrics.formatting import (
     format_percent,
     format_probability,
     format_quantity,
+    format_relative_change,
     format_significant,
     join_words,
 )
@@ -210,7 +210,7 @@ def _flipped(flip: PriceFlip) -> str:
     at = (
         f"{format_percent(flip.factor)} of the current price"
         if flip.usd_per_hour is None
-        else f"{_rounded_price(flip.usd_per_hour)} ({comparison.format_relative_change(flip.factor - 1)})"
+        else f"{_rounded_price(flip.usd_per_hour)} ({format_relative_change(flip.factor - 1)})"
     )
     return f"at {at} or {'less' if flip.factor < 1 else 'more'} {flip.first} is first"
 

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from plumbline.analysis.drift.comparison import format_relative_change
 from plumbline.archive import FindingView
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_name
+from plumbline.metrics.formatting import format_name, format_relative_change
 from plumbline.results.finding import Finding
 
 SYMBOLS = {"page": "✖", "warn": "▲", "info": "●"}

@@ -15,7 +15,7 @@ from plumbline.findings.price import CHANGED_SUBJECT, CORE_HOUR, GPU_HOUR, HELD_
 from plumbline.findings.probe import PROBE_SUBJECT as PROBED
 from plumbline.findings.probe import USUAL_PROBES
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import Scale, common_scale, format_name
+from plumbline.metrics.formatting import Scale, common_scale, format_name, format_relative_change
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, line, marks, vertical
 from plumbline.results.finding import Finding
 
@@ -121,7 +121,7 @@ def _probe_history(archive: Archive, finding: Finding) -> History | None:
         unit=unit.suffix.strip() or METRICS[metric].unit,
         points=tuple(HistoryPoint(day, (value / unit.factor,)) for day, value in shown),
         since=since,
-        change=comparison.format_relative_change(finding.effect),
+        change=format_relative_change(finding.effect),
         level=_level([value for _, value in shown[:since]][-USUAL_PROBES:], unit),
         level_name="usual",
         simulated=finding.simulated,
@@ -150,7 +150,7 @@ def _price_history(archive: Archive, finding: Finding) -> History | None:
         unit=f"USD per {CORE_HOUR if CORE_HOUR in finding.title else GPU_HOUR}",
         points=tuple(HistoryPoint(day, (price,)) for day, price in shown),
         since=since,
-        change=f"{comparison.format_relative_change(finding.effect)}{held}",
+        change=f"{format_relative_change(finding.effect)}{held}",
         level=None if purchase == "spot" else shown[since - 1][1],  # a spot price moves all the time
         level_name="before",
         steps=True,

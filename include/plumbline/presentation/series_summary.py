@@ -10,13 +10,12 @@ from statistics import median
 from typing import Any, Literal
 
 from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED, costs_of
-from plumbline.analysis.drift.comparison import format_relative_change
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.pages import MetricKey, SeriesResult
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.metrics.formatting import common_scale, format_name, format_relative_change
 
 StateName = Literal["steady", "suspected", "cannot_tell", "drifted", "stale", "never_measured"]
 STALE_DAYS = 40

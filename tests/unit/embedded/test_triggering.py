@@ -90,7 +90,7 @@ def test_what_the_budget_leaves_out_is_counted_and_a_spent_one_starts_nothing(tm
         world = limited(2 * one)
         first, second = apply_budgets(archive, world, ASKED, plan_runs(world, ASKED, BOTH))
         assert (first.trials, first.left_out, second.trials, second.left_out, second.budget) == (2, 1, 3, 0, None)
-        assert first.budget is not None and "0.000412 USD" in first.budget
+        assert first.budget is not None and f"{2 * one:.3g} USD" in first.budget
         spent = limited(one / 2)
         with pytest.raises(RunsNotStarted, match=r"^local-1core: .*`budget`"):
             apply_budgets(archive, spent, ASKED, plan_runs(spent, ASKED, BOTH))

@@ -14,6 +14,7 @@ from plumbline.analysis.drift.effect import Scale
 from plumbline.analysis.drift.environment import EnvironmentChange
 from plumbline.declarations.workloads import DriftLimits
 from plumbline.metrics import Direction
+from plumbline.metrics.formatting import format_relative_change
 from plumbline.results.sample import CampaignSample, TrialOutcome
 
 _LARGER = 0.05
@@ -180,13 +181,6 @@ _SHORT = {
     "all_reduce_bus_bandwidth": "all-reduce",
     "inter_node_all_reduce_bus_bandwidth": "all-reduce between nodes",
 }
-
-
-def format_relative_change(fraction: float, digits: int = 1) -> str:
-    """`+91 %`, `−8.2 %`: a decimal only below ten per cent, a real minus sign."""
-    value = 100 * fraction
-    text = f"{abs(value):.{0 if round(abs(value), digits) >= 10 else digits}f}"
-    return f"{'−' if value < 0 and float(text) else '+'}{text} %"
 
 
 def format_effect(row: MetricComparison) -> str:
