@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from datetime import datetime, timezone
 from pathlib import Path
 
 import yaml
@@ -26,14 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "include")]
 
 from tests.browser import fleet  # noqa: E402
+from tests.browser.large_fleet import record_months  # noqa: E402
 
-from plumbline.archive import open_archive  # noqa: E402
 from plumbline.declarations import load  # noqa: E402
 from plumbline.declarations.installation import override_home  # noqa: E402
-from plumbline.launch.simulated.launcher import simulate  # noqa: E402
-from plumbline.workflows.plan import RunParameters  # noqa: E402
-from plumbline.workflows.rehearse import months_of, trials_in  # noqa: E402
-from plumbline.workflows.review import review_campaign  # noqa: E402
 
 MONTHS = "2025-09..2025-10"
 COMMANDS = (("report",), ("scorecard",), ("decide",), ("findings",), ("campaigns",))
@@ -67,18 +62,8 @@ def declare(folder: Path, providers: int, workloads: int) -> Path:
 
 def measured(home: Path, config: Path) -> int:
     """Record both campaigns and review them; how many trials."""
-    count = 0
     with override_home(home, config):
-        declared = load()
-        for month in months_of(MONTHS, datetime.now(timezone.utc)):
-            asked = RunParameters(f"{month:%Y-%m}", "a rehearsal", repeats=3, workloads=tuple(declared.workloads))
-            with open_archive() as archive:
-                for place in declared.enabled_providers():
-                    for trial in trials_in(declared, place, month, asked):
-                        archive.record(simulate(trial), uri="file:///nowhere")
-                        count += 1
-            for place in declared.enabled_providers():
-                review_campaign(f"{month:%Y-%m}", place.name)
+        count: int = record_months(load(), MONTHS)
     return count
 
 
