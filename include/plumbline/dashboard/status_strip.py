@@ -36,10 +36,15 @@ class Tile:
     in_airflow: bool = False
 
 
+_COST_LATER = Tile("Best on cost", "…", "", "/?view=cost")
+_CAMPAIGN_LATER = Tile("Newest campaign", "…", "", "/?view=reliability")
+_AGE_LATER = Tile("Newest results", "…", "", "/?view=drift")
+
+
 def status_tiles(
     unsettled: Sequence[FindingView],
     gravest: str,
-    status: Mapping[tuple[str, str], SeriesStatus],
+    status: Mapping[tuple[str, str], SeriesStatus] | None,
     now: datetime,
     month: MonthlyTotal | None,
     moves: Sequence[Switch] | None,
@@ -49,7 +54,7 @@ def status_tiles(
 ) -> tuple[Tile, ...]:
     """The tiles. `unsettled`: open and acknowledged findings; `month`: their cost, None for a reader without access to money; `moves`: what
     saves, the best first, None without a stored decision; `cheapest`: (workload, provider). `gravest`: the gravest open finding in words.
-    `active`: what runs now, None where Airflow cannot be asked."""
+    `active`: what runs now, None where Airflow cannot be asked. `status`: None before the results are read; what rests on them has its place."""
     open_ones = [f for f in unsettled if f.state == "open"]
     count = Counter(f.severity for f in open_ones)
     tiles = [
@@ -62,8 +67,9 @@ def status_tiles(
         )
     ]
     if month is not None:
-        tiles += [_money_tile(month), _switch_tile(moves), *_cost_tile(cheapest)]
-    return (*tiles, *_running_tile(active, status, declared, now), _age_tile(status, now))
+        tiles += [_money_tile(month), _switch_tile(moves), *([_COST_LATER] if status is None else _cost_tile(cheapest))]
+    campaign = [_CAMPAIGN_LATER] if status is None else _campaign_tile(status)
+    return (*tiles, *_running_tile(active, campaign, declared, now), _AGE_LATER if status is None else _age_tile(status, now))
 
 
 def ask_airflow(read: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:
@@ -77,16 +83,15 @@ def ask_airflow(read: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:
         return None
 
 
-def _running_tile(
-    active: Sequence[ActiveRun] | None, status: Mapping[tuple[str, str], SeriesStatus], declared: Declarations, now: datetime
-) -> list[Tile]:
+def _running_tile(active: Sequence[ActiveRun] | None, campaign: list[Tile], declared: Declarations, now: datetime) -> list[Tile]:
     """What Airflow runs; where it cannot be asked, the newest campaign."""
-    campaign = _campaign_tile(status)
     if active is None:
         return campaign
     if not active:
         idle = Tile("Running now", "nothing", "no campaign yet", "/providers")
-        return [replace(c, name=idle.name, value=idle.value, note=f"newest campaign {c.value}: {c.note}") for c in campaign] or [idle]
+        return [
+            replace(c, name=idle.name, value=idle.value, note=f"newest campaign {c.value}: {c.note}" if c.note else "") for c in campaign
+        ] or [idle]
     providers = {provider.dag_id: name for name, provider in declared.providers.items()}
     parts = [(providers.get(run.dag_id, run.dag_id), _progress(run, now)) for run in active]
     if len(parts) == 1:

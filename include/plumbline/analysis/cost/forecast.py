@@ -208,7 +208,7 @@ class ForecastInputs:
 
     def undeclared(self, figure: str, taken: str, example: str = "") -> None:
         """Note that a figure of the economics is not declared."""
-        # The price itself is known where this is asked: what nobody said is how far it may move.
+        # The price itself is known here; how far it may move is not declared.
         words, shown = "a range of the price" if figure == "price" else figure.replace("_", " "), example or _EXAMPLES[figure]
         remedy = f"declare it for {self.provider.name} in economics.yaml, such as {shown}"
         self.unknown.append(UnknownInput(figure, f"{words} is not known: {taken}", remedy))

@@ -262,7 +262,7 @@ def router(
             wanted = slider_weights(request.query_params) or parse_weights(weights)
             today, key = pages.now().date(), (team, kind, workload, tuple(sorted(wanted.items())))
             preference, waits = find_preference(known, team, kind, workload or None), waits_for(archive, parts)
-            # Weights that somebody chose are what the page was opened for: these wait in any case.
+            # A page with chosen weights was opened for their ranking: it waits in any case.
             shown: DecisionPage | None = choices.get_if(
                 bool(waits or wanted),
                 *(archive, known, today, ("page", *key)),

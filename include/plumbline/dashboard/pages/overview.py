@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -33,12 +33,6 @@ from plumbline.workflows.fleet import primary_number, read_fleet
 from plumbline.workflows.monthly_costs import monthly_costs, stored_switches, sum_costs
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
-LATER_TILES = (
-    Tile("Best on cost", "…", "", "/?view=cost"),
-    Tile("Newest campaign", "…", "", "/?view=reliability"),
-    Tile("Newest results", "…", "", "/?view=drift"),
-)
-"""In the place of the tiles that rest on current results."""
 DECISIONS_SEARCHED = 200
 """Stored decisions that are looked through for the newest one of each choice."""
 
@@ -118,7 +112,7 @@ def overview(
     tiles = status_tiles(
         unsettled,
         groups[0].lead.words if groups else "",
-        drawn.status if drawn else {},
+        drawn.status if drawn else None,
         now,
         sum_costs(costs.values()) if money else None,
         stored_switches(archive, declared, stored) if stored else None,
@@ -126,8 +120,6 @@ def overview(
         active,
         declared,
     )
-    if drawn is None:
-        tiles = _without_results(tiles, money, active)
     expected = sum(chosen.fits_place(declared, name) for name in declared.providers)
     return Overview(
         tiles=tiles,
@@ -150,13 +142,6 @@ def overview(
             for c in heads
         ),
     )
-
-
-def _without_results(tiles: Sequence[Tile], money: bool, active: Sequence[ActiveRun] | None) -> tuple[Tile, ...]:
-    """The tiles that need no results, and places of those that come with them."""
-    cost, campaign, age = LATER_TILES
-    running = campaign if active is None else tiles[-2] if active else replace(campaign, name="Running now", value="nothing")
-    return (*tiles[: 3 if money else 1], *((cost,) if money else ()), running, age)
 
 
 @dataclass(frozen=True)

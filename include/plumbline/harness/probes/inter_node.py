@@ -62,7 +62,7 @@ class PeerServer:
             try:
                 self._current, _ = self._listener.accept()
             except OSError:
-                return  # closed: nobody will ask any more
+                return  # closed: no further request comes
             with self._current, suppress(OSError):  # who asks may go away at any time
                 if self._closing.is_set():
                     return
@@ -121,7 +121,7 @@ def _serve_connection(connection: socket.socket) -> None:
             _receive(connection, size)
             connection.sendall(b"\0")
         else:
-            return  # somebody who speaks something else
+            return  # a peer of another protocol
 
 
 def _receive(connection: socket.socket, size: int, *, keep: bool = False) -> bytes:
