@@ -18,7 +18,7 @@ from plumbline.declarations.installation import override_home
 
 ONE = "/decisions/lab/training"
 PAGES = ("/", "/decisions", ONE)
-FLEET_PARTS = {"/providers/lab-00": ("lane", "year"), "/changes": ("changes",)}
+FLEET_PARTS = {"/providers/lab-00": ("lane", "fleet-year"), "/changes": ("changes",)}
 """Pages whose parts compare with the fleet; everything else of them is shown at once."""
 _LATER = re.compile(r'data-later="([^"]+)"')
 
