@@ -164,6 +164,13 @@ def test_a_price_that_followed_another_is_marked_on_its_day_and_leads_to_the_pri
     assert "price" not in traces(charts(client.get("/providers/lab").text)["trend-gpt-test-step-time"])
 
 
+def test_each_chart_has_an_id_of_its_own(client: TestClient) -> None:
+    """Charts and parts are filled by id: one that is there twice is filled once."""
+    text = client.get("/providers/lab").text
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert "year" in ids and len(ids) == len(set(ids))
+
+
 def test_a_year_compares_all_workloads_with_the_fleet_and_counts_who_shares_a_driver(tmp_path: Path) -> None:
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         for name, last in (("here", 2.0), ("there", 1.0)):
