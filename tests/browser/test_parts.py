@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
 ONE = "/decisions/lab/training"
-PAGES = ("/", "/decisions", ONE)
+PAGES = ("/", "/decisions", ONE, f"{ONE}/negotiate")
 SHIFTS = """window.shifts = 0; new PerformanceObserver((list) => { for (const shift of list.getEntries()) window.shifts += shift.value; })
 .observe({ type: 'layout-shift', buffered: true })"""
 FILLED = "() => !document.querySelector('[data-later], [aria-busy]')"
@@ -80,6 +80,19 @@ def test_the_map_is_walked_and_tables_sort_as_if_they_came_with_the_page(address
     page.locator('input[name="w.step_time"]').press("Home")
     page.locator("#custom-weights").wait_for()
     page.wait_for_function(FILLED)
+    page.context.close()
+
+
+def test_an_offer_is_made_as_if_its_form_came_with_the_page(address: str, chromium: Browser) -> None:
+    page = opened(chromium)
+    page.goto(f"{address}{ONE}/negotiate?provider=lab-12", wait_until="load")
+    page.wait_for_function(FILLED)
+    page.locator("#slide").press("Home")
+    page.locator("#moves td[data-label=Cheapest] b").wait_for()
+    page.wait_for_function(FILLED)
+    assert "price=" in page.url and "parts" not in page.url
+    page.locator("#provider").select_option("lab-05")
+    page.wait_for_function("() => document.getElementById('answer').textContent.startsWith('lab-05')")
     page.context.close()
 
 

@@ -129,7 +129,7 @@ def create_app(
     app.include_router(trials.router(pages, reader, declared))
     app.include_router(decisions.router(pages, reader, declared, choices, acting), dependencies=money)
     negotiations = negotiation_api.NegotiationReader(pages, reader, declared, choices)
-    app.include_router(negotiation.router(pages, negotiations), dependencies=money)
+    app.include_router(negotiation.router(pages, reader, declared, negotiations), dependencies=money)
     if acting is not None:
         app.include_router(finding_actions.router(pages, reader, declared, acting))
         app.include_router(repeats.router(pages, reader, declared, acting), dependencies=money)

@@ -17,7 +17,8 @@ from plumbline.dashboard.parts import IMMEDIATE_PROVIDERS
 from plumbline.declarations.installation import override_home
 
 ONE = "/decisions/lab/training"
-PAGES = ("/", "/decisions", ONE)
+NEGOTIATE = f"{ONE}/negotiate"
+PAGES = ("/", "/decisions", ONE, NEGOTIATE)
 FLEET_PARTS = {"/providers/lab-00": ("lane", "fleet-year"), "/changes": ("changes",)}
 """Pages whose parts compare with the fleet; everything else of them is shown at once."""
 _LATER = re.compile(r'data-later="([^"]+)"')
@@ -89,9 +90,22 @@ def test_weights_from_sliders_are_ranked_at_once(client: TestClient) -> None:
     assert 'data-provider="lab-00"' in text and 'id="custom-weights"' in text
 
 
+def test_an_offered_price_is_decided_at_once(client: TestClient) -> None:
+    text = client.get(f"{NEGOTIATE}?provider=lab-03&price=1.5").text
+    assert not later(text) and 'id="moves"' in text
+    assert later(client.get(f"{NEGOTIATE}?provider=lab-03").text), "another price is another answer"
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/decisions/nobody/training", 404), ("/decisions/lab/inference", 404), (f"{ONE}?workload=x", 404), (f"{ONE}?weights=x", 422)],
+    [
+        ("/decisions/nobody/training", 404),
+        ("/decisions/lab/inference", 404),
+        (f"{ONE}?workload=x", 404),
+        (f"{ONE}?weights=x", 422),
+        (f"{NEGOTIATE}?workload=x", 404),
+        (f"{NEGOTIATE}?price=x", 422),
+    ],
 )
 def test_what_cannot_be_decided_is_refused_before_the_parts(client: TestClient, path: str, status: int) -> None:
     assert client.get(path).status_code == status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
@@ -35,7 +36,7 @@ class Negotiation:
 
 
 class NegotiationReader:
-    """Negotiations of an archive; decisions and curves are cached, an offer is computed each time."""
+    """Negotiations of an archive; those of a price, and the decisions and curves that several share, are cached."""
 
     def __init__(self, pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> None:
         self._pages, self._reader, self._declared, self._choices = pages, reader, declared, choices
@@ -45,7 +46,27 @@ class NegotiationReader:
 
         LookupError for an unknown choice or provider; InvalidDecisionQuery for a price out of range, and where no price is in use.
         """
-        archive, known, today = self._reader.archive(), self._declared.now(), self._pages.now().date()
+        found = self.read_if(True, team, kind, provider, workload, price)
+        assert found is not None
+        return found
+
+    def read_if(self, wait: bool, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None) -> Negotiation | None:
+        """The same; None for one that is not cached, unless the caller can `wait` for it."""
+        basis = self._reader.archive(), self._declared.now(), self._pages.now().date()
+        key = ("offer", team, kind, provider, workload, price)
+        return self._choices.get_if(wait, *basis, key, lambda: self._compute(*basis, team, kind, provider, workload, price))
+
+    def _compute(
+        self,
+        archive: Archive,
+        known: Declarations,
+        today: date,
+        team: str,
+        kind: WorkloadKind,
+        provider: str,
+        workload: str,
+        price: float | None,
+    ) -> Negotiation:
         key = ("negotiated", team, kind, workload)
         own: AdjustedDecision = self._choices.get(
             archive, known, today, key, lambda: compute_decision(archive, known, today, team, kind, workload or None)
@@ -61,7 +82,8 @@ class NegotiationReader:
         offered = now if price is None else price
         if not now / 100 <= offered <= now * 100:
             raise InvalidDecisionQuery(f"an offered price of {offered:g} USD/h; expected one from {now / 100:.4g} to {now * 100:.4g}")
-        teams = self._teams(archive, known, chosen)
+        decided: Sequence[TeamDecision] = self._choices.get(archive, known, today, "all", lambda: decide_teams(archive, known, today))
+        teams = [d for d in decided if any(r.provider == chosen for r in d.decision.ranking)]
         curve = self._choices.get(archive, known, today, (*key, chosen), lambda: price_curve(_leading(own.decided, chosen), chosen, now))
         accelerator = own.decided.standing.providers[chosen].accelerator
         volumes = known.alerts.volumes
@@ -70,11 +92,6 @@ class NegotiationReader:
             "core-hour" if accelerator.kind == "cpu" else "GPU-hour", bool(volumes),
             make_offer(teams, chosen, now, offered, volumes), curve,
         )  # fmt: skip
-
-    def _teams(self, archive: Archive, known: Declarations, provider: str) -> Sequence[TeamDecision]:
-        today = self._pages.now().date()
-        found = self._choices.get(archive, known, today, "all", lambda: decide_teams(archive, known, today))
-        return [d for d in found if any(r.provider == provider for r in d.decision.ranking)]
 
 
 def _leading(decided: TeamDecision, provider: str) -> TeamDecision:

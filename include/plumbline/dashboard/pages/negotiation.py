@@ -7,13 +7,15 @@ from typing import Literal
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from plumbline.dashboard.api.decisions import InvalidDecisionQuery
+from plumbline.dashboard.api.decisions import InvalidDecisionQuery, find_preference
 from plumbline.dashboard.api.negotiation import NegotiationReader, price_range
+from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.presentation.charts.decisions import price_curve_chart
 
 
-def router(pages: PageRenderer, negotiations: NegotiationReader) -> APIRouter:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, negotiations: NegotiationReader) -> APIRouter:
     """`/decisions/{team}/{kind}/negotiate`."""
     routes = APIRouter(include_in_schema=False)
 
@@ -25,16 +27,31 @@ def router(pages: PageRenderer, negotiations: NegotiationReader) -> APIRouter:
         provider: str = Query("", max_length=200),
         workload: str = Query("", max_length=200),
         price: str = Query("", max_length=40),
+        parts: Parts = "",
     ) -> Response:
         try:
-            shown = negotiations.read(team, kind, provider, workload, float(price) if price else None)
+            preference = find_preference(declared.now(), team, kind, workload or None)
+            # A page with an offered price was opened for its answer: it waits in any case.
+            waits = bool(price or waits_for(reader.archive(), parts))
+            shown = negotiations.read_if(waits, team, kind, provider, workload, float(price) if price else None)
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except ValueError as error:  # InvalidDecisionQuery, and what is no number
             text = str(error) if isinstance(error, InvalidDecisionQuery) else f'"{price}" is no price; expected USD per instance-hour'
             return pages.message(request, "No such offer", text, 422)
-        low, high = price_range(shown.offer.usd_per_hour)
-        chart = price_curve_chart(shown.curve, shown.offer)
-        return pages.page(request, "negotiation.html.j2", n=shown, workload=workload, low=low, high=high, chart_of=chart)
+        low, high = price_range(shown.offer.usd_per_hour) if shown else (0.0, 0.0)
+        return pages.page(
+            request,
+            "negotiation.html.j2",
+            n=shown,
+            team=team,
+            kind=kind,
+            workload=workload,
+            workloads=preference.workloads,
+            later="" if shown else address_with(request, "main"),
+            low=low,
+            high=high,
+            chart_of=price_curve_chart(shown.curve, shown.offer) if shown else None,
+        )
 
     return routes

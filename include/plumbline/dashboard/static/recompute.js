@@ -11,7 +11,7 @@
       result.setAttribute("aria-busy", "true");
       try {
         const to = form.action + "?" + new URLSearchParams(new FormData(form));
-        const found = await fetch(to, { headers: { Accept: "text/html" }, signal: asked.signal });
+        const found = await fetch(to + "&parts=main", { headers: { Accept: "text/html" }, signal: asked.signal });
         const page = new DOMParser().parseFromString(await found.text(), "text/html");
         const next = page.getElementById("result");
         if (!found.ok || !next) throw new Error((page.querySelector("main p") || page.body).textContent.trim());
