@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+WIDE = ViewportSize(width=1440, height=900)
 SHAPES = {
-    "wide-light": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},
-    "wide-dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
+    "wide-light": {"viewport": WIDE, "color_scheme": "light"},
+    "wide-dark": {"viewport": WIDE, "color_scheme": "dark"},
     "phone-light": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "device_scale_factor": 2},
 }
 

@@ -1,4 +1,4 @@
-"""One browser for a file of tests, one simulated fleet for a process."""
+"""One browser and one page for a file of tests, one simulated fleet for a process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
-from tests.browser.chromium import browser
+from playwright.sync_api import Browser, Page
+from tests.browser.chromium import WIDE, browser
 from tests.browser.fleet import rehearsed
 from tests.browser.served import served
 
@@ -20,6 +20,14 @@ def chromium() -> Iterator[Browser]:
     """For one file: as long as it lives, no other test of the process could run an event loop."""
     with browser() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def window(chromium: Browser) -> Iterator[Page]:
+    """One page for a file: each new one compiles the library of charts again, for two seconds."""
+    context = chromium.new_context(viewport=WIDE)
+    yield context.new_page()
+    context.close()
 
 
 @pytest.fixture(scope="session")

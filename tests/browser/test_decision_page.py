@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
-from tests.browser.chromium import QUICK_SHAPES, SHAPES, executable
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, ViewportSize
+from tests.browser.chromium import WIDE, executable
 from tests.browser.sample import BEGAN
 from tests.browser.served import served
 from tests.browser.test_dashboard import seeded
@@ -32,26 +31,48 @@ NEGOTIATE = "/decisions/product/inference/negotiate?workload=chat-tiny-cpu&provi
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The sample campaign of two providers, one fast and one cheap, with its decisions stored."""
+    """The sample campaign of two providers, one fast and one cheap, with its decisions stored, for a user who may start repeats, of which two
+    would raise the certainty."""
     home = seeded(tmp_path_factory.mktemp("home"))
-    with open_archive(f"sqlite:///{home / 'archive.db'}") as archive:
+    url = f"sqlite:///{home / 'archive.db'}"
+    with open_archive(url) as archive:
         decide_all(archive, load(), BEGAN.date(), "campaign 2026-11 was reported")
-    app = create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")
-    with served(app) as found:
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decisions, "next_experiments", lambda declared, decided: EXPERIMENTS)
+        with served(create_app(archive_url=url, reports=home / "reports", acting=acting_as(AppliedRuns(url, held=True)))) as found:
+            yield found
 
 
 @pytest.fixture
-def page(address: str, chromium: Browser) -> Iterator[Page]:
-    context = chromium.new_context()
-    opened = context.new_page()
+def page(address: str, window: Page) -> Iterator[Page]:
     complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.goto(address + DECISION, wait_until="load")
-    yield opened
-    context.close()
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    def fail(error: Error) -> None:
+        complaints.append(str(error))
+
+    window.on("console", note)
+    window.on("pageerror", fail)
+    window.goto(address + DECISION, wait_until="load")
+    yield window
+    window.remove_listener("console", note)
+    window.remove_listener("pageerror", fail)
+    window.set_viewport_size(WIDE)
+    window.emulate_media(color_scheme="light")
     assert complaints == []
+
+
+def violations(page: Page) -> list[tuple[str, str]]:
+    """Serious ones, in light and in dark."""
+    found = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        drawn(page)
+        found += Axe().run(page).response["violations"]
+    return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
 
 
 def shown(page: Page) -> list[str]:
@@ -120,12 +141,10 @@ def test_without_a_script_the_form_decides_all_the_same(address: str, chromium: 
     context.close()
 
 
-@pytest.mark.parametrize("shape", QUICK_SHAPES)
-def test_the_pages_fit_every_window(address: str, chromium: Browser, shape: str) -> None:
-    context = chromium.new_context(**SHAPES[shape])  # type: ignore[arg-type]
-    page = context.new_page()
+@pytest.mark.parametrize("width", [WIDE["width"], 390])
+def test_the_pages_fit_every_window(address: str, page: Page, width: int) -> None:
+    page.set_viewport_size(ViewportSize(width=width, height=WIDE["height"]))
     for path in (
-        DECISION,
         NEGOTIATE,
         "/decisions",
         "/prices",
@@ -133,11 +152,11 @@ def test_the_pages_fit_every_window(address: str, chromium: Browser, shape: str)
         "/findings",
         "/findings/7a11c2d94e0b",
         "/campaigns/2026-11",
+        DECISION,
     ):
         page.goto(address + path, wait_until="load")
         drawn(page)
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
-    context.close()
 
 
 def test_an_offer_is_made_by_keyboard_alone(address: str, page: Page) -> None:
@@ -174,7 +193,7 @@ def test_another_provider_begins_at_its_own_price(address: str, page: Page) -> N
     drawn(page)
 
 
-def test_an_offer_needs_no_script_and_prints_on_one_page(address: str, chromium: Browser) -> None:
+def test_an_offer_needs_no_script(address: str, chromium: Browser) -> None:
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(address + NEGOTIATE)
@@ -188,57 +207,29 @@ def test_an_offer_needs_no_script_and_prints_on_one_page(address: str, chromium:
     page.locator('#moves tr[data-moves="yes"]').first.wait_for()
     assert refused != page.locator("h1").inner_text(), "a hundredth of the price is the limit"
     context.close()
-    context = chromium.new_context()
-    page = context.new_page()
+
+
+def test_an_offer_prints_on_one_page(address: str, page: Page) -> None:
     page.goto(address + NEGOTIATE, wait_until="load")
     drawn(page)
     assert len(re.findall(rb"/Type /Page\b", page.pdf(prefer_css_page_size=True))) == 1
-    context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_violation_in_a_negotiation(address: str, chromium: Browser, scheme: Literal["light", "dark"]) -> None:
-    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
-    page = context.new_page()
+def test_axe_finds_no_serious_violation_in_a_negotiation(address: str, page: Page) -> None:
     page.goto(address + NEGOTIATE, wait_until="load")
-    drawn(page)
-    found = Axe().run(page).response["violations"]
-    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
-    context.close()
+    assert violations(page) == []
 
 
-@pytest.fixture(scope="module")
-def acting_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The same campaign for a user who may start repeats, with two that would raise the certainty."""
-    home = seeded(tmp_path_factory.mktemp("acting"))
-    url = f"sqlite:///{home / 'archive.db'}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decisions, "next_experiments", lambda declared, decided: EXPERIMENTS)
-        with served(create_app(archive_url=url, reports=home / "reports", acting=acting_as(AppliedRuns(url, held=True)))) as found:
-            yield found
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_violation_beside_the_open_form_of_experiments(
-    acting_address: str, chromium: Browser, scheme: Literal["light", "dark"]
-) -> None:
-    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
-    page = context.new_page()
-    page.goto(acting_address + DECISION, wait_until="load")
-    drawn(page)
+def test_axe_finds_no_serious_violation_beside_the_open_form_of_experiments(page: Page) -> None:
     for summary in page.locator("details:not([open]) > summary").all():
         if summary.is_visible():
             summary.click()
     page.locator("form[aria-label='start repeats'] input[name=why]").fill("is it the node?")
     page.locator("form[aria-label='start repeats'] button").wait_for(state="visible")
-    found = Axe().run(page).response["violations"]
-    assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
-    context.close()
+    assert violations(page) == []
 
 
-def test_repeats_are_started_by_keyboard_alone(acting_address: str, chromium: Browser) -> None:
-    page = chromium.new_page()
-    page.goto(acting_address + DECISION)
+def test_repeats_are_started_by_keyboard_alone(page: Page) -> None:
     page.locator("form[aria-label='start repeats'] input[type=radio]").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Tab")
@@ -248,4 +239,3 @@ def test_repeats_are_started_by_keyboard_alone(acting_address: str, chromium: Br
     page.locator("#next-experiments ul.asked[role=status]").wait_for()
     assert "local-2core, chat-tiny-cpu: requested by ann: next best experiment: is it the node?" in page.locator("ul.asked").inner_text()
     assert page.url.endswith("#experiments")
-    page.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from tests.browser.chromium import browser, executable
+from tests.browser.chromium import executable
 from tests.browser.served import served
 from tests.data.acting import AppliedRuns, acting_as
 from tests.data.result_documents import document, trial
@@ -35,12 +35,6 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str
         yield address, url
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
-
-
 def tab_to(page: Page, selector: str) -> None:
     """Press Tab until the element has the focus, which must be visible at each stop."""
     for _ in range(60):
@@ -52,7 +46,7 @@ def tab_to(page: Page, selector: str) -> None:
     raise AssertionError(f"Tab does not reach {selector}")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 def test_axe_finds_no_serious_violation_in_open_forms(installation: tuple[str, str], chromium: Browser, scheme: str) -> None:
     context = chromium.new_context(color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
     page = context.new_page()

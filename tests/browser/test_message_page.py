@@ -46,6 +46,7 @@ def test_it_fits_every_window_and_asks_for_nothing(shape: str, started: Browser,
     context.close()
 
 
+@pytest.mark.full
 def test_a_photo_in_each_theme(started: Browser, page_file: Path) -> None:
     light, dark = (photograph(started, page_file, scheme).read_bytes() for scheme in ("light", "dark"))
     assert light != dark and light.startswith(b"\x89PNG") and dark.startswith(b"\x89PNG")

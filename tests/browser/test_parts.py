@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
 ONE = "/decisions/lab/training"
-PAGES = ("/", "/decisions", ONE, f"{ONE}/negotiate")
+PAGES = ("/", pytest.param("/decisions", marks=pytest.mark.full), ONE, pytest.param(f"{ONE}/negotiate", marks=pytest.mark.full))
 SHIFTS = """window.shifts = 0; new PerformanceObserver((list) => { for (const shift of list.getEntries()) window.shifts += shift.value; })
 .observe({ type: 'layout-shift', buffered: true })"""
 FILLED = "() => !document.querySelector('[data-later], [aria-busy]')"

@@ -31,7 +31,7 @@ from plumbline.results import ResultStore
 from plumbline.results.evidence_files import damaged_files
 from plumbline.workflows.plan import RunParameters, planned_trials
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]  # `make run` takes the same path
 
 ROOT = Path(__file__).resolve().parents[2]
 DAG = "benchmark_local_1core"

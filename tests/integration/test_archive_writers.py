@@ -18,6 +18,9 @@ from plumbline.archive.migrate import head, revision_of
 pytestmark = pytest.mark.integration
 
 PATIENCE_S = 120
+SQLITE_QUICKLY = pytest.mark.parametrize(
+    "archive_url", ["sqlite", pytest.param("postgresql", marks=[pytest.mark.integration, pytest.mark.full])], indirect=True
+)
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.fakes.archive_writer"])
 
@@ -45,6 +48,7 @@ def test_two_writers_that_open_a_new_archive_at_once_lose_nothing(archive_url: s
         assert archive.verify() == []
 
 
+@SQLITE_QUICKLY
 @pytest.mark.fault("SIGKILL before every statement of record", ends="a rerun completes it", keeps="whole trials or none; verify is clean")
 def test_a_writer_killed_at_any_point_leaves_a_whole_archive_and_a_rerun_completes_it(archive_url: str) -> None:
     with open_archive(archive_url) as archive:
@@ -114,6 +118,7 @@ def test_an_import_that_is_killed_at_any_point_is_completed_by_the_next_one(arch
         assert archive.export(tmp_path / "again") == wanted
 
 
+@SQLITE_QUICKLY
 @pytest.mark.fault(
     "SIGKILL at any statement of a migration", ends="the archive has the schema from before", keeps="every row; the next migration goes on"
 )

@@ -144,6 +144,7 @@ def test_a_failure_is_raised_as_its_class_and_only_some_are_tried_again(make: An
     assert kube.leftovers() == []
 
 
+@pytest.mark.full
 def test_a_preempted_pod_is_recorded_and_tried_again(make: Any, kube: FakeKubernetes) -> None:
     kube.script("*", Script().started().runs(harness()))
     kube.script("*a1-*", Script().started().after(1.5).preempted())
@@ -309,6 +310,7 @@ def test_a_gang_of_two_is_measured_together_and_gone(make: Any, kube: FakeKubern
     assert {body["metadata"]["ownerReferences"][0]["kind"] for body in created} == {"Service"}
 
 
+@pytest.mark.full
 def test_one_pods_end_is_the_gangs(make: Any, kube: FakeKubernetes) -> None:
     kube.script("*", Script().started().runs(harness(lasts_s=60.0)))
     kube.script("*-1", Script().started().after(1.5).oom_killed())
@@ -348,7 +350,8 @@ def test_a_part_of_a_gang_is_completed_by_the_next_try(make: Any, kube: FakeKube
     assert created.count(201) == 2 and kube.leftovers() == []
 
 
-@pytest.mark.parametrize("kind", ["jobset", pytest.param("trainjob", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["jobset", "trainjob"])
 def test_a_gang_by_a_controller(make: Any, kube: FakeKubernetes, kind: str) -> None:
     kube.script("*", Script().started().runs(harness(lasts_s=1.5)))
     world = make(declare=GANG, gang=kind)

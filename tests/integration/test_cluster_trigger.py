@@ -190,7 +190,8 @@ async def survives(kube: FakeKubernetes, watching: LaunchTrigger, looks: int = 2
     assert (await task)[0] == "finished"
 
 
-@pytest.mark.parametrize("code", [pytest.param(410, marks=pytest.mark.full), pytest.param(500, marks=pytest.mark.full), 503])
+@pytest.mark.full
+@pytest.mark.parametrize("code", [410, 500, 503])
 async def test_answers_that_mean_not_now_are_asked_for_again(kube: FakeKubernetes, code: int) -> None:
     kube.script("pl-a-*", Script().started())
     create(kube, 0)
@@ -462,6 +463,7 @@ async def test_a_kill_goes_on_though_airflow_cancels_it_again_every_second(kube:
     await until(lambda: kube.leftovers(SPACE) == [])
 
 
+@pytest.mark.full
 async def test_a_gang_is_deleted_by_its_owner_through_an_outage(kube: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
     service = kube.store.create("services", SPACE, {"metadata": {"name": "pl-a", "namespace": SPACE}, "spec": {"clusterIP": "None"}})
     kube.script("pl-a-*", Script().started())
@@ -518,6 +520,7 @@ async def test_no_cancellation_is_lost_to_a_request_that_ends_in_the_same_moment
         assert (await asyncio.wait([task], timeout=60))[0] == {task}, f"cancelled {after} steps of the loop after an answer"
 
 
+@pytest.mark.full
 async def test_many_watches_share_one_loop(kube: FakeKubernetes) -> None:
     kube.script("pl-a-*", Script().started())
     create(kube, 0)

@@ -98,6 +98,7 @@ def test_without_its_secrets_it_says_what_to_do(command: list[str], folder: Path
         resolve(command, folder, folder / "empty.env")
 
 
+@pytest.mark.full
 def test_one_missing_secret_is_enough(command: list[str], folder: Path, settings: Path) -> None:
     for name in (n for n in read_settings(settings) if n.endswith(("PASSWORD", "SECRET", "FERNET_KEY"))):
         lines = [line for line in settings.read_text().splitlines() if not line.startswith(f"{name}=")]

@@ -148,6 +148,7 @@ def test_a_hosted_model_is_measured_from_here(home: Path, tmp_path: Path) -> Non
     assert KEY.encode() not in everything_written(home, tmp_path)
 
 
+@pytest.mark.full
 def test_a_server_on_this_machine_is_the_system_under_test(home: Path) -> None:
     with Hosted(Plan(first_s=0.02)) as hosted:
         trial = trial_on(hosted.url + "/v1", None, server_process="same_machine", **SHORT)
@@ -189,6 +190,7 @@ def test_the_tokens_of_a_hosted_model_are_billed(home: Path) -> None:
     assert all(cost.value is not None for cost in outcome_costs(document, provider))
 
 
+@pytest.mark.full
 def test_a_wrong_key_is_named_and_not_repeated(home: Path, tmp_path: Path) -> None:
     with Hosted(Plan(key="another")) as hosted:
         document = measured(trial_on(hosted.url + "/v1", **SHORT))

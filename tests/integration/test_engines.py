@@ -59,7 +59,7 @@ def rows(result: Measurement, phase: str = "steady") -> dict[str, float | None]:
 
 
 @pytest.mark.usefixtures("fake_engines")
-@pytest.mark.parametrize("backend", ["vllm", "tensorrtllm"])
+@pytest.mark.parametrize("backend", ["vllm", pytest.param("tensorrtllm", marks=pytest.mark.full)])
 def test_an_engine_streams_its_tokens_and_its_own_times(tmp_path: Path, backend: str) -> None:
     written = repository(tmp_path, backend, prefix_cache="cold")
     with triton(written, tmp_path) as server:
@@ -90,6 +90,7 @@ def test_vllm_scores_the_tokens_of_a_prompt(tmp_path: Path) -> None:
     assert continued.tolist() == [4, 5, 6, 7], "it ends with the end of text"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("fake_engines")
 def test_an_engine_without_scores_says_so(tmp_path: Path) -> None:
     written = repository(tmp_path, "tensorrtllm")
@@ -97,6 +98,7 @@ def test_an_engine_without_scores_says_so(tmp_path: Path) -> None:
         TritonOutputs(server.address, written.model, PromptTokens(ShippedTokenizer(128), tmp_path)).scores([np.array([3, 4], np.int32)])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("fake_engines")
 def test_an_engine_refuses_a_request_and_goes_on_but_a_broken_one_ends_the_server(tmp_path: Path) -> None:
     (adapter := tmp_path / "adapter").mkdir()
@@ -140,6 +142,7 @@ def wait_until_ended(server: Triton) -> None:
     assert not server.running()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("fake_engines")
 def test_an_argument_that_the_engine_does_not_have(tmp_path: Path) -> None:
     written = repository(tmp_path, "vllm", engine_args={"no_such_argument": 1})

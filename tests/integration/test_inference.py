@@ -224,6 +224,7 @@ def test_a_model_that_does_not_load(tmp_path: Path) -> None:
         pytest.fail("a server without its model is not ready")
 
 
+@pytest.mark.full
 def test_a_server_that_is_not_ready_in_time(tmp_path: Path) -> None:
     trial = short_trial()
     assert isinstance(trial.workload, InferenceWorkload)
@@ -287,7 +288,8 @@ measure(short_trial(phases=LONG_STEADY), Path(sys.argv[1]), report)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_server_goes_with_its_harness(tmp_path: Path, number: signal.Signals) -> None:
     """A killed harness cleans up nothing: the kernel ends the server, most models see that, and the next start sweeps what is left."""
     repository_root = Path(__file__).resolve().parents[2]

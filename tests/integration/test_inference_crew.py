@@ -44,6 +44,7 @@ def test_two_processes_send_one_schedule() -> None:
     assert not crew()
 
 
+@pytest.mark.full
 def test_a_closed_loop_keeps_each_user_in_one_process() -> None:
     n, users = 40, 4
     after = np.arange(n, dtype=np.int32) - users
@@ -89,6 +90,7 @@ def test_stopping_and_a_dead_server_reach_every_process() -> None:
     assert log.errors()["not_sent"] > 500
 
 
+@pytest.mark.full
 def test_an_interrupt_ends_every_process() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with Golden() as golden, ExitStack() as stack:
@@ -108,6 +110,7 @@ def test_an_interrupt_ends_every_process() -> None:
     assert 0 < len(golden.records) < 4000
 
 
+@pytest.mark.full
 def test_a_server_that_is_not_there() -> None:
     with Golden() as golden:
         pass

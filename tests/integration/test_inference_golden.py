@@ -73,6 +73,7 @@ def test_unary_answers_are_one_token_each() -> None:
     assert np.all(log.first_token[log.ok] == log.last_token[log.ok])
 
 
+@pytest.mark.full
 def test_a_server_that_cannot_keep_up_shows_its_queue() -> None:
     """Served in 20 ms one after the other but due every 10 ms: each waits longer than the one before. A client that waited for
     answers before it sent the next would report 20 ms for all."""
@@ -96,7 +97,7 @@ def test_a_server_that_cannot_keep_up_shows_its_queue() -> None:
         ("short", "wrong_output", "5 tokens; expected 8"),
         ("shuffled", "wrong_output", "token 0 has index 1"),
         ("unfinished", "server_error", "without a final response"),
-        ("hang", "timeout", "0 of 8 tokens within 3s"),
+        pytest.param("hang", "timeout", "0 of 8 tokens within 3s", marks=pytest.mark.full),
         ("drop", "unreachable", "UNAVAILABLE: told to drop"),
     ],
 )
@@ -139,6 +140,7 @@ def test_a_server_that_dies_ends_the_phase_at_once_and_loses_no_request() -> Non
     assert errors["unreachable"] >= 1
 
 
+@pytest.mark.full
 def test_a_server_that_comes_back_is_connected_to_again() -> None:
     """Killed in the middle and started again at its address: who comes in between is turned away, who comes later is served."""
     load = load_of(1500, rate=50, tokens=2)  # how long a start takes is the machine's to say: the load goes on until it was seen
@@ -230,6 +232,7 @@ def test_a_cap_on_requests_in_flight_holds_and_is_told() -> None:
     assert log.dispatch_delays().max() > 0.05
 
 
+@pytest.mark.full
 def test_a_slow_reader_gets_its_answers_when_it_reads_on() -> None:
     load = load_of(40, rate=40, tokens=4)
     with Golden(first_s=0.001) as golden:
@@ -272,7 +275,7 @@ def test_progress_counts_what_has_ended() -> None:
     assert 0 < seen[-1][0] <= 30  # the first look may come before any answer
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM])
 def test_a_signal_to_stop_ends_the_load_and_reaches_who_listens(number: signal.Signals) -> None:
     load = load_of(4000, rate=200)
     # As in a process of its own: other tests run parts of Airflow here, which take signals for themselves.

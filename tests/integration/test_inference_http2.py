@@ -121,6 +121,7 @@ def test_a_request_that_finds_no_other_connection_ends_in_time() -> None:
     assert server.connections == 1
 
 
+@pytest.mark.full
 def test_a_client_that_stood_still_sends_nothing_that_it_has_given_up() -> None:
     stood: list[float] = []
 
@@ -159,6 +160,7 @@ def test_no_more_bytes_than_the_server_gives_credit_for(size: int) -> None:
     assert server.received == dict.fromkeys(range(6), size)
 
 
+@pytest.mark.full
 def test_a_request_that_is_given_up_half_sent_is_sent_to_its_end() -> None:
     """A unary request is not cancelled; a server that waited for the rest of its message would keep its stream until the connection ends."""
     with Http2Server(window=1000, credit_after_s=0.1) as server:

@@ -159,6 +159,7 @@ def test_an_encoder_keeps_its_quality(task: str, precision: str, tmp_path: Path)
     assert checked.judgements == [] and checked.rows[0].n == 16
 
 
+@pytest.mark.full
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
     made = declared()
     repository = backends.write(made, tmp_path / "models", threads=1)

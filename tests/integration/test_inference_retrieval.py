@@ -141,6 +141,7 @@ def test_answers_stream_beside_each_other(served: tuple[Triton, Repository]) -> 
     assert max(seconds(a)["queue"] for a in together) < lasting, "nobody waited for somebody else's whole answer"
 
 
+@pytest.mark.full
 def test_what_is_given_up_or_refused_holds_nobody_up(served: tuple[Triton, Repository]) -> None:
     triton, repository = served
     for _ in range(3):

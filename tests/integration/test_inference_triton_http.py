@@ -51,6 +51,7 @@ def test_both_protocols_give_the_same_load(served: tuple[str, Triton], protocol:
     assert str(endpoint.facts()["endpoint.server"]).startswith("triton 2.")
 
 
+@pytest.mark.full
 def test_a_model_that_is_not_there_is_said_to_be(served: tuple[str, Triton]) -> None:
     kind, triton = served
     for protocol, url in (("kserve_http", f"http://{triton.http_address}"), ("kserve_grpc", f"grpc://{triton.address}")):

@@ -88,6 +88,7 @@ def test_the_bases_packages_are_shadowed_by_none_of_ours(root: Path, install: In
     assert [line.split(":")[2] for line in (root / "etc/passwd").read_text().splitlines()] == ["0", "10001"]
 
 
+@pytest.mark.full
 def test_a_base_without_torch_gets_one_with_its_libraries_from_the_named_index(root: Path, install: Install, tmp_path: Path) -> None:
     index = tmp_path / "index"
     for name, path in {

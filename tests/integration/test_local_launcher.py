@@ -156,6 +156,7 @@ def test_a_trial_that_never_ends_and_ignores_sigterm(home: Path, store: ResultSt
     assert_nothing_left(home)
 
 
+@pytest.mark.full
 def test_a_trial_that_leaves_a_daemon_behind(home: Path, store: ResultStore, program: Any) -> None:
     command = program(DOCUMENT, ESCAPE, 'document(Validity(status="valid"))')
     record = ProcessLauncher(command, grace_s=0.3).launch(trial_on(), store)
@@ -171,6 +172,7 @@ def test_a_trial_that_eats_memory(home: Path, store: ResultStore, program: Any) 
     assert_nothing_left(home)
 
 
+@pytest.mark.full
 def test_shared_memory_is_not_counted_twice(home: Path, store: ResultStore, program: Any) -> None:
     shared = """
     x = bytearray(60 * 2**20)
@@ -369,6 +371,7 @@ def test_trials_on_one_machine_never_overlap(home: Path, tmp_path: Path, program
     assert_nothing_left(home)
 
 
+@pytest.mark.full
 def test_a_machine_that_stays_busy(home: Path, tmp_path: Path, program: Any, store: ResultStore) -> None:
     machine = f"test-{uuid.uuid4().hex[:12]}"
     first = launched(tmp_path, trial_on(machine), program('progress("steady", 0.1)\ntime.sleep(60)'))

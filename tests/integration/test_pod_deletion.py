@@ -72,6 +72,7 @@ def test_a_pod_that_asks_for_it_is_deleted_and_another_takes_its_place(world: Wo
     assert b"plumbline-delete-pod" in kept, "what the deleted pod said is kept"
 
 
+@pytest.mark.full
 def test_twice_is_twice(make: Any, kube: FakeKubernetes) -> None:  # noqa: F811
     kube.script("*", Script().started().runs(asking(9)))
     kube.script("*-0-2", Script().started().runs(asking(2)))
@@ -113,6 +114,7 @@ def test_a_pod_that_vanished_before_its_deletion_was_interrupted(world: World, k
     assert attempt.replaced.done == [] and attempt.seen.gone == {names.pod_name(attempt.trial, 0)}
 
 
+@pytest.mark.full
 @pytest.mark.fault(
     "the cluster is away during a planned deletion", ends="measured, one attempt", keeps="what it did all the same is adopted"
 )

@@ -21,6 +21,7 @@ def command(home: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.full
 def test_what_it_prints_can_be_declared_and_driven(tmp_path: Path) -> None:
     process = command(tmp_path, "inference/chat-tiny-cpu")
     try:

@@ -46,6 +46,7 @@ def test_the_bucket_is_made_and_may_be_there_already(environment: dict[str, str]
         assert "s3://a-new-bucket/results exists" in done.stdout
 
 
+@pytest.mark.full
 def test_a_store_that_is_away_is_told(environment: dict[str, str]) -> None:
     done = make_bucket({**environment, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
     assert done.returncode == 1

@@ -37,7 +37,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "installation"))  # its archive holds the keys that launchers issued
 
 
-@pytest.fixture(scope="module", params=["s3", "google", pytest.param("azure", marks=NO_AZURITE)])
+@pytest.fixture(scope="module", params=["s3", pytest.param("google", marks=pytest.mark.full), pytest.param("azure", marks=NO_AZURITE)])
 def server(request: pytest.FixtureRequest) -> Iterator[ObjectStore]:
     with getattr(object_stores, request.param)() as started:
         yield started

@@ -223,6 +223,7 @@ def test_a_model_that_does_not_fit_is_out_of_memory(tmp_path: Path) -> None:
     assert caught.value.failure_class == "out_of_memory"
 
 
+@pytest.mark.full
 def test_a_disk_without_room_says_so(tmp_path: Path) -> None:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))
@@ -245,6 +246,7 @@ def test_a_gpu_that_torch_cannot_use_is_the_images_fault(tmp_path: Path) -> None
     assert caught.value.failure_class == ("wrong_hardware" if built_for_gpus else "image_error")
 
 
+@pytest.mark.full
 def test_an_interrupt_ends_the_worker(tmp_path: Path) -> None:
     main = threading.main_thread().ident
     assert main is not None

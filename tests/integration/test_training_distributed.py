@@ -127,7 +127,7 @@ def values(measured: Measurement) -> dict[tuple[str, str, str], float | None]:
     return {(row.phase, row.metric, row.statistic): row.value for row in measured.metrics}
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=[pytest.param(count, marks=pytest.mark.full) for count in (2, 3)])
 def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measurement:
     """Ranks on one node, one of them killed. Three: the first number whose sums depend on the order of adding."""
     count = request.param
@@ -333,6 +333,7 @@ def test_a_node_ends_with_node_0(tmp_path: Path, node: Callable[..., Node], rend
     assert all_end(left)
 
 
+@pytest.mark.full
 def test_a_node_that_never_joins_is_a_launch_that_timed_out(tmp_path: Path, rendezvous: str) -> None:
     failure = failing(tmp_path, where=cluster_provider(schedule_timeout="1s", startup_timeout="1s"))
     assert failure.failure_class == "launch_timeout"

@@ -90,6 +90,7 @@ def test_losses_that_are_no_numbers_and_too_few_steps_to_say_more(tmp_path: Path
     assert found.value("final_loss") is None
 
 
+@pytest.mark.full
 def test_a_model_that_does_not_fit(tmp_path: Path) -> None:
     huge = {"architecture": "gpt", "layers": 1, "width": 65536, "heads": 1, "vocabulary": 1_000_000, "context": 16}
     limit = resource.getrlimit(resource.RLIMIT_AS)

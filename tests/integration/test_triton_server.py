@@ -115,6 +115,7 @@ def test_killed_and_started_again_at_the_same_address(tmp_path: Path) -> None:
     assert log.count("Started GRPCInferenceService") == 2, "one log of both"
 
 
+@pytest.mark.full
 def test_killed_and_not_able_to_start_again(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         triton.kill()
@@ -139,6 +140,7 @@ def test_the_model_is_reloaded(tmp_path: Path) -> None:
         wait_for(lambda: not triton.running())  # the new one is watched
 
 
+@pytest.mark.full
 def test_a_model_that_does_not_come_back(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         noop_model.write(tmp_path / "models", first="raise ValueError('once only')")
@@ -154,9 +156,8 @@ def test_a_model_that_takes_too_long_to_come_back(tmp_path: Path) -> None:
             triton.reload(3)
 
 
-@pytest.mark.parametrize(
-    "which", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)], ids=["grpc", "metrics", "http"]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["grpc", "metrics", "http"])
 def test_a_port_that_somebody_took(tmp_path: Path, which: int) -> None:
     with listening.somewhere() as taken:
         first = [free_port() for _ in range(3)]

@@ -259,6 +259,7 @@ def test_an_unsupported_torch_is_the_images_fault(home, monkeypatch):
     assert all(part in document.validity.reasons[0].detail for part in ("2.6.0+cu124", "2.7", "2.13"))
 
 
+@pytest.mark.full
 @pytest.mark.fault("a hardware probe fails", ends="valid", keeps="the reason, in the probe's rows")
 def test_a_probe_that_fails_costs_its_rows_and_never_the_trial(home, monkeypatch):
     breaks = (
@@ -360,7 +361,7 @@ sys.exit(3 if document.validity.failure_class == "interrupted" else 1)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 @pytest.mark.fault("SIGTERM during a trial", ends="interrupted", keeps="a document with what was measured")
 def test_a_request_to_stop_becomes_an_interrupted_document(home, number):
     trial = tolerant()

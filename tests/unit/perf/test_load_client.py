@@ -146,6 +146,7 @@ def test_cpu_for_a_request_is_what_the_client_spent(tmp_path: Path) -> None:
     assert seen.cpu_us is not None and 380 <= seen.cpu_us <= 600
 
 
+@pytest.mark.full
 def test_a_client_that_does_not_end_is_ended_with_its_children(tmp_path: Path) -> None:
     began = time.monotonic()
     command = ["sh", "-c", f"sleep 300 & echo $! > {tmp_path / 'child'}; echo said; wait"]

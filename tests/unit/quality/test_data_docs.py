@@ -37,6 +37,7 @@ def test_markup_in_a_document_is_neither_run_nor_loaded(tmp_path: Path) -> None:
         assert "Content-Security-Policy" in page and "default-src" in page.split("<body>")[0]
 
 
+@pytest.mark.full
 def test_a_second_check_replaces_the_pages_and_leaves_nothing_else(tmp_path: Path) -> None:
     documents = [document(trial("training")), document(trial("inference"))]
     check(documents, [d.trial for d in documents], tmp_path, "again")

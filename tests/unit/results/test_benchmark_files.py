@@ -287,6 +287,7 @@ def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
         yield from places(value, (*path, key))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tool", JSON_TOOLS)
 def test_no_damage_of_a_field_ends_in_another_error(tool: str) -> None:
     content = json.loads((DATA / FILES[tool]).read_bytes())

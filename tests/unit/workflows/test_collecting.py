@@ -160,6 +160,7 @@ def measured(kube: FakeKubernetes, attempt: Attempt, left_s: float) -> None:
     assert record.failure_class is None, record.failure_detail
 
 
+@pytest.mark.full
 @pytest.mark.fault("a bucket is away for two hours in a campaign", ends="valid", keeps="every trial that was measured")
 def test_every_measured_trial_outlives_a_bucket_that_is_away_for_two_hours(clock: Clock, kube: FakeKubernetes) -> None:
     trials = planned(4)

@@ -139,6 +139,7 @@ def test_a_document_that_holds_at_last_is_recorded_in_the_place_of_its_failed_at
     assert damaged_files(store, store.collected(f"2026-11/{trial.trial_id}/attempt-2")) == []
 
 
+@pytest.mark.full
 def test_one_that_is_lost_keeps_no_other_from_its_second_look(tmp_path: Path) -> None:
     store, trial, good, held = quarantined_newer(tmp_path)
     with open_archive() as archive:

@@ -47,6 +47,7 @@ def test_a_step_of_ten_per_cent_pages_and_names_the_probe_that_moved_with_it(dri
     assert "matmul −9" in found.detail["explanation"] and "agrees" in found.detail["explanation"]
 
 
+@pytest.mark.full
 def test_what_moves_in_both_series_is_one_finding_of_both(drifted: Drifted) -> None:
     (found,) = drifted({"kind": "step", "since": "2024-05", "worse": "25%"}, n=6)
     assert {key.split("/")[0] for key in found.detail["series"]} == {"training", "inference"}
@@ -69,6 +70,7 @@ def test_a_spike_is_a_finding_that_resolves_itself_and_says_so(drifted: Drifted)
     assert (last.who, last.what) == ("drift", "finding_resolved") and "2024-06" in last.why
 
 
+@pytest.mark.full
 def test_a_driver_change_without_effect_is_an_environment_finding_alone(drifted: Drifted) -> None:
     (found,) = drifted({"kind": "driver_change", "since": "2024-05", "facts": DRIVER})
     assert (found.kind, found.campaign_id, found.state) == ("environment", "2024-05", "open")
@@ -85,6 +87,7 @@ def test_a_driver_change_with_effect_is_two_findings_of_which_one_explains_the_o
     assert "matmul" in found["performance"].detail["explanation"]
 
 
+@pytest.mark.full
 def test_a_provider_that_falls_silent_is_missed_once_and_is_back_when_it_reports(drifted: Drifted) -> None:
     (found,) = drifted({"kind": "silence", "since": "2024-05", "until": "2024-07"}, n=6)
     assert (found.kind, found.severity, found.state, found.campaign_id) == ("missing_data", "page", "open", "2024-04")
@@ -93,12 +96,14 @@ def test_a_provider_that_falls_silent_is_missed_once_and_is_back_when_it_reports
     assert (again.finding_id, again.state) == (found.finding_id, "resolved")
 
 
+@pytest.mark.full
 def test_one_workload_that_falls_silent_is_missed_though_its_provider_reports(drifted: Drifted) -> None:
     (found,) = drifted({"kind": "silence", "since": "2024-05", "workloads": ["chat-tiny-cpu"]}, n=6)
     assert (found.kind, found.severity) == ("missing_data", "warn") and "chat-tiny-cpu" in found.headline
     assert [key.split("/")[1].split("@")[0] for key in found.detail["series"]] == ["chat-tiny-cpu"]
 
 
+@pytest.mark.full
 def test_a_year_of_quiet_campaigns_raises_nothing(drifted: Drifted) -> None:
     assert drifted(n=13) == []
 

@@ -98,6 +98,7 @@ def test_what_never_ran_is_recorded_as_missing() -> None:
         assert [(t.status, t.reasons[0].code) for t in archive.trials("2026-11")] == [("missing", "never_launched")] * 2
 
 
+@pytest.mark.full
 def test_a_trial_whose_collect_failed_is_left_out_and_comes_home_later() -> None:
     from plumbline.archive import open_archive
     from plumbline.workflows.benchmark import collect_campaign

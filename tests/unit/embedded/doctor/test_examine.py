@@ -227,6 +227,7 @@ def test_a_database_that_does_not_answer(server: Server, monkeypatch: pytest.Mon
     assert "secret" not in line.found + line.remedy
 
 
+@pytest.mark.full
 @pytest.mark.integration
 def test_on_postgresql_too(
     tmp_path: Path,

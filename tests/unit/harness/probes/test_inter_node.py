@@ -25,6 +25,7 @@ def meeting(limit_s: float) -> Iterator[CollectiveSpec]:
         del store
 
 
+@pytest.mark.full
 def test_two_nodes_measure_every_collective(tmp_path: Path) -> None:
     with meeting(120.0) as orders, RankProcesses(orders, 1, 1, tmp_path, LOOPBACK) as other:
         found = measure_collectives(RankProcesses(orders, 0, 1, tmp_path, LOOPBACK), lambda: time.sleep(0.02) or other.failure())

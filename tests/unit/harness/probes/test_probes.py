@@ -124,9 +124,11 @@ def broken(monkeypatch, plant):
 @pytest.mark.parametrize(
     ("probe", "plant", "reason"),
     [
-        ("all_reduce", "import os; os.environ['GLOO_SOCKET_IFNAME'] = 'no-such-card'", "no-such-card"),
+        pytest.param(
+            *("all_reduce", "import os; os.environ['GLOO_SOCKET_IFNAME'] = 'no-such-card'", "no-such-card"), marks=pytest.mark.full
+        ),
         ("matmul", "import torch\ndef f(*a, **k): raise RuntimeError('no kernel image')\ntorch.matmul = f", "no kernel image"),
-        ("matmul", "import sys; sys.modules['torch'] = None", "torch"),
+        pytest.param("matmul", "import sys; sys.modules['torch'] = None", "torch", marks=pytest.mark.full),
         ("memory", "import numpy\ndef f(*a, **k): raise MemoryError('no room')\nnumpy.copyto = f", "no room"),
         ("disk", "import os\ndef f(*a): raise OSError(28, 'No space left on device')\nos.fsync = f", "No space left"),
         ("dataset", "import os, random\nrandom.Random = lambda _: os._exit(9)", "exit code 9"),

@@ -244,6 +244,7 @@ def test_damaged_evidence_is_said_and_not_drawn(sample: CampaignData, tmp_path: 
     assert len(charts(broken)["training-gpt-tiny-cpu-steps"].data) == 5
 
 
+@pytest.mark.full
 def test_evidence_that_expired_is_said_with_its_rule(sample: CampaignData, tmp_path: Path) -> None:
     aged = campaign(tmp_path / "results")
     assert aged.store is not None
@@ -255,6 +256,7 @@ def test_evidence_that_expired_is_said_with_its_rule(sample: CampaignData, tmp_p
     assert f"steps.parquet expired on {day:%Y-%m-%d} ({rule})" in text
 
 
+@pytest.mark.full
 def test_without_a_store_the_distributions_are_left_out_and_that_is_said(sample: CampaignData, tmp_path: Path) -> None:
     page = write_report(replace(sample, store=None), tmp_path).read_text()
     assert not [name for name in drawn(page) if "cdf" in name or name.endswith("steps")]
@@ -292,6 +294,7 @@ def test_a_rejected_trial_is_shown_and_never_scored(sample: CampaignData, tmp_pa
     assert '<span class="chip rejected">rejected</span>' in text
 
 
+@pytest.mark.full
 def test_writing_twice_replaces_the_report_and_leaves_no_draft(sample: CampaignData, tmp_path: Path) -> None:
     first = write_report(sample, tmp_path).read_text()
     again = write_report(sample, tmp_path)
@@ -336,6 +339,7 @@ def test_markdown_is_the_cover_and_what_it_rests_on(sample: CampaignData, tmp_pa
     assert len(text) < 10_000
 
 
+@pytest.mark.full
 def test_the_store_may_be_anywhere(sample: CampaignData, tmp_path: Path) -> None:
     assert isinstance(sample.store, ResultStore)
     page = write_report(replace(sample, store=ResultStore("memory://nothing-here")), tmp_path)
@@ -352,6 +356,7 @@ def test_images_are_charted_by_samples_since_they_have_no_tokens(sample: Campaig
     assert "training-gpt-tiny-cpu-repeats-tokens_per_second" not in names
 
 
+@pytest.mark.full
 def test_the_environment_names_what_the_cluster_said_of_its_pods(sample: CampaignData, tmp_path: Path) -> None:
     pods = (PodRecord(name="p0", rank=0, facts={"kubernetes.version": "v1.33.1"}),)
     launch = LaunchRecord(launcher="kubernetes", events=(), pods=pods)

@@ -143,7 +143,8 @@ def test_a_checkpoints_template_is_applied_and_sent_as_the_text_of_its_ids(llama
     assert chat.ids.tolist() == tokenizer(chat.text)["input_ids"] and text.ids.tolist() == tokenizer("Just a text.")["input_ids"]
 
 
-@pytest.mark.parametrize("private", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.full
+@pytest.mark.parametrize("private", [False, True])
 def test_a_template_that_fails_names_the_line_and_quotes_nothing_private(llama: Path, tmp_path: Path, private: bool) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((llama / name).read_bytes())

@@ -70,6 +70,7 @@ def cpu_s(*pids: int) -> float:
     return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
+@pytest.mark.full
 def test_the_servers_time_is_the_trials_own() -> None:
     with serving() as (port, pid, child), ContentionMonitor(CORES) as watch, own_server(launcher(port), watch) as here:
         assert here is not None and here[1].roots == (pid,)
@@ -109,6 +110,7 @@ def test_a_port_without_a_server_is_a_wrong_declaration() -> None:
     assert find_listening(port) is None
 
 
+@pytest.mark.full
 @pytest.mark.skipif(len(CORES) < 2, reason="one core cannot be divided")
 def test_client_and_server_are_bound_apart_and_the_server_is_left_as_it_was() -> None:
     with serving() as (_, pid, child):

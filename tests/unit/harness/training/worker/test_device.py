@@ -10,7 +10,7 @@ import torch
 from plumbline.harness.training.worker.device import matmul_flops, peak_memory
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.full)])
 def test_a_cpu_has_a_rate_at_the_precisions_that_it_trains_in(precision: str) -> None:
     began = time.monotonic()
     rate = matmul_flops(torch.device("cpu"), precision)

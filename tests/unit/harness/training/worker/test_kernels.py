@@ -58,7 +58,7 @@ def test_other_errors_are_not_explained_away() -> None:
     assert missing_kernel(RuntimeError("size mismatch"), "flash") is None
 
 
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("wanted", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_determinism_is_asked_of_torch_and_of_cublas(wanted: bool) -> None:
     program = "import os, torch; from plumbline.harness.training.worker import torch_setup; torch_setup.set_deterministic({}); " + (
         "print(torch.are_deterministic_algorithms_enabled(), 'CUBLAS_WORKSPACE_CONFIG' in os.environ)"

@@ -129,6 +129,7 @@ def test_declared_text_reaches_an_engine_with_the_shipped_tokenizer(tmp_path: Pa
     assert settings(repository)["engine_args"]["skip_tokenizer_init"] is False
 
 
+@pytest.mark.full
 def test_an_exported_encoder_answers_as_the_model_does(tmp_path: Path) -> None:
     import torch
 
@@ -170,6 +171,7 @@ def test_an_exported_vision_model_answers_as_the_model_does(tmp_path: Path) -> N
     assert not torch.allclose(vectors[0], vectors[1], atol=1e-2), "it sees the pixels"
 
 
+@pytest.mark.full
 def test_what_writes_onnx_is_missing_or_works(tmp_path: Path) -> None:
     parts = {"model": ENCODER, "requests": ONE, "server": {"backend": "onnxruntime"}}
     if all(importlib.util.find_spec(name) for name in ("onnxscript", "onnxruntime")):
