@@ -29,7 +29,7 @@ PAGES = (
 )
 
 
-def seeded(folder: Path) -> Path:
+def seeded(folder: Path, report: bool = True) -> Path:
     """An installation's home with the sample campaign recorded, a finding and a report."""
     data = campaign(folder / "results")
     with open_archive(f"sqlite:///{folder / 'archive.db'}") as archive:
@@ -49,7 +49,8 @@ def seeded(folder: Path) -> Path:
                 )
             ]
         )
-    write_report(data, folder / "reports")
+    if report:
+        write_report(data, folder / "reports")
     return folder
 
 

@@ -33,7 +33,7 @@ NEGOTIATE = "/decisions/product/inference/negotiate?workload=chat-tiny-cpu&provi
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The sample campaign of two providers, one fast and one cheap, with its decisions stored, for a user who may start repeats, of which two
     would raise the certainty."""
-    home = seeded(tmp_path_factory.mktemp("home"))
+    home = seeded(tmp_path_factory.mktemp("home"), report=False)
     url = f"sqlite:///{home / 'archive.db'}"
     with open_archive(url) as archive:
         decide_all(archive, load(), BEGAN.date(), "campaign 2026-11 was reported")

@@ -83,6 +83,7 @@ def test_the_map_is_walked_and_tables_sort_as_if_they_came_with_the_page(address
     page.context.close()
 
 
+@pytest.mark.full
 def test_an_offer_is_made_as_if_its_form_came_with_the_page(address: str, chromium: Browser) -> None:
     page = opened(chromium)
     page.goto(f"{address}{ONE}/negotiate?provider=lab-12", wait_until="load")

@@ -22,6 +22,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 ASK = r"""
 import json, sys, warnings
 warnings.filterwarnings("ignore")
+from airflow.cli.cli_parser import get_parser
+for words in (["db", "migrate"], ["dags", "reserialize"]):  # its tables, also of revoked tokens, and the DAGs that buttons start
+    parsed = get_parser().parse_args(words)
+    parsed.func(parsed)
 from fastapi.testclient import TestClient
 from starlette.routing import Mount
 from airflow.api_fastapi.app import create_app, get_auth_manager
@@ -160,16 +164,9 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "finding_id": "f1",
         "number": "0",
     }
-    # Airflow needs its tables to know revoked tokens.
-    subprocess.run(
-        [sys.executable, "-m", "airflow", "db", "migrate"], env=environment, cwd=home, check=True, capture_output=True, timeout=180
-    )
     (home / "dags").mkdir()
     for name in ("finding_action.py", "rerun.py"):
         shutil.copy(REPOSITORY / "dags" / name, home / "dags")
-    subprocess.run(
-        [sys.executable, "-m", "airflow", "dags", "reserialize"], env=environment, cwd=home, check=True, capture_output=True, timeout=180
-    )
     done = subprocess.run(
         [sys.executable, "-c", ASK, json.dumps(known)], env=environment, cwd=home, capture_output=True, text=True, timeout=180, check=False
     )

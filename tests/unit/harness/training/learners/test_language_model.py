@@ -63,6 +63,7 @@ def test_stored_weights_are_read_from_the_file(orders_of: Any) -> None:
     assert all(torch.equal(state[name], tensor + 1) for name, tensor in found.items())
 
 
+@pytest.mark.full
 def test_weights_are_written_once_and_again_if_damaged(orders_of: Any) -> None:
     first = Path(orders_of(task=STORED).weights)
     written, content = first.stat().st_mtime_ns, first.read_bytes()
