@@ -287,7 +287,6 @@ def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSl
     from plumbline.declarations import load
     from plumbline.findings.campaign import findings_of
     from plumbline.results import Environment, metric_row
-    from plumbline.results.sample import CampaignSample
 
     thresholds = load().thresholds
     facts = {"cpu.usable": 2, "cpu.model": "EPYC", "os.kernel": "6.1.0"}
@@ -300,7 +299,7 @@ def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSl
                 asked = trial(campaign=campaign, repeat=repeat)
                 archive.record(document(asked, metrics=metrics, environment=environment), uri=f"file:///{asked.trial_id}")
         key = archive.series()[0].series_key
-        baseline, candidate = (CampaignSample.of(archive.sample(key, c).plain()) for c in ("2025-11", "2025-12"))
+        baseline, candidate = (archive.sample(key, c).for_comparison() for c in ("2025-11", "2025-12"))
         workload = trial().workload
         found = findings_of(compare([baseline], candidate, rules=thresholds.drift, limits=lambda m: thresholds.drift_limits(workload, m)))
         assert [f.kind for f in found] == ["performance", "environment"] and found[0].severity == "page"

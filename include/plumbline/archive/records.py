@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any, Literal
 
 from plumbline.results import FailureClass, Reason, Scalar, Status
+from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
 
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
@@ -296,33 +297,6 @@ class TrialView:
 
 
 @dataclass(frozen=True)
-class ObservationView:
-    """One number of one trial, in the metric's unit."""
-
-    metric: str
-    statistic: str
-    phase: str
-    unit: str
-    direction: str
-    slot: str
-    repeat: int
-    value: float
-
-
-@dataclass(frozen=True)
-class OutcomeView:
-    """How one attempt ended; a measurement that the quality checks rejected counts as invalid. `reasons`: the codes of its validity."""
-
-    trial_id: str
-    slot: str
-    repeat: int
-    attempt: int
-    status: Status
-    failure_class: FailureClass | None
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class SampleView:
     """One series in one campaign: the numbers and environments of each trial's best usable attempt, and how every attempt ended."""
 
@@ -330,26 +304,27 @@ class SampleView:
     campaign_id: str
     source: Source
     planned_at: datetime
-    observations: tuple[ObservationView, ...]
+    observations: tuple[Observation, ...]
     environments: tuple[Mapping[str, Scalar], ...]
-    outcomes: tuple[OutcomeView, ...]
+    outcomes: tuple[TrialOutcome, ...]
     counts: Outcomes
 
     @property
     def simulated(self) -> bool:
         return self.source == "simulated"
 
-    def plain(self) -> dict[str, Any]:
-        """The sample as a dict of plain values, with the names that drift reads (`simulated`, `imported` and `planned` among them)."""
-        # Not `asdict`, which copies thousands of numbers one by one.
-        return {
-            **vars(self),
-            "observations": [vars(o) for o in self.observations],
-            "outcomes": [vars(o) for o in self.outcomes],
-            "simulated": self.simulated,
-            "imported": self.source == "imported",
-            "planned": self.counts.planned,
-        }
+    def for_comparison(self) -> CampaignSample:
+        """What drift reads of it."""
+        return CampaignSample(
+            self.series_key,
+            self.campaign_id,
+            self.simulated,
+            self.observations,
+            self.environments,
+            self.outcomes,
+            self.counts.planned,
+            imported=self.source == "imported",
+        )
 
 
 @dataclass(frozen=True)

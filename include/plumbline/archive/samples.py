@@ -2,71 +2,116 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from plumbline.archive.engine import reads
-from plumbline.archive.records import Action, ObservationView, OutcomeView, SampleView, SeriesView
+from plumbline.archive.records import Action, SampleView, SeriesView
 from plumbline.archive.repository import view_of
 from plumbline.archive.schema import Document, Environment, Metric, Series, SeriesCampaign, Trial
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcome_status, outcomes, usable
 from plumbline.results import Reason
+from plumbline.results.sample import Observation, TrialOutcome
 
 
 def sample(session: Session, series_key: str, campaign_id: str, metrics: Collection[str] | None = None) -> SampleView:
     """The sample, of these metrics alone if named; LookupError if the series took no part in the campaign."""
-    where = (SeriesCampaign.series_key == series_key, SeriesCampaign.campaign_id == campaign_id)
-    head = session.execute(
-        select(SeriesCampaign.planned_at, Series.source).join(Series, Series.series_key == SeriesCampaign.series_key).where(*where)
-    ).first()
-    if head is None:
-        raise LookupError(f'the series "{series_key}" has no trial in the campaign "{campaign_id}"')
-    columns = (Trial.id, Trial.trial_id, Trial.series_key, Trial.slot, Trial.repeat, Trial.attempt, Trial.status, Trial.quality_action)
-    attempts = session.execute(
-        select(*columns, Trial.failure_class, Trial.reasons, Trial.environment_hash)
-        .where(Trial.series_key == series_key, Trial.campaign_id == campaign_id, EFFECTIVE)
-        .order_by(Trial.slot, Trial.repeat, Trial.attempt)
-    ).all()
-    best = {(row.slot, row.repeat): row for row in attempts if usable(row)}  # in order of attempts: the last one stays
-    chosen = list(best.values())
-    facts = {
-        row.environment_hash: row.facts
+    return samples(session, [(series_key, campaign_id)], metrics)[series_key, campaign_id]
+
+
+def samples(
+    session: Session, parts: Collection[tuple[str, str]], metrics: Collection[str] | None = None
+) -> dict[tuple[str, str], SampleView]:
+    """The sample of each (series, campaign), as `sample` gives it; a few statements for hundreds of them."""
+    found: dict[tuple[str, str], SampleView] = {}
+    for pairs in _batches(sorted(set(parts))):
+        found |= _samples(session, pairs, metrics)
+    return found
+
+
+def _samples(
+    session: Session, pairs: Sequence[tuple[str, str]], metrics: Collection[str] | None
+) -> Iterator[tuple[tuple[str, str], SampleView]]:
+    of = (SeriesCampaign.series_key, SeriesCampaign.campaign_id)
+    heads = {
+        (row.series_key, row.campaign_id): row
         for row in session.execute(
-            select(Environment.environment_hash, Environment.facts).where(
-                Environment.environment_hash.in_({row.environment_hash for row in chosen})
-            )
+            select(*of, SeriesCampaign.planned_at, Series.source)
+            .join(Series, Series.series_key == SeriesCampaign.series_key)
+            .where(*(column.in_({pair[i] for pair in pairs}) for i, column in enumerate(of)))
         )
     }
-    return SampleView(
-        series_key=series_key,
-        campaign_id=campaign_id,
-        source=head.source,
-        planned_at=head.planned_at,
-        observations=_observations(session, {row.id: (row.slot, row.repeat) for row in chosen}, metrics),
-        environments=tuple(facts[row.environment_hash] for row in chosen),
-        outcomes=tuple(
-            OutcomeView(
-                row.trial_id,
-                row.slot,
-                row.repeat,
-                row.attempt,
-                outcome_status(row),
-                row.failure_class,
-                tuple(reason["code"] for reason in row.reasons),
+    for series_key, campaign in pairs:
+        if (series_key, campaign) not in heads:
+            raise LookupError(f'the series "{series_key}" has no trial in the campaign "{campaign}"')
+    columns = (Trial.id, Trial.trial_id, Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat, Trial.attempt, Trial.status)
+    attempts: dict[tuple[str, str], list[Any]] = {pair: [] for pair in pairs}
+    for row in session.execute(
+        select(*columns, Trial.quality_action, Trial.failure_class, Trial.reasons, Trial.environment_hash)
+        .where(in_series_campaigns(pairs), EFFECTIVE)
+        .order_by(Trial.slot, Trial.repeat, Trial.attempt)
+    ):
+        attempts[row.series_key, row.campaign_id].append(row)
+    # In order of attempts: the last usable one stays.
+    best = {pair: {(row.slot, row.repeat): row for row in rows if usable(row)} for pair, rows in attempts.items()}
+    chosen = {row.id: row for own in best.values() for row in own.values()}
+    facts: dict[str, Mapping[str, Any]] = {}
+    for hashes in _batches(sorted({row.environment_hash for row in chosen.values()})):
+        query = select(Environment.environment_hash, Environment.facts).where(Environment.environment_hash.in_(hashes))
+        facts |= session.execute(query).tuples().all()
+    observations = _observations(session, chosen, metrics)
+    for pair, head in heads.items():
+        if pair in attempts:
+            yield (
+                pair,
+                SampleView(
+                    series_key=pair[0],
+                    campaign_id=pair[1],
+                    source=head.source,
+                    planned_at=head.planned_at,
+                    observations=tuple(sorted(observations[pair], key=lambda o: (o.phase, o.metric, o.statistic, o.slot, o.repeat))),
+                    environments=tuple(facts[row.environment_hash] for row in best[pair].values()),
+                    outcomes=tuple(
+                        TrialOutcome(
+                            row.trial_id,
+                            row.slot,
+                            row.repeat,
+                            row.attempt,
+                            outcome_status(row),
+                            row.failure_class,
+                            tuple(reason["code"] for reason in row.reasons),
+                        )
+                        for row in attempts[pair]
+                    ),
+                    counts=outcomes(attempts[pair]),
+                ),
             )
-            for row in attempts
-        ),
-        counts=outcomes(attempts),
-    )
 
 
-def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[ObservationView, ...]]:
+def _observations(session: Session, trials: Mapping[int, Any], metrics: Collection[str] | None) -> dict[tuple[str, str], list[Observation]]:
+    """(series, campaign) → what these attempts measured, by the number of their row."""
+    columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
+    found: dict[tuple[str, str], list[Observation]] = defaultdict(list)
+    for batch in _batches(list(trials)):
+        query = select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None))
+        if metrics is not None:
+            query = query.where(Metric.metric.in_(metrics))
+        for row in session.execute(query):
+            of = trials[row.trial_pk]
+            found[of.series_key, of.campaign_id].append(
+                Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, of.slot, of.repeat, row.value)
+            )
+    return found
+
+
+def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[Observation, ...]]:
     """Campaign → what the best usable attempts of the series' trials measured of these metrics; without environments and outcomes.
 
     Two statements whatever the number of campaigns; their trials are found by the natural key.
@@ -78,12 +123,12 @@ def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics:
     ).all()
     best = {(row.campaign_id, row.slot, row.repeat): row.id for row in attempts}
     places = {trial: key for key, trial in best.items()}
-    found: dict[str, list[ObservationView]] = {campaign: [] for campaign in campaigns}
+    found: dict[str, list[Observation]] = {campaign: [] for campaign in campaigns}
     columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
     query = select(*columns).where(Metric.trial_pk.in_(places), Metric.metric.in_(metrics), Metric.value.is_not(None))
     for row in session.execute(query):
         campaign, slot, repeat = places[row.trial_pk]
-        found[campaign].append(ObservationView(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, repeat, row.value))
+        found[campaign].append(Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, repeat, row.value))
     return {campaign: tuple(rows) for campaign, rows in found.items()}
 
 
@@ -106,19 +151,6 @@ def campaign_levels(session: Session, campaigns: Sequence[str], metrics: Mapping
     query = query.join(Metric, Metric.trial_pk == Trial.id).where(Trial.campaign_id.in_(campaigns), Series.source != "imported", *USABLE)
     query = query.where(wanted, Metric.phase == "steady", Metric.value.is_not(None)).group_by(*of).order_by(*of)
     return [SeriesLevel(*row) for row in session.execute(query)]
-
-
-def _observations(session: Session, places: dict[int, tuple[str, int]], metrics: Collection[str] | None) -> tuple[ObservationView, ...]:
-    query = select(Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value).where(
-        Metric.trial_pk.in_(places), Metric.value.is_not(None)
-    )
-    if metrics is not None:
-        query = query.where(Metric.metric.in_(metrics))
-    found = [
-        ObservationView(row.metric, row.statistic, row.phase, row.unit, row.direction, *places[row.trial_pk], row.value)
-        for row in session.execute(query)
-    ]
-    return tuple(sorted(found, key=lambda o: (o.phase, o.metric, o.statistic, o.slot, o.repeat)))
 
 
 # Current results: of every series the newest campaign with usable numbers, and its attempts.
@@ -284,6 +316,7 @@ class Samples:
     """Reading what is compared, scored and decided from."""
 
     sample = reads(sample)
+    samples = reads(samples)
     levels = reads(levels)
     campaign_levels = reads(campaign_levels)
     newest_usable = reads(newest_usable)

@@ -67,30 +67,6 @@ class CampaignSample:
     imported: bool = False
     spec: Mapping[str, Any] | None = None
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> CampaignSample:
-        """A sample from plain data with the same field names, such as the archive hands out; absent values (None) are left out.
-
-        KeyError names a field that is missing; ValueError an observation that is not a number.
-        """
-        return cls(
-            series_key=data["series_key"],
-            campaign_id=data["campaign_id"],
-            simulated=data["simulated"],
-            observations=tuple(
-                Observation(**{name: o[name] for name in Observation.__dataclass_fields__})
-                for o in data["observations"]
-                if o["value"] is not None
-            ),
-            environments=tuple(dict(facts) for facts in data.get("environments", ())),
-            outcomes=tuple(
-                TrialOutcome(**{n: o[n] for n in TrialOutcome.__dataclass_fields__ if n in o}) for o in data.get("outcomes", ())
-            ),
-            planned=data.get("planned"),
-            imported=data.get("imported", False),
-            spec=data.get("spec"),
-        )
-
 
 @dataclass(frozen=True)
 class Series:

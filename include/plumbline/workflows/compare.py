@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from plumbline.analysis.drift.compare import SeriesPair, compare_series, compare_trials
@@ -15,7 +15,7 @@ from plumbline.declarations.trials import requested_specification
 from plumbline.results import ResultDocument
 from plumbline.results.launch_record import effective_environment
 from plumbline.results.published import PublishedResult
-from plumbline.results.sample import CampaignSample, Series
+from plumbline.results.sample import CampaignSample, Observation, Series
 
 Kind = Literal["campaign", "provider", "trial"]
 
@@ -178,7 +178,7 @@ def _compared(
 def _sample(archive: Archive, part: _Part) -> tuple[_Specification, CampaignSample]:
     """The series in its campaign, with its trials' specification."""
     asked = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
-    return asked, CampaignSample.of({**archive.sample(part.series_key, part.campaign_id).plain(), "spec": asked.spec})
+    return asked, replace(archive.sample(part.series_key, part.campaign_id).for_comparison(), spec=asked.spec)
 
 
 def _document(archive: Archive, trial_id: str) -> ResultDocument | PublishedResult:
@@ -202,7 +202,7 @@ def _trials(archive: Archive, declared: Declarations, old: str, new: str) -> Com
     first, second = (_document(archive, name) for name in (old, new))
     before, after = _one(first), _one(second)
     history = [
-        CampaignSample.of(archive.sample(before.series_key, c.campaign_id).plain())
+        archive.sample(before.series_key, c.campaign_id).for_comparison()
         for c in archive.campaigns(before.series_key)
         if c.campaign_id != (second.campaign_id if isinstance(second, PublishedResult) else second.trial.campaign_id)
     ]
@@ -216,16 +216,17 @@ def _one(kept: ResultDocument | PublishedResult) -> CampaignSample:
     trial, slot = (kept, kept.system) if isinstance(kept, PublishedResult) else (kept.trial, kept.trial.slot)
     environment = kept.environment if isinstance(kept, PublishedResult) else effective_environment(kept)
     usable = kept.validity.status in ("valid", "degraded")
-    columns = {"metric", "statistic", "phase", "unit", "direction", "value"}
-    return CampaignSample.of(
-        {
-            "series_key": trial.series_key,
-            "campaign_id": trial.trial_id,
-            "simulated": not isinstance(kept, PublishedResult) and kept.simulated,
-            "imported": imported,
-            "observations": [{**row.model_dump(include=columns), "slot": slot, "repeat": trial.repeat} for row in kept.metrics if usable],
-            "environments": [environment.facts] if environment else [],
-            "planned": 1,
-            "spec": _specification(kept).spec,
-        }
+    return CampaignSample(
+        series_key=trial.series_key,
+        campaign_id=trial.trial_id,
+        simulated=not isinstance(kept, PublishedResult) and kept.simulated,
+        imported=imported,
+        observations=tuple(
+            Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, trial.repeat, row.value)
+            for row in kept.metrics
+            if usable and row.value is not None
+        ),
+        environments=(environment.facts,) if environment else (),
+        planned=1,
+        spec=_specification(kept).spec,
     )

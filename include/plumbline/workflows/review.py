@@ -82,39 +82,25 @@ def compare_with_baselines(
 ) -> list[Comparison]:
     """One comparison for each series of the provider, corrected together, by the thresholds of the trials' plan. `judged_only`: without
     informative rows."""
-    drifted = _drifted(archive, provider)
-    pairs = [_pair(archive, declared, key, campaign_id, w, drifted.get(key, ()), judged_only) for key, w in workloads.items()]
-    return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift, judged_only=judged_only)]
-
-
-def _pair(
-    archive: Archive,
-    declared: Declarations,
-    series_key: str,
-    campaign_id: str,
-    workload: AnyWorkload,
-    drifted: Sequence[str],
-    judged_only: bool,
-) -> SeriesPair:
+    drifted, limits = _drifted(archive, provider), declared.thresholds.drift_limits
+    judged = {key: [metric for metric in METRICS if limits(workload, metric) is not None] for key, workload in workloads.items()}
     # A campaign of the baseline is compared with what was accepted before it, as in its review.
-    accepted = list(takewhile(lambda c: c != campaign_id, archive.baseline(series_key)))
-    judged = [metric for metric in METRICS if declared.thresholds.drift_limits(workload, metric) is not None]
-    wanted = judged if judged_only else None
-    baseline = [CampaignSample.of(archive.sample(series_key, c, wanted).plain()) for c in accepted]
-    candidate = CampaignSample.of(archive.sample(series_key, campaign_id, wanted).plain())
-    since = _since(archive, series_key, campaign_id, accepted, drifted)
-    levels = archive.levels(series_key, since, judged) if since else {}
-    return SeriesPair(
-        baseline,
-        candidate,
-        lambda metric: declared.thresholds.drift_limits(workload, metric),
-        [
-            CampaignSample.of(
-                {"series_key": series_key, "campaign_id": c, "simulated": candidate.simulated, "observations": [vars(o) for o in found]}
-            )
-            for c, found in levels.items()
-        ],
+    accepted = {key: list(takewhile(lambda c: c != campaign_id, archive.baseline(key))) for key in workloads}
+    samples = archive.samples(
+        [(key, campaign) for key, baseline in accepted.items() for campaign in (*baseline, campaign_id)],
+        sorted({metric for own in judged.values() for metric in own}) if judged_only else None,
     )
+
+    def pair(series_key: str, workload: AnyWorkload) -> SeriesPair:
+        baseline = [samples[series_key, campaign].for_comparison() for campaign in accepted[series_key]]
+        candidate = samples[series_key, campaign_id].for_comparison()
+        since = _since(archive, series_key, campaign_id, accepted[series_key], drifted.get(series_key, ()))
+        levels = archive.levels(series_key, since, judged[series_key]) if since else {}
+        history = [CampaignSample(series_key, campaign, candidate.simulated, found) for campaign, found in levels.items()]
+        return SeriesPair(baseline, candidate, lambda metric: limits(workload, metric), history)
+
+    pairs = [pair(*series) for series in workloads.items()]
+    return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift, judged_only=judged_only)]
 
 
 def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:

@@ -7,7 +7,6 @@ from tests.data.result_documents import FACTS, document, failed, training_metric
 
 from plumbline.archive import Archive
 from plumbline.results import Reason, Validity, metric_row
-from plumbline.results.sample import CampaignSample
 
 URI = "file:///store"
 
@@ -45,13 +44,13 @@ def test_a_sample_holds_the_best_attempts_and_every_outcome(archive: Archive) ->
 def test_drift_knows_why_an_attempt_was_degraded(archive: Archive) -> None:
     worse = Validity(status="degraded", reasons=(Reason(code="gpu_xid", detail="79"), Reason(code="throttled", detail="heat")))
     archive.record(document(validity=worse), uri=URI)
-    given = CampaignSample.of(archive.sample(trial().series_key, "2025-11").plain())
+    given = archive.sample(trial().series_key, "2025-11").for_comparison()
     assert given.outcomes[0].reasons == ("gpu_xid", "throttled")
 
 
 def test_drift_can_be_given_a_sample(archive: Archive) -> None:
     archive.record(document(metrics=[*training_metrics(), metric_row("queue_time", None, 0)]), uri=URI)
-    given = CampaignSample.of(archive.sample(trial().series_key, "2025-11").plain())
+    given = archive.sample(trial().series_key, "2025-11").for_comparison()
     assert given.planned == 1
     assert len(given.observations) == len(training_metrics()), "an absent value is left out"
     assert dict(given.environments[0]) == dict(sorted(FACTS.items()))

@@ -22,6 +22,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -105,8 +106,8 @@ def estimate_effect(
     low, high = (None, None) if k is None else (float(differences[k - 1]) - widened, float(differences[-k]) + widened)
     return Effect(
         scale=scale,
-        baseline=float(np.median(before)),
-        candidate=float(np.median(after)),
+        baseline=float(median(before)),
+        candidate=float(median(after)),
         effect=from_analysis_scale(shift, scale),
         ci_low=None if low is None else from_analysis_scale(low, scale),
         ci_high=None if high is None else from_analysis_scale(high, scale),
@@ -120,7 +121,9 @@ def estimate_effect(
         else noise_for_power(noise, df, sizes, (differences[-k] - differences[k - 1]) / 2, confidence),
         noise_df=df,
         spread=spread,
-        candidate_changes=tuple(from_analysis_scale(float(x - np.median(b)), scale) for b, c in blocks for x in c),
+        candidate_changes=tuple(
+            from_analysis_scale(float(x) - middle, scale) for b, c in blocks for middle in (float(median(b)),) for x in c
+        ),
         notes=tuple(notes),
     )
 
@@ -141,7 +144,7 @@ def _scale(metric: str, before: Sequence[float], after: Sequence[float]) -> tupl
         return "difference", 1.0
     if min(min(before), min(after)) > 0:
         return "ratio", 1.0
-    level = abs(float(np.median(before)))
+    level = abs(float(median(before)))
     return ("relative_difference", level) if level else ("difference", 1.0)
 
 

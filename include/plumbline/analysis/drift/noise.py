@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
 import numpy as np
 from scipy import special
@@ -86,7 +87,7 @@ def campaign_spread(
     """
     campaigns = [c for c in (*accepted, *since) if c]
     slots = set().union(*campaigns) if campaigns else set()
-    centre = {slot: float(np.median(np.concatenate([c[slot] for c in campaigns if slot in c]))) for slot in slots}
+    centre = {slot: float(median([v for c in campaigns if slot in c for v in c[slot]])) for slot in slots}
     levels = [float(np.mean([np.mean(v) - centre[slot] for slot, v in c.items()])) for c in campaigns]
     prior = PRIOR_DF if usual is not None else 0
     squares, df = prior * (usual or 0.0) ** 2, float(prior)

@@ -50,12 +50,18 @@ def two_sided_p(blocks: Sequence[Block]) -> float:
     """Exact p of "the candidate's values are shuffled among the baseline's, block by block", two-sided (twice the smaller tail)."""
     total, ranks, sizes = 0, [], []
     for baseline, candidate in blocks:
-        doubled = np.rint(2 * stats.rankdata(np.concatenate([baseline, candidate]))).astype(np.int64)
-        total += int(doubled[len(baseline) :].sum())
-        ranks.append(doubled)
+        both = np.sort(np.concatenate([baseline, candidate]))
+        # Twice the mean rank of each value among equal ones. Not stats.rankdata, which takes ten times as long for so few.
+        total += int(_doubled_ranks(both, candidate).sum())
+        ranks.append(tuple(_doubled_ranks(both, both).tolist()))
         sizes.append(len(candidate))
-    null = _null(tuple(tuple(np.sort(r).tolist()) for r in ranks), tuple(sizes))
+    null = _null(tuple(ranks), tuple(sizes))
     return min(1.0, 2 * min(null.at_most(total), null.at_least(total)))
+
+
+def _doubled_ranks(ordered: Floats, values: Floats) -> NDArray[np.int64]:
+    """Of each value among the ordered ones, from 2."""
+    return np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1
 
 
 def smallest_p(sizes: Sequence[tuple[int, int]]) -> float:
