@@ -1,4 +1,4 @@
-"""Pictures of every page for the documentation: `python tests/browser/page_photos.py FOLDER [HOME CONFIG [ADDRESS …]]`.
+"""Pictures of every page for the documentation: `python -m tests.browser.page_photos FOLDER [HOME CONFIG [ADDRESS …]]`.
 
 FOLDER gets PAGE-{wide,phone}-{light,dark}.png of each page, the route list taken from the app, or of these addresses. Without HOME and
 CONFIG a fleet is simulated first (tests/browser/fleet.py). Pictures are cut at a few screens and have 256 colours: they stay small enough

@@ -19,6 +19,7 @@ from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.presentation.decisions import StoredDecision, stored_decision
+from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.series_summary import HEADLINE_METRICS, WHOLE_ANSWER_METRICS, ShownState, headline_numbers, state_in_campaign
 
 FINDINGS_SHOWN, FINDINGS_SEARCHED, DECISIONS_SEARCHED = 20, 500, 50
@@ -48,7 +49,7 @@ class CampaignPage:
     more_series: str | None
     whole: Outcomes | None
     trials: Slice[TrialView]
-    findings: tuple[FindingView, ...]
+    findings: tuple[InboxGroup, ...]
     decisions: tuple[StoredDecision, ...]
     tables: tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -91,7 +92,7 @@ def campaign_page(
         more_series=series.after,
         whole=_total_outcomes(series.rows) if series.after is None and series_after is None and fitting is None else None,
         trials=archive.trials_page(campaign_id, series_key, after, keys=keys),
-        findings=tuple(f for f in findings if fitting is None or _is_about(f, fitting))[:FINDINGS_SHOWN],
+        findings=group_findings([f for f in findings if fitting is None or _is_about(f, fitting)][:FINDINGS_SHOWN], {}),
         decisions=tuple(k for k in own if campaign_id in k.campaigns),
         tables=tables(reports, campaign_id),
     )

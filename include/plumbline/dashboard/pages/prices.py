@@ -19,6 +19,7 @@ from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.price import HELD_SUBJECT
 from plumbline.metrics.formatting import capitalize_first
 from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks
+from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 
 PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
 MAX_READINGS = 400
@@ -50,8 +51,8 @@ class PricesPage:
 
     rows: tuple[CurrentPrice, ...]
     after: str | None
-    held: tuple[FindingView, ...]
-    changed: tuple[FindingView, ...]
+    held: tuple[InboxGroup, ...]
+    changed: tuple[InboxGroup, ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class ProviderPrices:
     charts: tuple[Chart, ...]
     entries: tuple[PriceListEntry, ...]
     readings: tuple[PriceReadingView, ...]
-    findings: tuple[FindingView, ...]
+    findings: tuple[InboxGroup, ...]
     sources: tuple[str, ...]
 
 
@@ -91,8 +92,9 @@ def prices_page(archive: Archive, declared: Declarations, on: date, after: str =
         for state in ("open", "acknowledged")
         for finding in archive.findings_page(state=state, kind="price", limit=FINDINGS_SHOWN).rows
     ]
-    held = tuple(f for f in standing if _is_held(f))
-    return PricesPage(tuple(rows), shown[-1] if len(names) > len(shown) else None, held, tuple(f for f in standing if f not in held))
+    held = [f for f in standing if _is_held(f)]
+    changed = [f for f in standing if f not in held]
+    return PricesPage(tuple(rows), shown[-1] if len(names) > len(shown) else None, group_findings(held, {}), group_findings(changed, {}))
 
 
 def provider_prices(archive: Archive, provider: Provider, now: datetime) -> ProviderPrices:
@@ -115,7 +117,7 @@ def provider_prices(archive: Archive, provider: Provider, now: datetime) -> Prov
         charts=tuple(charts),
         entries=(*_accepted_entries(accepted), *_declared_entries(provider.price_list)),
         readings=tuple(readings[::-1][:READINGS_SHOWN]),
-        findings=findings,
+        findings=group_findings(findings, {}),
         sources=tuple(s.kind for s in provider.price_sources),
     )
 
