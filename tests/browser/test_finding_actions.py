@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FrameLocator, Page, expect
 from tests.browser.chromium import executable
 from tests.browser.served import served
 from tests.data.acting import AppliedRuns, acting_as
@@ -21,6 +22,9 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
+
+SANDBOX = "allow-scripts allow-same-origin allow-forms allow-downloads"
+"""What Airflow's own frame allows its pages."""
 
 
 @pytest.fixture(scope="module")
@@ -60,25 +64,38 @@ def test_axe_finds_no_serious_violation_in_open_forms(installation: tuple[str, s
     context.close()
 
 
-def test_a_finding_is_acknowledged_inside_a_frame_of_the_same_origin(tmp_path: Path, chromium: Browser) -> None:
-    url = f"sqlite:///{tmp_path / 'archive.db'}"
+@contextmanager
+def acknowledged(folder: Path, chromium: Browser, held: bool) -> Iterator[tuple[str, Page, FrameLocator]]:
+    """A finding acknowledged inside a frame like Airflow's: the address, the page around it, the frame. `held`: its run has not begun."""
+    url = f"sqlite:///{folder / 'archive.db'}"
     with open_archive(url) as archive:
         archive.record(document(trial(campaign="2025-12")), uri="file:///store")
         stored(archive, drifted())
-    with served(create_app(archive_url=url, reports=tmp_path, acting=acting_as(AppliedRuns(url)))) as address:
-        # Airflow shows the pages so. The frame is put into one of them, whose own policy allows none.
+    with served(create_app(archive_url=url, reports=folder, acting=acting_as(AppliedRuns(url, held=held)))) as address:
+        # The frame is put into one of the pages, whose own policy allows none.
         page = chromium.new_context(bypass_csp=True).new_page()
         page.goto(f"{address}/workloads")
-        page.evaluate("document.body.innerHTML = '<iframe src=\"/findings\" width=900 height=700></iframe>'")
+        page.evaluate(f'document.body.innerHTML = \'<iframe src="/findings" width=900 height=700 sandbox="{SANDBOX}"></iframe>\'')
         inside = page.frame_locator("iframe")
         inside.locator("details.acting > summary").click()
         inside.get_by_label("Reason").fill("ticket 7")
         inside.get_by_role("button", name="Acknowledge").click()
         expect(inside.get_by_role("status").filter(has_text="acknowledge")).to_be_visible(timeout=30_000)
-        assert page.url == f"{address}/workloads" and page.frames[1].url.startswith(f"{address}/findings/f1?")
+        yield address, page, inside
         page.context.close()
-    with open_archive(url) as archive:
+
+
+def test_a_finding_is_acknowledged_inside_a_frame_of_the_same_origin(tmp_path: Path, chromium: Browser) -> None:
+    with acknowledged(tmp_path, chromium, held=False) as (address, page, _):
+        assert page.url == f"{address}/workloads" and page.frames[1].url.startswith(f"{address}/findings/f1?")
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         assert (archive.finding("f1").state, archive.audit("f1")[-1].who) == ("acknowledged", "ann")
+
+
+def test_a_run_opens_around_the_frame(tmp_path: Path, chromium: Browser) -> None:
+    with acknowledged(tmp_path, chromium, held=True) as (_, page, inside):
+        inside.get_by_role("link", name="Run").click()
+        page.wait_for_url("**/dags/finding_action/runs/1")
 
 
 def test_a_finding_is_accepted_by_keyboard_from_the_inbox(installation: tuple[str, str], chromium: Browser) -> None:

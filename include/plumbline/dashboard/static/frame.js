@@ -1,0 +1,16 @@
+"use strict";
+// Links to Airflow's own pages (target "_top"), inside Airflow: its frame may not navigate the page around it, but that page may itself.
+(() => {
+  if (window.parent === window) return;
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[target="_top"]');
+    if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const around = window.parent.document;
+    const same = around.createElement("a");
+    same.href = link.href;
+    around.body.append(same);
+    event.preventDefault();
+    same.click();
+    same.remove();
+  });
+})();
