@@ -144,7 +144,7 @@ def _download(data: TokenFileData, path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-WEIGHTS_VERSION = 1
+WEIGHTS_VERSION = 2
 """Raised when the same seed would give other weights."""
 _HUB_FILES = ("*.json", "*.safetensors")
 _SHOWN_LINES = 6

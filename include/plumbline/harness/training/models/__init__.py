@@ -19,20 +19,26 @@ from torch.overrides import TorchFunctionMode
 _INITIALIZERS = frozenset(
     ("normal_", "uniform_", "trunc_normal_", "kaiming_normal_", "kaiming_uniform_", "xavier_normal_", "xavier_uniform_", "orthogonal_")
 )
+_OVERWRITTEN = frozenset(("kaiming_uniform_", "uniform_"))
+"""PyTorch's own initial values of linear and convolution layers. Every declared architecture draws its own over them."""
 
 
 class SkipInit(TorchFunctionMode):
-    """Inside, a module's parameters are made and left as the memory was: drawing those of a large model takes a minute on a CPU.
+    """Inside, these initializers leave a module's parameters as the memory was: drawing those of a large model takes a minute on a CPU.
 
     Buffers are computed, and tied weights stay tied, which they would not on the meta device.
     """
+
+    def __init__(self, initializers: frozenset[str] = _INITIALIZERS) -> None:
+        super().__init__()
+        self._initializers = initializers
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given = dict(kwargs or {})
         target = args[0] if args else given.get("tensor")
-        if isinstance(target, nn.Parameter) and getattr(func, "__name__", "") in _INITIALIZERS:
+        if isinstance(target, nn.Parameter) and getattr(func, "__name__", "") in self._initializers:
             return target
         return func(*args, **given)
 
@@ -51,7 +57,8 @@ def build_model(shape: Mapping[str, Any], *, draws: bool = True) -> nn.Module:
     """The model of a declared shape with weights drawn from its `seed`, fp32, on the CPU; without `draws` its weights are whatever the
     memory held."""
     torch.manual_seed(shape["seed"])
-    with nullcontext() if draws else SkipInit():
+    loads = shape["architecture"] == "hub"  # and draws what the file lacks, by the library's rules
+    with nullcontext() if draws and loads else SkipInit(_OVERWRITTEN if draws else _INITIALIZERS):
         module, _, builder = _BUILDERS[shape["architecture"]].partition(":")
         model: nn.Module = getattr(import_module(module), builder)(shape)
     return model

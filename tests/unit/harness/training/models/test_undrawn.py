@@ -39,6 +39,20 @@ def test_names_shapes_and_buffers_are_those_of_a_drawn_model_and_no_matrix_is_dr
     assert all(torch.equal(tensor, buffers[name]) for name, tensor in bare.named_buffers())
 
 
+@pytest.mark.parametrize("shape", [GPT, LLAMA, BERT, VIT], ids=lambda shape: str(shape["architecture"]))
+def test_each_weight_is_drawn_once_and_none_is_left_out(monkeypatch: pytest.MonkeyPatch, shape: dict[str, Any]) -> None:
+    def overwritten(*_: Any, **__: Any) -> torch.Tensor:
+        raise AssertionError("a linear layer drew values that are drawn again")
+
+    monkeypatch.setattr(torch.Tensor, "uniform_", overwritten)
+    torch.use_deterministic_algorithms(True)  # memory that nobody wrote is NaN
+    try:
+        model = models.build_model(shape)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
+
+
 def test_a_state_fills_it() -> None:
     full, bare = models.build_model(LLAMA), models.build_model(LLAMA, draws=False)
     bare.load_state_dict(full.state_dict())
