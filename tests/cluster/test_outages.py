@@ -92,6 +92,7 @@ def test_a_taint_drives_it_off_its_node(e2e: World) -> None:
     assert "aint" in (attempts[0].launch.failure_detail or ""), attempts[0].launch.failure_detail
 
 
+@pytest.mark.full
 @pytest.mark.fault("the triggerer is killed while a pod measures", ends="measured, one attempt", keeps="the pod and its result")
 def test_triggerer_killed(e2e: World) -> None:
     def kill(namespace: str, pod: str) -> None:
@@ -157,6 +158,7 @@ def test_marked_failed_by_a_person(e2e: World) -> None:
     assert [a.validity.failure_class for a in attempts] == ["interrupted"]
 
 
+@pytest.mark.full
 @pytest.mark.fault("a task is marked by hand before its worker is back", ends="interrupted", keeps="the attempt; no pod is left")
 def test_marked_failed_while_neither_a_worker_nor_the_triggerer_has_it(e2e: World) -> None:
     """After the trigger's "started" event the task waits for the scheduler: nobody's process deletes the pod then, so `collect` does."""
