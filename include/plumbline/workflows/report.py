@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +27,19 @@ from plumbline.workflows.review import compare_with_baselines, series_by_provide
 from plumbline.workflows.winner_change import team_winner_change
 
 
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Without the collector of reference cycles: a large campaign has millions of objects that stay until its report is written, and the
+    collector would look at them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @dataclass(frozen=True)
 class WrittenReport:
     """The files of a report; None where one was not asked for. `tables`: a folder."""
@@ -43,6 +58,7 @@ def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = 
     return write_files(campaign_id, forms).report
 
 
+@garbage_collection_paused()
 def write_files(
     campaign_id: str | None = None, forms: Sequence[TableFormat] = (), *, pdf: bool = False, mail: bool = False, to: Sequence[str] = ()
 ) -> WrittenReport:
