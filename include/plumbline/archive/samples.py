@@ -99,15 +99,15 @@ def _observations(session: Session, trials: Mapping[int, Any], metrics: Collecti
     """(series, campaign) → what these attempts measured, by the number of their row."""
     columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
     found: dict[tuple[str, str], list[Observation]] = defaultdict(list)
+    places = {trial_pk: (found[of.series_key, of.campaign_id], of.slot, of.repeat) for trial_pk, of in trials.items()}
     for batch in _batches(list(trials)):
         query = select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None))
         if metrics is not None:
             query = query.where(Metric.metric.in_(metrics))
-        for row in session.execute(query):
-            of = trials[row.trial_pk]
-            found[of.series_key, of.campaign_id].append(
-                Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, of.slot, of.repeat, row.value)
-            )
+        rows: Any = session.execute(query)  # without an absent value, which the columns' types allow
+        for trial_pk, metric, statistic, phase, unit, direction, value in rows:
+            own, slot, repeat = places[trial_pk]
+            own.append(Observation(metric, statistic, phase, unit, direction, slot, repeat, value))
     return found
 
 

@@ -22,7 +22,7 @@ from plumbline.presentation.imported_runs import FigureRow, ImportedRun, importe
 from plumbline.presentation.scorecard_rows import CriterionCell, ScorecardRows, acceptance_rows, campaign_rows
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import CampaignVerdict, campaign_verdict
-from plumbline.workflows.report import campaign_data, newest_campaign
+from plumbline.workflows.report import campaign_data, garbage_collection_paused, newest_campaign
 
 _REASONS = 4
 _COLOURS = {"good": "green", "bad": "red"}
@@ -55,6 +55,7 @@ def _row_cell(cell: Cell) -> Text:
 Campaign = Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")]
 
 
+@garbage_collection_paused()
 def scorecard(
     campaign: Campaign = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="every metric, criterion and decision")] = False,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +27,19 @@ from plumbline.workflows.review import compare_with_baselines, series_by_provide
 from plumbline.workflows.winner_change import team_winner_change
 
 
+@contextmanager
+def garbage_collection_paused() -> Iterator[None]:
+    """Without the collector of reference cycles: a large campaign has millions of objects that stay until its report is written, and the
+    collector would look at them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @dataclass(frozen=True)
 class WrittenReport:
     """The files of a report; None where one was not asked for. `tables`: a folder."""
@@ -43,6 +58,7 @@ def write_report(campaign_id: str | None = None, forms: Sequence[TableFormat] = 
     return write_files(campaign_id, forms).report
 
 
+@garbage_collection_paused()
 def write_files(
     campaign_id: str | None = None, forms: Sequence[TableFormat] = (), *, pdf: bool = False, mail: bool = False, to: Sequence[str] = ()
 ) -> WrittenReport:
@@ -90,7 +106,8 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     for provider, own in series_by_provider(dict(sorted(workloads.items()))).items():
         for c in compare_with_baselines(archive, declared, campaign_id, provider, own, judged_only=True):
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
-            note = _compared_with_itself(archive, c.series_key, campaign_id) or "; ".join(c.problems)
+            begins = None if c.baseline_campaigns else _compared_with_itself(archive, c.series_key, campaign_id)
+            note = begins or "; ".join(c.problems)
             drift.append(SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note))
     history, between = campaign_history(archive, declared, campaign_id)
     known = {row.finding_id: row for row in history.open_findings}

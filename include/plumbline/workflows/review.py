@@ -30,10 +30,9 @@ HISTORY_LENGTH = 48
 """Campaigns of a series that a review reads: four years of monthly ones."""
 
 
-def add_history(archive: Archive, comparison: Comparison) -> Comparison:
-    """Apply a long series' history to rows in doubt, and to creep across successive baselines."""
+def _add_history(archive: Archive, comparison: Comparison, campaigns: Sequence[str]) -> Comparison:
+    """Apply a long series' history to rows in doubt, and to creep across successive baselines. `campaigns`: of the series, oldest first."""
     key, candidate = comparison.series_key, comparison.candidate_campaign
-    campaigns = [c for c, _ in archive.series_campaigns(key, HISTORY_LENGTH)]
     if len(campaigns) < LONG_SERIES or candidate not in campaigns:
         return comparison
     campaigns = campaigns[: campaigns.index(candidate) + 1]
@@ -91,21 +90,23 @@ def compare_with_baselines(
         sorted({metric for own in judged.values() for metric in own}) if judged_only else None,
     )
 
+    known = {key: dict(archive.series_campaigns(key, HISTORY_LENGTH)) for key in workloads}
+
     def pair(series_key: str, workload: AnyWorkload) -> SeriesPair:
         baseline = [samples[series_key, campaign].for_comparison() for campaign in accepted[series_key]]
         candidate = samples[series_key, campaign_id].for_comparison()
-        since = _since(archive, series_key, campaign_id, accepted[series_key], drifted.get(series_key, ()))
+        since = _since(known[series_key], campaign_id, accepted[series_key], drifted.get(series_key, ()))
         levels = archive.levels(series_key, since, judged[series_key]) if since else {}
         history = [CampaignSample(series_key, campaign, candidate.simulated, found) for campaign, found in levels.items()]
         return SeriesPair(baseline, candidate, lambda metric: limits(workload, metric), history)
 
     pairs = [pair(*series) for series in workloads.items()]
-    return [add_history(archive, c) for c in compare_series(pairs, rules=declared.thresholds.drift, judged_only=judged_only)]
+    compared = compare_series(pairs, rules=declared.thresholds.drift, judged_only=judged_only)
+    return [_add_history(archive, c, list(known[c.series_key])) for c in compared]
 
 
-def _since(archive: Archive, series_key: str, campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:
+def _since(known: Mapping[str, datetime], campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:
     """Campaigns between the baseline and this one, oldest first, in which the series had no performance finding."""
-    known = dict(archive.series_campaigns(series_key, HISTORY_LENGTH))
     if campaign_id not in known:
         return []
     began = min((known[c] for c in accepted if c in known), default=min(known.values()))

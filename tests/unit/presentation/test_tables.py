@@ -22,7 +22,6 @@ from plumbline.presentation.tables import (
     data_frame,
     describe_tables,
     encode_table,
-    escape_formulas,
     write_tables,
 )
 
@@ -153,7 +152,15 @@ def test_other_text_and_negative_numbers_stay_what_they_are() -> None:
     table = pd.DataFrame(
         {"why": pd.array(["2 = 1 + 1", "–5", None], dtype="string"), "value": pd.array([-1.5, None, 3.0], dtype="Float64")}
     )
-    assert escape_formulas(table).equals(table)
+    assert encode_table(table, "csv").decode() == "why,value\r\n2 = 1 + 1,-1.5\r\n–5,\r\n,3.0\r\n"
+
+
+def test_csv_is_what_pandas_writes(made: dict[str, pd.DataFrame]) -> None:
+    texts = ["a,b", 'say "so"', "two\nlines", "one\r", "", None]
+    numbers = [0.1 + 0.2, 1e-07, 1e22, -0.0, 3.0, None]
+    odd = pd.DataFrame({"text": pd.array(texts, dtype="string"), "number": pd.array(numbers, dtype="Float64")})
+    for name, table in {**made, "odd": odd, "empty": odd[:0]}.items():
+        assert encode_table(table, "csv") == table.to_csv(index=False, lineterminator="\r\n").encode(), name
 
 
 def test_writing_twice_replaces_the_files_and_leaves_no_draft(made: dict[str, pd.DataFrame], tmp_path: Path) -> None:

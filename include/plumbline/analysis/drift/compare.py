@@ -116,6 +116,7 @@ def _measured(pair: SeriesPair, confidence: float, judged_only: bool) -> list[Ro
         if judged_only and family == "informative":
             continue
         accepted = [campaign[key] for campaign in before if key in campaign]
+        thresholds = None if family == "informative" else known
         row = MetricComparison(
             metric=metric,
             statistic=statistic,
@@ -125,9 +126,9 @@ def _measured(pair: SeriesPair, confidence: float, judged_only: bool) -> list[Ro
             family=family,
             n_baseline=sum(len(v) for campaign in accepted for v in campaign.values()),
             n_candidate=sum(len(v) for v in after.get(key, {}).values()),
+            warn=None if thresholds is None else thresholds.warn,
+            page=None if thresholds is None else thresholds.page,
         )
-        if row.family != "informative" and known is not None:
-            row = replace(row, warn=known.warn, page=known.page)
         if not row.n_baseline or not row.n_candidate:
             absent = "this campaign" if row.n_baseline else "the baseline"
             verdict: Verdict | None = "insufficient_data" if row.family != "informative" else None

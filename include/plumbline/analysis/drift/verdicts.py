@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 from scipy import stats
 
 from plumbline.analysis.drift.change_detection import detect_changes, detect_creep
-from plumbline.analysis.drift.comparison import Comparison, Family, MetricComparison, Verdict
+from plumbline.analysis.drift.comparison import Comparison, Family, MetricComparison
 from plumbline.analysis.drift.effect import Effect, from_analysis_scale, to_analysis_scale
 from plumbline.analysis.drift.noise import minimum_detectable_effect, repeats_needed
 from plumbline.declarations.thresholds import DriftRules
@@ -32,36 +33,38 @@ def judge_series(series: Sequence[Sequence[RowWithEffect]], rules: DriftRules) -
         # The level at which a row would be called if the metrics that are past their threshold stay there.
         level = rules.false_discovery_rate * max(1, past) / len(members)
         for (s, i, warn, effect), q in zip(members, corrected, strict=True):
-            rows[s][i] = _verdict(replace(rows[s][i], q=q), warn, effect, rules, level)
+            rows[s][i] = _verdict(rows[s][i], q, warn, effect, rules, level)
     return [tuple(found) for found in rows]
 
 
-def _verdict(row: MetricComparison, warn: float, effect: Effect, rules: DriftRules, level: float) -> MetricComparison:
-    rate, gate = rules.false_discovery_rate, 1 - rules.confidence
+def _verdict(row: MetricComparison, q: float, warn: float, effect: Effect, rules: DriftRules, level: float) -> MetricComparison:
+    gate = 1 - rules.confidence
     detectable = minimum_detectable_effect(effect.noise, effect.noise_df, effect.sizes, gate, effect.spread.beyond(gate))
-    row = replace(row, mde=None if detectable is None else from_analysis_scale(detectable, effect.scale))
+    mde = None if detectable is None else from_analysis_scale(detectable, effect.scale)
+    found = partial(replace, row, q=q, mde=mde)
     if abs(effect.effect) >= warn:
-        if row.q is not None and row.q <= rate and effect.p <= gate:
-            return replace(row, verdict="regressed" if row.worse else "improved")
-        return _in_doubt(row, effect, "suspected", effect.effect, gate, level)
+        if q <= rules.false_discovery_rate and effect.p <= gate:
+            return found(verdict="regressed" if row.worse else "improved")
+        return found(verdict="suspected", **_needed(row, effect, effect.effect, gate, level))
     within = effect.ci_low is not None and effect.ci_high is not None and -warn <= effect.ci_low and effect.ci_high <= warn
-    if within or (row.mde is not None and row.mde <= warn):
-        return replace(row, verdict="unchanged")
-    return _in_doubt(row, effect, "insufficient_data", warn, gate, gate)
+    if within or (mde is not None and mde <= warn):
+        return found(verdict="unchanged")
+    return found(verdict="insufficient_data", **_needed(row, effect, warn, gate, gate))
 
 
-def _in_doubt(row: MetricComparison, effect: Effect, verdict: Verdict, change: float, gate: float, level: float) -> MetricComparison:
+def _needed(row: MetricComparison, effect: Effect, change: float, gate: float, level: float) -> dict[str, Any]:
+    """The fields of a row in doubt: the repeats that would settle it, if any number of them does."""
     shift = to_analysis_scale(change, effect.scale)
-    row = replace(row, verdict=verdict)
     needed = repeats_needed(shift, effect.noise, effect.noise_df, effect.sizes, gate, effect.spread.beyond(level))
+    fields: dict[str, Any] = {}
     if needed is None and effect.spread.sd:
         # More of the same campaign cannot say how campaigns differ; another one can, and this is what it should hold.
         needed = repeats_needed(shift, effect.noise, effect.noise_df, effect.sizes, gate)
         if needed is not None:
-            row = replace(row, notes=(*row.notes, "the repeats must be a campaign of their own: campaigns differ among themselves"))
-    if needed is None:
-        return row
-    return replace(row, repeats_needed=needed[0], repeats_where="both" if needed[1] else "candidate")
+            fields["notes"] = (*row.notes, "the repeats must be a campaign of their own: campaigns differ among themselves")
+    if needed is not None:
+        fields |= {"repeats_needed": needed[0], "repeats_where": "both" if needed[1] else "candidate"}
+    return fields
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 
 from plumbline.metrics.proportions import CONFIDENCE
@@ -34,8 +35,15 @@ def pool(values: Sequence[float]) -> Pooled:
     n = len(ordered)
     if n == 1:
         return Pooled(ordered[0], None, None, None, 1)
+    k, coverage = _interval(n)
+    return Pooled(median(ordered), ordered[k - 1], ordered[n - k], coverage, n)
+
+
+@lru_cache(maxsize=256)
+def _interval(n: int) -> tuple[int, float]:
+    """(k, coverage) of the interval of `n` repeats."""
     k = next((k for k in range((n + 1) // 2, 0, -1) if _coverage(n, k) >= CONFIDENCE), 1)
-    return Pooled(median(ordered), ordered[k - 1], ordered[n - k], _coverage(n, k), n)
+    return k, _coverage(n, k)
 
 
 def _coverage(n: int, k: int) -> float:
