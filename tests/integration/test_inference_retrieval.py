@@ -84,27 +84,35 @@ def seconds(outputs: Outputs) -> dict[str, float]:
     return dict(zip(PIPELINE, np.frombuffer(told, "<f8").tolist(), strict=True))
 
 
-@torch.inference_mode()
-def truth(query: np.ndarray[Any, Any]) -> tuple[list[int], torch.Tensor]:
-    """The documents by brute force: all inner products, all candidates' scores, one by one. Their numbers, and all documents."""
-    shape = {**SHAPE}
-    documents = draw_documents(4, 300, 12, 2048).long()
-    embedding, reranking = encoder.seeded(5, task="embedding", **shape), encoder.seeded(6, task="reranking", **shape)
-    ids = torch.tensor(query, dtype=torch.long)
-    vector = embedding(ids[None])[0]
-    products = [float(embedding(document[None])[0] @ vector) for document in documents]
-    candidates = sorted(range(300), key=lambda i: -products[i])[:10]
-    scores = {i: float(reranking(torch.cat([ids, documents[i]])[None])) for i in candidates}
-    return sorted(candidates, key=lambda i: -scores[i])[:3], documents
+class BruteForce:
+    """Documents by all inner products and all candidates' scores, one by one."""
+
+    @torch.inference_mode()
+    def __init__(self) -> None:
+        self.documents = draw_documents(4, 300, 12, 2048).long()
+        self._embedding = encoder.seeded(5, task="embedding", **SHAPE)
+        self._reranking = encoder.seeded(6, task="reranking", **SHAPE)
+        self._vectors = [self._embedding(document[None])[0] for document in self.documents]
+
+    @torch.inference_mode()
+    def best(self, query: np.ndarray[Any, Any]) -> list[int]:
+        """Numbers of the three best documents."""
+        ids = torch.tensor(query, dtype=torch.long)
+        vector = self._embedding(ids[None])[0]
+        products = [float(document @ vector) for document in self._vectors]
+        candidates = sorted(range(300), key=lambda i: -products[i])[:10]
+        scores = {i: float(self._reranking(torch.cat([ids, self.documents[i]])[None])) for i in candidates}
+        return sorted(candidates, key=lambda i: -scores[i])[:3]
 
 
 def test_the_model_reads_the_best_of_the_nearest_documents_and_answers_as_if_asked_alone(served: tuple[Triton, Repository]) -> None:
     triton, repository = served
+    truth = BruteForce()
     for query in QUERIES:
         outputs = asked(triton.address, repository.body(0, Prompt(query), 6))
-        best, documents = truth(query)
+        best = truth.best(query)
         assert np.frombuffer(outputs["DOCUMENTS"][0], "<i4").tolist() == best
-        prompt = np.concatenate([documents[best].numpy().astype(np.int32).flatten(), query])
+        prompt = np.concatenate([truth.documents[best].numpy().astype(np.int32).flatten(), query])
         alone = asked(triton.address, wire.lm_body(wire.causal_lm(GENERATOR, text=True), 0, Prompt(prompt), 6))
         assert outputs["TOKEN"] == alone["TOKEN"] and len(outputs["TOKEN"]) == 6
         assert outputs["TEXT"] == alone["TEXT"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from sqlalchemy.dialects import postgresql, sqlite
@@ -45,17 +46,22 @@ def insert_new(session: Session, model: type[Base], values: dict[str, Any], key:
 
     A concurrent writer of the same key is waited for: afterwards its row is visible.
     """
-    maker = _maker(session)
-    first = model.__mapper__.primary_key[0]
-    statement = maker(model).values(values).on_conflict_do_nothing(index_elements=list(key)).returning(first)
-    return session.execute(statement).first() is not None
+    statement = _insert_or_skip(session.get_bind().dialect.name, model, tuple(key))
+    return session.execute(statement, values).first() is not None
 
 
 def insert_missing(session: Session, model: type[Base], rows: Sequence[dict[str, Any]], key: Sequence[str]) -> None:
     """The same for many rows in one statement, for who need not know which of them were new."""
     if rows:
-        session.execute(_maker(session)(model).on_conflict_do_nothing(index_elements=list(key)), list(rows))
+        session.execute(_maker(session.get_bind().dialect.name)(model).on_conflict_do_nothing(index_elements=list(key)), list(rows))
 
 
-def _maker(session: Session) -> Any:
-    return postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+@cache
+def _insert_or_skip(dialect: str, model: type[Base], key: tuple[str, ...]) -> Any:
+    """Made once and of the table, not of the class: to make and to expand it takes longer than to execute it."""
+    table = model.__table__
+    return _maker(dialect)(table).on_conflict_do_nothing(index_elements=list(key)).returning(*list(table.primary_key)[:1])
+
+
+def _maker(dialect: str) -> Any:
+    return postgresql.insert if dialect == "postgresql" else sqlite.insert

@@ -114,7 +114,8 @@ def check(
         raise typer.Exit(UNUSABLE) from None
     today = datetime.now(timezone.utc).date()
     providers = sorted(declared.providers.values(), key=lambda p: (not p.enabled, p.name))
-    rows = [_row(declared, p, w) for p in providers for w in declared.workloads_for(p)]
+    monthly = {p.name: {w.name for w in declared.monthly_workloads(p)} for p in providers}
+    rows = [_row(p, w, w.name in monthly[p.name]) for p in providers for w in declared.workloads_for(p)]
     months = [estimate_month(declared, p, today) for p in providers]
     warnings = measurement_gaps(declared)
     # Kubernetes' client, which knows the fields, takes half a second to import.
@@ -156,9 +157,9 @@ def _examples(examples: Sequence[Placeholder], providers: Sequence[str], everyth
     return [f"{len(providers)} disabled providers hold values of the examples; --all names them"] if providers else []
 
 
-def _row(declared: Declarations, provider: Provider, workload: AnyWorkload) -> dict[str, Any]:
+def _row(provider: Provider, workload: AnyWorkload, monthly: bool) -> dict[str, Any]:
     """What a provider can run. `trials` and `node_hours` are a month's: 0 of what does not run monthly or not at all."""
-    each, monthly = estimate_workload(provider, workload), workload in declared.monthly_workloads(provider)
+    each = estimate_workload(provider, workload)
     runs = monthly and provider.enabled
     share = share_of(provider, workload.gpus)
     return {

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cache
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -83,6 +84,13 @@ class PageRenderer:
 
 def make_renderer(now: Callable[[], datetime] | None = None, all_simulated: Callable[[], bool] = lambda: False) -> PageRenderer:
     """Pages over this package's templates; `now`: the wall clock if left out."""
+    templates, assets = _templates()
+    return PageRenderer(templates, assets, now or (lambda: datetime.now(timezone.utc)), all_simulated)
+
+
+@cache
+def _templates() -> tuple[Environment, Assets]:
+    """The templates, compiled once for all apps of a process, and the files that they name."""
     assets = Assets()
     templates = Environment(
         loader=PackageLoader("plumbline.dashboard", "templates"),
@@ -103,7 +111,7 @@ def make_renderer(now: Callable[[], datetime] | None = None, all_simulated: Call
         "code": code,
     }
     templates.globals["asset"] = assets.versioned
-    return PageRenderer(templates, assets, now or (lambda: datetime.now(timezone.utc)), all_simulated)
+    return templates, assets
 
 
 def base_path(request: Request) -> str:

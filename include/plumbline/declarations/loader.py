@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -286,13 +287,24 @@ def _read_file(
         added += fill_in_defaults(data, defaults)
     try:
         # JSON mode: strict about types, yet lists become tuples and ISO dates dates.
-        return model.model_validate_json(json.dumps(data)), lines, []
+        return _validated(model, json.dumps(data)), lines, []
     except ValidationError as error:
         return None, lines, list(_problems(path, model, data, lines, error))
 
 
+@lru_cache(maxsize=256)
+def _validated(model: type[Model], text: str) -> Model:
+    """The same instance for the same text, as instances never change: most files are as they were at the last reading."""
+    return model.model_validate_json(text)
+
+
+@cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(mode="validation")
+
+
 def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPath, int], error: ValidationError) -> Iterator[Problem]:
-    schema = model.model_json_schema(mode="validation")
+    schema = _schema(model)
     items = error.errors(include_url=False)
     misspelt = {
         (item["loc"][:-1], near)

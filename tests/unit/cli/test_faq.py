@@ -36,7 +36,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("PLUMBLINE_HOME", str(folder / "home"))
         patch.chdir(folder)
         months = ("--provider", "simulated-2core", "--campaigns", "2026-01..2026-02", "--repeats", "2", "--home", str(folder / "home"))
-        assert CliRunner().invoke(app, ["rehearse", *months]).exit_code == 0
+        measured = [word for name in ("chat-tiny-cpu", "gpt-tiny-cpu") for word in ("--workload", name)]
+        assert CliRunner().invoke(app, ["rehearse", *months, *measured]).exit_code == 0
         yield folder
 
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from html import escape
 from pathlib import Path
@@ -54,11 +55,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 )
             ]
         )
-    write_report(data, folder / "reports")
+    write_report(replace(data, documents=data.documents[:1], store=None), folder / "reports")  # with fewer charts to draw
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(home: Path) -> Iterator[TestClient]:
     with TestClient(create_app(archive_url=f"sqlite:///{home / 'archive.db'}", reports=home / "reports")) as found:
         yield found

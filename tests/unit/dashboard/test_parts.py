@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,15 +25,27 @@ FLEET_PARTS = {"/providers/lab-00": ("lane", "fleet-year"), "/changes": ("change
 _LATER = re.compile(r'data-later="([^"]+)"')
 
 
+@pytest.fixture(scope="module")
+def stored_fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return large_fleet(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+def small_fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return large_fleet(tmp_path_factory.mktemp("small"), IMMEDIATE_PROVIDERS)
+
+
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
-    home, config = large_fleet(tmp_path)
+def fleet(stored_fleet: tuple[Path, Path], tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A copy, which a test may change."""
+    home, config = shutil.copytree(stored_fleet[0], tmp_path / "home"), stored_fleet[1]
     with override_home(home, config):
         yield home, config
 
 
 @pytest.fixture
 def client(fleet: tuple[Path, Path]) -> TestClient:
+    """An app that has computed nothing yet."""
     return TestClient(create_app())
 
 
@@ -96,24 +109,23 @@ def test_an_offered_price_is_decided_at_once(client: TestClient) -> None:
     assert later(client.get(f"{NEGOTIATE}?provider=lab-03").text), "another price is another answer"
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/decisions/nobody/training", 404),
-        ("/decisions/lab/inference", 404),
-        (f"{ONE}?workload=x", 404),
-        (f"{ONE}?weights=x", 422),
-        (f"{NEGOTIATE}?workload=x", 404),
-        (f"{NEGOTIATE}?price=x", 422),
-    ],
-)
-def test_what_cannot_be_decided_is_refused_before_the_parts(client: TestClient, path: str, status: int) -> None:
-    assert client.get(path).status_code == status
+REFUSED = {
+    "/decisions/nobody/training": 404,
+    "/decisions/lab/inference": 404,
+    f"{ONE}?workload=x": 404,
+    f"{ONE}?weights=x": 422,
+    f"{NEGOTIATE}?workload=x": 404,
+    f"{NEGOTIATE}?price=x": 422,
+}
+
+
+def test_what_cannot_be_decided_is_refused_before_the_parts(client: TestClient) -> None:
+    for path, status in REFUSED.items():
+        assert client.get(path).status_code == status, path
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/providers/lab-00"])
-def test_a_small_fleet_is_shown_whole(tmp_path: Path, path: str) -> None:
-    home, config = large_fleet(tmp_path, IMMEDIATE_PROVIDERS)
-    with override_home(home, config):
+def test_a_small_fleet_is_shown_whole(small_fleet: tuple[Path, Path], path: str) -> None:
+    with override_home(*small_fleet):
         text = TestClient(create_app()).get(path).text
     assert not later(text) and "lab-00" in text

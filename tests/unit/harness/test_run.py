@@ -42,7 +42,7 @@ def products(trial, workdir, progress, watch, probed):
         for i in range(20):
             before, worked = time.perf_counter(), time.thread_time()
             # CPU time, not wall time: many ticks of the kernel's clock also where others use the cores, of which they then never have all.
-            while time.thread_time() - worked < 0.02:
+            while time.thread_time() - worked < 0.01:
                 np.ones((128, 128)) @ np.ones((128, 128))
             times.append(time.perf_counter() - before)
             progress("steady", (i + 1) / 20, f"{i + 1} of 20 products")

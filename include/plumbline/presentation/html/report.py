@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,7 @@ def _replace(target: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
+@cache
 def report_templates() -> Environment:
     """HTML is escaped by itself, Markdown by the filter `md`; a name that is not there is an error."""
     environment = Environment(

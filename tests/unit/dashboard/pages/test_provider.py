@@ -59,9 +59,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
-@pytest.fixture
-def client(url: str, tmp_path: Path) -> Iterator[TestClient]:
-    with TestClient(create_app(archive_url=url, reports=tmp_path)) as found:
+@pytest.fixture(scope="module")
+def client(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with TestClient(create_app(archive_url=url, reports=tmp_path_factory.mktemp("reports"))) as found:
         yield found
 
 
