@@ -10,10 +10,8 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from fastapi import HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
-
-from plumbline.dashboard.routing import Routes
 
 PLOTLY = "plotly.min.js"
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
@@ -80,9 +78,9 @@ def _plotly() -> Path:
     return Path(spec.origin).parent / "package_data" / PLOTLY
 
 
-def router(assets: Assets) -> Routes:
+def router(assets: Assets) -> APIRouter:
     """`/static/{name}`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/static/{name}")
     def show_asset(request: Request, name: str, v: str | None = None) -> Response:

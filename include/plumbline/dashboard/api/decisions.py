@@ -8,7 +8,7 @@ from datetime import date
 from functools import cached_property
 from typing import Annotated
 
-from fastapi import HTTPException, Query
+from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
 from plumbline.analysis.decisions.cheapest import Cheapest
@@ -20,7 +20,6 @@ from plumbline.analysis.scorecards.comparability import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive
 from plumbline.dashboard.rendering import API_PREFIX, PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Preference
 from plumbline.declarations.providers.rates import Purchase
@@ -201,9 +200,9 @@ def slider_weights(query: Mapping[str, str]) -> dict[str, float]:
     return {name: value / total for name, value in found.items()}
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
     """`/api/v1/decisions/{team}/{kind}`."""
-    routes = Routes(prefix=API_PREFIX.rstrip("/"))
+    routes = APIRouter(prefix=API_PREFIX.rstrip("/"))
 
     @routes.get("/decisions/{team}/{kind}", tags=["concluded"])
     def decide_now(

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from plumbline.dashboard.rendering import PageRenderer, base_path
-from plumbline.dashboard.routing import Routes
 
 _EXAMPLES = {
     "series_key": "SERIES_KEY", "metric": "step_time", "campaign_id": "2026-11", "trial_id": "TRIAL_ID", "team": "platform", "kind": "training",
@@ -126,9 +125,9 @@ def _address(request: Request) -> str:
     return f"{request.url.scheme}://{request.url.netloc}{base_path(request)}"
 
 
-def router(pages: PageRenderer) -> Routes:
+def router(pages: PageRenderer) -> APIRouter:
     """`/api` and `/api/openapi.json`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/api", response_class=HTMLResponse)
     def show_api(request: Request) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated
 
-from fastapi import HTTPException, Query
+from fastapi import APIRouter, HTTPException, Query
 
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.negotiation import HIGHEST, LOWEST, Offer, PriceCurve, make_offer, price_curve
@@ -15,7 +15,6 @@ from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive
 from plumbline.dashboard.api.decisions import PROVIDERS_SHOWN, AdjustedDecision, InvalidDecisionQuery, compute_decision
 from plumbline.dashboard.rendering import API_PREFIX, PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.workflows.current_results import decide_teams
@@ -114,9 +113,9 @@ def price_range(usd_per_hour: float) -> tuple[float, float]:
     return round(LOWEST * usd_per_hour, 2), round(HIGHEST * usd_per_hour, 2)
 
 
-def router(negotiations: NegotiationReader) -> Routes:
+def router(negotiations: NegotiationReader) -> APIRouter:
     """`/api/v1/decisions/{team}/{kind}/negotiation`."""
-    routes = Routes(prefix=API_PREFIX.rstrip("/"))
+    routes = APIRouter(prefix=API_PREFIX.rstrip("/"))
 
     @routes.get("/decisions/{team}/{kind}/negotiation", tags=["concluded"])
     def negotiate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel
 
 from plumbline.analysis.trial_sample import WorkloadKind
@@ -13,7 +13,6 @@ from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.api import models as out
 from plumbline.dashboard.rendering import API_PREFIX, Attempt
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader
 from plumbline.metrics import METRICS, PHASES
 
@@ -22,9 +21,9 @@ After = Annotated[str | None, Query(description="the `after` of the page before"
 M = TypeVar("M", bound=BaseModel)
 
 
-def router(reader: ArchiveReader) -> Routes:
+def router(reader: ArchiveReader) -> APIRouter:
     """`/api/v1/…`, all of it but decisions that are made on the spot."""
-    routes = Routes(prefix=API_PREFIX.rstrip("/"))
+    routes = APIRouter(prefix=API_PREFIX.rstrip("/"))
 
     @routes.get("/series", tags=["measured"])
     def list_series(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.cost.budget import Balance
 from plumbline.archive import Archive
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.workflows.budget import budget_balance
@@ -56,9 +55,9 @@ def _limit(unit: str, limit: float, used: float | None, left: float | None) -> L
     return Limit(unit, f"{limit:,.2f}", f"{used:,.2f}", f"{left:,.2f}", min(used / limit, 1.0))
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/budgets`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/budgets", response_class=HTMLResponse)
     def show_budgets(request: Request) -> Response:

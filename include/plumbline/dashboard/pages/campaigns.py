@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import Depends, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialView
@@ -15,7 +15,6 @@ from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file, table_file, tables
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
@@ -120,9 +119,9 @@ def _total_outcomes(parts: tuple[SeriesOutcome, ...]) -> Outcomes:
     return Outcomes(**{name: sum(getattr(p.outcomes, name) for p in parts) for name in Outcomes.__dataclass_fields__})
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> APIRouter:
     """`/campaigns/{campaign_id}` and the tables that were exported of it."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/campaigns/{campaign_id}", response_class=HTMLResponse)
     def show_campaign(

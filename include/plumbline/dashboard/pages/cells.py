@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 
 from plumbline.analysis.fleet import USUAL_NUMBERS
@@ -12,7 +12,6 @@ from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.archive import Archive, MetricPoint, SeriesView
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
@@ -61,9 +60,9 @@ def _measured(archive: Archive, declared: Declarations, series: SeriesView, camp
     return "", []
 
 
-def router(reader: ArchiveReader, declared: DeclarationsReader) -> Routes:
+def router(reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/cells/{provider}/{workload}`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/cells/{provider}/{workload}")
     def show_cell(request: Request, provider: str, workload: str) -> Response:

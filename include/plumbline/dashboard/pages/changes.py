@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.drift.environment import FACT_NAMES, Adoption, FactChange, FactReading, fact_changes
@@ -13,7 +13,6 @@ from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.metrics.formatting import format_change
 from plumbline.results.sample import Series
@@ -83,9 +82,9 @@ def _effect(finding: FindingView) -> Effect:
     return Effect(finding.finding_id, workload, finding.metric or "", format_change(finding.effect), interval)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/changes`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/changes", response_class=HTMLResponse)
     def show_changes(request: Request, parts: Parts = "") -> Response:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
 
-from fastapi import HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from plumbline.analysis.decisions.current_results import TeamDecision
@@ -30,7 +30,6 @@ from plumbline.dashboard.pages.overview import DECISIONS_SEARCHED, newest_decisi
 from plumbline.dashboard.pages.repeats import repeat_form
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer, base_path
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Preference
 from plumbline.metrics import METRICS
@@ -207,9 +206,9 @@ STORED_PER_PAGE = 25
 
 def router(
     pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache, acting: Acting | None = None
-) -> Routes:
+) -> APIRouter:
     """`/decisions` and `/decisions/{team}/{kind}`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/decisions", response_class=HTMLResponse)
     def show_decisions(request: Request, chosen: Chosen, after: str = Query("", max_length=200), parts: Parts = "") -> Response:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import Form, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from plumbline.archive import Archive, FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.acting import REFUSED, Acting, Actor, actor_of
 from plumbline.dashboard.rendering import PageRenderer, base_path
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
@@ -99,9 +98,9 @@ def _allowed(actor: Actor, declared: Declarations, view: FindingView) -> list[Ac
     return actions
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> APIRouter:
     """`POST /findings/act`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.post("/findings/act")
     def act(

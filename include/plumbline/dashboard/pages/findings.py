@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from fastapi import HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
@@ -19,7 +19,6 @@ from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
 from plumbline.dashboard.pages.finding_actions import action_forms
 from plumbline.dashboard.rendering import PageRenderer, headline
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_impact, is_decision_change
@@ -174,9 +173,9 @@ MAX_PROVIDER_NAMES = 50
 """Providers that the form offers by name; of more, one is typed."""
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting | None = None) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting | None = None) -> APIRouter:
     """`/findings` and `/findings/{finding_id}`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/findings", response_class=HTMLResponse)
     def show_findings(

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import COST_PAGES, NAV
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 
 CAMPAIGNS = 50
 """Newest campaigns that a jump finds."""
 
 
-def router(reader: ArchiveReader, declared: DeclarationsReader) -> Routes:
+def router(reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/jump`: (kind, name, path) of each place, for the script of the pages."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/jump")
     def show_places(request: Request) -> Response:

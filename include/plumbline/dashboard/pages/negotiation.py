@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastapi import HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.dashboard.api.decisions import InvalidDecisionQuery, find_preference
 from plumbline.dashboard.api.negotiation import NegotiationReader, price_range
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.presentation.charts.decisions import price_curve_chart
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, negotiations: NegotiationReader) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, negotiations: NegotiationReader) -> APIRouter:
     """`/decisions/{team}/{kind}/negotiate`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/decisions/{team}/{kind}/negotiate", response_class=HTMLResponse)
     def show_negotiation(

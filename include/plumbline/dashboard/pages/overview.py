@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from fastapi import Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.conclusions import KINDS
@@ -19,7 +19,6 @@ from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.dashboard.status_strip import Tile, ask_airflow, status_tiles
 from plumbline.declarations import Declarations
@@ -257,9 +256,9 @@ def router(
     fleets: AnswerCache,
     reports: Path,
     active_runs: ReadActiveRuns | None = None,
-) -> Routes:
+) -> APIRouter:
     """`/`: every workload on every provider. `active_runs`: None outside Airflow."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/", response_class=HTMLResponse)
     def show_overview(

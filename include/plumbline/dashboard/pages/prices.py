@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, get_args
 
-from fastapi import HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.decisions.current_results import matching_preferences
 from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase
@@ -272,9 +271,9 @@ def _choices(archive: Archive, declared: Declarations, provider: str) -> list[di
     ]
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/prices` and `/prices/{provider}`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/prices", response_class=HTMLResponse)
     def show_prices(request: Request, after: str = Query("", max_length=200)) -> Response:

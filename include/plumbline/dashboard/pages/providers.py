@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
@@ -20,7 +20,6 @@ from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.overview import MAX_OPEN_FINDINGS
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.cluster.operate import sweep
@@ -287,9 +286,9 @@ def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: st
     return tuple(sorted(events, key=lambda event: event.at))
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/providers` and `/providers/{provider}`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/providers", response_class=HTMLResponse)
     def show_providers(request: Request, chosen: Chosen, after: str = "") -> Response:

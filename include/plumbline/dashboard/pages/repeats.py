@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Form, HTTPException, Request
+from fastapi import APIRouter, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.dashboard.acting import Acting, Actor, actor_of
 from plumbline.dashboard.rendering import PageRenderer, base_path
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.workflows.experiments import RepeatRequest
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted
@@ -57,9 +56,9 @@ def _may(actor: Actor, declared: DeclarationsReader, provider: str) -> bool:
     return known is not None and known.enabled and actor.may_start(known.dag_id)
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> APIRouter:
     """`POST /decisions/repeats`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.post("/decisions/repeats")
     def start_repeats(

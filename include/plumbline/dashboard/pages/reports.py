@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fastapi import HTTPException
+from fastapi import APIRouter, HTTPException
 from fastapi.responses import FileResponse
 
-from plumbline.dashboard.routing import Routes
 from plumbline.presentation.tables import TABLE_FORMATS
 
 # Neither has a slash or begins with a dot.
@@ -53,9 +52,9 @@ _POLICY = (
 )
 
 
-def router(reports: Path) -> Routes:
+def router(reports: Path) -> APIRouter:
     """`/reports/{campaign_id}`, and what lies beside it."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/reports/{campaign_id}/raw.html")
     def show_raw(campaign_id: str) -> FileResponse:

@@ -13,13 +13,12 @@ from datetime import datetime
 from typing import IO
 from urllib.parse import quote
 
-from fastapi import HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from plumbline.archive import Archive
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.rendering import Attempt, PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import InferenceWorkload
 from plumbline.metrics.formatting import format_bytes
@@ -156,9 +155,9 @@ def read_chunks(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     """`/trials/{trial_id}`, its charts and its files."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/trials/{trial_id}", response_class=HTMLResponse)
     def show_trial(request: Request, trial_id: str, attempt: Attempt = None) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from fastapi import HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.cost.unit_costs import phase_of
@@ -22,7 +22,6 @@ from plumbline.archive.pages import WorkloadName
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.rendering import PageRenderer
-from plumbline.dashboard.routing import Routes
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.presentation.card_tables import CardTable, NumberKey, card_tables, row_keys
@@ -205,9 +204,9 @@ def _teams(declared: Declarations, workload: str) -> tuple[str, ...]:
     )
 
 
-def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> Routes:
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:
     """`/workloads` and `/workloads/{workload}`."""
-    routes = Routes(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False)
 
     @routes.get("/workloads", response_class=HTMLResponse)
     def show_workloads(request: Request, chosen: Chosen) -> Response:
