@@ -23,6 +23,9 @@ from tests.golden import Golden
 if "AIRFLOW_HOME" not in os.environ or "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="plumbline-tests-airflow-")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+# Servers that two processes start at once would both find the default port free.
+if worker := os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw"):
+    os.environ.setdefault("PLUMBLINE_PORT", str(18080 + int(worker)))
 # The width of what commands print, whatever terminal runs the tests; read when the command line is imported.
 os.environ["COLUMNS"] = "140"
 

@@ -112,13 +112,14 @@ def record_months(declared: Declarations, months: str, repeats: int = 3, workloa
     count = 0
     for month in months_of(months, datetime.now(timezone.utc)):
         request = RunParameters(f"{month:%Y-%m}", "monthly rerun", repeats=repeats, workloads=tuple(workloads or declared.workloads))
+        planned = {place.name: trials_in(declared, place, month, request) for place in declared.enabled_providers()}
         with open_archive() as archive:
-            for place in declared.enabled_providers():
-                for trial in trials_in(declared, place, month, request):
-                    archive.record(simulate(trial), uri="file:///nowhere")
-                    count += 1
-        for place in declared.enabled_providers():
-            review_campaign(f"{month:%Y-%m}", place.name)
+            for trial in (trial for trials in planned.values() for trial in trials):
+                archive.record(simulate(trial), uri="file:///nowhere")
+                count += 1
+        for name, trials in planned.items():
+            if trials:  # one is silent
+                review_campaign(f"{month:%Y-%m}", name)
     return count
 
 

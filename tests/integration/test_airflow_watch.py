@@ -111,7 +111,7 @@ def test_people_are_told_once_of_each(world: World) -> None:
     ]
     assert len(said) == len(world.shown.findings) == 2
     assert any("environment changed" in text and DRIVER in text for text in said)
-    assert any("step_time" in text for text in said)
+    assert any("slower" in text for text in said)
     assert all("SIMULATED" in text for text in said)
 
 

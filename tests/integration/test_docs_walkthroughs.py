@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SIMULATED = ("cost-scenarios", "read-a-scorecard", "rehearse-with-simulation")
+SIMULATED = ("cost-scenarios", "rehearse-with-simulation")
 
 
 def first_block(page: str) -> str:
