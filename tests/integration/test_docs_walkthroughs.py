@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SIMULATED = ("cost-scenarios", "rehearse-with-simulation")
+SIMULATED = ("cost-scenarios", "read-a-scorecard", "rehearse-with-simulation")
 
 
 def first_block(page: str) -> str:
-    found = re.search(r"```(?:sh|bash)?\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), re.S)
+    found = re.search(r"```(?:sh|bash)\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), re.S)
     assert found is not None and "plumbline " in found[1]
     return found[1]
 

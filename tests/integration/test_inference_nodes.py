@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -130,23 +131,19 @@ def test_two_nodes_serve_one_model_and_leave_nothing(launched: Callable[..., Res
 @pytest.mark.parametrize(
     ("strike", "failure_class", "begins"),
     [
-        (lambda: kill_rank(1), "server_error", "node 1 (loopback-1): python"),
-        # Rank 1 ends because of it; which end is seen first cannot be told.
-        (
-            lambda: kill_rank(0),
-            "server_error",
-            ("node 0: ", "node 1 (loopback-1): python ended with exit code 4; its log says: error: lost rank 0"),
-        ),
-        (kill_harness_of_node_1, "interrupted", "node 1 (loopback-1) disconnected"),
+        (lambda: kill_rank(1), "server_error", r"node 1 \(loopback-1\): python"),
+        # Rank 1 ends because of it, and may be seen first.
+        (lambda: kill_rank(0), "server_error", r"(node 1 .*; )?node 0: python was ended by signal 9"),
+        (kill_harness_of_node_1, "interrupted", r"node 1 \(loopback-1\) disconnected"),
     ],
 )
 def test_a_lost_part_fails_the_trial_by_its_node(
-    launched: Callable[..., ResultDocument], strike: Callable[[], object], failure_class: str, begins: str | tuple[str, ...]
+    launched: Callable[..., ResultDocument], strike: Callable[[], object], failure_class: str, begins: str
 ) -> None:
     document = launched(on_two_nodes(phases=LONG), strike)
     (reason, *_) = document.validity.reasons
     assert document.validity.failure_class == failure_class, reason
-    assert reason.detail.startswith(begins)
+    assert re.match(begins, reason.detail), reason
 
 
 @pytest.mark.full
@@ -163,8 +160,10 @@ def test_a_killed_server_is_started_again_on_all_nodes(launched: Callable[..., R
     fault = {"name": "fault", "arrivals": {"poisson": {"rate": "15/s"}}, "duration": "8s", "inject": "server_kill", "at": "1s"}
     document = launched(on_two_nodes(phases=[steady, fault]))
     assert document.validity.failure_class is None, document.validity
+    # It can be back before the next request is due, so that none is lost.
+    assert document.value("time_to_ready", phase="fault") is not None
     assert document.value("time_to_recover", phase="fault") is not None
-    assert (document.value("requests_lost", phase="fault") or 0) > 0
+    assert document.value("error_rate", phase="recovery") == 0
 
 
 @pytest.mark.full

@@ -110,7 +110,7 @@ def test_an_offered_price_is_decided_at_once(client: TestClient) -> None:
 
 
 REFUSED = {
-    "/decisions/nobody/training": 404,
+    "/decisions/absent/training": 404,
     "/decisions/lab/inference": 404,
     f"{ONE}?workload=x": 404,
     f"{ONE}?weights=x": 422,

@@ -95,7 +95,8 @@ def estimate_effect(
     blocks, blocked, notes = _blocks(accepted, new)
     sizes = tuple((len(b), len(c)) for b, c in blocks)
     differences = np.sort(np.concatenate([np.subtract.outer(c, b).ravel() for b, c in blocks]))
-    shift = float(median(differences))
+    last = len(differences) - 1  # sorted, so the median is in the middle
+    shift = float(differences[last // 2] + differences[(last + 1) // 2]) / 2
     since = [_mapped(campaign, scale, unit) for campaign in history if _fits(campaign, scale)]
     noise, df = repeat_noise([*accepted, *since, new])
     usual = None if warn is None else to_analysis_scale(warn, scale) * _USUAL_SPREAD

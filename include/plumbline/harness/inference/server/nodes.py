@@ -37,6 +37,8 @@ class ServingNodes(Coordinator):
         self.logs: dict[int, str] = {}
         """The end of each engine's log."""
         self.leader_ended_first = False
+        self.leader_end = ""
+        """How node 0's part ended, where another had ended by the time that was seen; which was the first is then not known."""
         self._manifests: dict[int, str] = {}
         self._stopped: set[int] = set()
         self._starts = 0
@@ -93,12 +95,12 @@ class ServingNodes(Coordinator):
         deadline = time.monotonic() + _CAUSE_WITHIN_S
         while (cause := self.failure()) is None and (left := deadline - time.monotonic()) > 0:
             wait(self.sources, left)
-        if cause is None or cause.detail == failure.detail:
+        if cause is None:
             return failure
         if self.leader_ended_first:
             return TrialFailed(failure.failure_class, f"node 0: {failure.detail}; then {cause.detail}", failure.partial)
-        more = "" if cause.detail in failure.detail else f"; node 0: {failure.detail}"
-        return TrialFailed(cause.failure_class, f"{cause.detail}{more}", failure.partial)
+        own = self.leader_end or ("" if cause.detail in failure.detail else failure.detail)
+        return TrialFailed(cause.failure_class, f"{cause.detail}; node 0: {own}" if own else cause.detail, failure.partial)
 
     def receive(self) -> None:
         with self._lock:
@@ -131,6 +133,8 @@ class GangServer(OpenAiServer):
         failed, alive = self._nodes.failure() is not None, super().running()
         if not alive and not failed:
             self._nodes.leader_ended_first = True
+        elif not alive and not self._nodes.leader_ended_first:
+            self._nodes.leader_end = super().state()
         return alive and not failed
 
     def state(self) -> str:
@@ -148,7 +152,7 @@ class GangServer(OpenAiServer):
         return gang_environment(self._leader.host)
 
     def _ready(self, started: float) -> StartUp:
-        self._nodes.leader_ended_first = False
+        self._nodes.leader_ended_first, self._nodes.leader_end = False, ""
         self._leader = Address(node_address(self._nodes.interface_address), _free_port())  # its last one may linger
         self._nodes.start(self._leader)
         start = super()._ready(started)

@@ -116,6 +116,7 @@ _ATTEMPTS_SCHEMA = pa.schema(
         "lost_step": _STEP,
         "began_s": _TIME,
         **dict.fromkeys(COST_PARTS, _TIME),
+        "checksum_s": _TIME,
         "made_up_for": pa.bool_(),
     }
 )
@@ -153,7 +154,7 @@ def _attempt_row(records: TrainingRecords, name: str, cost: RestartCost | None) 
         "detail": incident.detail or None if incident else None,
         "lost_step": incident.step if incident else None,
         "began_s": incident.began_s if incident else None,
-        **{time: getattr(cost, time) if cost else None for time in COST_PARTS},
+        **{time: getattr(cost, time) if cost else None for time in (*COST_PARTS, "checksum_s")},
         "made_up_for": cost.complete if cost else None,
     }
 

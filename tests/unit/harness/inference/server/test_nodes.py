@@ -97,6 +97,14 @@ def test_the_first_part_that_ended_gives_the_class(
     assert found.detail.startswith(begins)
 
 
+def test_both_ends_are_told_where_the_first_is_not_known(nodes: ServingNodes, other: Channel) -> None:
+    nodes.start(LEADER)
+    nodes.leader_end = "vllm was ended by signal 9"
+    other.send("failed", **FAILED, start=1)
+    found = nodes.explained(TrialFailed("server_error", "node 1 (pod-1): vllm ended"))
+    assert found.detail == "node 1 (pod-1): vllm ended; node 0: vllm was ended by signal 9"
+
+
 def test_a_node_that_is_gone_is_not_waited_for(nodes: ServingNodes, other: Channel) -> None:
     nodes.start(LEADER)
     other.close()

@@ -45,7 +45,7 @@ def test_each_weight_is_drawn_once_and_none_is_left_out(monkeypatch: pytest.Monk
         raise AssertionError("a linear layer drew values that are drawn again")
 
     monkeypatch.setattr(torch.Tensor, "uniform_", overwritten)
-    torch.use_deterministic_algorithms(True)  # memory that nobody wrote is NaN
+    torch.use_deterministic_algorithms(True)  # memory that was never written is NaN
     try:
         model = models.build_model(shape)
     finally:
