@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route
 from tests.browser.chromium import executable
 from tests.browser.served import served
-from tests.data.large_fleet import PROVIDERS, large_fleet
+from tests.data.large_fleet import PROVIDERS, WORKLOAD, large_fleet
 
 from plumbline.dashboard.app import create_app
 from plumbline.declarations.installation import override_home
@@ -20,7 +20,14 @@ pytestmark = [
     pytest.mark.skipif(executable() is None, reason="no Chromium found: install the package chromium or name one in CHROMIUM"),
 ]
 ONE = "/decisions/lab/training"
-PAGES = ("/", pytest.param("/decisions", marks=pytest.mark.full), ONE, pytest.param(f"{ONE}/negotiate", marks=pytest.mark.full))
+PAGES = (
+    ("/", "lab-00"),
+    pytest.param("/decisions", "lab-00", marks=pytest.mark.full),
+    (ONE, "lab-00"),
+    pytest.param(f"{ONE}/negotiate", "lab-00", marks=pytest.mark.full),
+    (f"/workloads/{WORKLOAD}", "Scorecard"),
+)
+"""Each with a word of its slow parts."""
 SHIFTS = """window.shifts = 0; new PerformanceObserver((list) => { for (const shift of list.getEntries()) window.shifts += shift.value; })
 .observe({ type: 'layout-shift', buffered: true })"""
 FILLED = "() => !document.querySelector('[data-later], [aria-busy]')"
@@ -49,18 +56,18 @@ def violations(page: Page) -> list[str]:
     return [v["id"] for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_parts_come_by_themselves_and_move_little(address: str, chromium: Browser, path: str) -> None:
+@pytest.mark.parametrize(("path", "word"), PAGES)
+def test_parts_come_by_themselves_and_move_little(address: str, chromium: Browser, path: str, word: str) -> None:
     page, held = opened(chromium), list[Route]()
     page.route("**/*parts=*", lambda route: route.continue_() if held else held.append(route))
     page.goto(address + path, wait_until="load")
     page.wait_for_function("() => document.querySelector('[data-later][aria-busy]')")
-    assert "lab-00" not in page.locator("main").inner_text()
+    assert word not in page.locator("main").inner_text()
     assert violations(page) == [], "while it loads"
     held[0].continue_()
     page.wait_for_function(FILLED)
     page.wait_for_function(DRAWN)
-    assert "lab-00" in page.locator("main").inner_text()
+    assert word in page.locator("main").inner_text()
     assert violations(page) == []
     assert page.evaluate("window.shifts") < 0.1
     page.context.close()

@@ -20,8 +20,8 @@ from plumbline.declarations.installation import override_home
 ONE = "/decisions/lab/training"
 NEGOTIATE = f"{ONE}/negotiate"
 PAGES = ("/", "/decisions", ONE, NEGOTIATE)
-FLEET_PARTS = {"/providers/lab-00": ("lane", "fleet-year"), "/changes": ("changes",)}
-"""Pages whose parts compare with the fleet; everything else of them is shown at once."""
+FLEET_PARTS = {"/providers/lab-00": ("lane", "fleet-year"), "/changes": ("changes",), f"/workloads/{WORKLOAD}": ("beside",)}
+"""Pages of which only these parts follow."""
 _LATER = re.compile(r'data-later="([^"]+)"')
 
 
@@ -70,7 +70,7 @@ def test_a_page_answers_without_its_slow_parts_until_they_are_cached(client: Tes
 
 
 @pytest.mark.parametrize(("path", "parts"), FLEET_PARTS.items())
-def test_what_compares_with_the_fleet_follows_until_it_is_cached(client: TestClient, path: str, parts: tuple[str, ...]) -> None:
+def test_named_parts_follow_until_they_are_cached(client: TestClient, path: str, parts: tuple[str, ...]) -> None:
     first = client.get(path).text
     assert later(first) == {f"{path}?parts=all"} and all(re.search(rf'id="{part}"[^>]*data-later', first) for part in parts)
     whole = client.get(f"{path}?parts=all").text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -96,10 +97,12 @@ def provider_lines(
     priced = all_with_effective_prices(
         (declared.providers[name] for name in shown if name in declared.providers), archive.prices(list(shown))
     )
+    found, of = Counter(f.provider for f in unsettled), defaultdict[str, list[SeriesView]](list)
+    for one in series:
+        of[one.provider].append(one)
     lines = []
     for name in shown:
-        provider = declared.providers.get(name)
-        own = [s for s in series if s.provider == name]
+        provider, own = declared.providers.get(name), of[name]
         price, basis = _price(priced.get(name), now)
         lines.append(
             ProviderLine(
@@ -109,7 +112,7 @@ def provider_lines(
                 basis=basis,
                 workloads=len({s.workload for s in own}),
                 last=format_age(last[name], now) if name in last else None,
-                findings=sum(f.provider == name for f in unsettled),
+                findings=found[name],
                 marks=_marks(provider, own),
             )
         )

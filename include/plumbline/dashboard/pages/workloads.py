@@ -21,6 +21,7 @@ from plumbline.archive import Archive
 from plumbline.archive.pages import WorkloadName
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, filter_bar
+from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
@@ -43,28 +44,41 @@ Remember = Callable[[Hashable, Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True)
+class WorkloadPage:
+    """What is shown at once. `version`: None without results. `ranked`: all providers. `order`: of the pages of providers side by side, also
+    those without a place."""
+
+    name: str
+    kind: str
+    version: int | None
+    description: str
+    ranked: WorkloadRanking
+    order: tuple[str, ...]
+    simulated: bool
+    teams: tuple[str, ...]
+
+    def providers_after(self, after: str) -> tuple[str, ...]:
+        """Those side by side on the page that follows the provider `after`; the first ones without it."""
+        start = self.order.index(after) + 1 if after in self.order else 0
+        return self.order[start : start + PROVIDERS_PER_PAGE]
+
+
+@dataclass(frozen=True)
 class SourceTrials:
     """The trials of one provider that the page's numbers come from, by campaign."""
 
     provider: str
     campaign_id: str
-    age: str
+    measured: datetime
     trials: tuple[TrialSample, ...]
 
 
 @dataclass(frozen=True)
-class WorkloadPage:
-    """`table`, `rows`: None where no provider of this page has a usable trial. `more`: the provider after which the next page begins.
-    `ranked`: all providers, whatever the page.
+class SideBySide:
+    """A few providers of one workload. `table`, `rows`: None where none of them has a usable trial. `imported`: runs of other tools, on the
+    first page."""
 
-    `imported`: runs of other tools, on the first page."""
-
-    name: str
-    kind: str
-    description: str
     providers: tuple[str, ...]
-    more: str | None
-    ranked: WorkloadRanking
     table: CardTable | None
     rows: ScorecardRows | None
     criteria: tuple[CriterionRow, ...]
@@ -74,8 +88,6 @@ class WorkloadPage:
     behind: tuple[SourceTrials, ...]
     imported: tuple[ImportedRun, ...]
     left_out: tuple[ExcludedSeries, ...]
-    simulated: frozenset[str]
-    teams: tuple[str, ...]
 
     @property
     def criteria_judged(self) -> int:
@@ -95,63 +107,57 @@ def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[Workl
     return [(name, key in newest, _teams(declared, key[1])) for key, name in ordered]
 
 
-def workload_page(
-    archive: Archive,
-    declared: Declarations,
-    now: datetime,
-    name: str,
-    after: str,
-    remember: Remember = lambda _, make: make(),
-    per: CostUnit = "token",
-) -> WorkloadPage | None:
-    """A workload on the providers that follow `after` in order of their places; None if it is neither declared nor in the archive."""
+def workload_page(archive: Archive, declared: Declarations, on: date, name: str, per: CostUnit = "token") -> WorkloadPage | None:
+    """A workload and every provider's place on it; None if it is neither declared nor in the archive."""
     spec = declared.workloads.get(name)
     ran = archive.providers_of(name, limit=MAX_PROVIDERS).rows
     if spec is None and not ran:
         return None
-    ranked: WorkloadRanking = remember(("ranked", name, per), lambda: _ranked(archive, declared, now.date(), name, per))
-    # Without a usable number a provider has no place, but a reason.
-    order = [*(line.provider for line in ranked.lines), *(p for p in ran if p not in {line.provider for line in ranked.lines})]
-    start = order.index(after) + 1 if after in order else 0
-    columns = order[start : start + PROVIDERS_PER_PAGE]
-    found = current_results(archive, declared, now.date(), workloads=[name], providers=columns)
-    cards = scorecards(
-        found.trials,
-        acceptance={w.name: w.acceptance for w in found.workloads.values()},
-        providers=found.providers,
-        primaries={w.name: primary_of(w) for w in found.workloads.values()},
-    )
-    keys = row_keys(cards)
-    numbers = remember(("numbers", name, keys), lambda: _fleet_numbers(archive, declared, now.date(), name, keys))
-    tables = card_tables(cards, numbers, order)
-    table = tables[0] if tables else None
-    rows = scorecard_rows(cards, declared.references, found.providers, found.workloads, order)
-    places = [c.provider for c in table.cards] if table is not None else []
-    quotes = _quotes(found, now.date())
-    kinds = [table.kind] if table is not None else [spec.kind] if spec is not None else []
+    fleet = read_fleet(archive, declared, on, workload=name).of(name)
+    ranked = rank_fleet(fleet, primary_number(declared, name), per)
+    placed = [line.provider for line in ranked.lines]
     return WorkloadPage(
         name=name,
-        kind=kinds[0] if kinds else "",
+        kind=fleet[0].kind if fleet else spec.kind if spec is not None else "",
+        version=fleet[0].version if fleet else None,
         description=spec.description if spec is not None else "no longer declared",
-        providers=tuple(places),
-        more=columns[-1] if start + PROVIDERS_PER_PAGE < len(order) else None,
         ranked=ranked,
-        table=table,
-        rows=rows[0] if rows else None,
-        criteria=acceptance_rows(table.cards) if table is not None else (),
-        costs=cost_rows(cards, places, quotes),
-        quotes=quotes,
-        charts=headline_charts(table.cards) if table is not None else (),
-        behind=_source_trials(found, name, places, now),
-        imported=() if after else _imported(archive, declared, now, name, columns, cards),
-        left_out=found.left_out,
-        simulated=found.simulated,
+        # Without a usable number a provider has no place, but a reason.
+        order=(*placed, *(p for p in ran if p not in placed)),
+        simulated=any(s.simulated for s in fleet),
         teams=_teams(declared, name),
     )
 
 
-def _ranked(archive: Archive, declared: Declarations, day: date, name: str, per: CostUnit) -> WorkloadRanking:
-    return rank_fleet(read_fleet(archive, declared, day, workload=name).of(name), primary_number(declared, name), per)
+def side_by_side(
+    archive: Archive, declared: Declarations, on: date, w: WorkloadPage, after: str = "", remember: Remember = lambda _, make: make()
+) -> SideBySide:
+    """The providers that follow `after` in order of their places."""
+    columns = w.providers_after(after)
+    found = current_results(archive, declared, on, workloads=[w.name], providers=columns)
+    cards = scorecards(
+        found.trials,
+        acceptance={spec.name: spec.acceptance for spec in found.workloads.values()},
+        providers=found.providers,
+        primaries={spec.name: primary_of(spec) for spec in found.workloads.values()},
+    )
+    keys = row_keys(cards)
+    numbers = remember(("numbers", w.name, keys), lambda: _fleet_numbers(archive, declared, on, w.name, keys))
+    table = next(iter(card_tables(cards, numbers, w.order)), None)
+    places = tuple(c.provider for c in table.cards) if table is not None else ()
+    quotes = {name: quote(provider, on, found.purchase) for name, provider in found.providers.items()}
+    return SideBySide(
+        providers=places,
+        table=table,
+        rows=next(iter(scorecard_rows(cards, declared.references, found.providers, found.workloads, w.order)), None),
+        criteria=acceptance_rows(table.cards) if table is not None else (),
+        costs=cost_rows(cards, places, quotes),
+        quotes=quotes,
+        charts=headline_charts(table.cards) if table is not None else (),
+        behind=_source_trials(found, w.name, places),
+        imported=() if after else _imported(archive, declared, on, w.name, columns, cards),
+        left_out=found.left_out,
+    )
 
 
 def _fleet_numbers(
@@ -169,25 +175,21 @@ def _fleet_numbers(
 
 
 def _imported(
-    archive: Archive, declared: Declarations, now: datetime, name: str, providers: Sequence[str], cards: Sequence[Scorecard]
+    archive: Archive, declared: Declarations, on: date, name: str, providers: Sequence[str], cards: Sequence[Scorecard]
 ) -> tuple[ImportedRun, ...]:
     """Runs of other tools, beside the cards of this page's `providers` and of any other provider that they are of."""
     results = archive.imported_files(name)
     others = sorted({result.provider for result in results} - set(providers))
-    beside = current_results(archive, declared, now.date(), workloads=[name], providers=others) if others else None
+    beside = current_results(archive, declared, on, workloads=[name], providers=others) if others else None
     return imported_runs(results, (*cards, *(scorecards(beside.trials, providers=beside.providers) if beside else ())), declared.workloads)
 
 
-def _quotes(found: CurrentResults, day: date) -> dict[str, Quote]:
-    return {name: quote(provider, day, found.purchase) for name, provider in found.providers.items()}
-
-
-def _source_trials(found: CurrentResults, workload: str, providers: Sequence[str], now: datetime) -> tuple[SourceTrials, ...]:
+def _source_trials(found: CurrentResults, workload: str, providers: Sequence[str]) -> tuple[SourceTrials, ...]:
     return tuple(
         SourceTrials(
             provider=p,
             campaign_id=found.campaigns[p, workload],
-            age=format_age(found.measured[p, workload], now),
+            measured=found.measured[p, workload],
             trials=tuple(t for t in found.trials if t.provider == p),
         )
         for p in providers
@@ -218,17 +220,37 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         )
 
     @routes.get("/workloads/{workload}", response_class=HTMLResponse)
-    def show_workload(request: Request, workload: str, chosen: Chosen, after: str = "") -> Response:
-        money, now = can_see_costs(request), pages.now()
+    def show_workload(request: Request, workload: str, chosen: Chosen, after: str = "", parts: Parts = "") -> Response:
+        money, today, known = can_see_costs(request), pages.now().date(), declared.now()
+        basis, archive, seen = (reader.archive(), known, today), reader.archive(money), declared.now(money)
 
         def remember(query: Hashable, make: Callable[[], Any]) -> Any:
-            return fleets.get(reader.archive(), declared.now(), now.date(), (money, query), make)
+            return fleets.get(*basis, (money, query), make)
 
-        w = workload_page(reader.archive(money), declared.now(money), now, workload, after, remember, chosen.per)
+        w: WorkloadPage | None = remember(
+            ("workload", workload, chosen.per), lambda: workload_page(archive, seen, today, workload, chosen.per)
+        )
         if w is None:
             raise HTTPException(404, f'no workload is called "{workload}": not declared and not in the archive')
+        beside = fleets.get_if(
+            bool(waits_for(basis[0], parts)),
+            *basis,
+            (money, ("beside", workload, after)),
+            lambda: side_by_side(archive, seen, today, w, after, remember),
+        )
+        columns = w.providers_after(after)
         return pages.page(
-            request, "workload.html.j2", w=w, after=after, chosen=chosen, units=[(unit, chosen.query(per=unit)) for unit in COST_UNITS]
+            request,
+            "workload.html.j2",
+            w=w,
+            s=beside,
+            later="" if beside is not None else address_with(request, "all"),
+            columns=columns,
+            more=columns[-1] if columns and columns[-1] != w.order[-1] else "",
+            after=after,
+            chosen=chosen,
+            units=[(unit, chosen.query(per=unit)) for unit in COST_UNITS],
+            format_age=format_age,
         )
 
     return routes
