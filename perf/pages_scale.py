@@ -14,6 +14,7 @@ need about 6 GB below SCRATCH; with --keep the archives stay there and are reuse
 from __future__ import annotations
 
 import argparse
+import gc
 import html
 import os
 import re
@@ -186,6 +187,7 @@ def counted(imports: MeasuredApp, apps: list[MeasuredApp], pages: list[str] | No
         imports.get(path)
         columns, firsts, again = [], [], []
         for app in apps:
+            gc.collect()  # what the imports and other pages left
             began = time.process_time()
             app.get(path)
             firsts.append(time.process_time() - began)

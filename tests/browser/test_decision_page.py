@@ -116,7 +116,7 @@ def test_nothing_can_be_decided_by_no_weight_at_all(page: Page) -> None:
     for slider in page.locator("input[type=range]").all():
         slider.press("Home")
     page.locator("#answer[data-invalid]").wait_for()
-    assert shown(page) == before
+    assert sorted(shown(page)) == sorted(before), "the last ranking stays, which may be one of the weights on the way"
 
 
 def test_a_number_leads_to_the_trial_behind_it(page: Page) -> None:

@@ -45,6 +45,15 @@ def _ended(pid: int, deadline: float) -> bool:
     return False
 
 
+def reserved_port() -> socket.socket:
+    """A port of loopback that node 0 can listen on and that no other process is given as a free one: the others may call before node 0 listens,
+    and would join whoever has it."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
+
+
 def main() -> int:
     """Run a command as all nodes of a trial."""
     parser = argparse.ArgumentParser()
@@ -54,11 +63,11 @@ def main() -> int:
     # The reaper signals every harness; this process only waits for them.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        rendezvous = f"127.0.0.1:{probe.getsockname()[1]}"
     shares = cpu_shares(sorted(os.sched_getaffinity(0)), options.nodes)
-    pids = [_spawn(options.command, node, shares[node], rendezvous) for node in range(options.nodes)]
-    status = os.waitpid(pids[0], 0)[1]
+    with reserved_port() as reserved:
+        rendezvous = f"127.0.0.1:{reserved.getsockname()[1]}"
+        pids = [_spawn(options.command, node, shares[node], rendezvous) for node in range(options.nodes)]
+        status = os.waitpid(pids[0], 0)[1]
     deadline = time.monotonic() + _END_WITHIN_S
     for pid in pids[1:]:
         if not _ended(pid, deadline):
