@@ -107,7 +107,7 @@ def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[Workl
     return [(name, key in newest, _teams(declared, key[1])) for key, name in ordered]
 
 
-def workload_page(archive: Archive, declared: Declarations, on: date, name: str, per: CostUnit = "token") -> WorkloadPage | None:
+def workload_page(archive: Archive, declared: Declarations, on: date, name: str, per: CostUnit) -> WorkloadPage | None:
     """A workload and every provider's place on it; None if it is neither declared nor in the archive."""
     spec = declared.workloads.get(name)
     ran = archive.providers_of(name, limit=MAX_PROVIDERS).rows
@@ -129,9 +129,7 @@ def workload_page(archive: Archive, declared: Declarations, on: date, name: str,
     )
 
 
-def side_by_side(
-    archive: Archive, declared: Declarations, on: date, w: WorkloadPage, after: str = "", remember: Remember = lambda _, make: make()
-) -> SideBySide:
+def side_by_side(archive: Archive, declared: Declarations, on: date, w: WorkloadPage, after: str, remember: Remember) -> SideBySide:
     """The providers that follow `after` in order of their places."""
     columns = w.providers_after(after)
     found = current_results(archive, declared, on, workloads=[w.name], providers=columns)
