@@ -65,9 +65,9 @@ def test_each_thread_gets_its_chart_once(server: FakeSlack, client: WebClient, a
     assert attach(archive.incidents(), draw, archive, client) == [] and server.methods() == UPLOAD * 2
     for incident in archive.incidents()[:2]:
         (reply,) = server.thread(incident.ts)
-        assert reply["files"][0]["id"] == incident.said["chart"]["file"] and reply["files"][0]["alt_txt"] == "slower"
-        assert incident.said["opened"]["ts"] == incident.ts and incident.state == "open"
-    assert archive.incidents()[2].said.keys() == {"opened"}
+        assert reply["files"][0]["id"] == incident.posts["chart"]["file"] and reply["files"][0]["alt_txt"] == "slower"
+        assert incident.posts["opened"]["ts"] == incident.ts and incident.state == "open"
+    assert archive.incidents()[2].posts.keys() == {"opened"}
 
 
 def test_a_message_that_is_not_there_yet_waits(server: FakeSlack, client: WebClient, archive: Archive) -> None:
@@ -85,7 +85,7 @@ def test_a_cut_anywhere_leaves_one_chart(step: int, after_work: bool, server: Fa
     again = attach(archive.incidents(), draw, archive, client)
     # Only where the last step was done, and its answer lost, is the chart there already.
     assert again == ([] if (step, after_work) == (2, True) else ["a"])
-    assert len(server.files()) == 1 and archive.incidents()[0].said["chart"]["file"] == server.files()[0].file_id
+    assert len(server.files()) == 1 and archive.incidents()[0].posts["chart"]["file"] == server.files()[0].file_id
     assert attach(archive.incidents(), draw, archive, client) == [] and len(server.files()) == 1
 
 
@@ -94,7 +94,7 @@ def test_killed_between_the_upload_and_the_note_of_it(server: FakeSlack, client:
         """The archive of a process that ends right after the upload."""
 
         def save_incident(self, incident: IncidentRecord) -> None:
-            if incident.said["chart"]["file"]:
+            if incident.posts["chart"]["file"]:
                 raise KeyboardInterrupt
             archive.save_incident(incident)
 
@@ -104,7 +104,7 @@ def test_killed_between_the_upload_and_the_note_of_it(server: FakeSlack, client:
     for n in range(210):
         client.chat_postMessage(channel=CHANNEL, text=f"reply {n}", thread_ts=archive.incidents()[0].ts)
     assert attach(archive.incidents(), draw, archive, client) == [] and len(server.files()) == 1
-    assert archive.incidents()[0].said["chart"]["file"] == server.files()[0].file_id
+    assert archive.incidents()[0].posts["chart"]["file"] == server.files()[0].file_id
 
 
 def test_what_refuses_one_channel_does_not_hold_up_another(server: FakeSlack, client: WebClient, archive: Archive) -> None:

@@ -110,7 +110,7 @@ def tell(what, step):
         class Killed:
             incidents = archive.incidents
             def save_incident(self, incident):
-                if incident.said.get(what, {}).get("ts"):
+                if incident.posts.get(what, {}).get("ts"):
                     os.kill(os.getpid(), signal.SIGKILL)
                 archive.save_incident(incident)
         case = Alert(Finding.of(step["finding"]), AlertContext(came_back=step["came_back"]), step["earlier"])

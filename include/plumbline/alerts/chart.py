@@ -51,13 +51,13 @@ def alt_text(history: History) -> str:
     points = history.points
     before, after = (median(p.middle for p in side) for side in (points[: history.since], points[history.since :]))
     simulated = "Simulated. " if history.simulated else ""
-    said = f"{simulated}Chart of {history.title}, {points[0].label} to {points[-1].label}, {len(points)} points: "
-    said += (
+    alternative = f"{simulated}Chart of {history.title}, {points[0].label} to {points[-1].label}, {len(points)} points: "
+    alternative += (
         f"{format_grouped(before)} {history.unit} before, {format_grouped(after)} {history.unit} since {history.begin} ({history.change})."
     )
     if history.level is not None:
-        said += f" {history.level_name.capitalize()}: {format_grouped(history.level)} {history.unit}."
-    return said[:ALT_LIMIT]
+        alternative += f" {history.level_name.capitalize()}: {format_grouped(history.level)} {history.unit}."
+    return alternative[:ALT_LIMIT]
 
 
 def draw(history: History) -> bytes:
@@ -74,8 +74,8 @@ def draw(history: History) -> bytes:
         _frame(axes, history)
         _values(axes, history)
         _marks(axes, history)
-        said = f"{'SIMULATED · ' if history.simulated else ''}{history.change} since {history.begin}"
-        for text, at, colour in ((history.title, 0.945, _INK), (said, 0.862, _CHANGE)):
+        change = f"{'SIMULATED · ' if history.simulated else ''}{history.change} since {history.begin}"
+        for text, at, colour in ((history.title, 0.945, _INK), (change, 0.862, _CHANGE)):
             heading = figure.text(0.03, at, text, fontsize=25, color=colour, fontweight="bold", va="center")
             heading.set_fontsize(25 * min(1.0, 0.94 * WIDE_PX / heading.get_window_extent().width))
         target = io.BytesIO()
@@ -135,8 +135,8 @@ def _marks(axes: Axes, history: History) -> None:
     if history.level is not None:
         axes.axhline(history.level, color=_BASELINE, linewidth=3, linestyle=(0, (6, 3)), zorder=2)
         # Above the picture, where nothing is drawn: beside its line it would lie over some value or other.
-        said = f"– –  {history.level_name} {format_grouped(history.level)}"
-        axes.set_title(said, loc="right", fontsize=20, color=_BASELINE, pad=8, fontweight="bold")
+        level = f"– –  {history.level_name} {format_grouped(history.level)}"
+        axes.set_title(level, loc="right", fontsize=20, color=_BASELINE, pad=8, fontweight="bold")
 
 
 def _range(history: History) -> tuple[float, float]:
@@ -192,7 +192,7 @@ def attach(
         if picture is None:
             continue
         try:
-            if CHART in thread.said:
+            if CHART in thread.posts:
                 known = _find_lost_file(client, thread, picture.name, log)
                 if known:
                     _note(notes, thread, known, picture.alt_text)
@@ -219,27 +219,27 @@ def attach(
 
 
 def _file_of(thread: IncidentView) -> str:
-    return str(thread.said.get(CHART, {}).get("file", ""))
+    return str(thread.posts.get(CHART, {}).get("file", ""))
 
 
-def chart_of(said: Mapping[str, Any]) -> tuple[str, str] | None:
+def chart_of(posts: Mapping[str, Any]) -> tuple[str, str] | None:
     """The file's id and text alternative, by what an incident records; None without a chart in its thread."""
-    noted = said.get(CHART, {})
-    return (str(noted["file"]), str(noted.get("alt") or "Chart")) if noted.get("file") else None
+    chart = posts.get(CHART, {})
+    return (str(chart["file"]), str(chart.get("alt") or "Chart")) if chart.get("file") else None
 
 
 def _note(notes: IncidentWriter, thread: IncidentView, file_id: str, alternative: str) -> None:
-    begun = thread.said.get(CHART, {}).get("at") or datetime.now(timezone.utc).isoformat()
-    said = {**thread.said, CHART: {"at": begun, "ts": thread.ts if file_id else "", "file": file_id, "alt": alternative}}
+    begun = thread.posts.get(CHART, {}).get("at") or datetime.now(timezone.utc).isoformat()
+    posts = {**thread.posts, CHART: {"at": begun, "ts": thread.ts if file_id else "", "file": file_id, "alt": alternative}}
     known = {name: getattr(thread, name) for name in IncidentRecord.__dataclass_fields__}
-    notes.save_incident(replace(IncidentRecord(**known), said=said))
+    notes.save_incident(replace(IncidentRecord(**known), posts=posts))
 
 
 def _find_lost_file(client: WebClient, thread: IncidentView, name: str, log: logging.Logger) -> str:
     """The id of a file of this name in the thread; empty if there is none, or if the bot may not look."""
     try:
-        said = iterate_messages(client.conversations_replies, channel=thread.channel, ts=thread.ts)
-        return next((str(f["id"]) for m in said for f in m.get("files", ()) if f.get("name") == name), "")
+        replies = iterate_messages(client.conversations_replies, channel=thread.channel, ts=thread.ts)
+        return next((str(f["id"]) for m in replies for f in m.get("files", ()) if f.get("name") == name), "")
     except SlackApiError as error:
         if error_code(error) != "missing_scope":
             raise

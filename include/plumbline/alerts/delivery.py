@@ -230,7 +230,7 @@ class _Run:
 
     def _message(self, case: Alert, thread: Thread) -> Message:
         """With the chart as soon as Slack has it in this thread."""
-        return render(case.finding, self.report, replace(case.context, chart=chart_of(thread.note.said)))
+        return render(case.finding, self.report, replace(case.context, chart=chart_of(thread.note.posts)))
 
     def _due(self, note: IncidentRecord, case: Alert, target: Target, posted_at: datetime) -> str | None:
         """The reply that the thread lacks, if any."""
@@ -241,7 +241,7 @@ class _Run:
             return None if self._waits(case, target) else REOPENED
         if finding.severity == "page" and note.severity not in ("", "page"):
             return ESCALATED
-        notified = [datetime.fromisoformat(p["at"]) for what, p in note.said.items() if p["ts"] and what.startswith(_NOTIFYING)]
+        notified = [datetime.fromisoformat(p["at"]) for what, p in note.posts.items() if p["ts"] and what.startswith(_NOTIFYING)]
         last = max(notified, default=posted_at)
         if (
             finding.state != "open"
@@ -250,7 +250,7 @@ class _Run:
             or self.now - last < timedelta(seconds=self.alerts.remind_every)
         ):
             return None
-        return f"{REMINDER} {1 + sum(1 for what, post in note.said.items() if what.startswith(REMINDER) and post['ts'])}"
+        return f"{REMINDER} {1 + sum(1 for what, post in note.posts.items() if what.startswith(REMINDER) and post['ts'])}"
 
     def _waits(self, case: Alert, target: Target) -> str | None:
         """Why the message waits; None if it does not."""

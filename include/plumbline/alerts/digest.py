@@ -78,7 +78,7 @@ def render_digest(digest: Digest) -> Message:
         lines.append(f"… and {len(waiting) - _MOST_OPEN} more: `plumbline findings`")
     by_provider = _sums(_with_cost(waiting), lambda e: (e.finding.provider,))
     by_team = _sums(_with_cost(waiting), lambda e: e.teams)
-    sums = [f"*{name}*\n" + "\n".join(said) for name, said in (("By provider", by_provider), ("By team", by_team)) if said]
+    sums = [f"*{name}*\n" + "\n".join(lines) for name, lines in (("By provider", by_provider), ("By team", by_team)) if lines]
     blocks: list[Block] = [
         HeaderBlock(text=PlainTextObject(text=truncate(_title(digest), HEADER_LIMIT))),
         _section("\n".join([_total(waiting), *lines]), _LIST_LIMIT),
@@ -140,14 +140,14 @@ def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> 
     for entry in waiting:
         for name in names(entry):
             groups[name].append(entry)
-    said = []
+    sums = []
     for name, own in groups.items():
         known = [e.cost.usd for e in own if e.cost.usd is not None]
         cost = MonthlyCost(sum(known) if known else None, "")
         unknown = f", {len(own) - len(known)} of unknown cost" if known and len(known) < len(own) else ""
-        said.append((-(cost.usd or 0.0), name, f"{escape(name)}: {_money(cost)} ({_findings(len(own))}{unknown})"))
-    more = len(said) - _MOST_SUMS
-    return [line for _, _, line in sorted(said)[:_MOST_SUMS]] + ([f"… and {more} more"] if more > 0 else [])
+        sums.append((-(cost.usd or 0.0), name, f"{escape(name)}: {_money(cost)} ({_findings(len(own))}{unknown})"))
+    more = len(sums) - _MOST_SUMS
+    return [line for _, _, line in sorted(sums)[:_MOST_SUMS]] + ([f"… and {more} more"] if more > 0 else [])
 
 
 def _changes(digest: Digest) -> list[str]:

@@ -146,7 +146,7 @@ def attach_details(
     done = []
     for thread in threads:
         message = details(thread.finding_id)
-        known: Mapping[str, Any] = thread.said.get(DETAILS, {})
+        known: Mapping[str, Any] = thread.posts.get(DETAILS, {})
         if not thread.ts or known.get("shown") == message.digest:
             continue
         channel = SlackChannel(client, thread.channel, log)
@@ -171,7 +171,7 @@ def attach_details(
 
 
 def _note(notes: IncidentWriter, thread: IncidentView, details: dict[str, str]) -> IncidentView:
-    said = {**thread.said, DETAILS: details}
+    posts = {**thread.posts, DETAILS: details}
     known = {name: getattr(thread, name) for name in IncidentRecord.__dataclass_fields__}
-    notes.save_incident(replace(IncidentRecord(**known), said=said))
-    return replace(thread, said=said)
+    notes.save_incident(replace(IncidentRecord(**known), posts=posts))
+    return replace(thread, posts=posts)

@@ -55,12 +55,12 @@ class Thread:
 
     def restart(self) -> None:
         """Forget a message that is gone."""
-        self.note = replace(self.note, ts="", state=UNDELIVERED, message_hash="", said={})
+        self.note = replace(self.note, ts="", state=UNDELIVERED, message_hash="", posts={})
 
     def _once(self, what: str, message: Message) -> Delivered:
         """The delivery of a lost post that was found, else of a new one."""
         post = self._post(what, message)
-        begun = self.note.said.get(what)
+        begun = self.note.posts.get(what)
         if (begun is not None and not begun["ts"]) or (what == OPENED and self.in_doubt):
             lost = self._find(post, datetime.fromisoformat(begun["at"]) if begun else self.now - timedelta(days=30))
             if lost is not None:
@@ -71,10 +71,10 @@ class Thread:
             message_id = self._send(post)
         except ChannelError as error:
             if error.refused:
-                said = {name: done for name, done in self.note.said.items() if name != what}
-                self._save(said=said, **({"state": UNDELIVERED} if what == OPENED else {}))
+                posts = {name: post for name, post in self.note.posts.items() if name != what}
+                self._save(posts=posts, **({"state": UNDELIVERED} if what == OPENED else {}))
             raise
-        self._record(what, {**self.note.said[what], "ts": message_id})
+        self._record(what, {**self.note.posts[what], "ts": message_id})
         return Delivered(message_id, message.digest)
 
     def _post(self, what: str, message: Message) -> Post:
@@ -97,11 +97,11 @@ class Thread:
 
     def _notified_severity(self, what: str) -> str:
         """The highest severity that was notified, after this post."""
-        return max(self.note.severity, str(self.note.said[what]["severity"]), key=("", "info", "warn", "page").index)
+        return max(self.note.severity, str(self.note.posts[what]["severity"]), key=("", "info", "warn", "page").index)
 
     def _record(self, what: str, post: Mapping[str, Any], **values: Any) -> None:
         known = {"ts": post["ts"]} if what == OPENED and post["ts"] else {}
-        self._save(said={**self.note.said, what: dict(post)}, **{**values, **known})
+        self._save(posts={**self.note.posts, what: dict(post)}, **{**values, **known})
 
     def _save(self, **values: Any) -> None:
         self.note = replace(self.note, **values)

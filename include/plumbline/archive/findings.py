@@ -149,8 +149,8 @@ def finding_view(row: Finding) -> FindingView:
 def save_incident(session: Session, now: datetime, incident: IncidentRecord) -> None:
     """Store the thread of a finding and its posts; LookupError if the finding is unknown."""
     finding_row(session, incident.finding_id)
-    values = {name: getattr(incident, name) for name in IncidentRecord.__dataclass_fields__}
-    values["said"] = {what: dict(post) for what, post in incident.said.items()}
+    values = {name: getattr(incident, name) for name in IncidentRecord.__dataclass_fields__ if name != "posts"}
+    values["said"] = {what: dict(post) for what, post in incident.posts.items()}
     if insert_new(session, Incident, {**values, "posted_at": now, "updated_at": now}, ["finding_id", "channel"]):
         return
     query = select(Incident).where(Incident.finding_id == incident.finding_id, Incident.channel == incident.channel)
@@ -167,8 +167,8 @@ def find_incidents(session: Session, finding_id: str | None = None) -> list[Inci
 
 
 def _incident_view(row: Incident) -> IncidentView:
-    values = {name: getattr(row, name) for name in IncidentView.__dataclass_fields__}
-    return IncidentView(**{**values, "severity": row.severity or "", "said": row.said or {}})
+    values = {name: getattr(row, name) for name in IncidentView.__dataclass_fields__ if name != "posts"}
+    return IncidentView(**{**values, "severity": row.severity or ""}, posts=row.said or {})
 
 
 def snooze_finding(session: Session, now: datetime, finding_id: str, until: datetime, by: str, why: str) -> FindingView:

@@ -70,7 +70,7 @@ class FindingView(FindingRecord):
 class IncidentRecord:
     """The thread of a finding in one channel. `ts` is the channel's own id of the thread's first message.
 
-    `severity` is the highest that was reported, empty before the first report. `said`: the posts of the thread by what they are for
+    `severity` is the highest that was reported, empty before the first report. `posts`: those of the thread by what they are for
     (`opened`, `escalated`, `reminder 1`, …), each with `at`, when it was begun, and `ts`, empty as long as it is not known to have arrived.
     """
 
@@ -80,7 +80,7 @@ class IncidentRecord:
     state: str
     message_hash: str
     severity: str = ""
-    said: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    posts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def show_decided(
         _experiments(experiments)
     for answer in decided.cheapest:
         _cheapest(answer, most if details else 0)
-    for names, reason in _alike((each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.standing.left_out):
+    for names, reason in _alike((each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.current.left_out):
         _line(f"{names}: {reason}", "dim")
     if trials:
         for ranked in decided.decision.ranking:
@@ -67,9 +67,9 @@ def show_decided(
 
 
 def _choice(decided: TeamDecision) -> Text:
-    decision, standing = decided.decision, decided.standing
-    mark = "SIMULATED · " if standing.simulated else ""
-    of = f"Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {standing.day}"
+    decision, current = decided.decision, decided.current
+    mark = "SIMULATED · " if current.simulated else ""
+    of = f"Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {current.day}"
     sentence = choice_sentence(decision)
     style = "yellow" if decision.winner is None or "no clear winner" in sentence else "bold green"
     return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (sentence, style))
@@ -77,14 +77,14 @@ def _choice(decided: TeamDecision) -> Text:
 
 def _ranking(decided: TeamDecision, most: int | None, details: bool) -> None:
     """A row for each provider; with `details` also scores, weights and campaigns."""
-    decision, standing = decided.decision, decided.standing
+    decision, current = decided.decision, decided.current
     several = len(decided.preference.workloads) > 1
     columns = [f"{format_name(c.metric)}{f' on {c.workload}' if several else ''}" for c in decision.columns]
     weighed = [
         f"{name}, weight {c.weight:.2g}{'' if c.valued == 'ratio to the best' else f' ({c.valued})'}"
         for name, c in zip(columns, decision.columns, strict=True)
     ]
-    hourly = f"USD/h, {standing.purchase.replace('_', '-')}"
+    hourly = f"USD/h, {current.purchase.replace('_', '-')}"
     if details:
         heads = ["rank", "provider", "P(first)", "score", *weighed, hourly, "campaign"]
     else:
@@ -98,7 +98,7 @@ def _ranking(decided: TeamDecision, most: int | None, details: bool) -> None:
             continue
         shares = row.shares or (None,) * len(row.values)
         values = [v if s is None else f"{v} ({s:.0f} %)" for v, s in zip(row.values, shares, strict=True)]
-        campaigns = sorted({campaign for (provider, _), campaign in standing.campaigns.items() if provider == row.provider})
+        campaigns = sorted({campaign for (provider, _), campaign in current.campaigns.items() if provider == row.provider})
         shown.add_row(row.place, row.provider, row.chance, row.score, *values, price, ", ".join(campaigns))
     print_table(shown, most)
     for names, reason in _alike((row.provider, "; ".join(row.why_not)) for row in rank_rows(decision) if row.why_not):

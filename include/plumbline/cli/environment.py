@@ -37,7 +37,7 @@ class _ProviderReport:
 
     @property
     def changed(self) -> bool:
-        priced = any(check.meaning in ("changed", "held") for check in self.priced.checks) if self.priced else False
+        priced = any(check.status in ("changed", "held") for check in self.priced.checks) if self.priced else False
         return bool(self.looked and self.looked.changes) or bool(self.probed and (self.probed.changes or self.slow)) or priced
 
     @property
@@ -124,13 +124,13 @@ def _show(seen: _ProviderReport, facts: bool) -> None:
         _line(f"{row['fact']} {row['old']} → {row['new']}  ({told})")
     _show_probe(seen)
     if priced is not None:
-        for check in (check for check in priced.checks if check.meaning != "unchanged"):
+        for check in (check for check in priced.checks if check.status != "unchanged"):
             _line(_price(check, priced.unit))
     for finding in dict.fromkeys(
         (*(looked.findings if looked else ()), *(seen.probed.findings if seen.probed else ()), *(priced.findings if priced else ()))
     ):
         _line(f"plumbline findings show {finding}")
-    moving = any(check.meaning == "seen_once" for check in priced.checks) if priced else False
+    moving = any(check.status == "seen_once" for check in priced.checks) if priced else False
     if looked is not None and looked.nodes and not (seen.changed or moving):
         _line("nothing changed")
     for note in looked.notes if looked else ():
@@ -163,7 +163,7 @@ def _price(check: PriceVerdict, unit: str) -> str:
     kind = format_price_name(check.reading.purchase, check.reading.term)
     before = "" if check.accepted is None else f"{check.accepted:.6g} → "
     why = f": {check.reason}" if check.reason else ""
-    return f"{kind} price {before}{check.price:.6g} USD per {unit}  ({check.meaning.replace('_', ' ')}{why})"
+    return f"{kind} price {before}{check.price:.6g} USD per {unit}  ({check.status.replace('_', ' ')}{why})"
 
 
 def _line(text: str, style: str | None = None) -> None:

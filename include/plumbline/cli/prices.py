@@ -136,7 +136,7 @@ def check_prices(
     emit(as_json, [_plain(one) for one in seen], show)
     if any(one.notes for one in seen):
         raise typer.Exit(FAILED)
-    if any(c.meaning in ("changed", "held") for one in seen for c in one.checks):
+    if any(c.status in ("changed", "held") for one in seen for c in one.checks):
         raise typer.Exit(DRIFTED)
 
 
@@ -204,7 +204,7 @@ def _show_checks(places: Sequence[Provider], seen: list[PriceCheckResult]) -> No
             "–" if checked.accepted is None else f"{checked.accepted:.4f}",
             f"{checked.price:.4f}",
             "–" if checked.effect is None else format_relative_change(checked.effect),
-            checked.meaning.replace("_", " "),
+            checked.status.replace("_", " "),
             str(checked.since.date()),
             format_price_source(checked.reading),
         )
@@ -234,7 +234,7 @@ def _price(checked: PriceVerdict) -> dict[str, Any]:
     return {
         "purchase": checked.reading.purchase,
         "term": checked.reading.term,
-        "meaning": checked.meaning,
+        "meaning": checked.status,
         "accepted_usd_per_gpu_hour": checked.accepted,
         "usd_per_gpu_hour": checked.price,
         "effect": checked.effect,

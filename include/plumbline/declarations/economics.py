@@ -93,7 +93,7 @@ class MonthlyVolume(Declared):
         return self
 
     @property
-    def said(self) -> tuple[str, int]:
+    def declared(self) -> tuple[str, int]:
         """The counted field and its monthly number."""
         return next((name, value) for name, value in self if value is not None)
 
@@ -197,7 +197,7 @@ class Economics(Declared):
                 raise ValueError(f'hosted[{i}].name "{name}" is a duplicate; expected another name')
         return self
 
-    def said(self, field: str, provider: str, workload: str) -> SourcedFigure[Any] | None:
+    def assumed(self, field: str, provider: str, workload: str) -> SourcedFigure[Any] | None:
         """A figure of the first `Assumption` for the provider and the workload that has it, or None."""
         for entry in self.assumptions:
             if fnmatchcase(provider, entry.provider) and entry.workload in (None, workload):

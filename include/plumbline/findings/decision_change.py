@@ -103,10 +103,10 @@ def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def reconcile_decision(
-    before: RankingSnapshot | None, now: RankingSnapshot, standing: Sequence[Finding], day: date, decision_id: str
+    before: RankingSnapshot | None, now: RankingSnapshot, open_findings: Sequence[Finding], day: date, decision_id: str
 ) -> Reconciliation:
     """Compare a ranking of the day with the last one, and with the open findings about the same choice."""
-    known = [f for f in standing if f.subject == now.subject]
+    known = [f for f in open_findings if f.subject == now.subject]
     if before is None or (before.question, before.simulated) != (now.question, now.simulated):
         return Reconciliation(resolved=tuple((f, "resolved: the team's question changed") for f in known if before is not None))
     if before.inputs == now.inputs:

@@ -43,7 +43,7 @@ def reconcile_environment(
     provider: str,
     accepted: AcceptedFacts,
     nodes: Sequence[Facts],
-    standing: Sequence[Finding],
+    open_findings: Sequence[Finding],
     day: date,
     *,
     rerun: str,
@@ -51,10 +51,10 @@ def reconcile_environment(
     settled: Collection[str] = (),
     rules: EnvironmentRules | None = None,
 ) -> EnvironmentReconciliation:
-    """Compare the nodes' facts with the accepted ones. `standing`: the provider's unsettled findings, `settled` the ids of the others; `rerun`:
+    """Compare the nodes' facts with the accepted ones. `open_findings`: the provider's unsettled findings, `settled` the ids of the others; `rerun`:
     a phrase, what starts because of a change, or why nothing does."""
     changes = tuple(change for change in diff_nodes(accepted.facts, nodes, rules) if change.matters)
-    same = [s for s in standing if (s.provider, s.kind, s.subject) == (provider, "environment", ENVIRONMENT_SUBJECT)]
+    same = [s for s in open_findings if (s.provider, s.kind, s.subject) == (provider, "environment", ENVIRONMENT_SUBJECT)]
     known = {fact_name(m.name) for s in same for m in s.members}
     fresh = [change for change in changes if fact_name(change.key) not in known]
     name = unsettled_id(provider, day.isoformat(), "environment", ENVIRONMENT_SUBJECT, settled)

@@ -41,29 +41,29 @@ def price_subject(kind: str, purchase: Purchase, term: Term | None) -> str:
 
 def price_finding(checked: PriceVerdict, simulated: bool = False, unit: str = GPU_HOUR) -> Finding | None:
     """The finding of one checked price; None unless a change is confirmed or the price is held. `unit`: what the price is for."""
-    if checked.meaning == "changed":
+    if checked.status == "changed":
         return _changed(checked, simulated, unit)
-    return _held(checked, simulated, unit) if checked.meaning == "held" else None
+    return _held(checked, simulated, unit) if checked.status == "held" else None
 
 
 def reconcile_prices(
-    checks: Sequence[PriceVerdict], standing: Sequence[Finding], simulated: bool = False, unit: str = GPU_HOUR
+    checks: Sequence[PriceVerdict], open_findings: Sequence[Finding], simulated: bool = False, unit: str = GPU_HOUR
 ) -> Reconciliation:
     """Compare one provider's checks, one for each price, with its open price findings."""
-    known = {f.subject: f for f in standing if f.kind == "price"}
+    known = {f.subject: f for f in open_findings if f.kind == "price"}
     new, continued, seen, over = [], [], [], []
     for checked in checks:
         reading = checked.reading
         change, hold = (known.get(price_subject(kind, reading.purchase, reading.term)) for kind in (CHANGED_SUBJECT, HELD_SUBJECT))
         found = price_finding(checked, simulated, unit)
-        if hold is not None and checked.meaning != "held":
+        if hold is not None and checked.status != "held":
             over.append((hold, _hold_over(checked, unit)))
         if change is not None and (why := _change_over(checked, unit)):
             over.append((change, why))
             change = None
         if found is None:
             continue
-        before = hold if checked.meaning == "held" else change
+        before = hold if checked.status == "held" else change
         if before is None:
             new.append(found)
         elif (before.title, before.severity) == (found.title, found.severity):
@@ -140,9 +140,9 @@ def _finding(
 
 def _hold_over(checked: PriceVerdict, unit: str) -> str:
     price = f"{format_usd(checked.price, checked.accepted)} USD per {unit}"
-    if checked.meaning == "changed" and checked.confirmed_by:
+    if checked.status == "changed" and checked.confirmed_by:
         return f"resolved: {checked.confirmed_by} confirms {price}"
-    if checked.meaning in ("unchanged", "first"):
+    if checked.status in ("unchanged", "first"):
         return f"resolved: {format_price_source(checked.reading)} reports the accepted {price}"
     return f"resolved: {format_price_source(checked.reading)} reports a plausible price again, {price}"
 
@@ -150,9 +150,9 @@ def _hold_over(checked: PriceVerdict, unit: str) -> str:
 def _change_over(checked: PriceVerdict, unit: str) -> str | None:
     """Why an open change resolves; None if it does not."""
     accepted = checked.accepted
-    if checked.reading.purchase == "spot" and checked.meaning in ("unchanged", "changed"):
+    if checked.reading.purchase == "spot" and checked.status in ("unchanged", "changed"):
         return f"resolved: spot prices are now compared with {format_usd(accepted)} USD per {unit}"
-    if checked.meaning == "unchanged" and checked.sightings > 1:
+    if checked.status == "unchanged" and checked.sightings > 1:
         return f"resolved: {format_price_source(checked.reading)} reported the accepted {format_usd(accepted)} USD per {unit} twice"
     return None
 

@@ -100,17 +100,17 @@ def reconcile_probes(
     provider: str,
     history: Sequence[ProbeResult],
     limits: Mapping[str, float],
-    standing: Sequence[Finding],
+    open_findings: Sequence[Finding],
     *,
     rerun: str,
     simulated: bool = False,
     settled: Collection[str] = (),
 ) -> ProbeReconciliation:
-    """Compare the last probe with the history. `standing`: the provider's unsettled findings, `settled` the ids of the others; `rerun`: a phrase,
+    """Compare the last probe with the history. `open_findings`: the provider's unsettled findings, `settled` the ids of the others; `rerun`: a phrase,
     what starts because of it, or why nothing does."""
     now = judge_probes(history, limits)
     slow = sorted((j for j in now if j.slow >= CONFIRMATIONS), key=lambda j: j.effect * _sign(j.metric))
-    known = next((s for s in standing if (s.provider, s.kind, s.subject) == (provider, "performance", PROBE_SUBJECT)), None)
+    known = next((s for s in open_findings if (s.provider, s.kind, s.subject) == (provider, "performance", PROBE_SUBJECT)), None)
     if known is not None:
         measured = {j.metric: j for j in now}
         unseen = [m for m in known.members if m.name not in measured]

@@ -19,20 +19,20 @@ from plumbline.results.finding import Finding
 
 
 def reconcile(
-    drifts: Sequence[Finding], standing: Sequence[Finding], comparisons: Sequence[Comparison], newest: Collection[str]
+    drifts: Sequence[Finding], open_findings: Sequence[Finding], comparisons: Sequence[Comparison], newest: Collection[str]
 ) -> Reconciliation:
-    """`drifts`: one provider's findings of a campaign, one a series; `standing`: its open ones; `newest`: series whose newest campaign it is."""
+    """`drifts`: one provider's findings of a campaign, one a series; `open_findings`: its open ones; `newest`: series whose newest campaign it is."""
     shown: dict[str, list[Finding]] = {}
     fresh: list[Finding] = []
     for finding in drifts:
-        for part, known in _parts(finding, standing):
+        for part, known in _parts(finding, open_findings):
             if known is None:
                 fresh.append(part)
             elif part.series_key in newest or known.campaign_id == part.campaign_id:
                 shown.setdefault(known.finding_id, []).append(part)
     compared = {c.series_key: c for c in comparisons}
     continued, resolved = [], []
-    for known in standing:
+    for known in open_findings:
         now = shown.get(known.finding_id, [])
         still = {f.series_key for f in now}
         recovered = {
@@ -46,9 +46,9 @@ def reconcile(
     return Reconciliation(grouped(fresh), tuple(continued), tuple(resolved))
 
 
-def _parts(finding: Finding, standing: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
+def _parts(finding: Finding, open_findings: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
     """The finding with the one that it continues; one about several facts is split if only some are known."""
-    same = [s for s in standing if (s.provider, s.kind, s.subject) == (finding.provider, finding.kind, finding.subject)]
+    same = [s for s in open_findings if (s.provider, s.kind, s.subject) == (finding.provider, finding.kind, finding.subject)]
     here = next((s for s in same if s.campaign_id == finding.campaign_id), None)
     known = [s for s in same if s is not here and (s.campaign_id is None or finding.series_key in s.series)]
     if finding.kind != "environment":

@@ -118,18 +118,18 @@ class SeriesSummary:
 
 
 def series_summaries(
-    archive: Archive, declared: Declarations, series: Sequence[SeriesView], standing: Sequence[FindingView], now: datetime
+    archive: Archive, declared: Declarations, series: Sequence[SeriesView], open_findings: Sequence[FindingView], now: datetime
 ) -> dict[tuple[str, str, int], dict[str, SeriesSummary]]:
-    """(kind, workload, version) → provider → its cell. `standing`: findings that are not settled."""
+    """(kind, workload, version) → provider → its cell. `open_findings`: findings that are not settled."""
     known = sorted({s.provider for s in series} & declared.providers.keys())
     priced = all_with_effective_prices((declared.providers[name] for name in known), archive.prices(list(known)))
     quotes = {name: quote(provider, now.date()) for name, provider in priced.items()}
     found: dict[tuple[str, str, int], dict[str, SeriesSummary]] = {}
-    drifted, reviews = drifted_series(standing), archive.newest_reviews([s.series_key for s in series])
+    drifted, reviews = drifted_series(open_findings), archive.newest_reviews([s.series_key for s in series])
     # The newest series wins where a provider's instance type changed.
     for part in sorted(archive.newest_parts(series, _ASKED), key=lambda part: part.planned_at):
         one = part.series
-        own = {f.severity for f in standing if one.series_key in (f.detail.get("standing") or [f.series_key])}
+        own = {f.severity for f in open_findings if one.series_key in (f.detail.get("standing") or [f.series_key])}
         worst = next((s for s in _WORST if s in own), None)
         found.setdefault((one.kind, one.workload, one.version), {})[one.provider] = SeriesSummary(
             series_key=one.series_key,

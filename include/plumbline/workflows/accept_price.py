@@ -136,7 +136,7 @@ def accept_command(provider: Provider, purchase: Purchase, term: Term | None) ->
 def _on_demand(archive: Archive, provider: Provider, at: datetime) -> float | None:
     """The on-demand price of the newest reading that is not held, else the accepted one."""
     checked = checked_price(archive, provider, "on_demand", None, at)
-    if checked is not None and checked.meaning != "held":
+    if checked is not None and checked.status != "held":
         return checked.price
     return accepted_price(archive, provider, "on_demand", None, at.date())
 

@@ -142,17 +142,17 @@ class Cut:
 def apply_budget(archive: Archive, provider: Provider, trials: Sequence[Trial], now: datetime) -> Cut:
     """Cut one run's trials on one provider, of all lanes, to the rest of the month's budget, which the provider must declare."""
     apart = next((t.origin.run_id for t in trials if t.origin is not None), None)
-    standing = budget_balance(archive, provider, now, apart)
-    one = {t.workload.name: t.workload for t in trials}
-    uses = {name: expected_use(archive, provider, workload, now, apart) for name, workload in one.items()}
+    balance = budget_balance(archive, provider, now, apart)
+    workloads = {t.workload.name: t.workload for t in trials}
+    uses = {name: expected_use(archive, provider, workload, now, apart) for name, workload in workloads.items()}
     rounds: dict[tuple[str, int], list[Trial]] = {}
     for trial in trials:
         rounds.setdefault((trial.slot, trial.repeat), []).append(trial)
     ordered = [rounds[key] for key in sorted(rounds)]
     taken = [_sum(uses[t.workload.name] for t in several) for several in ordered]
-    fit, why = rounds_within_budget(standing, taken)
+    fit, why = rounds_within_budget(balance, taken)
     kept, left_out = (tuple(t for several in part for t in several) for part in (ordered[:fit], ordered[fit:]))
-    return Cut(provider, standing, standing.with_used(_sum(taken[:fit])), kept, left_out, why)
+    return Cut(provider, balance, balance.with_used(_sum(taken[:fit])), kept, left_out, why)
 
 
 def budget_cuts(archive: Archive, declared: Declarations, planned: Mapping[str, Sequence[Trial]], now: datetime) -> dict[str, Cut]:
@@ -188,10 +188,10 @@ def store_budget_finding(archive: Archive, done: Cut, now: datetime) -> Finding 
 
     Findings of earlier months resolve, and this month's if all its trials are planned now.
     """
-    standing = _open_findings(archive, done.provider)
-    this_month = _of_month(standing, done.balance.month)
+    open_findings = _open_findings(archive, done.provider)
+    this_month = _of_month(open_findings, done.balance.month)
     planned = {trial.series_key for trial in done.kept}
-    resolved = [(old, f"resolved: the month ended; {done.balance}") for old in standing if old not in this_month]
+    resolved = [(old, f"resolved: the month ended; {done.balance}") for old in open_findings if old not in this_month]
     if not done.left_out:
         why = f"resolved: campaign {done.kept[0].campaign_id} plans the skipped trials; {done.after}" if done.kept else ""
         resolved += [(old, why) for old in this_month if {m.series_key for m in old.members} <= planned]

@@ -155,24 +155,24 @@ def compare_with_accepted(
     """
     nodes = [{**facts, **seen.whole} for facts in seen.nodes]
     findings = archive.findings_of(provider.name)
-    standing = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
+    open_findings = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
     before = accepted_facts(archive, provider, findings, now)
     shown = environment_check.reconcile_environment(
         provider.name,
         before,
         nodes,
-        standing,
+        open_findings,
         now.date(),
         rerun=rerun_note(provider),
         simulated=provider.simulated,
-        settled={f.finding_id for f in findings} - {f.finding_id for f in standing},
+        settled={f.finding_id for f in findings} - {f.finding_id for f in open_findings},
         rules=declared.thresholds.drift.environment,
     )
-    failing = (s for s in standing if (s.kind, s.subject) == ("missing_data", environment_check.CHECK_FAILING_SUBJECT))
+    failing = (s for s in open_findings if (s.kind, s.subject) == ("missing_data", environment_check.CHECK_FAILING_SUBJECT))
     checked_again = tuple((finding, "resolved: the environment check succeeded") for finding in failing)
     applied = replace(shown, resolved=(*shown.resolved, *checked_again))
     apply(archive, applied, by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")
-    changes, concerned = environment_check.change_rows(shown.changes), _concerned(shown, standing)
+    changes, concerned = environment_check.change_rows(shown.changes), _concerned(shown, open_findings)
     news = (
         pending_changes.record_changes(archive, provider.name, changes, environment_check.uniform_facts(nodes), concerned)
         if provider.watch.enabled
@@ -192,10 +192,10 @@ def compare_with_accepted(
     return EnvironmentCheck(provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*seen.notes, *first))
 
 
-def _concerned(shown: EnvironmentReconciliation, standing: Sequence[Finding]) -> list[str]:
+def _concerned(shown: EnvironmentReconciliation, open_findings: Sequence[Finding]) -> list[str]:
     """The findings of what differs now, and those that this check resolved."""
     about = {fact_name(change.key) for change in shown.changes}
-    known = [s for s in standing if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]
+    known = [s for s in open_findings if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]
     return sorted({f.finding_id for f in (*known, *shown.opened, *(finding for finding, _ in shown.resolved))})
 
 

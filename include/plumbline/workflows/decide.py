@@ -71,9 +71,11 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str) -> 
         if not had:
             raise DecisionsLocked("another process has held the decision lock for 10 minutes; run the command again later")
         views = [*archive.findings("open"), *archive.findings("acknowledged")]
-        standing = [f for f in readable_findings(views) if f.subject.startswith(DECISION_CHANGE_PREFIX)]
+        open_findings = [f for f in readable_findings(views) if f.subject.startswith(DECISION_CHANGE_PREFIX)]
         return [
-            _store_decision(archive, decided, standing, why) for decided in decide_teams(archive, declared, on) if decided.decision.ranking
+            _store_decision(archive, decided, open_findings, why)
+            for decided in decide_teams(archive, declared, on)
+            if decided.decision.ranking
         ]
 
 
@@ -89,7 +91,7 @@ def last_stored(archive: Archive, team: str, kind: str, workloads: Sequence[str]
             return None
 
 
-def _store_decision(archive: Archive, decided: TeamDecision, standing: Sequence[Finding], why: str) -> RecordedDecision:
+def _store_decision(archive: Archive, decided: TeamDecision, open_findings: Sequence[Finding], why: str) -> RecordedDecision:
     decision, workloads, inputs = decided.decision, decided.preference.workloads, input_hashes(decided)
     last = last_stored(archive, decision.team, decision.kind, workloads)
     before = RankingSnapshot.of(last.team, last.kind, last.detail) if last is not None else None
@@ -101,8 +103,8 @@ def _store_decision(archive: Archive, decided: TeamDecision, standing: Sequence[
     after = last.decision_id if last is not None else None
     name = digest({"inputs": inputs, "team": decision.team, "kind": decision.kind, "workloads": workloads, "after": after})
     decision_id = last.decision_id if last is not None and known else name
-    reconciliation = reconcile_decision(before, now, standing, decided.standing.day, decision_id)
-    day = decided.standing.day.isoformat()
+    reconciliation = reconcile_decision(before, now, open_findings, decided.current.day, decision_id)
+    day = decided.current.day.isoformat()
     # Before the decision, with the same id each time: after a crash in between both are repeated.
     apply(archive, Reconciliation(reconciliation.opened), by=DECISION_AUTHOR, seen_in=day)
     if not known:

@@ -22,20 +22,20 @@ def next_experiments(declared: Declarations, decided: TeamDecision) -> tuple[Exp
 
 def _costs(declared: Declarations, decided: TeamDecision) -> Iterator[tuple[Place, TrialCost]]:
     """As a budget counts a trial: the time that the current ones held the provider, at its price of the day."""
-    standing = decided.standing
+    current = decided.current
     enabled = {p.name: p for p in declared.enabled_providers()}
-    for name, workload in standing.campaigns:
+    for name, workload in current.campaigns:
         if workload not in decided.preference.workloads:
             continue
         spec = declared.workloads.get(workload)
         if name not in enabled or spec is None or spec not in declared.workloads_for(enabled[name]):
             continue
         # Another version, engine or instance starts a series of its own, which does not compare with the others' results.
-        if series_key(spec, enabled[name]) != standing.series.get((name, workload)):
+        if series_key(spec, enabled[name]) != current.series.get((name, workload)):
             continue
-        held = [t.held_s for t in standing.trials if t.usable and (t.provider, t.workload) == (name, workload) and t.held_s]
+        held = [t.held_s for t in current.trials if t.usable and (t.provider, t.workload) == (name, workload) and t.held_s]
         each_s = expected_held_s(held, spec.nodes * estimate_trial_s(spec, enabled[name]))
-        use = budget_use(standing.providers[name], each_s, standing.day, spec.gpus)
+        use = budget_use(current.providers[name], each_s, current.day, spec.gpus)
         slots = len(declared_slots(enabled[name], spec))
         yield (name, workload), TrialCost(slots, use.usd, use.unpriced, MAX_REPEATS)
 

@@ -91,15 +91,15 @@ def compare_with_history(archive: Archive, declared: Declarations, provider: Pro
     if disturbed:
         figures = {}
     findings = archive.findings_of(provider.name)
-    standing = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
+    open_findings = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
     now = drift.reconcile_probes(
         provider.name,
         [*_history(archive, provider, findings), drift.ProbeResult(at.date(), figures)],
         _limits(declared),
-        standing,
+        open_findings,
         rerun=check_provider.rerun_note(provider),
         simulated=provider.simulated,
-        settled={f.finding_id for f in findings} - {f.finding_id for f in standing},
+        settled={f.finding_id for f in findings} - {f.finding_id for f in open_findings},
     )
     news, concerned = _keep(archive, provider, now, at)
     # Last, with the snapshot: after a crash the next probe compares with the same past.

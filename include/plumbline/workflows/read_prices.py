@@ -98,9 +98,9 @@ def _keep(
     silences: Sequence[str],
     notes: tuple[str, ...],
 ) -> PriceCheckResult:
-    standing = readable_findings(archive.findings_of(provider.name, "price", unsettled=True))
+    open_findings = readable_findings(archive.findings_of(provider.name, "price", unsettled=True))
     unit = price_unit(provider.accelerator.kind)
-    went = reconcile_prices(checks, standing, provider.simulated, unit)
+    went = reconcile_prices(checks, open_findings, provider.simulated, unit)
     opened = apply(archive, went, by=PRICE_AUTHOR, seen_in=at.isoformat())
     _by_rule(archive, provider, checks, at)
     news = [f for f in (*went.opened, *went.continued) if f in went.continued or f.finding_id in opened]
@@ -120,7 +120,7 @@ def _keep(
 
 def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
     """The check as a change for the event; None if it is not new, or held."""
-    if checked.meaning != "changed" or price_subject(CHANGED_SUBJECT, checked.reading.purchase, checked.reading.term) not in fresh:
+    if checked.status != "changed" or price_subject(CHANGED_SUBJECT, checked.reading.purchase, checked.reading.term) not in fresh:
         return None
     fact = f"price.{format_price_name(checked.reading.purchase, checked.reading.term).replace(' ', '.').replace('-', '_')}"
     return {"fact": fact, "old": f"{checked.accepted:.6g}", "new": f"{checked.price:.6g}"}
@@ -130,8 +130,8 @@ def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict
     """Accept the first price, and confirmed spot prices."""
     for checked in checks:
         reading = checked.reading
-        why = {"first": "first price read", "changed": "confirmed spot prices are accepted automatically"}.get(checked.meaning)
-        if why is None or (checked.meaning == "changed" and reading.purchase != "spot"):
+        why = {"first": "first price read", "changed": "confirmed spot prices are accepted automatically"}.get(checked.status)
+        if why is None or (checked.status == "changed" and reading.purchase != "spot"):
             continue
         accept_price(archive, provider, reading.purchase, reading.term, by=PRICE_AUTHOR, why=why, by_rule=checked, at=at)
 

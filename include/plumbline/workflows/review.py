@@ -286,9 +286,9 @@ def _provider(
     for series_key in workloads:
         archive.bootstrap_baseline(series_key, declared.thresholds.drift)
     comparisons = compare_with_baselines(archive, declared, campaign_id, provider, workloads)
-    standing = readable_findings(archive.findings_of(provider, unsettled=True))
+    open_findings = readable_findings(archive.findings_of(provider, unsettled=True))
     newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}
-    reconciliation = reconcile([f for c in comparisons for f in findings_of(c)], standing, comparisons, newest)
+    reconciliation = reconcile([f for c in comparisons for f in findings_of(c)], open_findings, comparisons, newest)
     apply(archive, reconciliation, by=REVIEWER, seen_in=campaign_id)
     now = (*reconciliation.opened, *reconciliation.continued)
     reviewed = [ReviewResult(c.series_key, c, tuple(f for f in now if c.series_key in f.standing)) for c in comparisons]

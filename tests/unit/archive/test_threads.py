@@ -28,9 +28,9 @@ def test_what_was_said_comes_back_as_it_was_noted(known: Archive) -> None:
     known.save_incident(IncidentRecord("f1", "C1", "1.0", "open", "h", "warn", said))
     known.save_incident(IncidentRecord("f1", "C2", "", "posting", ""))
     first, second = known.incidents("f1")
-    assert (first.severity, first.said, second.severity, second.said) == ("warn", said, "", {})
+    assert (first.severity, first.posts, second.severity, second.posts) == ("warn", said, "", {})
     known.save_incident(IncidentRecord("f1", "C1", "1.0", "open", "h2", "page", {**said, "escalated": {"at": "x", "ts": ""}}))
-    assert known.incidents("f1")[0].said["escalated"] == {"at": "x", "ts": ""} and known.incidents("f1")[0].severity == "page"
+    assert known.incidents("f1")[0].posts["escalated"] == {"at": "x", "ts": ""} and known.incidents("f1")[0].severity == "page"
 
 
 def test_a_snooze_is_kept_and_logged_once_and_ends_by_another(known: Archive) -> None:

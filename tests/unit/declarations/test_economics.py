@@ -55,13 +55,13 @@ def test_the_whole_file(declared: Path) -> None:
 
 def test_of_each_figure_the_first_entry_that_fits_and_says_it(declared: Path) -> None:
     found = load(declared).economics
-    utilisation = found.said("utilisation", "here", "chat")
+    utilisation = found.assumed("utilisation", "here", "chat")
     assert utilisation is not None and (utilisation.value.low, utilisation.source) == (0.3, "a test")
-    run = found.said("run", "here", "chat")
+    run = found.assumed("run", "here", "chat")
     assert run is not None and (run.value.time, run.source) == (500 * 3600, "the rest")
-    other = found.said("utilisation", "here", "gpt")
+    other = found.assumed("utilisation", "here", "gpt")
     assert other is not None and other.value.low == 0.1
-    assert found.said("storage", "here", "chat") is None
+    assert found.assumed("storage", "here", "chat") is None
     spot = found.price_per_hour("here", "chat", "spot")
     assert spot is not None and spot.value.expected == 20.0
     assert found.price_per_hour("here", "chat", "on_demand") is None
@@ -72,7 +72,7 @@ def test_of_each_figure_the_first_entry_that_fits_and_says_it(declared: Path) ->
 
 def test_without_the_file_nothing_is_known(config: Path) -> None:
     found = load(config).economics
-    assert found == Economics() and found.said("utilisation", "here", "chat") is None
+    assert found == Economics() and found.assumed("utilisation", "here", "chat") is None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_entry_that_says_nothing_and_a_purchase_that_stands_twice(declared: P
 
 def test_engineering_for_nothing_is_a_figure(declared: Path) -> None:
     (declared / "economics.yaml").write_text("assumptions:\n  - {engineering: 0 USD/month, source: a test}\n")
-    said = load(declared).economics.said("engineering", "here", "chat")
+    said = load(declared).economics.assumed("engineering", "here", "chat")
     assert said is not None and said.value == 0.0
 
 

@@ -30,9 +30,9 @@ NEW = {**OLD, "driver.version": "570.86.15"}
 ACCEPTED = AcceptedFacts({name: [value] for name, value in OLD.items()}, "the environment check of 2026-11-01")
 
 
-def looked(nodes: Sequence[Facts], standing: Sequence[Finding] = (), day: date = DAY, **fields: Any) -> EnvironmentReconciliation:
+def looked(nodes: Sequence[Facts], open_findings: Sequence[Finding] = (), day: date = DAY, **fields: Any) -> EnvironmentReconciliation:
     return reconcile_environment(
-        "lab", fields.pop("accepted", ACCEPTED), nodes, standing, day, rerun="benchmark_lab measures again", **fields
+        "lab", fields.pop("accepted", ACCEPTED), nodes, open_findings, day, rerun="benchmark_lab measures again", **fields
     )
 
 

@@ -60,15 +60,15 @@ def test_what_is_unchanged_seen_once_or_first_is_no_finding() -> None:
         assert price_finding(check_price(days(*prices), accepted)) is None
 
 
-def course(*prices: float, standing: tuple[Finding, ...] = (), accepted: float = 2.39, of: Reading = ONE):  # type: ignore[no-untyped-def]
-    return reconcile_prices([check_price(days(*prices, of=of), accepted)], standing)
+def course(*prices: float, open_findings: tuple[Finding, ...] = (), accepted: float = 2.39, of: Reading = ONE):  # type: ignore[no-untyped-def]
+    return reconcile_prices([check_price(days(*prices, of=of), accepted)], open_findings)
 
 
 def test_a_change_opens_once_stands_as_it_is_and_goes_on_when_the_price_moves_further() -> None:
     (opened,) = course(2.39, 2.99, 2.99).opened
-    again = course(2.39, 2.99, 2.99, 2.99, standing=(opened,))
+    again = course(2.39, 2.99, 2.99, 2.99, open_findings=(opened,))
     assert again == Reconciliation(unchanged=(opened,))
-    further = course(2.39, 2.99, 2.99, 3.4, 3.4, standing=(opened.with_state("acknowledged"),))
+    further = course(2.39, 2.99, 2.99, 3.4, 3.4, open_findings=(opened.with_state("acknowledged"),))
     (now,) = further.continued
     assert (now.finding_id, now.since, now.state) == (opened.finding_id, opened.since, "acknowledged")
     assert "2.39 → 3.40" in now.headline and "since 2026-11-02" in now.headline
@@ -76,8 +76,8 @@ def test_a_change_opens_once_stands_as_it_is_and_goes_on_when_the_price_moves_fu
 
 def test_a_change_is_over_when_the_accepted_price_was_read_twice_again(golden: Golden) -> None:
     (opened,) = course(2.39, 2.99, 2.99).opened
-    assert course(2.39, 2.99, 2.99, 2.39, standing=(opened,)).resolved == ()
-    ((over, why),) = course(2.39, 2.99, 2.99, 2.39, 2.39, standing=(opened,)).resolved
+    assert course(2.39, 2.99, 2.99, 2.39, open_findings=(opened,)).resolved == ()
+    ((over, why),) = course(2.39, 2.99, 2.99, 2.39, 2.39, open_findings=(opened,)).resolved
     assert over is opened
     golden("findings.price_back", why)
 
@@ -90,10 +90,10 @@ def test_a_price_that_comes_back_after_it_was_settled_is_another_finding() -> No
 
 def test_a_hold_leaves_the_change_that_stands_alone_and_ends_with_a_price_that_can_be() -> None:
     (change,) = course(2.39, 2.99, 2.99).opened
-    holding = course(2.39, 2.99, 2.99, 0.0, standing=(change,))
+    holding = course(2.39, 2.99, 2.99, 0.0, open_findings=(change,))
     (hold,) = holding.opened
     assert hold.subject == "held price on-demand" and holding.resolved == ()
-    after = course(2.39, 2.99, 2.99, 0.0, 2.99, standing=(change, hold))
+    after = course(2.39, 2.99, 2.99, 0.0, 2.99, open_findings=(change, hold))
     ((over, why),) = after.resolved
     assert over == hold and "2.99" in why and "csv prices.csv" in why and after.unchanged == (change,)
 
@@ -110,9 +110,9 @@ def test_a_second_source_ends_a_hold_and_opens_the_change() -> None:
 def test_a_spot_change_is_over_with_the_next_check_and_another_one_is_another_finding() -> None:
     (opened,) = course(1.0, 1.3, 1.3, accepted=1.0, of=SPOT).opened
     assert "median" in opened.headline
-    ((_, why),) = course(1.3, 1.3, 1.3, accepted=1.3, of=SPOT, standing=(opened,)).resolved
+    ((_, why),) = course(1.3, 1.3, 1.3, accepted=1.3, of=SPOT, open_findings=(opened,)).resolved
     assert "1.30" in why
-    further = course(1.3, 1.6, 1.6, accepted=1.3, of=SPOT, standing=(opened,))
+    further = course(1.3, 1.6, 1.6, accepted=1.3, of=SPOT, open_findings=(opened,))
     assert [f.finding_id for f, _ in further.resolved] == [opened.finding_id] and len(further.opened) == 1
 
 
@@ -120,7 +120,7 @@ def test_terms_and_purchases_have_findings_of_their_own() -> None:
     assert price_subject("price", "reserved", "1y") == "price reserved 1y"
     (opened,) = course(2.0, 2.2, 2.2, accepted=2.0, of=RESERVED).opened
     three_years = replace(RESERVED, term="3y")
-    assert len(course(2.0, 2.2, 2.2, accepted=2.0, of=three_years, standing=(opened,)).opened) == 1
+    assert len(course(2.0, 2.2, 2.2, accepted=2.0, of=three_years, open_findings=(opened,)).opened) == 1
 
 
 def test_a_simulated_provider_is_told_as_such() -> None:

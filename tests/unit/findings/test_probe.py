@@ -20,8 +20,8 @@ def history(*matmul: float, memory: float = 3.3e12) -> list[ProbeResult]:
     return [ProbeResult(FIRST + timedelta(days=7 * i), {"matmul_tflops": m * T, "memory_bandwidth": memory}) for i, m in enumerate(matmul)]
 
 
-def told(*matmul: float, standing: tuple[Finding, ...] = (), settled: tuple[str, ...] = ()) -> ProbeReconciliation:
-    return reconcile_probes("gpu", history(*matmul), {}, standing, rerun="it is measured again", settled=settled)
+def told(*matmul: float, open_findings: tuple[Finding, ...] = (), settled: tuple[str, ...] = ()) -> ProbeReconciliation:
+    return reconcile_probes("gpu", history(*matmul), {}, open_findings, rerun="it is measured again", settled=settled)
 
 
 def opened() -> Finding:
@@ -65,10 +65,10 @@ def test_no_worse_than_what_was_usual_lately_is_not_slow() -> None:
 
 def test_it_stands_until_a_probe_is_as_usual_and_is_not_told_twice() -> None:
     found = opened()
-    assert told(800, 801, 799, 700, 702, 701, standing=(found,)) == replace(
+    assert told(800, 801, 799, 700, 702, 701, open_findings=(found,)) == replace(
         told(800, 801, 799, 700, 702, 701), opened=(), changes=(), continued=()
     )
-    ((over, why),) = told(800, 801, 799, 700, 702, 798, standing=(found,)).resolved
+    ((over, why),) = told(800, 801, 799, 700, 702, 798, open_findings=(found,)).resolved
     assert over == found and "2026-12-06" in why and "matmul 798 TFLOP/s" in why
 
 

@@ -25,12 +25,12 @@ Reviewed = Callable[..., tuple[Reconciliation, list[Comparison]]]
 
 @pytest.fixture
 def reviewed(sample: Any, rules: Any, limits: Any) -> Reviewed:
-    """reviewed(campaign, {series: factor}, standing, facts, repeats=…, newest=…): the course of a campaign against one baseline."""
+    """reviewed(campaign, {series: factor}, open_findings, facts, repeats=…, newest=…): the course of a campaign against one baseline."""
 
     def run(
         campaign: str,
         factors: dict[str, float],
-        standing: tuple[Finding, ...] = (),
+        open_findings: tuple[Finding, ...] = (),
         facts: dict[str, str] = FACTS,
         *,
         repeats: int = 5,
@@ -42,7 +42,7 @@ def reviewed(sample: Any, rules: Any, limits: Any) -> Reviewed:
             candidate = sample(campaign, {LEADS[key]: [factor * v for v in FIVE[:repeats]]}, key=key, environments=(facts,))
             compared.append(compare([baseline], candidate, rules=rules, limits=limits))
         found = [f for c in compared for f in findings_of(c)]
-        return reconcile(found, standing, compared, set(factors) if newest else set()), compared
+        return reconcile(found, open_findings, compared, set(factors) if newest else set()), compared
 
     return run
 

@@ -131,10 +131,10 @@ def test_a_switch_saves_the_difference_of_the_same_work(sample: CampaignData) ->
 
 def test_a_stored_decision_names_the_same_switch_as_the_report(sample: CampaignData) -> None:
     decided = conclude(sample).decided
-    places = {name: p for d in decided for name, p in d.standing.providers.items()}
+    places = {name: p for d in decided for name, p in d.current.providers.items()}
 
     def price(name: str, purchase: Purchase) -> float | None:
-        basis = quote(places[name], decided[0].standing.day, purchase).basis
+        basis = quote(places[name], decided[0].current.day, purchase).basis
         return None if basis is None else basis.usd_per_hour
 
     stored = [a for d in decided for a in stored_answers(d.decision.team, d.decision.kind, decision_detail(d), price)]

@@ -25,10 +25,10 @@ def decided(fast_cost: float, cheap_latency: float) -> TeamDecision:
         *repeats("cheap", *({"time_to_first_token": cheap_latency, "cost_per_1k_requests": 1.0 * k} for k in (1, 1.01))),
     ]
     wanted = preference({"time_to_first_token": 0.5, "cost_per_1k_requests": 0.5})
-    standing = CurrentResults(
+    current = CurrentResults(
         trials=tuple(trials), providers={}, campaigns={}, simulated=frozenset(), day=date(2026, 11, 1), purchase="on_demand"
     )
-    return TeamDecision(decide("t", "inference", wanted, trials), wanted, standing)
+    return TeamDecision(decide("t", "inference", wanted, trials), wanted, current)
 
 
 def test_first_and_cheapest_differ_for_reasons_that_have_weights(golden: Golden) -> None:

@@ -71,7 +71,7 @@ def news(found: ProbeReport) -> list[tuple[str, str, str]]:
     return [(change["fact"], change["old"], change["new"]) for change in found.news]
 
 
-def standing(archive: Archive) -> list[Finding]:
+def open_findings(archive: Archive) -> list[Finding]:
     return [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of("lab-2core", unsettled=True)]
 
 
@@ -83,10 +83,10 @@ def test_slower_twice_is_a_finding_and_a_benchmark_waits_for_it(archive: Archive
     for week, matmul in enumerate((800, 802, 799)):
         assert probed(archive, known, week, matmul).findings == ()
     once = probed(archive, known, 3, 700)
-    assert standing(archive) == [] and pending_changes.pending_event(archive, LAB.name) is None
+    assert open_findings(archive) == [] and pending_changes.pending_event(archive, LAB.name) is None
     assert once.figures[0].slow == 1 and "probes again" in once.notes[0]
     twice = probed(archive, known, 3.2, 702)
-    (found,) = standing(archive)
+    (found,) = open_findings(archive)
     assert twice.findings == (found.finding_id,) and found.since == "2026-11-22"
     assert LAB.dag_id in found.explanation
     event = pending_changes.pending_event(archive, LAB.name)
@@ -115,7 +115,7 @@ def test_as_usual_again_it_resolves_and_what_was_measured_is_measured_again(arch
 def test_its_chart_shows_the_probes(archive: Archive, known: Declarations) -> None:
     for week, matmul in enumerate((800, 802, None, 799, 700, 701)):
         probed(archive, known, week, matmul)
-    (found,) = standing(archive)
+    (found,) = open_findings(archive)
     history = finding_history(archive, found)
     assert history is not None and (history.change, history.begin) == ("−12 %", "2026-11-29")
     assert LAB.name in history.title and "matmul" in history.title
@@ -126,19 +126,19 @@ def test_its_chart_shows_the_probes(archive: Archive, known: Declarations) -> No
 def test_accepted_it_is_what_later_probes_are_held_against(archive: Archive, known: Declarations) -> None:
     for week, matmul in enumerate((800, 700, 701)):
         probed(archive, known, week, matmul)
-    (found,) = standing(archive)
+    (found,) = open_findings(archive)
     archive.set_finding_state(found.finding_id, "accepted", by="anna", why="the cap is meant")
-    assert probed(archive, known, 3, 700).figures[0].slow == 0 and standing(archive) == []
+    assert probed(archive, known, 3, 700).figures[0].slow == 0 and open_findings(archive) == []
     for week in (4, 5):
         probed(archive, known, week, 600)
-    (again,) = standing(archive)
+    (again,) = open_findings(archive)
     assert again.finding_id != found.finding_id and again.effect == pytest.approx(600 / 700 - 1, abs=1e-3)
 
 
 def test_a_driver_seen_from_inside_is_the_finding_that_a_look_would_open(archive: Archive, known: Declarations) -> None:
     probed(archive, known, 0, 800)
     changed = probed(archive, known, 1, 800, {"driver.version": "575.2", "limits.nofile": 4096})
-    (found,) = standing(archive)
+    (found,) = open_findings(archive)
     assert (found.kind, found.subject, found.campaign_id) == ("environment", "environment", None)
     assert [m.name for m in found.members] == ["driver.version"], "limits are of the process that looked"
     assert news(changed) == [("driver.version", "570.1", "575.2")] and pending_changes.pending_event(archive, LAB.name)
@@ -146,7 +146,7 @@ def test_a_driver_seen_from_inside_is_the_finding_that_a_look_would_open(archive
     looked = check_provider.compare_with_accepted(
         archive, known, LAB, ProviderFacts(({"driver.version": "575.2"},), {}), START + timedelta(days=8)
     )
-    assert looked.news == () and len(standing(archive)) == 1
+    assert looked.news == () and len(open_findings(archive)) == 1
     assert (
         check_provider.compare_with_accepted(
             archive, known, LAB, ProviderFacts(({"os.kernel": "6.1.0"},), {}), START + timedelta(days=9)
@@ -177,7 +177,7 @@ def test_what_neighbours_slow_down_does_not_count(archive: Archive, known: Decla
     probed(archive, known, 0, 800)
     for week in (1, 2, 3):
         seen = probed(archive, known, week, 500, foreign_cpu=0.3)
-    assert seen.figures == () and "30%" in seen.notes[0] and standing(archive) == []
+    assert seen.figures == () and "30%" in seen.notes[0] and open_findings(archive) == []
     assert due(archive, known, 3.5), "it is made again soon"
     assert probed(archive, known, 4, 800, foreign_cpu=0.1).figures[0].usual == 800e12
 
@@ -187,7 +187,7 @@ def test_what_was_left_out_is_said_and_nothing_is_concluded(archive: Archive, kn
         probed(archive, known, week, matmul)
     blind = probed(archive, known, 3, None)
     (note,) = blind.notes
-    assert note.startswith("matmul") and TIMED_OUT in note and len(standing(archive)) == 1
+    assert note.startswith("matmul") and TIMED_OUT in note and len(open_findings(archive)) == 1
 
 
 def test_it_is_due_when_its_time_has_passed_or_the_last_one_was_slow_for_once(archive: Archive, known: Declarations) -> None:

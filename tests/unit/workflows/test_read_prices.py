@@ -113,7 +113,7 @@ def test_a_change_that_is_taken_back_resolves_itself(place: Place) -> None:
 def test_a_price_of_nothing_is_held_until_a_person_gives_another_one(place: Place) -> None:
     place.look(2.39)
     held = place.look(0.0)
-    assert place.states() == [("held price on-demand", "open")] and held.changes == () and held.checks[0].meaning == "held"
+    assert place.states() == [("held price on-demand", "open")] and held.changes == () and held.checks[0].status == "held"
     (stored,) = place.archive.findings()
     with pytest.raises(ValueError, match="coreweave-h100 is 0"):
         apply_answer(place.archive, place.declared, stored.finding_id, "accept", "ada", "free?")
@@ -129,7 +129,7 @@ def test_a_held_price_that_a_person_confirms_is_the_accepted_one(place: Place) -
     assert stored.severity == "warn", "it stays, so somebody has to look"
     apply_answer(place.archive, place.declared, stored.finding_id, "accept", "ada", "a promotion")
     assert place.accepted() == pytest.approx(0.69)
-    assert place.look(0.69).checks[0].meaning == "unchanged"
+    assert place.look(0.69).checks[0].status == "unchanged"
 
 
 def test_a_spot_price_moves_by_itself_and_its_finding_ends_with_the_next_look(place: Place) -> None:
@@ -143,8 +143,8 @@ def test_a_spot_price_moves_by_itself_and_its_finding_ends_with_the_next_look(pl
 
 def test_a_reservation_is_held_against_what_an_hour_costs_on_demand(place: Place) -> None:
     place.look(2.39)
-    assert place.look(2.39, "reserved-1y").checks[-1].meaning == "held"
-    assert place.look(2.0, "reserved-1y").checks[-1].meaning == "first"
+    assert place.look(2.39, "reserved-1y").checks[-1].status == "held"
+    assert place.look(2.0, "reserved-1y").checks[-1].status == "first"
     assert place.states() == [(price_subject(HELD_SUBJECT, "reserved", "1y"), "resolved")]
 
 
@@ -169,7 +169,7 @@ def test_what_was_accepted_before_another_price_was_declared_can_be_accepted_aga
         place.look(2.39)
     assert place.accepted() == 3.0 and place.states() == [("price on-demand", "open")]
     accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="the declaration was wrong")
-    assert place.accepted() == pytest.approx(2.39) and place.look(2.39).checks[0].meaning == "unchanged"
+    assert place.accepted() == pytest.approx(2.39) and place.look(2.39).checks[0].status == "unchanged"
     before = len(place.archive.audit())
     accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="once more")
     assert len(place.archive.audit()) == before, "what is accepted is no decision"

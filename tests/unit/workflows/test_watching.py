@@ -68,7 +68,7 @@ def measure(archive: Archive, campaign: str, day: float, facts: dict[str, Any], 
         archive.record(document(asked, metrics=metrics, environment=Environment.of({**FACTS, **facts})), uri="file:///nowhere")
 
 
-def standing(archive: Archive) -> list[Finding]:
+def open_findings(archive: Archive) -> list[Finding]:
     return [Finding.of(f.detail).with_state(f.state) for f in archive.findings_of("lab-2core", unsettled=True)]
 
 
@@ -83,7 +83,7 @@ def test_what_changed_since_the_last_campaign_is_found_by_the_first_look(archive
     measure(archive, "2026-10", -5, {})
     found = looked(0, NEWER)
     assert news(found) == [("os.kernel", "6.1.0", "6.11.0")] and "6.1.0 → 6.11.0" in found.reason
-    (finding,) = standing(archive)
+    (finding,) = open_findings(archive)
     assert found.findings == (finding.finding_id,)
     assert (finding.attributed_to, finding.since) == (("os.kernel",), "2026-11-01") and "6.1.0 → 6.11.0" in finding.headline
     assert "2026-10" in finding.explanation and LAB.dag_id in finding.explanation
@@ -94,9 +94,9 @@ def test_a_change_is_news_once_stands_until_it_is_back_and_to_look_again_changes
     opened = looked(1, NEWER)
     again = looked(2, NEWER, NEWER)
     assert opened.news and not again.news
-    assert again.changes == opened.changes and again.findings == opened.findings and len(standing(archive)) == 1
+    assert again.changes == opened.changes and again.findings == opened.findings and len(open_findings(archive)) == 1
     back = looked(3, KERNEL)
-    assert news(back) == [("os.kernel", "6.11.0", "6.1.0")] and back.findings == opened.findings and standing(archive) == []
+    assert news(back) == [("os.kernel", "6.11.0", "6.1.0")] and back.findings == opened.findings and open_findings(archive) == []
     assert archive.finding(opened.findings[0]).state == "resolved"
     assert looked(4, NEWER).findings != opened.findings, "once more is another finding"
 
@@ -107,13 +107,13 @@ def test_the_rerun_continues_the_finding_and_no_fact_has_two(archive: Archive, l
     noticed = looked(0, NEWER).findings[0]
     measure(archive, "od-1", 0.1, {"os.kernel": "6.11.0"}, step_time=0.12)
     review_campaign("od-1")
-    kinds = {f.kind: f for f in standing(archive)}
-    assert set(kinds) == {"environment", "performance"} and len(standing(archive)) == 2
+    kinds = {f.kind: f for f in open_findings(archive)}
+    assert set(kinds) == {"environment", "performance"} and len(open_findings(archive)) == 2
     environment = kinds["environment"]
     assert (environment.finding_id, environment.since, environment.seen_in) == (noticed, "2026-11-01", ("od-1",))
     assert "performance changed too" in environment.explanation and environment.baseline_campaigns == ("2026-10",)
     assert "os.kernel" in kinds["performance"].attributed_to
-    assert looked(1, NEWER).news == () and len(standing(archive)) == 2
+    assert looked(1, NEWER).news == () and len(open_findings(archive)) == 2
 
 
 def test_what_a_review_found_first_is_not_found_again_by_a_look(archive: Archive, looked: Looks) -> None:
@@ -122,9 +122,9 @@ def test_what_a_review_found_first_is_not_found_again_by_a_look(archive: Archive
     looked(0, KERNEL)
     measure(archive, "2026-11", 0.1, {"os.kernel": "6.11.0"})
     review_campaign("2026-11")
-    (reviewed,) = standing(archive)
+    (reviewed,) = open_findings(archive)
     later = looked(1, NEWER)
-    assert (later.findings, standing(archive)) == ((reviewed.finding_id,), [reviewed])
+    assert (later.findings, open_findings(archive)) == ((reviewed.finding_id,), [reviewed])
 
 
 def test_what_a_person_accepts_is_what_the_next_look_is_held_against(archive: Archive, looked: Looks) -> None:
@@ -132,7 +132,7 @@ def test_what_a_person_accepts_is_what_the_next_look_is_held_against(archive: Ar
     looked(now - 0.2, KERNEL)
     (noticed,) = looked(now - 0.1, NEWER).findings
     archive.set_finding_state(noticed, "accepted", by="ada", why="announced")
-    assert looked(now + 0.1, NEWER).changes == () and standing(archive) == []
+    assert looked(now + 0.1, NEWER).changes == () and open_findings(archive) == []
     assert news(looked(now + 0.2, {**KERNEL, "os.kernel": "6.14"})) == [("os.kernel", "6.11.0", "6.14")]
     assert looked(now + 0.3, KERNEL).changes[0]["old"] == "6.11.0", "the old one is a change now"
 
@@ -146,8 +146,8 @@ def test_what_a_campaign_showed_and_a_person_accepted_is_no_change_for_a_look_th
     looked(now - 0.3, KERNEL)
     measure(archive, "2026-11", now - 0.2, {"os.kernel": "6.11.0"})
     review_campaign("2026-11")
-    archive.set_finding_state(standing(archive)[0].finding_id, "accepted", by="ada", why="announced")
-    assert looked(now + 0.1, NEWER).changes == () and standing(archive) == []
+    archive.set_finding_state(open_findings(archive)[0].finding_id, "accepted", by="ada", why="announced")
+    assert looked(now + 0.1, NEWER).changes == () and open_findings(archive) == []
 
 
 def test_a_fact_that_a_discovery_tells_from_today_on_is_no_change_today_but_can_be_one_tomorrow(archive: Archive, looked: Looks) -> None:
@@ -159,7 +159,7 @@ def test_a_fact_that_a_discovery_tells_from_today_on_is_no_change_today_but_can_
 def test_an_empty_cluster_keeps_findings_as_they_are(archive: Archive, looked: Looks) -> None:
     looked(0, KERNEL)
     looked(1, NEWER)
-    assert looked(2).findings == () and len(standing(archive)) == 1
+    assert looked(2).findings == () and len(open_findings(archive)) == 1
 
 
 def test_of_a_cluster_only_what_trials_tell_in_the_same_words_is_held_against_them(archive: Archive, looked: Looks) -> None:
@@ -174,7 +174,7 @@ def test_a_provider_that_is_not_watched_is_looked_at_and_starts_nothing(archive:
     looked(0, KERNEL, where=alone)
     found = looked(1, NEWER, where=alone)
     assert found.changes and found.news == () and pending_changes.pending_event(archive, LAB.name) is None
-    assert "watch.enabled is false" in standing(archive)[0].explanation
+    assert "watch.enabled is false" in open_findings(archive)[0].explanation
 
 
 @pytest.fixture

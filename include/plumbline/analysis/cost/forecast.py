@@ -145,7 +145,7 @@ class ForecastInputs:
 
     def range(self, figure: Literal["price", "utilisation", "failure_rate"], taken: str) -> Range | None:
         """A declared range; None if it is not declared, and then `taken` says how the cost is computed without it."""
-        found = self.economics.said(figure, self.provider.name, self.workload.name)
+        found = self.economics.assumed(figure, self.provider.name, self.workload.name)
         if found is None:
             self.undeclared(figure, taken)
             return None
@@ -155,12 +155,12 @@ class ForecastInputs:
 
     def volume(self, outcome: Outcome) -> float | None:
         """The declared monthly volume in outcomes, by the measured rates where it is declared in something else."""
-        found = self.economics.said("volume", self.provider.name, self.workload.name)
+        found = self.economics.assumed("volume", self.provider.name, self.workload.name)
         if found is None:
             asked = "requests: 50000000" if self.workload.kind == "inference" else "trained_tokens: 100000000000"
             self.undeclared("volume", "the cost is without what is paid by the month", f"volume: {{{asked}}}")
             return None
-        what, amount = found.value.said
+        what, amount = found.value.declared
         declared_in, mine = self.measured(*RATES[what]), self.measured(outcome.rate, outcome.statistic)
         if declared_in is None or mine is None or declared_in.expected <= 0:
             reason = f"the volume is declared in {what.replace('_', ' ')}, and {RATES[what][0]} of {self.workload.name} was not measured"
@@ -171,7 +171,7 @@ class ForecastInputs:
 
     def monthly_data(self, item: Literal["egress", "storage"]) -> Range | None:
         """What egress or storage costs a month, USD: the declared amount at the provider's rate of the day."""
-        found = self.economics.said(item, self.provider.name, self.workload.name)
+        found = self.economics.assumed(item, self.provider.name, self.workload.name)
         if found is None:
             self.undeclared(item, "the cost is without it")
             return None
@@ -190,7 +190,7 @@ class ForecastInputs:
 
     def engineering(self) -> float | None:
         """What people cost a month, USD: as the economics say, else the provider's declared overhead by the month."""
-        found = self.economics.said("engineering", self.provider.name, self.workload.name)
+        found = self.economics.assumed("engineering", self.provider.name, self.workload.name)
         if found is not None:
             self.sources["engineering"] = found.source
             return float(found.value)
@@ -203,7 +203,7 @@ class ForecastInputs:
 
     def always_on(self) -> int:
         """How many times the instances are paid all month long; 0 if not declared."""
-        found = self.economics.said("always_on", self.provider.name, self.workload.name)
+        found = self.economics.assumed("always_on", self.provider.name, self.workload.name)
         return 0 if found is None else int(found.value)
 
     def undeclared(self, figure: str, taken: str, example: str = "") -> None:

@@ -36,7 +36,7 @@ class SelfHosted:
         return self.price / (HOUR_S * self.rate * (1 - self.failure_rate) * utilisation)
 
     @property
-    def standing(self) -> float:
+    def always_on_usd(self) -> float:
         """USD a month that instances cost before the first request."""
         return self.always_on * MONTH_H * self.price
 
@@ -55,7 +55,7 @@ class BreakEvenPoint:
 
 def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEvenPoint:
     """The requests a month from which on self-hosting is cheaper, at a utilisation; `hosted`: USD for one hosted request."""
-    each, waiting = own.per_request(utilisation), own.standing
+    each, waiting = own.per_request(utilisation), own.always_on_usd
     if hosted <= each:
         return BreakEvenPoint(
             None,
@@ -78,11 +78,11 @@ def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEven
             None,
             f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, the fixed costs of self-hosting {own.fixed:,.2f} USD",
         )
-    if own.standing > left:
+    if own.always_on_usd > left:
         return BreakEvenPoint(
             None,
             f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, always-on instances with the fixed costs of "
-            f"self-hosting {own.standing + own.fixed:,.2f} USD",
+            f"self-hosting {own.always_on_usd + own.fixed:,.2f} USD",
         )
     value = own.per_request(1.0) * volume / left
     if value > 1:

@@ -210,7 +210,7 @@ def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None
     """Seconds of work that one run is, and in words what that rests on; or why it is not known."""
     if work_s is not None:
         return work_s, f"{work_s / 3600:,.4g} h of work, as asked"
-    declared = case.economics.said("run", case.provider.name, workload.name)
+    declared = case.economics.assumed("run", case.provider.name, workload.name)
     if declared is not None and declared.value.time is not None:
         return declared.value.time, f"{declared.value.time / 3600:,.4g} h of work ({declared.source})"
     if declared is not None:

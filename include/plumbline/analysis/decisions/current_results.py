@@ -78,12 +78,12 @@ def price_trials(
 class TeamDecision:
     """One team's choice for the workloads of one preference, with all that it rests on.
 
-    `standing`: the part about these workloads. What would change the decision is worked out when it is first asked for.
+    `current`: the part about these workloads. What would change the decision is worked out when it is first asked for.
     """
 
     decision: Decision
     preference: Preference
-    standing: CurrentResults
+    current: CurrentResults
 
     def leading(self, most: int) -> TeamDecision:
         """The same choice among the first `most` providers: the order does not depend on the others, each value is relative to the best."""
@@ -92,9 +92,9 @@ class TeamDecision:
             return self
         names = {r.provider for r in ranking[:most]}
         part = replace(
-            self.standing,
-            trials=tuple(t for t in self.standing.trials if t.provider in names),
-            providers={name: p for name, p in self.standing.providers.items() if name in names},
+            self.current,
+            trials=tuple(t for t in self.current.trials if t.provider in names),
+            providers={name: p for name, p in self.current.providers.items() if name in names},
         )
         return TeamDecision(replace(self.decision, ranking=ranking[:most]), self.preference, part)
 
@@ -102,27 +102,27 @@ class TeamDecision:
     def prices(self) -> dict[str, Quote]:
         """The instance price of every provider that was ranked, or why there is none."""
         names = [r.provider for r in self.decision.ranking]
-        return {name: quote(self.standing.providers[name], self.standing.day, self.standing.purchase) for name in names}
+        return {name: quote(self.current.providers[name], self.current.day, self.current.purchase) for name in names}
 
     @cached_property
     def weight_swings(self) -> tuple[WeightSwing, ...]:
         """How far each weight must move to change the first place."""
-        return weight_sensitivity(self.decision.team, self.decision.kind, self.preference, self.standing.trials)
+        return weight_sensitivity(self.decision.team, self.decision.kind, self.preference, self.current.trials)
 
     @cached_property
     def price_swings(self) -> tuple[PriceSwing, ...]:
         """At which instance price of each provider the first place changes."""
         usd = {name: q.basis.usd_per_hour for name, q in self.prices.items() if q.basis is not None}
-        return price_sensitivity(self.decision.team, self.decision.kind, self.preference, self.standing.priced, usd)
+        return price_sensitivity(self.decision.team, self.decision.kind, self.preference, self.current.priced, usd)
 
     @cached_property
     def cheapest(self) -> tuple[Cheapest, ...]:
         """For each workload, the cheapest setup that meets the team's gates and the workload's own criteria."""
         kind, found = self.decision.kind, []
         for name in self.preference.workloads:
-            spec = self.standing.workloads.get(name)
+            spec = self.current.workloads.get(name)
             needs = Requirements(kind, name, self.preference.gates, spec.acceptance if spec is not None else ())
-            found.append(cheapest(needs, fitting_cost(kind, name, self.standing.trials), self.standing.trials))
+            found.append(cheapest(needs, fitting_cost(kind, name, self.current.trials), self.current.trials))
         return tuple(found)
 
 

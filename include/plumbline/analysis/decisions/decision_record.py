@@ -17,11 +17,11 @@ def decision_detail(decided: TeamDecision) -> dict[str, Any]:
     """Everything about the decision: the question, the ranking with its columns, gates and trials, prices with their basis, what would change it,
     and the cheapest setup of each workload. `inputs` has the same hashes as `inputs_of`. Plain values for JSON; what is unknown is null.
     """
-    decision, standing = decided.decision, decided.standing
+    decision, current = decided.decision, decided.current
     data = {
         "workloads": list(decided.preference.workloads),
-        "day": standing.day,
-        "purchase": standing.purchase,
+        "day": current.day,
+        "purchase": current.purchase,
         "simulated": is_simulated(decided),
         "preference": decided.preference.model_dump(mode="json", exclude_defaults=True),
         "inputs": input_hashes(decided),
@@ -32,9 +32,9 @@ def decision_detail(decided: TeamDecision) -> dict[str, Any]:
         "comparison": decision.comparison,
         "seed": decision.seed,
         "draws": decision.draws,
-        "prices": {name: _price(standing, name, quote) for name, quote in decided.prices.items()},
-        "campaigns": _campaigns(standing),
-        "left_out": standing.left_out,
+        "prices": {name: _price(current, name, quote) for name, quote in decided.prices.items()},
+        "campaigns": _campaigns(current),
+        "left_out": current.left_out,
         "weight_swings": decided.weight_swings,
         "price_swings": decided.price_swings,
         "cheapest": decided.cheapest,
@@ -45,12 +45,12 @@ def decision_detail(decided: TeamDecision) -> dict[str, Any]:
 
 def input_hashes(decided: TeamDecision) -> dict[str, str]:
     """Hashes of what the decision was made from: the `question`, the `trials` that count, their `costs`. All the same: the same decision."""
-    standing = decided.standing
-    own = sorted((t for t in standing.trials if t.usable), key=lambda t: (t.trial_id, t.attempt))
+    current = decided.current
+    own = sorted((t for t in current.trials if t.usable), key=lambda t: (t.trial_id, t.attempt))
     money = [{m.metric: m.value for m in t.metrics if METRICS[m.metric].unit == "USD"} for t in own]
-    acceptance = {name: [c.text for c in w.acceptance] for name, w in standing.workloads.items()}
+    acceptance = {name: [c.text for c in w.acceptance] for name, w in current.workloads.items()}
     return {
-        "question": digest({"preference": _question(decided.preference), "purchase": standing.purchase, "acceptance": acceptance}),
+        "question": digest({"preference": _question(decided.preference), "purchase": current.purchase, "acceptance": acceptance}),
         "trials": digest([[t.trial_id, t.attempt, t.status] for t in own]),
         "costs": digest(money),
     }
@@ -58,15 +58,15 @@ def input_hashes(decided: TeamDecision) -> dict[str, str]:
 
 def is_simulated(decided: TeamDecision) -> bool:
     """Whether what counts was simulated; measured and simulated results are never ranked together."""
-    return bool(decided.standing.simulated)
+    return bool(decided.current.simulated)
 
 
 def _question(preference: Preference) -> dict[str, Any]:
     return preference.model_dump(mode="json", exclude={"groups"})  # how weights were written changes nothing
 
 
-def _price(standing: CurrentResults, provider: str, quote: Quote) -> dict[str, Any]:
-    accelerator = standing.providers[provider].accelerator
+def _price(current: CurrentResults, provider: str, quote: Quote) -> dict[str, Any]:
+    accelerator = current.providers[provider].accelerator
     unit = "core-hour" if accelerator.kind == "cpu" else "GPU-hour"
     if quote.basis is None:
         return {"usd_per_hour": None, "usd_per_unit": None, "unit": unit, "since": None, "source": None, "unknown": quote.reason}
@@ -80,8 +80,8 @@ def _price(standing: CurrentResults, provider: str, quote: Quote) -> dict[str, A
     }
 
 
-def _campaigns(standing: CurrentResults) -> dict[str, list[str]]:
+def _campaigns(current: CurrentResults) -> dict[str, list[str]]:
     found: dict[str, set[str]] = defaultdict(set)
-    for (provider, _), campaign in standing.campaigns.items():
+    for (provider, _), campaign in current.campaigns.items():
         found[provider].add(campaign)
     return {provider: sorted(campaigns) for provider, campaigns in sorted(found.items())}

@@ -78,7 +78,7 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost], dr
     """
     decision = decided.decision
     eligible = [r for r in decision.ranking if r.eligible]
-    own = [t for t in last_attempts(decided.standing.trials) if t.kind == decision.kind and t.workload in decided.preference.workloads]
+    own = [t for t in last_attempts(decided.current.trials) if t.kind == decision.kind and t.workload in decided.preference.workloads]
     drawn = draw_scores(decided.preference, decision.columns, eligible, own, decision.seed, draws)
     if drawn is None:
         return ()
@@ -89,7 +89,7 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost], dr
         for workload in decided.preference.workloads:
             if (cost := costs.get((ranked.provider, workload))) is not None:
                 usable = [t for t in own if t.usable and (t.provider, t.workload) == (ranked.provider, workload)]
-                campaign = decided.standing.campaigns.get((ranked.provider, workload), "")
+                campaign = decided.current.campaigns.get((ranked.provider, workload), "")
                 tried = (
                     Experiment(
                         *(ranked.provider, workload, campaign, len(usable), repeats, trials),

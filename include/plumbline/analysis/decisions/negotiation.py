@@ -26,7 +26,7 @@ Aim = Literal["first", "cheapest"]
 
 
 @dataclass(frozen=True)
-class Standing:
+class TeamChoice:
     """`first`, `cheapest`: providers, None where there is none. The probabilities are those of the provider that negotiates; 0 where it is not
     eligible, None where they cannot be computed."""
 
@@ -42,8 +42,8 @@ class TeamAnswer:
 
     team: str
     workloads: tuple[str, ...]
-    now: Standing
-    offered: Standing
+    now: TeamChoice
+    offered: TeamChoice
 
     @property
     def moves(self) -> bool:
@@ -96,9 +96,9 @@ class PriceCurve:
 
 def at_factor(decided: TeamDecision, provider: str, factor: float) -> TeamDecision:
     """The same choice with the provider's instance price multiplied."""
-    standing, decision = decided.standing, decided.decision
-    places = {**standing.providers, provider: with_price_factor(standing.providers[provider], factor)}
-    moved = replace(standing, trials=standing.priced({provider: factor}), providers=places)
+    current, decision = decided.current, decided.decision
+    places = {**current.providers, provider: with_price_factor(current.providers[provider], factor)}
+    moved = replace(current, trials=current.priced({provider: factor}), providers=places)
     return TeamDecision(decide(decision.team, decision.kind, decided.preference, moved.trials), decided.preference, moved)
 
 
@@ -108,7 +108,7 @@ def make_offer(
     """`decided`: every team's choices that the provider takes part in, at today's price `usd_per_hour`; both prices above 0."""
     moved = [at_factor(d, provider, offered / usd_per_hour) for d in decided]
     teams = tuple(
-        TeamAnswer(d.decision.team, d.preference.workloads, _standing(d, provider), _standing(m, provider))
+        TeamAnswer(d.decision.team, d.preference.workloads, _choice_at(d, provider), _choice_at(m, provider))
         for d, m in zip(decided, moved, strict=True)
     )
     before = {
@@ -125,11 +125,11 @@ def make_offer(
 
 def price_curve(decided: TeamDecision, provider: str, usd_per_hour: float) -> PriceCurve:
     """Probabilities over prices, and the walk-away prices. The draws are the same at each price, so the curves fall."""
-    known: dict[float, Standing] = {}
+    known: dict[float, TeamChoice] = {}
 
-    def at(factor: float) -> Standing:
+    def at(factor: float) -> TeamChoice:
         if factor not in known:
-            known[factor] = _standing(at_factor(decided, provider, factor), provider)
+            known[factor] = _choice_at(at_factor(decided, provider, factor), provider)
         return known[factor]
 
     grid = [LOWEST * (HIGHEST / LOWEST) ** (i / (_GRID - 1)) for i in range(_GRID)]
@@ -160,7 +160,7 @@ def _walk_away(aim: Aim, level: float, grid: Sequence[float], of: Callable[[floa
     return WalkAway(aim, level, usd * low)
 
 
-def _standing(decided: TeamDecision, provider: str) -> Standing:
+def _choice_at(decided: TeamDecision, provider: str) -> TeamChoice:
     decision = decided.decision
     own = next((r for r in decision.ranking if r.provider == provider), None)
     first = None if own is None or not own.eligible else own.probability_first
@@ -173,7 +173,7 @@ def _standing(decided: TeamDecision, provider: str) -> Standing:
         setup = next((s for s in answer.setups if s.provider == provider), None)
         only = best == provider and sum(s.meets for s in answer.setups) == 1
         chance = 1.0 if only else 0.0 if setup is None or not setup.meets else setup.probability_cheapest
-    return Standing(
+    return TeamChoice(
         decision.first.provider if decision.first else None,
         best,
         1.0 if alone else 0.0 if own is None or not own.eligible else first,

@@ -56,10 +56,10 @@ def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -
 
 def cost_answers(decided: TeamDecision) -> Iterable[CostAnswer]:
     """What the decision says of costs: one for each of its workloads that has a cheapest setup."""
-    standing = decided.standing
+    current = decided.current
 
     def price(provider: str, purchase: Purchase) -> float | None:
-        basis = quote(standing.providers[provider], standing.day, purchase).basis if provider in standing.providers else None
+        basis = quote(current.providers[provider], current.day, purchase).basis if provider in current.providers else None
         return None if basis is None else basis.usd_per_hour
 
     for one in decided.cheapest:

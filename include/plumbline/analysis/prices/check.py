@@ -45,7 +45,7 @@ class PriceVerdict:
     read on the way and are neither the accepted one nor this one, oldest first.
     """
 
-    meaning: PriceStatus
+    status: PriceStatus
     reading: Reading
     price: float
     accepted: float | None
@@ -131,8 +131,8 @@ def _listed(own: list[Reading], others: Sequence[Reading], accepted: float | Non
         return PriceVerdict("held", newest, price, accepted, since, sightings, None, why, steps)
     if accepted is None:
         return PriceVerdict("first", newest, price, None, since, sightings)
-    meaning: PriceStatus = "changed" if sightings > 1 or second is not None else "seen_once"
-    return PriceVerdict(meaning, newest, price, accepted, since, sightings, second, None, steps)
+    status: PriceStatus = "changed" if sightings > 1 or second is not None else "seen_once"
+    return PriceVerdict(status, newest, price, accepted, since, sightings, second, None, steps)
 
 
 def _path(
@@ -167,13 +167,13 @@ def _spot(own: list[Reading], others: Sequence[Reading], accepted: float | None)
         return PriceVerdict("first", newest, newest.usd_per_gpu_hour, None, newest.observed_at)
     counted = [r for r in own if r.usd_per_gpu_hour > 0][-SPOT_READINGS:]
     if len(counted) < SPOT_READINGS:
-        meaning: PriceStatus = "seen_once" if moved_by(newest.usd_per_gpu_hour, accepted, SPOT_MOVE) else "unchanged"
-        return PriceVerdict(meaning, newest, newest.usd_per_gpu_hour, accepted, newest.observed_at)
+        status: PriceStatus = "seen_once" if moved_by(newest.usd_per_gpu_hour, accepted, SPOT_MOVE) else "unchanged"
+        return PriceVerdict(status, newest, newest.usd_per_gpu_hour, accepted, newest.observed_at)
     price = median(r.usd_per_gpu_hour for r in counted)
     apart = [r for r in counted if moved_by(r.usd_per_gpu_hour, accepted, SPOT_MOVE)]
     if not moved_by(price, accepted, SPOT_MOVE):
-        meaning = "seen_once" if newest in apart else "unchanged"
-        return PriceVerdict(meaning, newest, price, accepted, newest.observed_at)
+        status = "seen_once" if newest in apart else "unchanged"
+        return PriceVerdict(status, newest, price, accepted, newest.observed_at)
     second = next((o.source for o in others if o.usd_per_gpu_hour > 0 and not moved_by(o.usd_per_gpu_hour, price, SPOT_MOVE)), None)
     since = apart[0].observed_at
     if abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING and second is None:

@@ -21,7 +21,7 @@ Key = tuple[str, Purchase, Term | None]
 class ReplayAlert:
     """One report that the history would have caused: a price that `changed`, or one that was `held`. Prices in USD per GPU-hour.
 
-    `since`: when the price was read first, `told_at`: when that was enough to say so. `last`: when it was read last, of one that is held.
+    `since`: when the price was read first, `reported_at`: when that was enough to say so. `last`: when it was read last, of one that is held.
     `steps`: (when, price) of what was read on the way.
     """
 
@@ -48,7 +48,7 @@ class ReplayResult:
     """What a history comes to. `raw_spot`: every move of a spot price from one reading to the next, `raw_spot_list` and `raw_spot_large` those
     of at least 1 % and at least 15 %."""
 
-    told: list[ReplayAlert] = field(default_factory=list)
+    alerts: list[ReplayAlert] = field(default_factory=list)
     readings: int = 0
     series: int = 0
     first: datetime | None = None
@@ -59,12 +59,12 @@ class ReplayResult:
 
     def of(self, what: Literal["changed", "held"], *, spot: bool) -> list[ReplayAlert]:
         """Reports about spot prices, or about list prices."""
-        return [t for t in self.told if t.what == what and (t.purchase == "spot") is spot]
+        return [t for t in self.alerts if t.what == what and (t.purchase == "spot") is spot]
 
     @property
     def spot_cut(self) -> float | None:
         """The share of all moves of spot prices that caused no report; None if there were none."""
-        alarms = sum(t.purchase == "spot" for t in self.told)
+        alarms = sum(t.purchase == "spot" for t in self.alerts)
         return 1 - alarms / self.raw_spot if self.raw_spot else None
 
 
@@ -89,7 +89,7 @@ def replay_readings(readings: Iterable[Reading]) -> ReplayResult:
         _count(done, one, reading)
         one.readings.append(reading)
         checked = check_price(one.readings, one.accepted, on_demand=on_demand.get(reading.provider))
-        if reading.purchase == "on_demand" and checked.meaning != "held":
+        if reading.purchase == "on_demand" and checked.status != "held":
             on_demand[reading.provider] = checked.price
         _take(done, one, checked)
     done.series = len(series)
@@ -109,19 +109,19 @@ def _count(done: ReplayResult, one: _Series, reading: Reading) -> None:
 
 def _take(done: ReplayResult, one: _Series, checked: PriceVerdict) -> None:
     """Note what the check said, and accept what it confirmed."""
-    if checked.meaning == "held":
-        standing = done.told[one.held] if one.held is not None else None
-        if standing is not None and one.held is not None and _same(standing.new, checked.price):
-            done.told[one.held] = replace(standing, last=checked.reading.observed_at)
+    if checked.status == "held":
+        alert = done.alerts[one.held] if one.held is not None else None
+        if alert is not None and one.held is not None and _same(alert.new, checked.price):
+            done.alerts[one.held] = replace(alert, last=checked.reading.observed_at)
             return
-        one.held = len(done.told)
-        done.told.append(_told("held", checked))
+        one.held = len(done.alerts)
+        done.alerts.append(_alert_of("held", checked))
         return
-    if checked.meaning != "seen_once":
+    if checked.status != "seen_once":
         one.held = None
-    if checked.meaning == "changed":
-        done.told.append(_told("changed", checked))
-    if checked.meaning in ("first", "changed"):
+    if checked.status == "changed":
+        done.alerts.append(_alert_of("changed", checked))
+    if checked.status in ("first", "changed"):
         one.accepted = checked.price
 
 
@@ -129,7 +129,7 @@ def _same(before: float, now: float) -> bool:
     return before == now or (before > 0 and now > 0 and not moved_by(now, before, LIST_MOVE))
 
 
-def _told(what: Literal["changed", "held"], checked: PriceVerdict) -> ReplayAlert:
+def _alert_of(what: Literal["changed", "held"], checked: PriceVerdict) -> ReplayAlert:
     reading = checked.reading
     return ReplayAlert(
         what,
@@ -170,7 +170,7 @@ class ReplayEvaluation:
 def evaluate_replay(replayed: ReplayResult, known: Sequence[KnownChange]) -> ReplayEvaluation:
     """Compare a replay's reports about list prices with the known changes; known changes below 1 % may be reported or not."""
     listed = [k for k in known if k.purchase != "spot"]
-    told = [t for t in replayed.told if t.purchase != "spot"]
+    told = [t for t in replayed.alerts if t.purchase != "spot"]
     by_key: dict[tuple[str, Purchase, Term | None], list[ReplayAlert]] = {}
     for one in told:
         by_key.setdefault((one.provider, one.purchase, one.term), []).append(one)

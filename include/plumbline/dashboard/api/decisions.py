@@ -131,10 +131,10 @@ def _named(preferences: Iterable[Preference]) -> str:
 def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> DecisionAnswer:
     """The decision in the shape of the API."""
     decided, near = adjusted.decided, adjusted.near
-    decision, standing = decided.decision, decided.standing
+    decision, current = decided.decision, decided.current
     shown = {r.provider for r in near.decision.ranking}
     campaigns: dict[str, dict[str, str]] = {}
-    for (provider, workload), campaign in standing.campaigns.items():
+    for (provider, workload), campaign in current.campaigns.items():
         if provider in shown:
             campaigns.setdefault(provider, {})[workload] = campaign
     first = decision.first
@@ -142,9 +142,9 @@ def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> Decis
         team=decision.team,
         kind=decision.kind,
         workloads=decided.preference.workloads,
-        day=standing.day,
-        purchase=standing.purchase,
-        simulated=bool(standing.simulated),
+        day=current.day,
+        purchase=current.purchase,
+        simulated=bool(current.simulated),
         weights=decided.preference.weights,
         declared_weights=adjusted.declared.weights,
         first=first.provider if first else None,
@@ -165,7 +165,7 @@ def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> Decis
         price_swings=near.price_swings,
         cheapest=tuple(replace(c, setups=c.setups[:PROVIDERS_SHOWN]) for c in decided.cheapest),
         experiments=next_experiments(declared, decided),
-        left_out=standing.left_out[:PROVIDERS_SHOWN],
+        left_out=current.left_out[:PROVIDERS_SHOWN],
     )
 
 

@@ -85,7 +85,7 @@ class NegotiationReader:
         decided: Sequence[TeamDecision] = self._choices.get(archive, known, today, "all", lambda: decide_teams(archive, known, today))
         teams = [d for d in decided if any(r.provider == chosen for r in d.decision.ranking)]
         curve = self._choices.get(archive, known, today, (*key, chosen), lambda: price_curve(_leading(own.decided, chosen), chosen, now))
-        accelerator = own.decided.standing.providers[chosen].accelerator
+        accelerator = own.decided.current.providers[chosen].accelerator
         volumes = known.alerts.volumes
         return Negotiation(
             team, kind, own.decided.preference.workloads, tuple(sorted(ranked)), accelerator.count,
@@ -99,11 +99,11 @@ def _leading(decided: TeamDecision, provider: str) -> TeamDecision:
     cheap = {s.provider for c in decided.cheapest for s in c.setups[:PROVIDERS_SHOWN]}
     names = {r.provider for r in decided.decision.ranking[:PROVIDERS_SHOWN]} | cheap | {provider}
     ranking = tuple(r for r in decided.decision.ranking if r.provider in names)
-    standing = decided.standing
+    current = decided.current
     part = replace(
-        standing,
-        trials=tuple(t for t in standing.trials if t.provider in names),
-        providers={name: p for name, p in standing.providers.items() if name in names},
+        current,
+        trials=tuple(t for t in current.trials if t.provider in names),
+        providers={name: p for name, p in current.providers.items() if name in names},
     )
     return TeamDecision(replace(decided.decision, ranking=ranking), decided.preference, part)
 

@@ -135,16 +135,16 @@ def trials_anchor(provider: str, workload: str) -> str:
 
 
 def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
-    standing = adjusted.near.standing
+    current = adjusted.near.current
     parts = []
     for ranked in adjusted.near.decision.ranking:
         counted = set(ranked.trials)
         for workload in adjusted.decided.preference.workloads:
             own = [
-                t for t in standing.trials if (t.provider, t.workload) == (ranked.provider, workload) and t.usable and t.trial_id in counted
+                t for t in current.trials if (t.provider, t.workload) == (ranked.provider, workload) and t.usable and t.trial_id in counted
             ]
             if own:
-                campaign = standing.campaigns.get((ranked.provider, workload), "")
+                campaign = current.campaigns.get((ranked.provider, workload), "")
                 links = tuple((t.trial_id, t.attempt) for t in own)
                 parts.append(TrialsPart(trials_anchor(ranked.provider, workload), ranked.provider, workload, campaign, links))
     return parts
@@ -179,7 +179,7 @@ def _current_row(d: TeamDecision, several: bool) -> ChoiceRow:
         format_probability(decision.first.probability_first) if decision.first else "",
         sum(r.eligible for r in decision.ranking),
         len(decision.ranking),
-        bool(d.standing.simulated),
+        bool(d.current.simulated),
         decision.note,
     )
 

@@ -142,7 +142,7 @@ def _threads(archive: Archive, finding_id: str) -> list[SlackThread]:
     return [
         SlackThread(
             incident.channel,
-            tuple((what, str(post.get("at", ""))[:16].replace("T", " ")) for what, post in incident.said.items()),
+            tuple((what, str(post.get("at", ""))[:16].replace("T", " ")) for what, post in incident.posts.items()),
             f"https://slack.com/archives/{incident.channel}/p{incident.ts.replace('.', '')}" if incident.ts else "",
         )
         for incident in archive.incidents(finding_id)

@@ -87,13 +87,13 @@ def prices_page(archive: Archive, declared: Declarations, on: date, after: str =
     for name in shown:
         own, read = [p for p in accepted if p.provider == name], [r for r in readings if r.provider == name]
         rows += _current_prices(declared.providers[name], own, read, on)
-    standing = [
+    open_findings = [
         finding
         for state in ("open", "acknowledged")
         for finding in archive.findings_page(state=state, kind="price", limit=FINDINGS_SHOWN).rows
     ]
-    held = [f for f in standing if _is_held(f)]
-    changed = [f for f in standing if f not in held]
+    held = [f for f in open_findings if _is_held(f)]
+    changed = [f for f in open_findings if f not in held]
     return PricesPage(tuple(rows), shown[-1] if len(names) > len(shown) else None, group_findings(held, {}), group_findings(changed, {}))
 
 
@@ -125,8 +125,10 @@ def provider_prices(archive: Archive, provider: Provider, now: datetime) -> Prov
 def held_since(findings: Iterable[FindingView], purchase: str, term: str | None) -> str | None:
     """The day since which a price is held; None if none is."""
     name = f"price.{purchase}" + (f".{term}" if term else "")
-    standing = (f for f in findings if _is_held(f) and f.state in ("open", "acknowledged"))
-    return next((str(f.detail.get("since")) for f in standing if any(m.get("name") == name for m in f.detail.get("members", ()))), None)
+    open_findings = (f for f in findings if _is_held(f) and f.state in ("open", "acknowledged"))
+    return next(
+        (str(f.detail.get("since")) for f in open_findings if any(m.get("name") == name for m in f.detail.get("members", ()))), None
+    )
 
 
 def _is_held(finding: FindingView) -> bool:

@@ -159,8 +159,8 @@ def provider_page(
     series = archive.series_of([name])
     if provider is None and not series:
         return None
-    standing = archive.findings_of(name, unsettled=True)
-    cells = [c for by_provider in series_summaries(archive, declared, series, standing, now).values() for c in by_provider.values()]
+    open_findings = archive.findings_of(name, unsettled=True)
+    cells = [c for by_provider in series_summaries(archive, declared, series, open_findings, now).values() for c in by_provider.values()]
     order = {c.series_key: i for i, c in enumerate(sorted(cells, key=lambda c: (c.severity not in ("page", "warn"), c.workload)))}
     chosen = next((s for s in series if s.series_key == series_key), None)
     if chosen is None and workload:

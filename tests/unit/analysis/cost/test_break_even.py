@@ -97,6 +97,6 @@ def test_both_cost_the_same_there_and_one_s_own_less_beyond(own: SelfHosted, hos
         assert own.monthly(volume, utilisation) >= volume * hosted * (1 - 1e-9)
     share = even_utilisation(own, hosted, volume)
     if share.value is not None:
-        assert own.monthly(volume, share.value) == pytest.approx(max(volume * hosted, own.standing + own.fixed), rel=1e-6)
+        assert own.monthly(volume, share.value) == pytest.approx(max(volume * hosted, own.always_on_usd + own.fixed), rel=1e-6)
     else:
         assert own.monthly(volume, 1.0) >= volume * hosted * (1 - 1e-9)

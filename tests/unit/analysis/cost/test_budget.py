@@ -61,7 +61,7 @@ def test_a_trial_is_expected_to_take_what_the_last_ones_took_and_the_first_one_a
 
 
 @pytest.mark.parametrize(
-    ("standing", "exceeded"),
+    ("balance", "exceeded"),
     [
         (balance(100, None, BudgetUse(100.0, None, "no price")), None),
         (balance(100, None, BudgetUse(100.1, 1.0)), "100.10 of 100 GPU-hours"),
@@ -70,8 +70,8 @@ def test_a_trial_is_expected_to_take_what_the_last_ones_took_and_the_first_one_a
         (balance(100, 500, BudgetUse(10.0, None, "no price is declared")), "USD cannot be counted: no price is declared"),
     ],
 )
-def test_what_is_past_a_limit_is_said_with_its_figures(standing: Balance, exceeded: str | None) -> None:
-    assert standing.exceeded == exceeded
+def test_what_is_past_a_limit_is_said_with_its_figures(balance: Balance, exceeded: str | None) -> None:
+    assert balance.exceeded == exceeded
 
 
 def test_sums_that_are_meant_to_be_the_limit_are_within_it() -> None:

@@ -29,15 +29,15 @@ def timed(name: str, at: float, scatter: float, workload: str = "chat") -> list[
 def decided(*trials: list[TrialSample], weights: Preference = LATENCY) -> TeamDecision:
     flat = tuple(t for own in trials for t in own)
     campaigns = {(t.provider, t.workload): "2026-11" for t in flat}
-    standing = CurrentResults(flat, {}, campaigns, frozenset(), date(2026, 11, 1))
-    return TeamDecision(decide("t", "inference", weights, flat), weights, standing)
+    current = CurrentResults(flat, {}, campaigns, frozenset(), date(2026, 11, 1))
+    return TeamDecision(decide("t", "inference", weights, flat), weights, current)
 
 
 def found(choice: TeamDecision, usd: dict[str, float | None] | None = None) -> tuple[Experiment, ...]:
     prices = usd or {}
     costs = {
         place: TrialCost(len(SLOTS), prices.get(place[0], 1.0), None if place[0] not in prices else "no price", 50)
-        for place in choice.standing.campaigns
+        for place in choice.current.campaigns
     }
     return rank_experiments(choice, costs)
 

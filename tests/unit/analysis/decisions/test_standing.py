@@ -162,8 +162,8 @@ def test_a_team_may_have_several_choices_of_a_kind_and_each_workload_can_be_aske
         archive.record(document(trial(where=lab(name), workload=other)), uri="file:///nowhere")
     together, alone = (decide_teams(archive, declared, DAY, kind="training", workload=w)[0] for w in (None, "bert-test"))
     assert together.decision.workloads == ("gpt-test", "bert-test") and [c.workload for c in together.cheapest] == ["gpt-test", "bert-test"]
-    assert alone.decision.workloads == ("bert-test",) and {w for _, w in alone.standing.campaigns} == {"bert-test"}
-    assert module.TeamDecision(alone.decision, alone.preference, alone.standing).prices[FAST].basis.usd_per_hour == 2.0  # type: ignore[union-attr]
+    assert alone.decision.workloads == ("bert-test",) and {w for _, w in alone.current.campaigns} == {"bert-test"}
+    assert module.TeamDecision(alone.decision, alone.preference, alone.current).prices[FAST].basis.usd_per_hour == 2.0  # type: ignore[union-attr]
 
 
 def test_an_empty_archive_decides_nothing(archive: Archive) -> None:

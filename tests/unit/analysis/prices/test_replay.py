@@ -16,7 +16,7 @@ from plumbline.results.price_reading import KnownChange
 
 def test_confirmed_changes_are_accepted_so_that_the_next_one_is_seen_too() -> None:
     done = replay_readings(days(2.0, 2.2, 2.2, 2.0, 2.0))
-    assert [(t.what, t.old, t.new, t.since, t.reported_at) for t in done.told] == [
+    assert [(t.what, t.old, t.new, t.since, t.reported_at) for t in done.alerts] == [
         ("changed", 2.0, 2.2, FIRST + timedelta(days=1), FIRST + timedelta(days=2)),
         ("changed", 2.2, 2.0, FIRST + timedelta(days=3), FIRST + timedelta(days=4)),
     ]
@@ -27,24 +27,24 @@ def test_an_error_of_the_source_is_told_once_and_never_accepted() -> None:
     """What happened to a real price in October 2022: a rise that was read once, then a tenth of the price, then the on-demand price."""
     reserved = days(2.0, 2.4, 0.5, 0.5, 5.0, 5.0, 5.02, of=RESERVED)
     done = replay_readings([*reserved, *days(*[5.0] * 7)])
-    assert [(t.what, t.new, t.last - t.since, [p for _, p in t.steps]) for t in done.told] == [
+    assert [(t.what, t.new, t.last - t.since, [p for _, p in t.steps]) for t in done.alerts] == [
         ("held", 0.5, timedelta(days=1), [2.4]),
         ("held", 5.0, timedelta(days=2), [2.4]),
     ]
-    assert replay_readings([*days(2.0, 2.4, 2.4, of=RESERVED), *days(*[5.0] * 3)]).told[0].what == "changed"
+    assert replay_readings([*days(2.0, 2.4, 2.4, of=RESERVED), *days(*[5.0] * 3)]).alerts[0].what == "changed"
 
 
 def test_reservations_are_held_against_the_on_demand_price_of_their_own_time_whatever_the_order_of_the_file() -> None:
     rows = [*days(1.9, 2.2, 2.2, of=RESERVED), *days(2.0, 2.6, 2.6)]
-    assert replay_readings(rows).told == replay_readings(rows[::-1]).told
-    assert {t.what for t in replay_readings(rows).told} == {"changed"}
+    assert replay_readings(rows).alerts == replay_readings(rows[::-1]).alerts
+    assert {t.what for t in replay_readings(rows).alerts} == {"changed"}
 
 
 def test_spot_noise_is_cut_and_a_lasting_move_is_not() -> None:
     rng = random.Random(7)
     noise = [1.0 + rng.uniform(-0.1, 0.1) for _ in range(60)]
     done = replay_readings(days(*noise, *(1.4 * price for price in noise), of=SPOT))
-    assert len(done.told) < 8 and done.told[0].reported_at >= FIRST + timedelta(days=60)
+    assert len(done.alerts) < 8 and done.alerts[0].reported_at >= FIRST + timedelta(days=60)
     assert done.raw_spot >= 118 and done.raw_spot > done.raw_spot_list > done.raw_spot_large
     assert done.spot_cut is not None and done.spot_cut > 2 / 3
     assert replay_readings(days(1.0, 1.0, of=SPOT)).spot_cut is None, "nothing moved"
