@@ -22,7 +22,7 @@ def main(mount: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(mount)], check=True)
     os.environ["PLUMBLINE_HOME"] = str(mount)
     from tests.fakes.trials import CONFIG
-    from tests.unit.workflows.test_recording import measured
+    from tests.unit.workflows.test_record import measured
 
     from plumbline.archive import open_archive
     from plumbline.launch import stores

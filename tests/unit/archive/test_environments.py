@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.data.result_documents import FACTS, document, trial
-from tests.unit.results.test_surroundings import launched
+from tests.unit.results.test_effective_environment import launched
 
 from plumbline.archive import Archive
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 from tests.data.result_documents import document
-from tests.unit.results.test_outside import result
+from tests.unit.results.test_published import result
 
 from plumbline.archive import Archive, Refused
 from plumbline.archive.engine import reading

@@ -444,7 +444,7 @@ def test_ages_are_read_at_a_glance() -> None:
 
 
 def test_imported_results_are_marked_have_a_page_and_no_place_among_our_providers(tmp_path: Path) -> None:
-    from tests.unit.results.test_outside import result
+    from tests.unit.results.test_published import result
 
     one = result(metrics=(metric_row("time_to_train", 630.0, 1),), original={"note": HOSTILE})
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.data.result_documents import document, failed, provider, trial
 from tests.fakes.trials import CONFIG
-from tests.unit.results.test_outside import result
+from tests.unit.results.test_published import result
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, load

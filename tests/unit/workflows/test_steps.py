@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.trials import CONFIG
-from tests.unit.workflows.test_recording import measured
+from tests.unit.workflows.test_record import measured
 
 from plumbline.declarations import installation_paths
 from plumbline.launch import PlanError, stores

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.data.result_documents import document, failed, provider, training_metrics, trial
 from tests.unit.archive.test_indexes import explained
-from tests.unit.results.test_outside import result
+from tests.unit.results.test_published import result
 
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.schema import Base

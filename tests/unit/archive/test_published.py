@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from tests.data.result_documents import PLANNED, document, provider, trial
 from tests.unit.archive.test_verify import damage
-from tests.unit.results.test_outside import result
+from tests.unit.results.test_published import result
 
 from plumbline.archive import Archive, Refused, open_archive
 from plumbline.archive.schema import CompressedText

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 from tests.data.result_documents import PLANNED, document, failed, metric_row, provider, trial
-from tests.unit.results.test_outside import result
+from tests.unit.results.test_published import result
 
 from plumbline.archive import Archive, open_archive
 

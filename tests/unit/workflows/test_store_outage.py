@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.fakes.trials import CONFIG
-from tests.unit.workflows.test_recording import measured
+from tests.unit.workflows.test_record import measured
 
 from plumbline import quality
 from plumbline.archive import open_archive
