@@ -63,7 +63,7 @@ def weight_swings_chart(decision: Decision, swings: Sequence[WeightSwing]) -> Ch
         f"Bar: weights at which {first} stays first, the others rescaled in proportion. Line: current weight. Marks: next first choice.",
         _colours(decision, [flip for s in swings for flip in (s.below, s.above)]),
         first,
-        [(*each, f"{first} stays first from {format_percent(each[1])} to {format_percent(each[2])}") for each in ranges],
+        [(*row, f"{first} stays first from {format_percent(row[1])} to {format_percent(row[2])}") for row in ranges],
         flips,
         [(name, s.weight, format_percent(s.weight)) for name, s in rows],
         axis("weight", tickformat=".0%", range=[-0.01, 1.01]),
@@ -104,21 +104,21 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
 
 def price_curve_chart(curve: PriceCurve, offer: Offer) -> Chart | None:
     """P(first) and P(cheapest) of a provider by its price; None where no probability is known."""
-    known = [(aim, own) for aim, own in (("first", curve.first), ("cheapest", curve.cheapest)) if own]
+    known = [(aim, probabilities) for aim, probabilities in (("first", curve.first), ("cheapest", curve.cheapest)) if probabilities]
     if not known:
         return None
     data = []
-    for (aim, own), colour, dash in zip(known, ("$p0", "$p1"), ("solid", "dash"), strict=False):
-        shown = [round(p, 4) for p in own]
+    for (aim, probabilities), colour, dash in zip(known, ("$p0", "$p1"), ("solid", "dash"), strict=False):
+        rounded = [round(p, 4) for p in probabilities]
         prices = [round(p, 4) for p in curve.prices]
-        text = [format_probability(p) for p in own]
-        data.append(line(prices, shown, colour, f"%{{x:.2f}} USD/h: {aim} with %{{text}}", dash=dash, text=text, name=f"P({aim})"))
-    marked = [w for w in curve.walk_away if w.usd_per_hour is not None and not w.open]
+        text = [format_probability(p) for p in probabilities]
+        data.append(line(prices, rounded, colour, f"%{{x:.2f}} USD/h: {aim} with %{{text}}", dash=dash, text=text, name=f"P({aim})"))
+    walk_aways = [w for w in curve.walk_away if w.usd_per_hour is not None and not w.open]
     for aim, colour, symbol in (("first", "$p0", "circle"), ("cheapest", "$p1", "square")):
-        reached = [w for w in marked if w.aim == aim]
-        at, levels = [w.usd_per_hour for w in reached], [w.probability for w in reached]
+        reached = [w for w in walk_aways if w.aim == aim]
+        walk_away_prices, levels = [w.usd_per_hour for w in reached], [w.probability for w in reached]
         hover = f"walk-away %{{x:.2f}} USD/h: {aim} with %{{y:.0%}}"
-        data.append(marks(at, levels, colour, hover, symbol=symbol, marker={"line": PAPER}, showlegend=False))
+        data.append(marks(walk_away_prices, levels, colour, hover, symbol=symbol, marker={"line": PAPER}, showlegend=False))
     top = {"y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False}
     lines = [(offer.usd_per_hour, "now", "$soft", "dot")]
     if abs(offer.offered / offer.usd_per_hour - 1) > _OFFERED_APART:
@@ -150,7 +150,7 @@ def winner_change_chart(change: WinnerChange) -> Chart | None:
     steps = change_steps(change)
     if not steps:
         return None
-    reach = [100 * at for step in steps for at in (step.base, step.base + step.points)]
+    reach = [100 * end for step in steps for end in (step.base, step.base + step.points)]
     margin = 0.16 * (max(reach) - min(reach)) or 1.0
     bar = bars(
         [step.name for step in steps],
@@ -203,13 +203,15 @@ def _swings_chart(
     colour = provider_style(names, first)[0]
     data = [line([low, high], [row, row], colour, hover, width=14, showlegend=False, opacity=0.38) for row, low, high, hover in ranges]
     for provider in dict.fromkeys(flip[3] for flip in flips):
-        own = [flip for flip in flips if flip[3] == provider]
-        paint, _, symbol = provider_style(names, provider)
+        provider_flips = [flip for flip in flips if flip[3] == provider]
+        flip_colour, _, symbol = provider_style(names, provider)
         hover = f"beyond %{{text}}, {provider} is first"
-        rows, at, text = ([flip[i] for flip in own] for i in range(3))
-        data.append(marks(at, rows, paint, hover, size=12, symbol=symbol, marker={"line": PAPER}, text=text, name=f"then {provider}"))
-    rows, at, text = ([each[i] for each in current] for i in range(3))
-    now = {"line": {"color": "$ink", "width": 3}}
-    data.append(marks(at, rows, "$ink", "now %{text}", size=20, symbol="line-ns", marker=now, text=text, name="now"))
+        rows, positions, text = ([flip[i] for flip in provider_flips] for i in range(3))
+        data.append(
+            marks(positions, rows, flip_colour, hover, size=12, symbol=symbol, marker={"line": PAPER}, text=text, name=f"then {provider}")
+        )
+    rows, positions, text = ([entry[i] for entry in current] for i in range(3))
+    marker = {"line": {"color": "$ink", "width": 3}}
+    data.append(marks(positions, rows, "$ink", "now %{text}", size=20, symbol="line-ns", marker=marker, text=text, name="now"))
     yaxis = categories(categoryorder="array", categoryarray=[row for row, *_ in ranges])
     return Chart(name, "decision", title, caption, data, {"xaxis": xaxis, "yaxis": yaxis}, height=140 + 46 * len(ranges), wide=True)
