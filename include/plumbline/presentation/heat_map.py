@@ -108,7 +108,7 @@ LEGEND: dict[HeatView, tuple[tuple[str, str], ...]] = {
 }
 _STATE_LEVEL = {"steady": 0, "cannot_tell": 2, "stale": 3, "suspected": 4, "drifted": 5}
 _AGE_DAYS = ((7, 0), (14, 1), (31, 2), (40, 3))
-_USABLE = ((1.0, 0), (0.95, 1), (0.9, 2), (0.75, 3), (0.5, 4))
+_USABLE_SHARES = ((1.0, 0), (0.95, 1), (0.9, 2), (0.75, 3), (0.5, 4))
 FARTHEST = 1.0
 """Distance that a provider's order counts for a workload at most, and for one that it never ran."""
 
@@ -236,7 +236,10 @@ def _column(
             level, text = next((level for limit, level in _AGE_DAYS if days <= limit), 5), f"{days} d"
         else:
             share = series_status.usable / series_status.planned if series_status.planned else 0.0
-            level, text = next((level for least, level in _USABLE if share >= least), 5), f"{series_status.usable}/{series_status.planned}"
+            level, text = (
+                next((level for least, level in _USABLE_SHARES if share >= least), 5),
+                f"{series_status.usable}/{series_status.planned}",
+            )
         words = f"{text}; {series_status.state.text}" if view != "drift" else series_status.state.text
         cells[s.provider] = (level / 5, HeatCell(s.workload, f"h{level}", text, words, series_status.state.name == "drifted"))
     return {"drift": "state", "age": "days", "reliability": "usable trials"}[view], "", cells

@@ -62,7 +62,7 @@ class History:
 HISTORY_CAMPAIGNS = 24
 HISTORY_DAYS = 90
 _READINGS = 2000
-_LABEL = 10
+_LABEL_LENGTH = 10
 """Characters of a campaign's name on the axis; a longer one is replaced by its day."""
 
 
@@ -86,7 +86,7 @@ def _performance_history(archive: Archive, finding: Finding) -> History | None:
     levels = archive.levels(finding.series_key, [*older, *planned_times], [metric])
     row_key = (statistic or definition.statistic, phase)
     measured = {c: [o.value for o in levels.get(c, ()) if (o.statistic, o.phase) == row_key] for c in (*older, *planned_times)}
-    campaigns = {c: (c if len(c) <= _LABEL else f"{at:%Y-%m-%d}", measured[c]) for c, at in planned_times.items() if measured[c]}
+    campaigns = {c: (c if len(c) <= _LABEL_LENGTH else f"{at:%Y-%m-%d}", measured[c]) for c, at in planned_times.items() if measured[c]}
     campaign_ids = list(campaigns)
     if finding.campaign_id not in campaign_ids[1:]:
         return None

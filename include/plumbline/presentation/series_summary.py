@@ -94,7 +94,7 @@ HEADLINE_COSTS: dict[str, tuple[str, ...]] = {
 }
 """Of each kind the first one that is known."""
 
-_WORST = ("page", "warn", "info")
+_SEVERITIES = ("page", "warn", "info")
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def series_summaries(
     for part in sorted(archive.newest_parts(series, _METRIC_KEYS), key=lambda part: part.planned_at):
         view = part.series
         severities = {f.severity for f in open_findings if view.series_key in (f.detail.get("standing") or [f.series_key])}
-        worst = next((s for s in _WORST if s in severities), None)
+        worst = next((s for s in _SEVERITIES if s in severities), None)
         summaries.setdefault((view.kind, view.workload, view.version), {})[view.provider] = SeriesSummary(
             series_key=view.series_key,
             provider=view.provider,

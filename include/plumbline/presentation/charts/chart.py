@@ -16,7 +16,7 @@ PROVIDER_COLOURS, STAGE_COLOURS = 8, 12
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 PAPER = {"color": "$paper", "width": 1}
-_EDGE, _APART = 0.15, 0.22
+_EDGE_SHARE, _MIN_LABEL_DISTANCE = 0.15, 0.22
 """Shares of an axis."""
 BETTER = {"lower_is_better": ", lower is better", "higher_is_better": ", higher is better"}
 """What a title says of a metric's direction."""
@@ -72,10 +72,11 @@ def labels(positions: Mapping[str, float], x: Sequence[float]) -> Part:
     low, span = min(x), max(x) - min(x) or 1.0
     labelled: dict[str, float] = {}
     for name, place in sorted(((name, (position - low) / span) for name, position in positions.items()), key=itemgetter(1)):
-        if all(abs(place - other) >= _APART for other in labelled.values()):
+        if all(abs(place - other) >= _MIN_LABEL_DISTANCE for other in labelled.values()):
             labelled[name] = place
     sides = {
-        n: "top right" if position < _EDGE else "top left" if position > 1 - _EDGE else "top center" for n, position in labelled.items()
+        n: "top right" if position < _EDGE_SHARE else "top left" if position > 1 - _EDGE_SHARE else "top center"
+        for n, position in labelled.items()
     }
     text = [n if n in labelled else "" for n in positions]
     return {"mode": "markers+text", "text": text, "textposition": [sides.get(n, "top center") for n in positions], "cliponaxis": False}

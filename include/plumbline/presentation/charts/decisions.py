@@ -13,8 +13,8 @@ from plumbline.metrics.formatting import format_name, format_percent, format_pro
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style, vertical
 from plumbline.presentation.decisions import change_steps, change_title
 
-_OFFERED_APART = 1e-4
-_NEAR, _FAR = 0.5, 2.0
+_MIN_OFFER_DIFFERENCE = 1e-4
+_LOWEST_FACTOR, _HIGHEST_FACTOR = 0.5, 2.0
 """Factors of the current price between which the chart of prices shows flips; the table lists the others."""
 
 
@@ -75,12 +75,12 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
     if not swings or decision.first is None:
         return None
     first, rows = decision.first.provider, swings[::-1]
-    ticks = [_NEAR, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, _FAR]
+    ticks = [_LOWEST_FACTOR, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, _HIGHEST_FACTOR]
     flips = [
         (s.provider, f.factor, f"{f.usd_per_hour:,.2f} USD/h" if f.usd_per_hour is not None else f"× {f.factor:.2f}", f.first)
         for s in rows
         for f in (s.falls, s.rises)
-        if f is not None and _NEAR <= f.factor <= _FAR
+        if f is not None and _LOWEST_FACTOR <= f.factor <= _HIGHEST_FACTOR
     ]
     return _swings_chart(
         "price-swings",
@@ -88,13 +88,16 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
         f"Bar: instance prices at which {first} stays first, the others unchanged, between half and twice the current price.",
         _colours(decision, [flip for s in swings for flip in (s.falls, s.rises)]),
         first,
-        [(s.provider, _clamped_factor(s.falls, _NEAR), _clamped_factor(s.rises, _FAR), f"{first} stays first") for s in rows],
+        [
+            (s.provider, _clamped_factor(s.falls, _LOWEST_FACTOR), _clamped_factor(s.rises, _HIGHEST_FACTOR), f"{first} stays first")
+            for s in rows
+        ],
         flips,
         [(s.provider, 1.0, f"{s.usd_per_hour:,.2f} USD/h" if s.usd_per_hour is not None else "unknown price") for s in rows],
         axis(
             "price, share of the current price",
             type="log",
-            range=[math.log10(_NEAR) - 0.01, math.log10(_FAR) + 0.01],
+            range=[math.log10(_LOWEST_FACTOR) - 0.01, math.log10(_HIGHEST_FACTOR) + 0.01],
             tickmode="array",
             tickvals=ticks,
             ticktext=[f"{t:.0%}" for t in ticks],
@@ -121,7 +124,7 @@ def price_curve_chart(curve: PriceCurve, offer: Offer) -> Chart | None:
         data.append(marks(walk_away_prices, levels, colour, hover, symbol=symbol, marker={"line": PAPER}, showlegend=False))
     top = {"y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False}
     lines = [(offer.usd_per_hour, "now", "$soft", "dot")]
-    if abs(offer.offered / offer.usd_per_hour - 1) > _OFFERED_APART:
+    if abs(offer.offered / offer.usd_per_hour - 1) > _MIN_OFFER_DIFFERENCE:
         lines.append((offer.offered, "offer", "$ink", "solid"))
     return Chart(
         name="price-curve",
@@ -185,7 +188,7 @@ def _colours(decision: Decision, flips: Sequence[WeightFlip | PriceFlip | None])
 
 
 def _clamped_factor(flip: PriceFlip | None, end: float) -> float:
-    return end if flip is None else min(max(flip.factor, _NEAR), _FAR)
+    return end if flip is None else min(max(flip.factor, _LOWEST_FACTOR), _HIGHEST_FACTOR)
 
 
 def _swings_chart(

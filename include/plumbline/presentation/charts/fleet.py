@@ -92,7 +92,7 @@ SPEEDS: dict[str, tuple[str, ...]] = {
 }
 """Of each kind the first one that was measured on most providers: what a provider's hardware sets, and not the offered load."""
 HEIGHT = 196
-_LINES = 4
+_PROVIDERS_DRAWN = 4
 
 
 def pareto_chart(conclusions: Conclusions) -> Chart | None:
@@ -185,7 +185,7 @@ def index_chart(campaign: CampaignData) -> Chart | None:
     if len(campaigns) < 2:
         return None
     fleet = [median(v for provider_index in index.values() if (v := provider_index.get(c)) is not None) for c in campaigns]
-    most_moved = sorted(index, key=lambda p: (-abs(_last_index(index[p], campaigns) - 100), p))[:_LINES]
+    most_moved = sorted(index, key=lambda p: (-abs(_last_index(index[p], campaigns) - 100), p))[:_PROVIDERS_DRAWN]
     all_values = [v for provider_index in index.values() for v in provider_index.values()]
     data = [line(campaigns, [significant(v, 5) for v in fleet], "$ink", "", width=3, name=f"median of {len(index)}")]
     for i, provider in enumerate(sorted(most_moved)):
@@ -196,7 +196,7 @@ def index_chart(campaign: CampaignData) -> Chart | None:
         section="cover",
         title="Speed index, all workloads",
         caption="Geometric mean; 100 is each one's first campaign. "
-        + ("Higher is faster." if len(index) <= _LINES else f"The {_LINES} that moved most of {len(index)}."),
+        + ("Higher is faster." if len(index) <= _PROVIDERS_DRAWN else f"The {_PROVIDERS_DRAWN} that moved most of {len(index)}."),
         data=data,
         layout={
             "xaxis": axis("", type="category", categoryarray=campaigns),
@@ -210,7 +210,7 @@ def _last_index(provider_index: Mapping[str, float], campaigns: Sequence[str]) -
     return next((provider_index[c] for c in reversed(campaigns) if c in provider_index), 100.0)
 
 
-_FEW = 8
+_MAX_SINGLE_LINES = 8
 """Providers up to which each one's line is drawn; of more, the middle half."""
 
 
@@ -267,7 +267,7 @@ def _fleet_lines(rows: Sequence[tuple[str, str]], indices: Mapping[str, Mapping[
     middle = line(
         [at for at, _ in measured], [significant(median(v), 5) for _, v in measured], "$soft", dash="dash", name="median of the others"
     )
-    if len(indices) <= _FEW:
+    if len(indices) <= _MAX_SINGLE_LINES:
         lines = [
             line([at for c, at in rows if c in provider_index], [significant(provider_index[c], 5) for c, _ in rows if c in provider_index], "$faint", f"%{{y:.4g}}<br>{name}", width=1.2, name=name, showlegend=False)
             for name, provider_index in sorted(indices.items())

@@ -85,10 +85,10 @@ def read_trend(
     series: SeriesView,
     quantity: Quantity,
     latest: int,
-    span: Span = (None, None),
+    between: Span = (None, None),
 ) -> Trend:
     """The newest `latest` campaigns of a series, of a span if asked. `provider`: with effective prices; None if it is no longer declared."""
-    planned_times = dict(archive.series_campaigns(series.series_key, latest, span))
+    planned_times = dict(archive.series_campaigns(series.series_key, latest, between))
     baseline = archive.baseline(series.series_key)
     campaigns = list(dict.fromkeys((*planned_times, *baseline)))
     measured: dict[str, list[MetricPoint]] = {}
@@ -106,7 +106,7 @@ def read_trend(
         *(_price_events(provider) if provider is not None else ()),
         *_change_point_events(points, declared, series, quantity),
     ]
-    first, end = min(planned_times.values(), default=None), span[1]
+    first, end = min(planned_times.values(), default=None), between[1]
     events_in_span = (e for e in events if first is not None and e.at >= first and (end is None or e.at < end))
     sorted_events = tuple(sorted(events_in_span, key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
     values = [v for p in points for v in p.values]

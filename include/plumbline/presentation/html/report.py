@@ -102,7 +102,7 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
     cards = table_excerpts(conclusions, card_tables(conclusions.cards), rows := campaign_rows(campaign, conclusions.cards))
     bills = dearest(conclusions.provider_costs)
     bill = bill_chart(bills)
-    forecasts = ForecastSection(reason=_TOO_MANY) if excerpt else forecast_section(campaign, conclusions.trials)
+    forecasts = ForecastSection(reason=_TOO_MANY_PROVIDERS) if excerpt else forecast_section(campaign, conclusions.trials)
     precisions = PrecisionSection() if excerpt else precision_section(campaign, conclusions.trials)
     charts = () if excerpt else campaign_charts(campaign, conclusions.cards, evidence)
     listed_providers = leading_providers(listed_conclusions, names)
@@ -162,7 +162,7 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
     }
 
 
-_TOO_MANY = f"Cost forecasts cover up to {MOST} providers; `plumbline cost` shows one provider's."
+_TOO_MANY_PROVIDERS = f"Cost forecasts cover up to {MOST} providers; `plumbline cost` shows one provider's."
 
 
 @dataclass(frozen=True)
