@@ -117,7 +117,7 @@ def _groups(
             if _is_shown(row) and (row.leading or row.value is not None):
                 keys[row.group, row.metric, row.phase, row.statistic] = None
     groups = list(GROUP_TITLES)
-    ordered = sorted(keys, key=lambda k: (groups.index(k[0]), catalogue_order(k[1]), not _leads(cards, k), k[2], k[3]))
+    ordered = sorted(keys, key=lambda k: (groups.index(k[0]), catalogue_order(k[1]), not _is_leading(cards, k), k[2], k[3]))
     table_groups = []
     for group, members in groupby(ordered, key=lambda k: k[0]):
         table_groups.append(
@@ -130,7 +130,7 @@ def _is_shown(row: Row) -> bool:
     return row.leading or (row.statistic in TAILS and row.phase == "steady" and row.group == "latency")
 
 
-def _leads(cards: Sequence[Scorecard], key: tuple[str, str, str, str]) -> bool:
+def _is_leading(cards: Sequence[Scorecard], key: tuple[str, str, str, str]) -> bool:
     return any(r.leading for c in cards for r in c.rows if (r.group, r.metric, r.phase, r.statistic) == key)
 
 

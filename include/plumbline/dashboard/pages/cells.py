@@ -31,7 +31,7 @@ def cell_history(archive: Archive, declared: Declarations, provider: str, worklo
         raise LookupError(f"{provider} never ran {workload}")
     current = max(archive.newest_parts(series), key=lambda part: part.planned_at).series
     campaigns = dict(archive.series_campaigns(current.series_key, CAMPAIGNS))
-    metric, points = _measured(archive, declared, current, list(campaigns))
+    metric, points = _first_measured(archive, declared, current, list(campaigns))
     values: dict[str, list[float]] = {}
     for point in points:
         values.setdefault(point.campaign_id, []).append(point.value)
@@ -49,7 +49,7 @@ def cell_history(archive: Archive, declared: Declarations, provider: str, worklo
     }
 
 
-def _measured(archive: Archive, declared: Declarations, series: SeriesView, campaigns: list[str]) -> tuple[str, list[MetricPoint]]:
+def _first_measured(archive: Archive, declared: Declarations, series: SeriesView, campaigns: list[str]) -> tuple[str, list[MetricPoint]]:
     """The first of the workload's numbers that a trial measured; an empty name without one."""
     first = primary_number(declared, series.workload)
     kind: WorkloadKind = "training" if series.kind == "training" else "inference"

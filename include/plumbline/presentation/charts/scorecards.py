@@ -71,7 +71,7 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
     return tuple(c for c in charts if c is not None)
 
 
-def _measured(cards: Sequence[Scorecard], metric: str) -> list[tuple[str, Row, float]]:
+def _measured_rows(cards: Sequence[Scorecard], metric: str) -> list[tuple[str, Row, float]]:
     return [(c.provider, r, r.value) for c in cards if (r := c.row(metric)) is not None and r.value is not None]
 
 
@@ -84,7 +84,7 @@ def _unit(scale: Scale) -> str:
 
 
 def _repeats_chart(key: str, kind: str, suffix: str, providers: Sequence[str], cards: Sequence[Scorecard], metric: str) -> Chart | None:
-    rows = _measured(cards, metric)
+    rows = _measured_rows(cards, metric)
     if not rows:
         return None
     scale = common_scale(METRICS[metric].unit, [value for *_, value in rows], metric)
@@ -156,13 +156,13 @@ def headline_charts(cards: Sequence[Scorecard]) -> tuple[Chart, ...]:
         *(WHOLE_ANSWER_METRICS if is_whole_answer else HEADLINE_METRICS[kind]),
         HEADLINE_COSTS[kind],
     ]
-    measured = (next((n for n in group if n is not None and _measured(cards, n)), None) for group in groups)
+    measured = (next((n for n in group if n is not None and _measured_rows(cards, n)), None) for group in groups)
     return tuple(_dot_chart(cards, name) for name in dict.fromkeys(measured) if name is not None)
 
 
 def _dot_chart(cards: Sequence[Scorecard], metric: str) -> Chart:
     providers = [c.provider for c in cards]
-    rows, definition = _measured(cards, metric), METRICS[metric]
+    rows, definition = _measured_rows(cards, metric), METRICS[metric]
     scale = common_scale(definition.unit, [v for _, _, v in rows], metric)
     data = []
     for provider, row, value in reversed(rows):
