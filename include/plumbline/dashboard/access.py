@@ -64,16 +64,16 @@ class ArchiveWithoutCosts(Archive):
         return _without_cost_findings(super().findings(state, campaign_id, latest))
 
     def finding(self, finding_id: str) -> FindingView:
-        if found := _without_cost_findings([super().finding(finding_id)]):
-            return found[0]
+        if visible := _without_cost_findings([super().finding(finding_id)]):
+            return visible[0]
         raise LookupError(f'finding "{finding_id}" is about money')
 
     def findings_of(self, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
         return _without_cost_findings(super().findings_of(provider, kind, unsettled))
 
-    def findings_page(self, *args: Any, **named: Any) -> Slice[FindingView]:
-        found = super().findings_page(*args, **named)
-        return dataclasses.replace(found, rows=tuple(_without_cost_findings(found.rows)))
+    def findings_page(self, *args: Any, **kwargs: Any) -> Slice[FindingView]:
+        page = super().findings_page(*args, **kwargs)
+        return dataclasses.replace(page, rows=tuple(_without_cost_findings(page.rows)))
 
     def findings_shown_by(self, campaign_id: str, limit: int) -> tuple[FindingView, ...]:
         return tuple(_without_cost_findings(super().findings_shown_by(campaign_id, limit)))

@@ -15,9 +15,9 @@ from fastapi.responses import Response
 
 PLOTLY = "plotly.min.js"
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-_FOREVER = "private, max-age=31536000, immutable"
-_SHORTLY = "private, max-age=300"
-_SMALL = 1400
+_IMMUTABLE_CACHE = "private, max-age=31536000, immutable"
+_SHORT_CACHE = "private, max-age=300"
+_MIN_COMPRESSED_BYTES = 1400
 """Bytes below which compressing saves no packet."""
 
 
@@ -35,8 +35,8 @@ class Assets:
     """What `/static/…` serves, by name; no other file can be reached."""
 
     def __init__(self) -> None:
-        own = files("plumbline.dashboard") / "static"
-        self._paths = {item.name: Path(str(item)) for item in own.iterdir() if Path(item.name).suffix in _TYPES}
+        folder = files("plumbline.dashboard") / "static"
+        self._paths = {item.name: Path(str(item)) for item in folder.iterdir() if Path(item.name).suffix in _TYPES}
         self._paths["report.css"] = Path(str(files("plumbline.presentation.html") / "templates" / "report.css"))
         self._paths[PLOTLY] = _plotly()
 
@@ -49,7 +49,7 @@ class Assets:
         asset = self._read(name)
         packed = asset.packed if "gzip" in request.headers.get("accept-encoding", "") else None
         tag = f'"{asset.version}{"-gz" if packed else ""}"'
-        headers = {"ETag": tag, "Cache-Control": _FOREVER if version == asset.version else _SHORTLY, "Vary": "Accept-Encoding"}
+        headers = {"ETag": tag, "Cache-Control": _IMMUTABLE_CACHE if version == asset.version else _SHORT_CACHE, "Vary": "Accept-Encoding"}
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         if packed is not None:
@@ -66,7 +66,7 @@ class Assets:
 def _asset(path: Path) -> Asset:
     content = path.read_bytes()
     # mtime 0: the same file is the same bytes, whenever it was packed.
-    packed = gzip.compress(content, 6, mtime=0) if len(content) >= _SMALL else None
+    packed = gzip.compress(content, 6, mtime=0) if len(content) >= _MIN_COMPRESSED_BYTES else None
     return Asset(content, packed, hashlib.sha256(content).hexdigest()[:16], _TYPES[path.suffix])
 
 

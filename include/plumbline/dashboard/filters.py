@@ -48,17 +48,17 @@ class Filter:
     until: date | None = None
     per: CostUnit = "token"
 
-    def query(self, only: Iterable[str] | None = None, **more: str) -> str:
+    def query(self, only: Iterable[str] | None = None, **changes: str) -> str:
         """The address's query with some fields changed; `only`: of these fields."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if only is None or f.name in only}
-        own["per"] = "" if own.get("per") == "token" else own.get("per", "")
-        chosen = {name: str(value) for name, value in {**own, **more}.items() if value}
-        return f"?{urlencode(chosen)}" if chosen else "?"
+        values = {f.name: getattr(self, f.name) for f in fields(self) if only is None or f.name in only}
+        values["per"] = "" if values.get("per") == "token" else values.get("per", "")
+        parameters = {name: str(value) for name, value in {**values, **changes}.items() if value}
+        return f"?{urlencode(parameters)}" if parameters else "?"
 
     def carried(self, path: str) -> str:
         """The query that a link to a page has, empty without one: of these fields those that the page takes."""
-        found = self.query(PAGES.get(f"/{path.split('/')[1]}" if path else "", ()))
-        return "" if found == "?" else found
+        query = self.query(PAGES.get(f"/{path.split('/')[1]}" if path else "", ()))
+        return "" if query == "?" else query
 
     def span(self, now: datetime) -> Span:
         """The time that counts, each end None where it is open; the end is not included."""
@@ -84,12 +84,12 @@ class Filter:
 
     def fits_place(self, declared: Declarations, provider: str) -> bool:
         """Whether a provider has the cloud, region and accelerator; one that is not declared has none."""
-        known = declared.providers.get(provider)
-        if known is None:
+        declaration = declared.providers.get(provider)
+        if declaration is None:
             return not self.places
-        product = known.accelerator.product or known.accelerator.kind
-        wanted = ((self.cloud, known.cloud), (self.region, known.region), (self.accelerator, product))
-        return all(want in ("", has) for want, has in wanted)
+        product = declaration.accelerator.product or declaration.accelerator.kind
+        selections = ((self.cloud, declaration.cloud), (self.region, declaration.region), (self.accelerator, product))
+        return all(selected in ("", actual) for selected, actual in selections)
 
     def workloads(self, declared: Declarations) -> frozenset[str] | None:
         """Workloads that the team decides about; None without a team."""
@@ -114,14 +114,14 @@ class FilterBar:
 
 
 def filter_bar(
-    request_path: str, declared: Declarations, chosen: Filter, money: bool, only: Iterable[str] | None = None, **kept: str
+    request_path: str, declared: Declarations, chosen: Filter, money: bool, only: Iterable[str] | None = None, **other_fields: str
 ) -> FilterBar:
     """The form of the page, with the fields that it takes, or `only` these of them."""
-    known = [declared.providers[name] for name in sorted(declared.providers)]
-    every: dict[str, tuple[str, ...]] = {
-        "cloud": tuple(sorted({p.cloud for p in known})),
-        "region": tuple(sorted({p.region for p in known})),
-        "accelerator": tuple(sorted({p.accelerator.product or p.accelerator.kind for p in known})),
+    providers = [declared.providers[name] for name in sorted(declared.providers)]
+    choices: dict[str, tuple[str, ...]] = {
+        "cloud": tuple(sorted({p.cloud for p in providers})),
+        "region": tuple(sorted({p.region for p in providers})),
+        "accelerator": tuple(sorted({p.accelerator.product or p.accelerator.kind for p in providers})),
         "team": tuple(sorted(declared.teams)),
         "kind": KINDS,
         "state": ORDER,
@@ -129,10 +129,15 @@ def filter_bar(
         "per": COST_UNITS if money else (),
     }
     page = f"/{request_path.split('/')[1]}"
-    taken = PAGES[page]
+    page_fields = PAGES[page]
     if page == "/campaigns":
-        every["state"] = REVIEWED_STATES
-    return FilterBar(request_path, chosen, {name: every[name] for name in taken if name in every and (only is None or name in only)}, kept)
+        choices["state"] = REVIEWED_STATES
+    return FilterBar(
+        request_path,
+        chosen,
+        {name: choices[name] for name in page_fields if name in choices and (only is None or name in only)},
+        other_fields,
+    )
 
 
 def read_filter(
@@ -149,8 +154,8 @@ def read_filter(
     per: CostUnit = "token",
 ) -> Filter:
     """A page's dependency: the filter of its address. Costs are of the outcome for a reader without access to them."""
-    found = Filter(cloud, region, accelerator, team, kind, state, last, since or None, until or None, per)
-    return found if can_see_costs(request) else replace(found, per="token")
+    chosen = Filter(cloud, region, accelerator, team, kind, state, last, since or None, until or None, per)
+    return chosen if can_see_costs(request) else replace(chosen, per="token")
 
 
 def read_findings_filter(

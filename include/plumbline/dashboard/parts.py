@@ -23,5 +23,5 @@ def waits_for(archive: Archive, parts: Parts) -> Parts:
 
 def address_with(request: Request, parts: Parts) -> str:
     """The query of this page that waits for `parts`."""
-    asked = [(name, value) for name, value in request.query_params.multi_items() if name != "parts"]
-    return f"?{urlencode([*asked, ('parts', parts)])}"
+    parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "parts"]
+    return f"?{urlencode([*parameters, ('parts', parts)])}"

@@ -42,8 +42,8 @@ PAGE_POLICY = (
     "frame-ancestors 'self'; base-uri 'none'; form-action 'self'"
 )
 API_PREFIX = "/api/v1/"
-_TICKED = re.compile(r"`([^`]+)`")
-_BETWEEN = re.compile(r"[^A-Za-z0-9]+")
+_CODE_SPAN = re.compile(r"`([^`]+)`")
+_SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,17 @@ class PageRenderer:
         """The template as a page, with `base` (mount path), `now`, `money` (access to costs), `nav`, `here` (its entry), `all_simulated`
         and `carried`, the query of links: of the filter `chosen`, if the page has one."""
         base = base_path(request)
-        seen = can_see_costs(request)
-        given = context.get("chosen")
-        chosen = given if isinstance(given, Filter) else Filter()
-        nav = [(title, at, chosen.carried(at)) for title, at in NAV if seen or at not in COST_PAGES]
+        sees_costs = can_see_costs(request)
+        context_filter = context.get("chosen")
+        chosen = context_filter if isinstance(context_filter, Filter) else Filter()
+        nav = [(title, path, chosen.carried(path)) for title, path in NAV if sees_costs or path not in COST_PAGES]
         context |= {
             "base": base,
             "now": self.now(),
             "nav": nav,
             "carried": chosen.carried,
             "chosen_fields": {name: str(value) for name, value in vars(chosen).items() if value and (name, value) != ("per", "token")},
-            "money": seen,
+            "money": sees_costs,
             "all_simulated": self.all_simulated(),
             "here": _current_entry(request.url.path.removeprefix(base)),
             "request": request,
@@ -121,7 +121,7 @@ def base_path(request: Request) -> str:
 
 def code(text: str) -> Markup:
     """The text with backticks as code elements."""
-    return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(text))))
+    return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def is_api(request: Request) -> bool:
@@ -131,13 +131,13 @@ def is_api(request: Request) -> bool:
 
 def anchor(text: str) -> str:
     """The text as the id of an element."""
-    return _BETWEEN.sub("-", text).strip("-").lower()
+    return _SEPARATORS.sub("-", text).strip("-").lower()
 
 
 def _current_entry(path: str) -> str:
     """The entry of the navigation that a path belongs to; empty for campaigns, trials and reports, which have none."""
     first = f"/{path.split('/')[1]}" if path.count("/") else "/"
-    return first if first in {at for _, at in NAV} else ""
+    return first if first in {entry for _, entry in NAV} else ""
 
 
 def headline(finding: FindingView) -> str:

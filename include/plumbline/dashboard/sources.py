@@ -93,29 +93,29 @@ class DeclarationsReader:
     def __init__(self, fresh_s: float = 2.0) -> None:
         self._fresh_s = fresh_s
         self._lock = threading.Lock()
-        self._looked_at = 0.0
-        self._known: tuple[FileStamps, Declarations] | None = None
+        self._checked_at = 0.0
+        self._cached: tuple[FileStamps, Declarations] | None = None
 
     def now(self, money: bool = True) -> Declarations:
         """What is declared now, without prices for those who may not see `money`."""
-        found = self._read()
-        return found if money else without_costs(found)
+        declarations = self._read()
+        return declarations if money else without_costs(declarations)
 
     def _read(self) -> Declarations:
         with self._lock:
-            if self._known is not None and time.monotonic() - self._looked_at < self._fresh_s:
-                return self._known[1]
+            if self._cached is not None and time.monotonic() - self._checked_at < self._fresh_s:
+                return self._cached[1]
             stamp = _file_stamps(installation_paths().config)
-            if self._known is None or self._known[0] != stamp:
-                self._known = None
-                self._known = (stamp, load())
-            self._looked_at = time.monotonic()
-            return self._known[1]
+            if self._cached is None or self._cached[0] != stamp:
+                self._cached = None
+                self._cached = (stamp, load())
+            self._checked_at = time.monotonic()
+            return self._cached[1]
 
 
 def _file_stamps(folder: Path) -> FileStamps:
     """Which files there are, when they were written and how long they are."""
-    return tuple((str(path), at.st_mtime_ns, at.st_size) for path in sorted(folder.rglob("*.yaml")) for at in (path.stat(),))
+    return tuple((str(path), stat.st_mtime_ns, stat.st_size) for path in sorted(folder.rglob("*.yaml")) for stat in (path.stat(),))
 
 
 T = TypeVar("T")
@@ -131,23 +131,23 @@ class AnswerCache:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._basis: Basis | None = None
-        self._known: dict[Hashable, Any] = {}
+        self._answers: dict[Hashable, Any] = {}
 
     def get(self, archive: Archive, declared: Declarations, on: date, query: Hashable, make: Callable[[], T]) -> T:
         """The answer to `query`, from `make` if it is not cached."""
         basis = (archive.engine, declared, on, archive.as_of())
         with self._lock:
             if not self._rests_on(basis):
-                self._basis, self._known = basis, {}
-            if query in self._known:
-                return cast(T, self._known[query])
-        made = make()  # not under the lock: one long answer must not keep the others waiting
+                self._basis, self._answers = basis, {}
+            if query in self._answers:
+                return cast(T, self._answers[query])
+        answer = make()  # not under the lock: one long answer must not keep the others waiting
         with self._lock:
             if self._rests_on(basis):
-                self._known[query] = made
-                while len(self._known) > CACHED_ANSWERS:
-                    del self._known[next(iter(self._known))]
-        return made
+                self._answers[query] = answer
+                while len(self._answers) > CACHED_ANSWERS:
+                    del self._answers[next(iter(self._answers))]
+        return answer
 
     def get_if(self, wait: bool, archive: Archive, declared: Declarations, on: date, query: Hashable, make: Callable[[], T]) -> T | None:
         """The same; None for an answer that is not cached, unless the caller can `wait` for it."""
@@ -155,8 +155,8 @@ class AnswerCache:
             return self.get(archive, declared, on, query, make)
         basis = (archive.engine, declared, on, archive.as_of())
         with self._lock:
-            return cast("T | None", self._known.get(query)) if self._rests_on(basis) else None
+            return cast("T | None", self._answers.get(query)) if self._rests_on(basis) else None
 
     def _rests_on(self, basis: Basis) -> bool:
-        known = self._basis
-        return known is not None and known[0] is basis[0] and known[1] is basis[1] and known[2:] == basis[2:]
+        current = self._basis
+        return current is not None and current[0] is basis[0] and current[1] is basis[1] and current[2:] == basis[2:]

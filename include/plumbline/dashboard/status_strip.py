@@ -55,13 +55,13 @@ def status_tiles(
     """The tiles. `unsettled`: open and acknowledged findings; `month`: their cost, None for a reader without access to money; `moves`: what
     saves, the best first, None without a stored decision; `cheapest`: (workload, provider). `gravest`: the gravest open finding in words.
     `active`: what runs now, None where Airflow cannot be asked. `status`: None before the results are read; what rests on them has its place."""
-    open_ones = [f for f in unsettled if f.state == "open"]
-    count = Counter(f.severity for f in open_ones)
+    open_findings = [f for f in unsettled if f.state == "open"]
+    count = Counter(f.severity for f in open_findings)
     tiles = [
         Tile(
             "Open findings",
-            str(len(open_ones)),
-            f"{', '.join(f'{count[s]} {s}' for s in ('page', 'warn', 'info') if count[s])}: {gravest}" if open_ones else "none",
+            str(len(open_findings)),
+            f"{', '.join(f'{count[s]} {s}' for s in ('page', 'warn', 'info') if count[s])}: {gravest}" if open_findings else "none",
             "/findings?state=open",
             "bad" if count["page"] else "warn" if count["warn"] else "good",
         )
@@ -72,12 +72,12 @@ def status_tiles(
     return (*tiles, *_running_tile(active, campaign, declared, now), _AGE_LATER if status is None else _age_tile(status, now))
 
 
-def ask_airflow(read: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:
+def ask_airflow(read_runs: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:
     """What runs now; None outside Airflow, and while its database does not answer: the page is shown all the same."""
-    if read is None:
+    if read_runs is None:
         return None
     try:
-        return read()
+        return read_runs()
     except SQLAlchemyError:
         log.warning("Airflow's DAG runs cannot be read", exc_info=True)
         return None
@@ -113,18 +113,21 @@ def _progress(run: ActiveRun, now: datetime) -> str:
 
 def _campaign_tile(status: Mapping[tuple[str, str], SeriesStatus]) -> list[Tile]:
     """How far the newest campaign is. An archive knows a trial once it is collected, so what is still to come is seen by its series."""
-    newest = max(status.values(), key=lambda own: (own.planned_at, own.campaign_id), default=None)
+    newest = max(status.values(), key=lambda series_status: (series_status.planned_at, series_status.campaign_id), default=None)
     if newest is None:
         return []
-    own = [each for each in status.values() if each.campaign_id == newest.campaign_id]
-    usable, trials = sum(each.usable for each in own), sum(each.planned for each in own)
-    note = f"{trials} trial{'s' * (trials != 1)}, {trials - usable or 'none'} unusable; {len(own)} of {len(status)} series"
+    campaign_status = [series_status for series_status in status.values() if series_status.campaign_id == newest.campaign_id]
+    usable, trials = (
+        sum(series_status.usable for series_status in campaign_status),
+        sum(series_status.planned for series_status in campaign_status),
+    )
+    note = f"{trials} trial{'s' * (trials != 1)}, {trials - usable or 'none'} unusable; {len(campaign_status)} of {len(status)} series"
     return [Tile("Newest campaign", newest.campaign_id, note, f"/campaigns/{newest.campaign_id}", "" if usable == trials else "warn")]
 
 
 def _age_tile(status: Mapping[tuple[str, str], SeriesStatus], now: datetime) -> Tile:
-    states = Counter(own.state.name for own in status.values())
-    newest = max((own.planned_at for own in status.values()), default=None)
+    states = Counter(series_status.state.name for series_status in status.values())
+    newest = max((series_status.planned_at for series_status in status.values()), default=None)
     words = ", ".join(f"{states[name]} {format_name(name)}" for name in ORDER if states[name])
     tone = "warn" if states["stale"] or states["drifted"] else ""
     text = f"of {len(status)} series: {words}" if status else "no results"
@@ -136,9 +139,9 @@ def _cost_tile(cheapest: Sequence[tuple[str, str]]) -> list[Tile]:
     if not cheapest:
         return []
     name, count = Counter(provider for _, provider in cheapest).most_common(1)[0]
-    others = [f"{workload}: {provider}" for workload, provider in cheapest[:3]]
-    more = "; …" if len(cheapest) > 3 else ""
-    return [Tile("Best on cost", name, f"on {count} of {len(cheapest)}. {'; '.join(others)}{more}", "/?view=cost")]
+    examples = [f"{workload}: {provider}" for workload, provider in cheapest[:3]]
+    suffix = "; …" if len(cheapest) > 3 else ""
+    return [Tile("Best on cost", name, f"on {count} of {len(cheapest)}. {'; '.join(examples)}{suffix}", "/?view=cost")]
 
 
 def _money_tile(month: MonthlyTotal) -> Tile:
@@ -148,8 +151,8 @@ def _money_tile(month: MonthlyTotal) -> Tile:
         return Tile("Lost a month", "–", f"{month.unknown} without an amount" if month.unknown else "no finding costs money", link)
     if not month.lost and month.saved:
         return Tile("Saved a month", f"{month.saved:,.0f} USD", f"{month.known} finding{'s' * (month.known != 1)}", link, "good")
-    rest = f"{month.known} finding{'s' * (month.known != 1)}{describe_rest(month)}"
-    return Tile("Lost a month", f"{month.lost:,.0f} USD", rest, link, "bad" if month.lost else "good")
+    coverage = f"{month.known} finding{'s' * (month.known != 1)}{describe_rest(month)}"
+    return Tile("Lost a month", f"{month.lost:,.0f} USD", coverage, link, "bad" if month.lost else "good")
 
 
 def _switch_tile(moves: Sequence[Switch] | None) -> Tile:
@@ -159,10 +162,10 @@ def _switch_tile(moves: Sequence[Switch] | None) -> Tile:
     if not moves:
         return Tile("Best switch", "none", "every team runs at its cheapest sufficient provider", "/decisions", "good")
     best = moves[0]
-    sure = f", P(cheapest) {format_probability(best.probability)}" if best.probability is not None else ""
-    less = f"{100 * best.saving:.0f} % less"
-    note = f"{best.workload}: {best.provider} → {best.to}{sure}"
+    certainty = f", P(cheapest) {format_probability(best.probability)}" if best.probability is not None else ""
+    saving = f"{100 * best.saving:.0f} % less"
+    note = f"{best.workload}: {best.provider} → {best.to}{certainty}"
     link = f"/workloads/{best.workload}"
     if best.usd:
         return Tile("Best switch", f"{best.usd:,.0f} USD", f"less a month ({100 * best.saving:.0f} %): {note}", link, "warn")
-    return Tile("Best switch", less, f"{note}. For USD declare volumes (alerts.yaml)", link, "warn")
+    return Tile("Best switch", saving, f"{note}. For USD declare volumes (alerts.yaml)", link, "warn")

@@ -114,28 +114,30 @@ def _groups(
     keys: dict[tuple[str, str, str, str], None] = {}
     for card in cards:
         for row in card.rows:
-            if _shown(row) and (row.leading or row.value is not None):
+            if _is_shown(row) and (row.leading or row.value is not None):
                 keys[row.group, row.metric, row.phase, row.statistic] = None
     groups = list(GROUP_TITLES)
-    ordered = sorted(keys, key=lambda k: (groups.index(k[0]), catalogue_order(k[1]), not _leads(cards, k), k[2], k[3]))
-    found = []
+    ordered = sorted(keys, key=lambda k: (groups.index(k[0]), catalogue_order(k[1]), not _is_leading(cards, k), k[2], k[3]))
+    table_groups = []
     for group, members in groupby(ordered, key=lambda k: k[0]):
-        found.append((GROUP_TITLES[group], tuple(_row(cards, metric, statistic, phase, fleet) for _, metric, phase, statistic in members)))
-    return tuple(found)
+        table_groups.append(
+            (GROUP_TITLES[group], tuple(_row(cards, metric, statistic, phase, fleet) for _, metric, phase, statistic in members))
+        )
+    return tuple(table_groups)
 
 
-def _shown(row: Row) -> bool:
+def _is_shown(row: Row) -> bool:
     return row.leading or (row.statistic in TAILS and row.phase == "steady" and row.group == "latency")
 
 
-def _leads(cards: Sequence[Scorecard], key: tuple[str, str, str, str]) -> bool:
+def _is_leading(cards: Sequence[Scorecard], key: tuple[str, str, str, str]) -> bool:
     return any(r.leading for c in cards for r in c.rows if (r.group, r.metric, r.phase, r.statistic) == key)
 
 
 def row_keys(cards: Sequence[Scorecard]) -> frozenset[NumberKey]:
     """The numbers that the tables of these cards show."""
     return frozenset(
-        (r.metric, r.statistic, r.phase) for card in cards for r in card.rows if _shown(r) and (r.leading or r.value is not None)
+        (r.metric, r.statistic, r.phase) for card in cards for r in card.rows if _is_shown(r) and (r.leading or r.value is not None)
     )
 
 
@@ -144,53 +146,53 @@ def _row(
 ) -> TableRow:
     rows = {c.provider: c.row(metric, statistic, phase) for c in cards}
     present = [r for r in rows.values() if r is not None and r.value is not None]
-    known = METRICS[metric]
+    definition = METRICS[metric]
     numbers = (fleet or {}).get((metric, statistic, phase), {})
-    shown = common_scale(known.unit, [n.value for n in numbers.values()] or [r.value for r in present], metric)
-    ahead = (
-        () if known.group == "client" else _ahead(rows, known.direction, numbers, fleet is not None)
+    scale = common_scale(definition.unit, [n.value for n in numbers.values()] or [r.value for r in present], metric)
+    leading_providers = (
+        () if definition.group == "client" else _fleet_leaders(rows, definition.direction, numbers, fleet is not None)
     )  # the load client is not the provider
     top = max(r.high if r.high is not None else r.value or 0.0 for r in present) if len(present) > 1 else 0.0
     leading = any(r.leading for r in rows.values() if r is not None)
-    arrow = {"lower_is_better": "↓", "higher_is_better": "↑"}.get(known.direction, "")
+    arrow = {"lower_is_better": "↓", "higher_is_better": "↑"}.get(definition.direction, "")
     detail = " · ".join(
         part for part in ("" if statistic == "value" else statistic, "" if phase == "steady" else format_name(phase)) if part
     )
-    cells = tuple(_metric_cell(rows[c.provider], shown, top, _mark(c.provider, ahead)) for c in cards)
-    return TableRow(format_name(metric), known.description, cells, detail, arrow, not leading)
+    cells = tuple(_metric_cell(rows[c.provider], scale, top, _mark(c.provider, leading_providers)) for c in cards)
+    return TableRow(format_name(metric), definition.description, cells, detail, arrow, not leading)
 
 
-def _ahead(rows: dict[str, Row | None], direction: str, numbers: Mapping[str, Pooled], whole: bool) -> tuple[str, ...]:
+def _fleet_leaders(rows: dict[str, Row | None], direction: str, numbers: Mapping[str, Pooled], has_fleet: bool) -> tuple[str, ...]:
     """The leaders of the whole fleet; none where only a part of it is known, as costs of held time are."""
-    if not whole:
+    if not has_fleet:
         return leaders(rows)
     if len(numbers) < 2 or direction == "informative":
         return ()
     return tuple(p.provider for p in place(numbers, direction == "lower_is_better") if p.leads)
 
 
-def _mark(provider: str, ahead: Sequence[str]) -> Literal["best", "tied", ""]:
-    return "" if provider not in ahead else "best" if len(ahead) == 1 else "tied"
+def _mark(provider: str, leading_providers: Sequence[str]) -> Literal["best", "tied", ""]:
+    return "" if provider not in leading_providers else "best" if len(leading_providers) == 1 else "tied"
 
 
-def _metric_cell(row: Row | None, shown: Scale, top: float, mark: Literal["best", "tied", ""]) -> Cell:
+def _metric_cell(row: Row | None, scale: Scale, top: float, mark: Literal["best", "tied", ""]) -> Cell:
     if row is None or row.value is None:
         return Cell("–", title="not measured in any usable trial")
-    text, dot = shown.number(row.value), _at(row.value, top)
+    text, dot = scale.number(row.value), _position(row.value, top)
     if row.low is None or row.high is None or row.coverage is None:
-        return Cell(text, f"n {row.n}", mark=mark, unit=shown.suffix, title="one repeat: no interval", dot=dot)
+        return Cell(text, f"n {row.n}", mark=mark, unit=scale.suffix, title="one repeat: no interval", dot=dot)
     kind = f"{format_percent(row.coverage)} interval of the median" if row.coverage >= 0.9 else f"range of {row.n} repeats"
     return Cell(
         text,
-        f"{shown.number(row.low)} … {shown.number(row.high)}",
+        f"{scale.number(row.low)} … {scale.number(row.high)}",
         mark=mark,
-        unit=shown.suffix,
+        unit=scale.suffix,
         title=f"median of {row.n} repeats ({row.observations:,} observations); {kind} (confidence {format_percent(row.coverage)})",
-        left=_at(row.low, top),
-        width=max(0.0, (_at(row.high, top) or 0.0) - (_at(row.low, top) or 0.0)),
+        left=_position(row.low, top),
+        width=max(0.0, (_position(row.high, top) or 0.0) - (_position(row.low, top) or 0.0)),
         dot=dot,
     )
 
 
-def _at(value: float, top: float) -> float | None:
+def _position(value: float, top: float) -> float | None:
     return round(100 * min(max(value / top, 0.0), 1.0), 2) if top > 0 else None

@@ -92,10 +92,10 @@ def _table(store: ResultStore, document: ResultDocument, kind: str, columns: tup
         data = store.get(path, MOST_BYTES)
         return bounded_parquet.read_table(data, path, columns=columns, most_rows=MOST_ROWS[kind], most_bytes=MOST_BYTES)
     except FileNotFoundError as error:
-        gone = evidence_files.read_expired(store, store.folder(document.trial))
-        if gone is None or item.uri not in gone.files:
+        expiry = evidence_files.read_expired(store, store.folder(document.trial))
+        if expiry is None or item.uri not in expiry.files:
             raise UnreadableEvidence(f"{path} is missing") from error
-        raise UnreadableEvidence(f"{path} expired on {gone.expired_at:%Y-%m-%d} ({gone.rule})") from error
+        raise UnreadableEvidence(f"{path} expired on {expiry.expired_at:%Y-%m-%d} ({expiry.rule})") from error
     except InvalidResult as error:
         raise UnreadableEvidence(str(error)) from error
 
@@ -103,20 +103,20 @@ def _table(store: ResultStore, document: ResultDocument, kind: str, columns: tup
 def _run(document: ResultDocument, table: pa.Table) -> StepTimes:
     """Of several ranks a step is the slowest one's; of a run that was started again its last time counts."""
     rows = table.select(STEP_COLUMNS).to_pylist()
-    own = [(_attempt(row["run"]), row) for row in rows if row["run"] == "run" or row["run"].startswith("run-")]
+    attempts = [(_attempt(row["run"]), row) for row in rows if row["run"] == "run" or row["run"].startswith("run-")]
     latest: dict[int, tuple[int, float, str]] = {}
-    for attempt, row in own:
-        before = latest.get(row["step"])
-        if before is None or (attempt, row["step_s"]) > before[:2]:
+    for attempt, row in attempts:
+        previous = latest.get(row["step"])
+        if previous is None or (attempt, row["step_s"]) > previous[:2]:
             latest[row["step"]] = (attempt, row["step_s"], row["phase"])
-    done = sorted(latest.items())
-    steady = [step for step, (_, _, phase) in done if phase == "steady"]
+    steps = sorted(latest.items())
+    steady = [step for step, (_, _, phase) in steps if phase == "steady"]
     return StepTimes(
         document.trial.provider.name,
         document.trial.workload.name,
         document.trial.trial_id,
-        np.array([step for step, _ in done], dtype=float),
-        np.array([seconds for _, (_, seconds, _) in done], dtype=float),
+        np.array([step for step, _ in steps], dtype=float),
+        np.array([seconds for _, (_, seconds, _) in steps], dtype=float),
         steady[0] if steady else 0,
     )
 
@@ -136,15 +136,15 @@ def _latencies(document: ResultDocument, table: pa.Table) -> Latencies:
     scheduled, first, last = seconds("scheduled_s"), seconds("first_token_s"), seconds("last_token_s")
 
     def latency(moment: Array) -> Array:
-        found: Array = np.sort(np.where(failed | np.isnan(moment), np.inf, moment - scheduled))
-        return found
+        latencies: Array = np.sort(np.where(failed | np.isnan(moment), np.inf, moment - scheduled))
+        return latencies
 
     return Latencies(document.trial.provider.name, document.trial.workload.name, document.trial.trial_id, latency(first), latency(last))
 
 
-def thinned(values: Array, most: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Indices of at most `most` evenly spaced elements, first and last included."""
-    if len(values) <= most:
+def sample_indices(values: Array, limit: int = MOST_POINTS) -> NDArray[np.int64]:
+    """Indices of at most `limit` evenly spaced elements, first and last included."""
+    if len(values) <= limit:
         return np.arange(len(values))
-    chosen: NDArray[np.int64] = np.unique(np.linspace(0, len(values) - 1, most).round().astype(np.int64))
-    return chosen
+    indices: NDArray[np.int64] = np.unique(np.linspace(0, len(values) - 1, limit).round().astype(np.int64))
+    return indices

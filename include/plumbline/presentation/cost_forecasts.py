@@ -35,13 +35,13 @@ class RangeRow:
 
 @dataclass(frozen=True)
 class ForecastSection:
-    """`ranges`: by workload and provider. `undeclared`: missing inputs and their effect. `sentences`: spot and break-even. `seen`, `folded`:
-    charts. `reason`: why there is no forecast; empty if there is one."""
+    """`ranges`: by workload and provider. `undeclared`: missing inputs and their effect. `sentences`: spot and break-even. `visible`,
+    `folded`: charts. `reason`: why there is no forecast; empty if there is one."""
 
     ranges: tuple[RangeRow, ...] = ()
     undeclared: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
-    seen: tuple[Chart, ...] = ()
+    visible: tuple[Chart, ...] = ()
     folded: tuple[Chart, ...] = ()
     reason: str = ""
 
@@ -56,19 +56,19 @@ def forecast_section(campaign: CampaignData, trials: Sequence[TrialSample]) -> F
         return ForecastSection(reason="No usable trial, so no forecast.")
     costs, spots, hosted = cost_forecasts(campaign, trials), [], []
     for provider, workload in pairs:
-        place, economics = campaign.providers[provider], campaign.economics
+        declaration, economics = campaign.providers[provider], campaign.economics
         if workload.kind == "training":
-            spots.append(spot_forecast(place, workload, trials, economics, day))
+            spots.append(spot_forecast(declaration, workload, trials, economics, day))
         elif economics.hosted_for(workload.name):
-            hosted.append(hosted_forecast(place, workload, trials, economics, day, campaign.purchase))
+            hosted.append(hosted_forecast(declaration, workload, trials, economics, day, campaign.purchase))
     charts = forecast_charts(costs, spots, hosted)
-    seen = [c for c in charts if c.name.endswith("-scenarios")]
+    scenario_charts = [c for c in charts if c.name.endswith("-scenarios")]
     return ForecastSection(
         ranges=tuple(_range(o) for o in costs),
         undeclared=tuple(dict.fromkeys(capitalize_first(m.reason) for o in costs for m in o.unknown)),
         sentences=(*(_spot(s, day) for s in spots), *(line for h in hosted for line in _hosted(h))),
-        seen=tuple(replace(c, section="outlook") for c in seen),
-        folded=tuple(replace(c, section="outlook-more") for c in charts if c not in seen),
+        visible=tuple(replace(c, section="outlook") for c in scenario_charts),
+        folded=tuple(replace(c, section="outlook-more") for c in charts if c not in scenario_charts),
     )
 
 
@@ -83,37 +83,39 @@ def cost_forecasts(campaign: CampaignData, trials: Sequence[TrialSample]) -> tup
 def _pairs(campaign: CampaignData, trials: Iterable[TrialSample]) -> list[tuple[str, AnyWorkload]]:
     """Every provider and workload with a usable trial, training first."""
     specs = {d.trial.workload.name: d.trial.workload for d in campaign.documents}
-    found = {(t.kind != "training", t.workload, t.provider) for t in trials if t.usable and t.provider in campaign.providers}
-    return [(provider, specs[workload]) for _, workload, provider in sorted(found)]
+    keys = {(t.kind != "training", t.workload, t.provider) for t in trials if t.usable and t.provider in campaign.providers}
+    return [(provider, specs[workload]) for _, workload, provider in sorted(keys)]
 
 
 def _range(o: CostForecast) -> RangeRow:
-    found = o.scenarios
-    if found is None:
+    scenarios = o.scenarios
+    if scenarios is None:
         return RangeRow(o.provider, o.workload, o.outcome, "–", "–", "–", o.reason or "", ())
-    shown = common_scale("USD", [found.best.total, found.expected.total, found.worst.total])
-    best, expected, worst = (shown.text(parts.total) for parts in (found.best, found.expected, found.worst))
+    scale = common_scale("USD", [scenarios.best.total, scenarios.expected.total, scenarios.worst.total])
+    best, expected, worst = (scale.text(parts.total) for parts in (scenarios.best, scenarios.expected, scenarios.worst))
     return RangeRow(o.provider, o.workload, o.outcome, best, expected, worst, "", tuple(format_name(m.what) for m in o.unknown))
 
 
 def _spot(s: SpotForecast, on: date) -> str:
     if s.cost is None:
         return f"Spot, {s.workload} on {s.provider}: {s.reason}."
-    shown = common_scale("USD", [s.cost.on_demand, s.cost.spot])
+    scale = common_scale("USD", [s.cost.on_demand, s.cost.spot])
     return (
-        f"Spot, {s.workload} on {s.provider}: a finished run is expected to cost {shown.text(s.cost.spot)}, {format_saving(s.cost.saving)} than {shown.text(s.cost.on_demand)} "
+        f"Spot, {s.workload} on {s.provider}: a finished run is expected to cost {scale.text(s.cost.spot)}, {format_saving(s.cost.saving)} than {scale.text(s.cost.on_demand)} "
         f"on demand, at {s.per_hour:.3g} interruptions per hour. {capitalize_first(s.cost.why)}."
     )
 
 
 def _hosted(h: HostedForecast) -> list[str]:
-    where = f"{h.workload} on {h.provider}"
+    setup = f"{h.workload} on {h.provider}"
     if h.own is None:
-        return [f"Own or hosted, {where}: {h.reason}."]
+        return [f"Own or hosted, {setup}: {h.reason}."]
     sentences = []
-    for against in h.against:
-        evens = [even.sentence for even in (against.volume, against.utilisation) if even is not None] or [against.reason or ""]
-        sentences.append(f"{where} compared with {against.hosted.name}: {'; '.join(evens)}.")
+    for comparison in h.against:
+        break_evens = [even.sentence for even in (comparison.volume, comparison.utilisation) if even is not None] or [
+            comparison.reason or ""
+        ]
+        sentences.append(f"{setup} compared with {comparison.hosted.name}: {'; '.join(break_evens)}.")
     return sentences
 
 
@@ -149,10 +151,10 @@ class PrecisionSection:
 
 def precision_section(campaign: CampaignData, trials: Sequence[TrialSample]) -> PrecisionSection:
     """The levers of a campaign. `trials`: priced."""
-    found = precision_levers(trials, {d.trial.workload.name: d.trial.workload for d in campaign.documents})
-    charts = (chart for lever in found if (chart := precision_chart(lever)) is not None)
+    levers = precision_levers(trials, {d.trial.workload.name: d.trial.workload for d in campaign.documents})
+    charts = (chart for lever in levers if (chart := precision_chart(lever)) is not None)
     return PrecisionSection(
-        tuple(_precision_table(lever) for lever in found), tuple(replace(chart, section="precision") for chart in charts)
+        tuple(_precision_table(lever) for lever in levers), tuple(replace(chart, section="precision") for chart in charts)
     )
 
 

@@ -88,8 +88,8 @@ def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
 def unknown_reasons(cost: ProviderCost) -> tuple[str, ...]:
     """Each reason for an excluded item once, with its items."""
     items: dict[str, list[str]] = {}
-    for each in cost.bill.unknown:
-        items.setdefault(each.reason, []).append(format_name(each.item))
+    for unknown in cost.bill.unknown:
+        items.setdefault(unknown.reason, []).append(format_name(unknown.item))
     return tuple(f"{', '.join(names)}: {reason}" for reason, names in items.items())
 
 
@@ -101,8 +101,8 @@ def cost_sentence(cost: ProviderCost) -> str:
     """A campaign's total cost at a provider, in a sentence."""
     total, simulated = cost.bill.total, " (simulated)" if cost.simulated else ""
     if total is None:
-        why = "; ".join(dict.fromkeys(each.reason for each in cost.bill.unknown)) or "no bill"
-        return f"{cost.label}{simulated}: unknown ({why})."
+        reasons = "; ".join(dict.fromkeys(unknown.reason for unknown in cost.bill.unknown)) or "no bill"
+        return f"{cost.label}{simulated}: unknown ({reasons})."
     parts = []
     idle, lost = cost.bill.of("idle"), cost.bill.of("failed_launches")
     for name, amount in (("idle", idle), ("for lost attempts", lost)):
@@ -110,10 +110,10 @@ def cost_sentence(cost: ProviderCost) -> str:
             parts.append(f"{format_percent(amount.amount / total.amount)} {name}")
     if cost.per_finished_run is not None:
         parts.append(f"{cost.per_finished_run} per finished run")
-    missing = [format_name(item) for item in dict.fromkeys(each.item for each in cost.bill.unknown)]
-    without = f"; excludes {', '.join(missing)} (not declared or not recorded)" if missing else ""
-    least = "" if cost.bill.complete else "at least "
-    return f"{cost.label}{simulated}: {least}{total}{', ' if parts else ''}{', '.join(parts)}{without}."
+    missing = [format_name(item) for item in dict.fromkeys(unknown.item for unknown in cost.bill.unknown)]
+    exclusions = f"; excludes {', '.join(missing)} (not declared or not recorded)" if missing else ""
+    at_least = "" if cost.bill.complete else "at least "
+    return f"{cost.label}{simulated}: {at_least}{total}{', ' if parts else ''}{', '.join(parts)}{exclusions}."
 
 
 @dataclass(frozen=True)
@@ -131,17 +131,21 @@ def cost_rows(cards: Sequence[Scorecard], providers: Sequence[str], quotes: Mapp
     rows = []
     for table in card_tables(cards, rows=False):
         by_provider = {c.provider: c for c in table.cards}
-        own = [o for o in COSTS if o.kind == table.kind and (o.without is None or any(c.row(o.metric) for c in table.cards))]
-        for metric in ("cost_per_run", "cost_per_finished_run", *(o.metric for o in own)):
+        outcomes = [
+            outcome
+            for outcome in COSTS
+            if outcome.kind == table.kind and (outcome.without is None or any(c.row(outcome.metric) for c in table.cards))
+        ]
+        for metric in ("cost_per_run", "cost_per_finished_run", *(outcome.metric for outcome in outcomes)):
             values = {p: (r.value if (c := by_provider.get(p)) and (r := c.row(metric)) else None) for p in providers}
-            shown = common_scale("USD", values.values(), metric)
+            scale = common_scale("USD", values.values(), metric)
             rows.append(
                 CostRow(
                     format_name(metric),
                     METRICS[metric].description,
                     table.kind,
                     table.title,
-                    tuple(shown.text(values[p]) for p in providers),
+                    tuple(scale.text(values[p]) for p in providers),
                     tuple("" if values[p] is not None else _why_no_cost(by_provider.get(p), quotes.get(p), metric) for p in providers),
                 )
             )
@@ -184,21 +188,21 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
     if name not in declared.providers:
         return TrialCost(reason=f"{name} is no longer declared: prices unknown.")
     provider = with_effective_prices(declared.providers[name], archive.prices(name))
-    use = usage_of(document, retention_s=declared.upkeep.evidence.keep)
+    usage = usage_of(document, retention_s=declared.upkeep.evidence.keep)
     rejected = any(a.attempt == trial.attempt and a.quality_action == "reject" for a in attempts)
     if rejected:
-        use = rejected_usage(use)
+        usage = rejected_usage(usage)
     # The last attempt has the trial's share of the campaign's fixed costs.
-    last = trial.attempt == max(a.attempt for a in attempts)
-    use = replace(use, share=1 / _trials_in_campaign(archive, name, trial.campaign_id) if last else 0.0)
-    bill = trial_bill(use, provider, use.day)
+    is_last = trial.attempt == max(a.attempt for a in attempts)
+    usage = replace(usage, share=1 / _trials_in_campaign(archive, name, trial.campaign_id) if is_last else 0.0)
+    bill = trial_bill(usage, provider, usage.day)
     return TrialCost(
         lines=bill_lines(bill),
         total=str(bill.total) if bill.total is not None else "",
         at_least=not bill.complete,
-        day=str(use.day),
-        unknown=tuple((format_name(each.item), each.reason) for each in bill.unknown),
-        outcomes=() if rejected else _outcomes(document, provider, use.day),
+        day=str(usage.day),
+        unknown=tuple((format_name(unknown.item), unknown.reason) for unknown in bill.unknown),
+        outcomes=() if rejected else _outcomes(document, provider, usage.day),
     )
 
 
@@ -208,6 +212,6 @@ def _trials_in_campaign(archive: Archive, provider: str, campaign_id: str) -> in
 
 
 def _outcomes(document: ResultDocument, provider: Provider, day: date) -> tuple[tuple[str, str], ...]:
-    known = {outcome.metric for outcome in COSTS}
-    found = [c for c in outcome_costs(document, provider, day) if c.metric in known]
-    return tuple((format_name(c.metric), common_scale("USD", [c.value], c.metric).text(c.value)) for c in found if c.value is not None)
+    metrics = {outcome.metric for outcome in COSTS}
+    costs = [c for c in outcome_costs(document, provider, day) if c.metric in metrics]
+    return tuple((format_name(c.metric), common_scale("USD", [c.value], c.metric).text(c.value)) for c in costs if c.value is not None)

@@ -82,21 +82,23 @@ class Cover:
     simulated: Literal["", "some", "all"]
 
 
-def cover(found: Conclusions) -> Cover:
+def cover(conclusions: Conclusions) -> Cover:
     """The cover of a campaign; the same for three providers and for fifty."""
-    campaign = found.campaign
-    moves = switches(found.decided, campaign.history.volumes)
-    choices = sorted((_choice(d, campaign, moves) for d in found.decided), key=lambda r: (_ORDER.index(r.verdict), r.team, r.workloads))
-    made_up = {d.simulated for d in campaign.documents}
+    campaign = conclusions.campaign
+    moves = switches(conclusions.decided, campaign.history.volumes)
+    choices = sorted(
+        (_choice(d, campaign, moves) for d in conclusions.decided), key=lambda r: (_ORDER.index(r.verdict), r.team, r.workloads)
+    )
+    simulated_flags = {d.simulated for d in campaign.documents}
     hidden = Counter(r.label for r in choices[ROWS:])
     return Cover(
         headline=_headline(campaign, choices),
-        tiles=(_spent(found), _lost(campaign), _saving(campaign, moves), _certainty(found.decided)),
+        tiles=(_spent_tile(conclusions), _lost_tile(campaign), _saving_tile(campaign, moves), _certainty_tile(conclusions.decided)),
         rows=tuple(choices[:ROWS]),
         more=join_words(f"{n} × {label}" for label, n in hidden.items()),
-        actions=_actions(found, moves),
-        charts=tuple(c for c in (pareto_chart(found), index_chart(campaign)) if c is not None),
-        simulated="" if True not in made_up else "some" if False in made_up else "all",
+        actions=_actions(conclusions, moves),
+        charts=tuple(c for c in (pareto_chart(conclusions), index_chart(campaign)) if c is not None),
+        simulated="" if True not in simulated_flags else "some" if False in simulated_flags else "all",
     )
 
 
@@ -108,7 +110,7 @@ def choice_key(decided: TeamDecision) -> tuple[str, str, tuple[str, ...]]:
     return decided.decision.team, decided.decision.kind, decided.preference.workloads
 
 
-def _leading(decision: Decision) -> list[Ranked]:
+def _leading_providers(decision: Decision) -> list[Ranked]:
     """The providers that share the first place; one with a clear winner."""
     eligible = [r for r in decision.ranking if r.eligible]
     return eligible[: contenders([r.probability_first for r in eligible])]
@@ -118,7 +120,7 @@ def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
     decision = decided.decision
     if decision.first is None:
         return "none"
-    if len(_leading(decision)) > 1:
+    if len(_leading_providers(decision)) > 1:
         return "unclear"
     before = campaign.history.choices.get(choice_key(decided))
     return "choose" if before is None else "stay" if before == decision.first.provider else "move"
@@ -133,22 +135,22 @@ def _choice(decided: TeamDecision, campaign: CampaignData, moves: Sequence[Switc
         team=decision.team,
         workloads=names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
         verdict=verdict,
-        provider=_among(decision) if verdict == "unclear" else decision.first.provider if decision.first else "",
+        provider=_leaders_text(decision) if verdict == "unclear" else decision.first.provider if decision.first else "",
         before=before if verdict == "move" else "",
         certainty=format_probability(decision.first.probability_first) if decision.first and verdict != "unclear" else "",
         saves="" if best is None or decision.first is None or best.to != decision.first.provider else f"saves {_usd(best.usd)} a month",
     )
 
 
-def _among(decision: Decision) -> str:
-    names = [r.provider for r in _leading(decision)]
+def _leaders_text(decision: Decision) -> str:
+    names = [r.provider for r in _leading_providers(decision)]
     return f"among {len(names)}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 
 def _headline(campaign: CampaignData, choices: Sequence[ChoiceRow]) -> str:
     # Of severity info only what moves a decision is a headline.
     grave = [f for f in campaign.findings if f.severity != "info" or f.kind in ("performance", "price")]
-    counts = Counter(_word(f) for f in grave)
+    counts = Counter(_finding_word(f) for f in grave)
     parts = [f"{n} {word if n == 1 else _plural(word)}" for word, n in sorted(counts.items(), key=lambda c: _WORDS.index(c[0]))]
     moved = sum(r.verdict == "move" for r in choices)
     if moved:
@@ -173,7 +175,7 @@ def campaign_name(campaign_id: str) -> str:
 _WORDS = ("regression", "price rise", "reliability problem", "gap in the data", "environment change", "price cut", "improvement", "finding")
 
 
-def _word(finding: FindingRow) -> str:
+def _finding_word(finding: FindingRow) -> str:
     """What a finding is called in a headline."""
     if finding.kind == "performance":
         return "improvement" if finding.direction == "improved" else "regression"
@@ -192,25 +194,25 @@ def _usd(amount: float) -> str:
     return f"{format_amount(amount)} USD"
 
 
-def _spent(found: Conclusions) -> Tile:
-    known = [c for c in found.provider_costs if c.bill.total is not None]
-    if not known:
+def _spent_tile(conclusions: Conclusions) -> Tile:
+    priced_costs = [c for c in conclusions.provider_costs if c.bill.total is not None]
+    if not priced_costs:
         return Tile("Spent", "unknown", "no price declared or no result")
-    total = sum(c.bill.total.amount for c in known if c.bill.total is not None)
-    providers = len({c.provider for c in known})
-    least = "at least; " if len(known) < len(found.provider_costs) or not all(c.bill.complete for c in known) else ""
-    return Tile("Spent", _usd(total), f"{least}this campaign on {providers} provider{'s' if providers > 1 else ''}")
+    total = sum(c.bill.total.amount for c in priced_costs if c.bill.total is not None)
+    providers = len({c.provider for c in priced_costs})
+    prefix = "at least; " if len(priced_costs) < len(conclusions.provider_costs) or not all(c.bill.complete for c in priced_costs) else ""
+    return Tile("Spent", _usd(total), f"{prefix}this campaign on {providers} provider{'s' if providers > 1 else ''}")
 
 
-def _lost(campaign: CampaignData) -> Tile:
-    waiting = campaign.history.open_findings
-    if not waiting:
+def _lost_tile(campaign: CampaignData) -> Tile:
+    open_findings = campaign.history.open_findings
+    if not open_findings:
         return Tile("Lost", "0 USD", "no open findings", "good")
-    count = f"{len(waiting)} open finding{'s' if len(waiting) > 1 else ''}"
+    count = f"{len(open_findings)} open finding{'s' if len(open_findings) > 1 else ''}"
     month = campaign.history.monthly
     if not month.known:
-        why = "none has a known cost" if campaign.history.volumes else "declare monthly volumes (alerts.yaml)"
-        return Tile("Lost", "unknown", f"{count}; {why}", "bad")
+        reason = "none has a known cost" if campaign.history.volumes else "declare monthly volumes (alerts.yaml)"
+        return Tile("Lost", "unknown", f"{count}; {reason}", "bad")
     return Tile("Lost", _usd(month.lost), f"a month, {count}{describe_rest(month)}", "bad" if month.lost else "")
 
 
@@ -220,7 +222,7 @@ def describe_rest(month: MonthlyTotal) -> str:
     return f"{saved}{f'; {month.unknown} without an amount' if month.unknown else ''}"
 
 
-def _saving(campaign: CampaignData, moves: Sequence[Switch]) -> Tile:
+def _saving_tile(campaign: CampaignData, moves: Sequence[Switch]) -> Tile:
     if not campaign.history.volumes:
         return Tile("Could be saved", "unknown", "declare monthly volumes (alerts.yaml)")
     if not moves:
@@ -231,52 +233,61 @@ def _saving(campaign: CampaignData, moves: Sequence[Switch]) -> Tile:
     )
 
 
-def _other_first(found: Conclusions, move: Switch) -> str:
+def _other_first_choices(conclusions: Conclusions, move: Switch) -> str:
     """The clear first choices of the table that are not where the move leads: it ranks by the teams' weights, the move by cost alone."""
     teams: dict[str, set[str]] = {}
-    for d in found.decided:
+    for d in conclusions.decided:
         first = d.decision.first
-        if move.workload in d.preference.workloads and first is not None and first.provider != move.to and len(_leading(d.decision)) == 1:
+        if (
+            move.workload in d.preference.workloads
+            and first is not None
+            and first.provider != move.to
+            and len(_leading_providers(d.decision)) == 1
+        ):
             teams.setdefault(first.provider, set()).add(d.decision.team)
     return "".join(
-        f"; by the weights of {join_words(sorted(own))}, {provider} {'stays' if provider == move.provider else 'is'} first"
-        for provider, own in sorted(teams.items())
+        f"; by the weights of {join_words(sorted(team_names))}, {provider} {'stays' if provider == move.provider else 'is'} first"
+        for provider, team_names in sorted(teams.items())
     )
 
 
-def _certainty(decided: Sequence[TeamDecision]) -> Tile:
-    ranked = [d.decision for d in decided if d.decision.first is not None]
-    if not ranked:
+def _certainty_tile(decided: Sequence[TeamDecision]) -> Tile:
+    decisions = [d.decision for d in decided if d.decision.first is not None]
+    if not decisions:
         return Tile("Certainty", "–", "no decision: no team declares these workloads" if not decided else "no provider is eligible")
-    clear = sum(len(_leading(d)) == 1 for d in ranked)
-    likely = [d.winner.probability_first for d in ranked if d.winner is not None and d.winner.probability_first is not None]
-    least = f"; P(first) from {format_probability(min(likely))} to {format_probability(max(likely))}" if likely else ""
-    return Tile("Certainty", f"{clear} of {len(ranked)}", f"decisions have a clear winner{least}", "good" if clear == len(ranked) else "")
+    clear = sum(len(_leading_providers(d)) == 1 for d in decisions)
+    probabilities = [d.winner.probability_first for d in decisions if d.winner is not None and d.winner.probability_first is not None]
+    range_text = (
+        f"; P(first) from {format_probability(min(probabilities))} to {format_probability(max(probabilities))}" if probabilities else ""
+    )
+    return Tile(
+        "Certainty", f"{clear} of {len(decisions)}", f"decisions have a clear winner{range_text}", "good" if clear == len(decisions) else ""
+    )
 
 
-def _actions(found: Conclusions, moves: Sequence[Switch]) -> tuple[Action, ...]:
-    campaign, actions = found.campaign, []
+def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action, ...]:
+    campaign, actions = conclusions.campaign, []
     for finding in campaign.history.open_findings:
         usd = finding.usd_per_month or 0.0
-        if (finding.severity == "info" and usd <= 0) or _word(finding) in ("improvement", "price cut"):
+        if (finding.severity == "info" and usd <= 0) or _finding_word(finding) in ("improvement", "price cut"):
             continue
         verb = {"price": "Negotiate or accept the price of", "performance": "Claim from, or rerun on,"}.get(finding.kind, "Check")
         money = f"{_usd(usd)} a month; " if usd > 0 else ""
-        why = f"{money}{finding.title or finding.headline}"
-        actions.append((usd, finding.severity, Action(f"{verb} {finding.provider}", why, finding.owner or OPERATIONS, usd)))
+        reason = f"{money}{finding.title or finding.headline}"
+        actions.append((usd, finding.severity, Action(f"{verb} {finding.provider}", reason, finding.owner or OPERATIONS, usd)))
     for move in moves:
-        sure = f", P(cheapest) {format_probability(move.probability)}" if move.probability is not None else ""
-        why = f"saves {_usd(move.usd)} a month ({100 * move.saving:.0f} % less{sure}){_other_first(found, move)}"
+        certainty = f", P(cheapest) {format_probability(move.probability)}" if move.probability is not None else ""
+        reason = f"saves {_usd(move.usd)} a month ({100 * move.saving:.0f} % less{certainty}){_other_first_choices(conclusions, move)}"
         title = f"To save, run {move.workload} on {move.to} instead of {move.provider}"
-        actions.append((move.usd, "warn", Action(title, why, join_words(move.teams), move.usd)))
-    for d in found.decided:
+        actions.append((move.usd, "warn", Action(title, reason, join_words(move.teams), move.usd)))
+    for d in conclusions.decided:
         if _verdict(d, campaign) == "unclear":
-            names = [r.provider for r in _leading(d.decision)]
+            names = [r.provider for r in _leading_providers(d.decision)]
             title = f"Repeat {d.preference.workloads[0]} on {join_words(names[:3])}"
             actions.append((0.0, "info", Action(title, f"no clear winner among {len(names)}", d.decision.team)))
     if not campaign.history.volumes:
-        why = "without volumes neither losses nor savings have an amount"
-        actions.append((0.0, "zzz", Action("Declare monthly volumes in alerts.yaml", why, OPERATIONS)))
+        reason = "without volumes neither losses nor savings have an amount"
+        actions.append((0.0, "zzz", Action("Declare monthly volumes in alerts.yaml", reason, OPERATIONS)))
     order = ("page", "warn", "info", "zzz")
     ranked = sorted(actions, key=lambda a: (-a[0], order.index(a[1]), a[2].title))
     return tuple(action for *_, action in ranked[:ACTIONS])

@@ -118,11 +118,11 @@ def first_against_cheapest(decided: TeamDecision) -> tuple[str, ...]:
     if first is None or first.ratios is None:
         return ()
     sentences = []
-    for found in decided.cheapest:
-        other = next((r for r in decision.ranking if found.answer is not None and r.provider == found.answer.provider), None)
+    for cheapest in decided.cheapest:
+        other = next((r for r in decision.ranking if cheapest.answer is not None and r.provider == cheapest.answer.provider), None)
         if other is None or other.provider == first.provider:
             continue
-        start = f"{found.workload}: {first.provider} is first, {other.provider} is the cheapest that meets the requirements"
+        start = f"{cheapest.workload}: {first.provider} is first, {other.provider} is the cheapest that meets the requirements"
         if other.ratios is None:
             sentences.append(f"{start}, and is not eligible: {join_words(other.why_not)}.")
             continue
@@ -132,31 +132,33 @@ def first_against_cheapest(decided: TeamDecision) -> tuple[str, ...]:
         ]
         for_first = [text for move, text in sorted(moves, reverse=True) if move > 0]
         for_other = [text for move, text in sorted(moves) if move < 0]
-        because = f"{first.provider} is better in {join_words(for_first)}" if for_first else "the two score alike"
-        sentences.append(f"{start}: {because}" + (f"; {other.provider} in {join_words(for_other)}." if for_other else "."))
+        explanation = f"{first.provider} is better in {join_words(for_first)}" if for_first else "the two score alike"
+        sentences.append(f"{start}: {explanation}" + (f"; {other.provider} in {join_words(for_other)}." if for_other else "."))
     return tuple(sentences)
 
 
 def decision_tables(decided: TeamDecision, listed: TeamDecision | None = None, setups: int | None = None) -> DecisionTables:
     """A decision as rows. `listed`: the same decision among the providers that rank first; `setups`: rows of each cheapest table."""
-    near = listed or decided
+    excerpt = listed or decided
     return DecisionTables(
-        decision=near.decision,
-        rows=rank_rows(near.decision),
-        gates=tuple(_gate_row(near.decision, j) for j in range(len(near.decision.ranking[0].gates) if near.decision.ranking else 0)),
+        decision=excerpt.decision,
+        rows=rank_rows(excerpt.decision),
+        gates=tuple(
+            _gate_row(excerpt.decision, j) for j in range(len(excerpt.decision.ranking[0].gates) if excerpt.decision.ranking else 0)
+        ),
         weights=tuple(_weight_row(s) for s in decided.weight_swings),
-        prices=tuple(_price_row(s) for s in near.price_swings),
+        prices=tuple(_price_row(s) for s in excerpt.price_swings),
         by_weight=weight_sentences(decided.weight_swings),
-        by_price=price_sentences(near.price_swings),
-        cheapest=tuple(_cheapest_table(each, setups) for each in decided.cheapest),
+        by_price=price_sentences(excerpt.price_swings),
+        cheapest=tuple(_cheapest_table(cheapest, setups) for cheapest in decided.cheapest),
         differs=first_against_cheapest(decided),
     )
 
 
 def _gate_row(decision: Decision, j: int) -> GateRow:
     gates = [ranked.gates[j] for ranked in decision.ranking]
-    shown = common_scale(gates[0].unit, [g.value for g in gates])
-    return GateRow(gates[0].text, gates[0].workload, tuple((shown.text(g.value), g.passed) for g in gates))
+    scale = common_scale(gates[0].unit, [g.value for g in gates])
+    return GateRow(gates[0].text, gates[0].workload, tuple((scale.text(g.value), g.passed) for g in gates))
 
 
 def _weight_row(swing: WeightSwing) -> SwingRow:
@@ -171,9 +173,9 @@ def _price_row(swing: PriceSwing) -> SwingRow:
         price = f"{flip.usd_per_hour:,.4g} USD/h" if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
         return f"{price} ({format_change(flip.factor - 1, 0)}): {flip.first}"
 
-    now = f"{swing.usd_per_hour:,.4g} USD/h" if swing.usd_per_hour is not None else "–"
+    current_price = f"{swing.usd_per_hour:,.4g} USD/h" if swing.usd_per_hour is not None else "–"
     down, up = text(swing.falls, f"down to {format_percent(CHEAPEST)}"), text(swing.rises, f"up to {format_percent(DEAREST)}")
-    return SwingRow(swing.provider, now, down, up)
+    return SwingRow(swing.provider, current_price, down, up)
 
 
 def weight_sentences(swings: Sequence[WeightSwing]) -> tuple[str, ...]:
@@ -182,8 +184,8 @@ def weight_sentences(swings: Sequence[WeightSwing]) -> tuple[str, ...]:
     for swing in swings:
         ends = [(end, flip) for end, flip in (("below", swing.below), ("above", swing.above)) if flip is not None]
         if ends:
-            then = join_words(f"{end} {_weight(flip.weight)} {flip.first} is first" for end, flip in ends)
-            sentences.append(f"{format_name(swing.metric)}, weight {_weight(swing.weight)}: {then}.")
+            changes = join_words(f"{end} {_weight(flip.weight)} {flip.first} is first" for end, flip in ends)
+            sentences.append(f"{format_name(swing.metric)}, weight {_weight(swing.weight)}: {changes}.")
         else:
             fixed.append(format_name(swing.metric))
     if fixed:
@@ -198,7 +200,7 @@ def price_sentences(swings: Sequence[PriceSwing]) -> tuple[str, ...]:
         flips = [flip for flip in (swing.falls, swing.rises) if flip is not None]
         if flips:
             today = "" if swing.usd_per_hour is None else f" (now {_hourly_price(swing.usd_per_hour)})"
-            sentences.append(f"{swing.provider}{today}: {join_words(_flipped(flip) for flip in flips)}.")
+            sentences.append(f"{swing.provider}{today}: {join_words(_flip_text(flip) for flip in flips)}.")
         else:
             fixed.append(swing.provider)
     if fixed:
@@ -206,13 +208,13 @@ def price_sentences(swings: Sequence[PriceSwing]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _flipped(flip: PriceFlip) -> str:
-    at = (
+def _flip_text(flip: PriceFlip) -> str:
+    price_text = (
         f"{format_percent(flip.factor)} of the current price"
         if flip.usd_per_hour is None
         else f"{_rounded_price(flip.usd_per_hour)} ({format_relative_change(flip.factor - 1)})"
     )
-    return f"at {at} or {'less' if flip.factor < 1 else 'more'} {flip.first} is first"
+    return f"at {price_text} or {'less' if flip.factor < 1 else 'more'} {flip.first} is first"
 
 
 def _hourly_price(price: float) -> str:
@@ -232,20 +234,20 @@ def nearest_change(decided: TeamDecision) -> str:
     winner = decided.decision.winner
     if winner is None:
         return ""
-    found: list[tuple[str, str]] = []
+    conditions: list[tuple[str, str]] = []
     weights = [(abs(flip.weight - s.weight), s, flip) for s in decided.weight_swings for flip in (s.below, s.above) if flip is not None]
     if weights:
         _, swing, flip = min(weights, key=lambda w: w[0])
-        found.append((flip.first, f"{format_name(swing.metric)} has weight {_weight(flip.weight)} instead of {_weight(swing.weight)}"))
+        conditions.append((flip.first, f"{format_name(swing.metric)} has weight {_weight(flip.weight)} instead of {_weight(swing.weight)}"))
     prices = [(max(f.factor, 1 / f.factor), s, f) for s in decided.price_swings for f in (s.falls, s.rises) if f is not None]
     if prices:
-        _, price, moved = min(prices, key=lambda p: p[0])
-        found.append((moved.first, f"{price.provider} costs {_price_condition(price, moved)}"))
-    if not found:
+        _, price, price_flip = min(prices, key=lambda p: p[0])
+        conditions.append((price_flip.first, f"{price.provider} costs {_price_condition(price, price_flip)}"))
+    if not conditions:
         return f"No single weight and no single price between 0.1 and 10 times the current price puts another provider ahead of {winner.provider}."
-    if len({first for first, _ in found}) == 1:
-        return f"{found[0][0]} is first if {', or if '.join(condition for _, condition in found)}."
-    return f"{'; '.join(f'{first} is first if {condition}' for first, condition in found)}."
+    if len({first for first, _ in conditions}) == 1:
+        return f"{conditions[0][0]} is first if {', or if '.join(condition for _, condition in conditions)}."
+    return f"{'; '.join(f'{first} is first if {condition}' for first, condition in conditions)}."
 
 
 def _price_condition(price: PriceSwing, flip: PriceFlip) -> str:
@@ -254,12 +256,12 @@ def _price_condition(price: PriceSwing, flip: PriceFlip) -> str:
     return f"{_rounded_price(flip.usd_per_hour)} instead of {_hourly_price(price.usd_per_hour)}"
 
 
-def _cheapest_table(cheapest: Cheapest, most: int | None) -> CheapestTable:
-    shown = common_scale("USD", [s.cost for s in cheapest.setups], cheapest.metric, significant=4)
+def _cheapest_table(cheapest: Cheapest, limit: int | None) -> CheapestTable:
+    scale = common_scale("USD", [s.cost for s in cheapest.setups], cheapest.metric, significant=4)
     best = cheapest.answer
     if best is not None:
-        sure = "" if best.probability_cheapest is None else f", P(cheapest) {format_probability(best.probability_cheapest)}"
-        answer = f"{best.provider} at {shown.text(best.cost)}{sure}."
+        certainty = "" if best.probability_cheapest is None else f", P(cheapest) {format_probability(best.probability_cheapest)}"
+        answer = f"{best.provider} at {scale.text(best.cost)}{certainty}."
     else:
         failed = not cheapest.setups or any(j.outcome == "fail" for s in cheapest.setups for j in s.missed)
         answer = "No provider meets the requirements." if failed else "No provider is proven to meet the requirements."
@@ -268,36 +270,36 @@ def _cheapest_table(cheapest: Cheapest, most: int | None) -> CheapestTable:
             provider=s.provider,
             meets=s.meets,
             outcome="pass" if s.meets else "insufficient" if s.missed and all(j.outcome == "insufficient" for j in s.missed) else "fail",
-            cost=shown.text(s.cost),
-            interval=f"{shown.number(s.low)} … {shown.number(s.high)}" if s.low is not None else "",
+            cost=scale.text(s.cost),
+            interval=f"{scale.number(s.low)} … {scale.number(s.high)}" if s.low is not None else "",
             n=s.n,
             probability=format_probability(s.probability_cheapest),
             why_not=s.why_not,
         )
-        for s in cheapest.setups[:most]
+        for s in cheapest.setups[:limit]
     )
     return CheapestTable(cheapest.workload, format_name(cheapest.metric), cheapest.requirements, answer, rows, cheapest.note)
 
 
 def cheapest_sentences(decided: Iterable[TeamDecision]) -> tuple[str, ...]:
     """The cheapest setup that meets the requirements, a sentence for each workload and answer, with the teams."""
-    asking: dict[tuple[str, str], list[str]] = {}
+    teams_by_answer: dict[tuple[str, str], list[str]] = {}
     for d in decided:
-        for found in d.cheapest:
-            if found.requirements and found.setups:
-                asking.setdefault((found.workload, _answer_text(found)), []).append(d.decision.team)
-    return tuple(f"{workload}, requirements of {join_words(teams)}: {answer}." for (workload, answer), teams in asking.items())
+        for cheapest in d.cheapest:
+            if cheapest.requirements and cheapest.setups:
+                teams_by_answer.setdefault((cheapest.workload, _answer_text(cheapest)), []).append(d.decision.team)
+    return tuple(f"{workload}, requirements of {join_words(teams)}: {answer}." for (workload, answer), teams in teams_by_answer.items())
 
 
-def _answer_text(found: Cheapest) -> str:
-    answer = found.answer
+def _answer_text(cheapest: Cheapest) -> str:
+    answer = cheapest.answer
     if answer is None:
-        missed = dict.fromkeys(j.text for s in found.setups for j in s.missed)
-        unknown = [] if missed else [format_name(found.metric)]
+        missed = dict.fromkeys(j.text for s in cheapest.setups for j in s.missed)
+        unknown = [] if missed else [format_name(cheapest.metric)]
         return f"no provider is shown to meet all requirements; missing: {join_words([*missed, *unknown])}"
-    cost = common_scale(METRICS[found.metric].unit, [answer.cost], found.metric).text(answer.cost)
-    sure = "" if answer.probability_cheapest is None else f", P(cheapest) {format_probability(answer.probability_cheapest)}"
-    return f"{answer.provider} at {cost} ({format_name(found.metric)}){sure}"
+    cost = common_scale(METRICS[cheapest.metric].unit, [answer.cost], cheapest.metric).text(answer.cost)
+    certainty = "" if answer.probability_cheapest is None else f", P(cheapest) {format_probability(answer.probability_cheapest)}"
+    return f"{answer.provider} at {cost} ({format_name(cheapest.metric)}){certainty}"
 
 
 @dataclass(frozen=True)
@@ -356,7 +358,7 @@ def stored_decision(view: DecisionView) -> StoredDecision:
         chance=format_probability(view.probability),
         instead_of=str(detail.get("instead_of") or ""),
         why=str(detail.get("why") or ""),
-        campaigns=tuple(sorted({c for own in (detail.get("campaigns") or {}).values() for c in own})),
+        campaigns=tuple(sorted({c for campaign_ids in (detail.get("campaigns") or {}).values() for c in campaign_ids})),
     )
 
 
@@ -379,14 +381,14 @@ class ExperimentRow:
 
 def experiment_rows(experiments: Sequence[Experiment]) -> tuple[ExperimentRow, ...]:
     """In their order."""
-    most = max((e.gain for e in experiments), default=1.0)
+    largest_gain = max((e.gain for e in experiments), default=1.0)
     return tuple(
         ExperimentRow(
             provider=e.provider,
             workload=e.workload,
             repeats=f"{e.n} → {e.trials}",
             gain=f"+{100 * e.gain:.1f} points",
-            share=round(100 * e.gain / most),
+            share=round(100 * e.gain / largest_gain),
             cost="unknown" if e.usd is None else format_quantity(e.usd, "USD"),
             per_usd="–" if e.gain_per_usd is None else f"{format_significant(100 * e.gain_per_usd)} points",
             unpriced=e.unpriced or "",
@@ -429,11 +431,11 @@ def change_steps(change: WinnerChange) -> tuple[Step, ...]:
     if change.before is None or change.after is None:
         return ()
     steps = [Step(f"{change.new}, before", 0.0, change.before, None)]
-    level, several = change.before, len({p.workload for p in change.parts}) > 1
+    level, has_several_workloads = change.before, len({p.workload for p in change.parts}) > 1
     for cause, title in _CAUSES:
         rows: dict[str, float] = {}
         for part in (p for p in change.parts if p.cause == cause):
-            name = title or format_name(part.metric) + (f", {part.workload}" if several else "")
+            name = title or format_name(part.metric) + (f", {part.workload}" if has_several_workloads else "")
             rows[name] = rows.get(name, 0.0) + part.points
         for name, points in rows.items():
             steps.append(Step(name, level, points, cause))

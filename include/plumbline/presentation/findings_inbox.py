@@ -28,27 +28,31 @@ def headline_in_words(finding: Finding, usd: float | None = None) -> str:
 def what_happened(finding: Finding) -> str:
     """The change without its cost; of a metric that is no speed, or of facts, prices and failures, the finding's own title."""
     metric = METRICS.get(finding.metric or "")
-    began = since(finding)
+    begin = format_begin(finding)
     if finding.is_decision_change:
-        return f"{finding.title or finding.subject} since {began}"
+        return f"{finding.title or finding.subject} since {begin}"
     if finding.kind != "performance" or finding.effect is None or metric is None or finding.workload_kind not in _VERBS:
-        what = finding.title or finding.subject
-        of = f" {finding.workload}" if finding.workload else ""
-        return f"{finding.provider}{of}: {what} since {began}" if began and began not in what else f"{finding.provider}{of}: {what}"
+        description = finding.title or finding.subject
+        workload_suffix = f" {finding.workload}" if finding.workload else ""
+        return (
+            f"{finding.provider}{workload_suffix}: {description} since {begin}"
+            if begin and begin not in description
+            else f"{finding.provider}{workload_suffix}: {description}"
+        )
     share = format_relative_change(finding.effect)[1:]
     if metric.group not in _SPEED or metric.direction == "informative":
         change = "higher" if finding.effect > 0 else "lower"
-        return f"{finding.provider}: {format_name(metric.name)} of {finding.workload} {share} {change} since {began}"
+        return f"{finding.provider}: {format_name(metric.name)} of {finding.workload} {share} {change} since {begin}"
     better = (finding.effect > 0) == (metric.direction == "higher_is_better")
-    return f"{finding.provider} {_VERBS[finding.workload_kind]} {finding.workload} {share} {'faster' if better else 'slower'} since {began}"
+    return f"{finding.provider} {_VERBS[finding.workload_kind]} {finding.workload} {share} {'faster' if better else 'slower'} since {begin}"
 
 
-def since(finding: Finding) -> str:
+def format_begin(finding: Finding) -> str:
     """The month of a monthly campaign in words, another campaign's id, or the day."""
-    began = finding.campaign_id or finding.since or ""
-    if monthly := re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", began):
-        return f"{month_name[int(monthly[2])]} {monthly[1]}"
-    return f"campaign {began}" if finding.campaign_id else began
+    begin = finding.campaign_id or finding.since or ""
+    if month_match := re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", begin):
+        return f"{month_name[int(month_match[2])]} {month_match[1]}"
+    return f"campaign {begin}" if finding.campaign_id else begin
 
 
 def about_monthly(usd: float) -> str:
@@ -111,19 +115,19 @@ def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | N
     items = [_item(view, monthly.get(view.finding_id)) for view in views]
     groups: list[list[InboxItem]] = []
     for item in items:
-        related = [g for g in groups if any(_one_cause(item, other) for other in g)]
-        groups = [g for g in groups if g not in related] + [[*(one for g in related for one in g), item]]
-    made = []
+        related = [g for g in groups if any(_share_cause(item, other) for other in g)]
+        groups = [g for g in groups if g not in related] + [[*(member for g in related for member in g), item]]
+    inbox_groups = []
     for group in groups:
         lead, *siblings = sorted(group, key=_order)
-        made.append(InboxGroup(lead, tuple(siblings)))
-    return tuple(sorted(made, key=lambda g: (*_order(g.lead)[:1], -(g.usd or 0.0), *_order(g.lead)[1:])))
+        inbox_groups.append(InboxGroup(lead, tuple(siblings)))
+    return tuple(sorted(inbox_groups, key=lambda g: (*_order(g.lead)[:1], -(g.usd or 0.0), *_order(g.lead)[1:])))
 
 
-def _one_cause(one: InboxItem, other: InboxItem) -> bool:
-    if one.view.provider == other.view.provider:
-        return bool(one.causes & other.causes)
-    return bool(one.changes) and one.changes == other.changes
+def _share_cause(first: InboxItem, second: InboxItem) -> bool:
+    if first.view.provider == second.view.provider:
+        return bool(first.causes & second.causes)
+    return bool(first.changes) and first.changes == second.changes
 
 
 def _order(item: InboxItem) -> tuple[int, bool, float, float, str]:
@@ -136,6 +140,6 @@ def _item(view: FindingView, usd: float | None) -> InboxItem:
     try:
         finding = Finding.of(view.detail)
     except (LookupError, TypeError, ValueError, AttributeError):
-        plain = view.headline.removeprefix(view.severity.upper()).strip().removeprefix("SIMULATED").strip()
-        return InboxItem(view, None, plain, usd)
+        headline = view.headline.removeprefix(view.severity.upper()).strip().removeprefix("SIMULATED").strip()
+        return InboxItem(view, None, headline, usd)
     return InboxItem(view, finding, headline_in_words(finding, usd), usd)

@@ -44,17 +44,17 @@ class WorkloadRanking:
     lines: tuple[RankingLine, ...]
 
 
-def rank_fleet(own: Sequence[FleetSeries], primary: Number | None, per: CostUnit = "token") -> WorkloadRanking:
+def rank_fleet(series: Sequence[FleetSeries], primary: Number | None, per: CostUnit = "token") -> WorkloadRanking:
     """The providers of one workload, best first, by its `primary` number."""
-    if not own:
+    if not series:
         return WorkloadRanking("", "", ())
-    metric, statistic, phase = leading_number(own, primary)
-    speeds = {p.provider: p for p in placings_of(own, metric, statistic, phase)}
-    cost_metric, found = pooled_costs(own, per)
-    costs = {p.provider: p for p in place(found, lower_is_better=True)}
-    fast = _scale(metric, speeds)
-    cheap = common_scale(unit_of(cost_metric), [p.value for p in costs.values()], cost_metric)
-    order = sorted(own, key=lambda s: (_place(speeds, s.provider), _place(costs, s.provider), s.provider))
+    metric, statistic, phase = leading_number(series, primary)
+    speeds = {p.provider: p for p in placings_of(series, metric, statistic, phase)}
+    cost_metric, pooled = pooled_costs(series, per)
+    costs = {p.provider: p for p in place(pooled, lower_is_better=True)}
+    speed_scale = _scale(metric, speeds)
+    cost_scale = common_scale(unit_of(cost_metric), [p.value for p in costs.values()], cost_metric)
+    order = sorted(series, key=lambda s: (_place(speeds, s.provider), _place(costs, s.provider), s.provider))
     return WorkloadRanking(
         metric=format_name(metric) + ("" if statistic in ("", "value") else f" {statistic}") if speeds else "",
         cost_metric=format_name(cost_metric) if costs else "",
@@ -62,8 +62,8 @@ def rank_fleet(own: Sequence[FleetSeries], primary: Number | None, per: CostUnit
             RankingLine(
                 speeds[s.provider].place if s.provider in speeds else None,
                 s.provider,
-                _text(speeds.get(s.provider), fast),
-                _text(costs.get(s.provider), cheap),
+                _number_text(speeds.get(s.provider), speed_scale),
+                _number_text(costs.get(s.provider), cost_scale),
                 len(s.measured),
             )
             for s in order
@@ -79,11 +79,11 @@ def _scale(metric: str, placings: Mapping[str, Placing]) -> Scale:
     return common_scale(METRICS[metric].unit if metric else "", [p.value for p in placings.values()], metric)
 
 
-def _text(placing: Placing | None, shown: Scale) -> NumberText | None:
+def _number_text(placing: Placing | None, scale: Scale) -> NumberText | None:
     if placing is None:
         return None
-    interval = "" if placing.low is None or placing.high is None else f"{shown.number(placing.low)} … {shown.number(placing.high)}"
-    return NumberText(shown.text(placing.value), interval, format_behind(placing), placing.leads)
+    interval = "" if placing.low is None or placing.high is None else f"{scale.number(placing.low)} … {scale.number(placing.high)}"
+    return NumberText(scale.text(placing.value), interval, format_behind(placing), placing.leads)
 
 
 def format_behind(placing: Placing) -> str:
@@ -108,7 +108,7 @@ LEGEND: dict[HeatView, tuple[tuple[str, str], ...]] = {
 }
 _STATE_LEVEL = {"steady": 0, "cannot_tell": 2, "stale": 3, "suspected": 4, "drifted": 5}
 _AGE_DAYS = ((7, 0), (14, 1), (31, 2), (40, 3))
-_USABLE = ((1.0, 0), (0.95, 1), (0.9, 2), (0.75, 3), (0.5, 4))
+_USABLE_SHARES = ((1.0, 0), (0.95, 1), (0.9, 2), (0.75, 3), (0.5, 4))
 FARTHEST = 1.0
 """Distance that a provider's order counts for a workload at most, and for one that it never ran."""
 
@@ -183,76 +183,79 @@ def heat_map(
     providers = {s.provider for s in series} | {provider for provider, _ in status}
     worst_first = view in ("drift", "age")
     sign, absent = (-1, 0.0) if worst_first else (1, FARTHEST)
-    columns, cells, far = [], {}, dict.fromkeys(providers, 0.0)
+    columns, cells, distances = [], {}, dict.fromkeys(providers, 0.0)
     for _, workload in workloads:
-        own = [s for s in series if s.workload == workload]
-        title, unit, made = _column(view, own, primary(workload), status, now, per)
-        columns.append(HeatColumn(workload, own[0].kind, title, unit))
+        workload_series = [s for s in series if s.workload == workload]
+        title, unit, column_cells = _column(view, workload_series, primary(workload), status, now, per)
+        columns.append(HeatColumn(workload, workload_series[0].kind, title, unit))
         for provider in providers:
-            distance, cell = made.get(provider, (absent, None))
+            distance, cell = column_cells.get(provider, (absent, None))
             if cell is None and (provider, workload) in status:
                 words = f"no usable result; {status[provider, workload].state.text}"
                 cell = HeatCell(workload, "none", "–", words, status[provider, workload].state.name == "drifted")
             cells[provider, workload] = cell
-            far[provider] += min(distance, FARTHEST)
+            distances[provider] += min(distance, FARTHEST)
 
-    order = sorted(providers, key=lambda p: (sign * far[p], p))
+    order = sorted(providers, key=lambda p: (sign * distances[p], p))
     return HeatMap(view, tuple(columns), tuple(HeatRow(p, tuple(cells[p, w] for _, w in workloads)) for p in order))
 
 
-Made = dict[str, tuple[float, HeatCell]]
+ColumnCells = dict[str, tuple[float, HeatCell]]
 
 
 def _column(
     view: HeatView,
-    own: Sequence[FleetSeries],
+    series: Sequence[FleetSeries],
     first: Number | None,
     status: Mapping[tuple[str, str], SeriesStatus],
     now: datetime,
     per: CostUnit,
-) -> tuple[str, str, Made]:
+) -> tuple[str, str, ColumnCells]:
     if view in ("speed", "cost"):
         if view == "speed":
-            metric, statistic, phase = leading_number(own, first)
-            placings, name = placings_of(own, metric, statistic, phase), format_name(metric)
+            metric, statistic, phase = leading_number(series, first)
+            placings, name = placings_of(series, metric, statistic, phase), format_name(metric)
         else:
-            metric, found = pooled_costs(own, per)
-            placings, name = place(found, lower_is_better=True), format_name(metric)
-        shown = common_scale(METRICS[metric].unit if view == "speed" else unit_of(metric), [p.value for p in placings], metric)
+            metric, pooled = pooled_costs(series, per)
+            placings, name = place(pooled, lower_is_better=True), format_name(metric)
+        scale = common_scale(METRICS[metric].unit if view == "speed" else unit_of(metric), [p.value for p in placings], metric)
         return (
             name,
-            {"/s": "per second"}.get(shown.suffix, shown.suffix),
-            {p.provider: (p.behind, _placed(p, own, shown.number(p.value), shown.text(p.value), status)) for p in placings},
+            {"/s": "per second"}.get(scale.suffix, scale.suffix),
+            {p.provider: (p.behind, _placed_cell(p, series, scale.number(p.value), scale.text(p.value), status)) for p in placings},
         )
-    made: Made = {}
-    for s in own:
-        seen = status.get((s.provider, s.workload))
-        if seen is None:
+    cells: ColumnCells = {}
+    for s in series:
+        series_status = status.get((s.provider, s.workload))
+        if series_status is None:
             continue
         if view == "drift":
-            level, text = _STATE_LEVEL.get(seen.state.name, 2), _short(seen.state)
+            level, text = _STATE_LEVEL.get(series_status.state.name, 2), _short_state(series_status.state)
         elif view == "age":
-            days = (now - seen.planned_at).days
-            level, text = next((level for most, level in _AGE_DAYS if days <= most), 5), f"{days} d"
+            days = (now - series_status.planned_at).days
+            level, text = next((level for limit, level in _AGE_DAYS if days <= limit), 5), f"{days} d"
         else:
-            share = seen.usable / seen.planned if seen.planned else 0.0
-            level, text = next((level for least, level in _USABLE if share >= least), 5), f"{seen.usable}/{seen.planned}"
-        words = f"{text}; {seen.state.text}" if view != "drift" else seen.state.text
-        made[s.provider] = (level / 5, HeatCell(s.workload, f"h{level}", text, words, seen.state.name == "drifted"))
-    return {"drift": "state", "age": "days", "reliability": "usable trials"}[view], "", made
+            share = series_status.usable / series_status.planned if series_status.planned else 0.0
+            level, text = (
+                next((level for least, level in _USABLE_SHARES if share >= least), 5),
+                f"{series_status.usable}/{series_status.planned}",
+            )
+        words = f"{text}; {series_status.state.text}" if view != "drift" else series_status.state.text
+        cells[s.provider] = (level / 5, HeatCell(s.workload, f"h{level}", text, words, series_status.state.name == "drifted"))
+    return {"drift": "state", "age": "days", "reliability": "usable trials"}[view], "", cells
 
 
-def _placed(
-    placing: Placing, own: Sequence[FleetSeries], number: str, text: str, status: Mapping[tuple[str, str], SeriesStatus]
+def _placed_cell(
+    placing: Placing, series: Sequence[FleetSeries], number: str, text: str, status: Mapping[tuple[str, str], SeriesStatus]
 ) -> HeatCell:
-    workload = own[0].workload
-    level = 0 if placing.leads else next((i for i, most in enumerate(LEVELS) if placing.behind <= most), len(LEVELS))
-    seen = status.get((placing.provider, workload))
-    words = f"{text}, {format_behind(placing)}" + (f"; {seen.state.text}" if seen else "")
-    return HeatCell(workload, f"h{level}", number, words, seen is not None and seen.state.name == "drifted")
+    workload = series[0].workload
+    level = 0 if placing.leads else next((i for i, limit in enumerate(LEVELS) if placing.behind <= limit), len(LEVELS))
+    series_status = status.get((placing.provider, workload))
+    words = f"{text}, {format_behind(placing)}" + (f"; {series_status.state.text}" if series_status else "")
+    return HeatCell(workload, f"h{level}", number, words, series_status is not None and series_status.state.name == "drifted")
 
 
-def _short(state: ShownState) -> str:
+def _short_state(state: ShownState) -> str:
     if state.name == "steady":
         return state.text.removeprefix("steady").strip(" ()") or "steady"
     return {"suspected": "suspected", "cannot_tell": "?", "drifted": "drifted", "stale": "stale"}.get(state.name, "–")

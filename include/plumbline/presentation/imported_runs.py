@@ -52,7 +52,7 @@ def imported_runs(
         if result.source is None:
             continue
         declared = workloads.get(result.workload)
-        compared = compare_imported(
+        comparison = compare_imported(
             result,
             by_provider.get((result.provider, result.workload, result.version)),
             declared if declared is not None and declared.version == result.version else None,
@@ -68,21 +68,21 @@ def imported_runs(
                 measured_on=result.published_at.date(),
                 load=str(result.spec["load"]),
                 rejected=tuple(reason.detail for reason in result.validity.reasons),
-                figures=tuple(_figure(figure) for figure in compared.figures),
-                gaps=(*(("other_load", text) for text in compared.differs), *((gap.code, gap.detail) for gap in result.gaps)),
+                figures=tuple(_figure(figure) for figure in comparison.figures),
+                gaps=(*(("other_load", text) for text in comparison.differs), *((gap.code, gap.detail) for gap in result.gaps)),
             )
         )
     return tuple(runs)
 
 
 def _figure(figure: ImportedFigure) -> FigureRow:
-    own, row = figure.measured, figure.imported
-    scale = common_scale(row.unit, [row.value, own.value if own else None], row.metric)
+    measured, imported = figure.measured, figure.imported
+    scale = common_scale(imported.unit, [imported.value, measured.value if measured else None], imported.metric)
     return FigureRow(
-        name=format_name(row.metric),
-        statistic="" if row.statistic == "value" else row.statistic,
-        imported=scale.text(row.value),
-        measured=scale.text(own.value) if own is not None and own.value is not None else "–",
+        name=format_name(imported.metric),
+        statistic="" if imported.statistic == "value" else imported.statistic,
+        imported=scale.text(imported.value),
+        measured=scale.text(measured.value) if measured is not None and measured.value is not None else "–",
         ratio="–" if figure.ratio is None else format_percent(figure.ratio),
-        why=", ".join(figure.why) if own is not None else "",
+        why=", ".join(figure.why) if measured is not None else "",
     )

@@ -62,7 +62,7 @@ class History:
 HISTORY_CAMPAIGNS = 24
 HISTORY_DAYS = 90
 _READINGS = 2000
-_LABEL = 10
+_LABEL_LENGTH = 10
 """Characters of a campaign's name on the axis; a longer one is replaced by its day."""
 
 
@@ -80,29 +80,30 @@ def finding_history(archive: Archive, finding: Finding) -> History | None:
 def _performance_history(archive: Archive, finding: Finding) -> History | None:
     name = finding.members[0].name
     metric, statistic, phase = comparison.parse_metric_name(name)
-    known = METRICS[metric]
-    planned = dict(archive.series_campaigns(finding.series_key, HISTORY_CAMPAIGNS))
-    older = [c for c in finding.baseline_campaigns if c not in planned]  # the baseline of a slow drift may be older
-    levels = archive.levels(finding.series_key, [*older, *planned], [metric])
-    wanted = (statistic or known.statistic, phase)
-    measured = {c: [o.value for o in levels.get(c, ()) if (o.statistic, o.phase) == wanted] for c in (*older, *planned)}
-    campaigns = {c: (c if len(c) <= _LABEL else f"{at:%Y-%m-%d}", measured[c]) for c, at in planned.items() if measured[c]}
-    shown = list(campaigns)
-    if finding.campaign_id not in shown[1:]:
+    definition = METRICS[metric]
+    planned_times = dict(archive.series_campaigns(finding.series_key, HISTORY_CAMPAIGNS))
+    older = [c for c in finding.baseline_campaigns if c not in planned_times]  # the baseline of a slow drift may be older
+    levels = archive.levels(finding.series_key, [*older, *planned_times], [metric])
+    row_key = (statistic or definition.statistic, phase)
+    measured = {c: [o.value for o in levels.get(c, ()) if (o.statistic, o.phase) == row_key] for c in (*older, *planned_times)}
+    campaigns = {c: (c if len(c) <= _LABEL_LENGTH else f"{at:%Y-%m-%d}", measured[c]) for c, at in planned_times.items() if measured[c]}
+    campaign_ids = list(campaigns)
+    if finding.campaign_id not in campaign_ids[1:]:
         return None
-    unit = common_scale(known.unit, [v for c in shown for v in campaigns[c][1]], metric)
+    unit = common_scale(definition.unit, [v for c in campaign_ids for v in campaigns[c][1]], metric)
     points = [
-        HistoryPoint(campaigns[c][0], tuple(v / unit.factor for v in campaigns[c][1]), c in finding.baseline_campaigns) for c in shown
+        HistoryPoint(campaigns[c][0], tuple(v / unit.factor for v in campaigns[c][1]), c in finding.baseline_campaigns)
+        for c in campaign_ids
     ]
     level = _level([v for c in finding.baseline_campaigns for v in measured[c]], unit)
     return History(
         title=f"{finding.provider} · {finding.workload} · {format_name(name)}",
-        unit=unit.suffix.strip() or known.unit,
+        unit=unit.suffix.strip() or definition.unit,
         points=tuple(points),
-        since=shown.index(finding.campaign_id),
+        since=campaign_ids.index(finding.campaign_id),
         change=_change_text(finding, name),
         level=level,
-        band=_band(finding, level, unit, differences=known.group == "reliability"),
+        band=_band(finding, level, unit, differences=definition.group == "reliability"),
         simulated=finding.simulated,
     )
 
@@ -110,19 +111,19 @@ def _performance_history(archive: Archive, finding: Finding) -> History | None:
 def _probe_history(archive: Archive, finding: Finding) -> History | None:
     assert finding.since is not None and finding.effect is not None  # a probe finding has both
     metric = finding.members[0].name
-    taken = archive.snapshots(finding.provider, "probe", latest=HISTORY_CAMPAIGNS)
-    shown = [(f"{s.taken_at:%Y-%m-%d}", s.figures[metric]) for s in taken if metric in s.figures]
-    since = next((i for i, (day, _) in enumerate(shown) if day >= finding.since), 0)
+    snapshots = archive.snapshots(finding.provider, "probe", latest=HISTORY_CAMPAIGNS)
+    daily_values = [(f"{s.taken_at:%Y-%m-%d}", s.figures[metric]) for s in snapshots if metric in s.figures]
+    since = next((i for i, (day, _) in enumerate(daily_values) if day >= finding.since), 0)
     if since == 0:
         return None
-    unit = common_scale(METRICS[metric].unit, [value for _, value in shown], metric)
+    unit = common_scale(METRICS[metric].unit, [value for _, value in daily_values], metric)
     return History(
         title=f"{finding.provider} · probes · {comparison.format_probe_name(metric)}",
         unit=unit.suffix.strip() or METRICS[metric].unit,
-        points=tuple(HistoryPoint(day, (value / unit.factor,)) for day, value in shown),
+        points=tuple(HistoryPoint(day, (value / unit.factor,)) for day, value in daily_values),
         since=since,
         change=format_relative_change(finding.effect),
-        level=_level([value for _, value in shown[:since]][-USUAL_PROBES:], unit),
+        level=_level([value for _, value in daily_values[:since]][-USUAL_PROBES:], unit),
         level_name="usual",
         simulated=finding.simulated,
     )
@@ -134,38 +135,38 @@ def _price_history(archive: Archive, finding: Finding) -> History | None:
     _, purchase, *rest = finding.members[0].name.split(".")
     term = rest[0] if rest else None
     readings = [r for r in archive.price_readings(finding.provider, purchase, term, latest=_READINGS) if r.term == term]
-    speaking = {r.source for r in readings if f"{r.observed_at:%Y-%m-%d}" >= finding.since}
-    source = min(filter(reports_prices, speaking), key=source_rank, default=None)
-    shown = _daily({r.observed_at.date(): r.usd_per_gpu_hour for r in readings if r.source == source})
-    since = next((i for i, (day, _) in enumerate(shown) if day >= finding.since), None)
+    later_sources = {r.source for r in readings if f"{r.observed_at:%Y-%m-%d}" >= finding.since}
+    source = min(filter(reports_prices, later_sources), key=source_rank, default=None)
+    daily_prices = _daily({r.observed_at.date(): r.usd_per_gpu_hour for r in readings if r.source == source})
+    since = next((i for i, (day, _) in enumerate(daily_prices) if day >= finding.since), None)
     if since is None:
         return None
     if since == 0:
         if finding.effect <= -1:
             return None
-        shown, since = [("accepted", shown[0][1] / (1 + finding.effect)), *shown], 1
-    held = ", held" if finding.subject.startswith(HELD_SUBJECT) else ""
+        daily_prices, since = [("accepted", daily_prices[0][1] / (1 + finding.effect)), *daily_prices], 1
+    held_suffix = ", held" if finding.subject.startswith(HELD_SUBJECT) else ""
     return History(
         title=f"{finding.provider} · {finding.subject.removeprefix(f'{HELD_SUBJECT} ').removeprefix(f'{CHANGED_SUBJECT} ')}",
         unit=f"USD per {CORE_HOUR if CORE_HOUR in finding.title else GPU_HOUR}",
-        points=tuple(HistoryPoint(day, (price,)) for day, price in shown),
+        points=tuple(HistoryPoint(day, (price,)) for day, price in daily_prices),
         since=since,
-        change=f"{format_relative_change(finding.effect)}{held}",
-        level=None if purchase == "spot" else shown[since - 1][1],  # a spot price moves all the time
+        change=f"{format_relative_change(finding.effect)}{held_suffix}",
+        level=None if purchase == "spot" else daily_prices[since - 1][1],  # a spot price moves all the time
         level_name="before",
         steps=True,
         simulated=finding.simulated,
     )
 
 
-def _daily(read: dict[date, float]) -> list[tuple[str, float]]:
+def _daily(readings: dict[date, float]) -> list[tuple[str, float]]:
     """Every day from the first reading to the last, at most HISTORY_DAYS; a price is valid until the next reading."""
-    if not read:
+    if not readings:
         return []
-    first, last = min(read), max(read)
+    first, last = min(readings), max(readings)
     days = [first + timedelta(days=i) for i in range((last - first).days + 1)]
-    held = accumulate(days, lambda price, day: read.get(day, price), initial=read[first])
-    return [(f"{day:%Y-%m-%d}", price) for day, price in zip(days, list(held)[1:], strict=True)][-HISTORY_DAYS:]
+    prices = accumulate(days, lambda price, day: readings.get(day, price), initial=readings[first])
+    return [(f"{day:%Y-%m-%d}", price) for day, price in zip(days, list(prices)[1:], strict=True)][-HISTORY_DAYS:]
 
 
 def _level(values: list[float], unit: Scale) -> float | None:
@@ -192,10 +193,12 @@ def finding_chart(history: History) -> Chart:
     points, since, unit = history.points, history.since, history.unit
     labels = [p.label for p in points]
 
-    def group(name: str, drawn: list[tuple[str, float]], colour: str, symbol: str, size: int, opacity: float) -> Part:
-        look = {"opacity": opacity, "line": PAPER}
+    def group(name: str, coordinates: list[tuple[str, float]], colour: str, symbol: str, size: int, opacity: float) -> Part:
+        style = {"opacity": opacity, "line": PAPER}
         hover = f"{name}, %{{x}}: %{{y:.4g}} {unit}"
-        return marks([x for x, _ in drawn], [y for _, y in drawn], colour, hover, size=size, symbol=symbol, marker=look, name=name)
+        return marks(
+            [x for x, _ in coordinates], [y for _, y in coordinates], colour, hover, size=size, symbol=symbol, marker=style, name=name
+        )
 
     repeats = [(p.label, v) for p in points if len(p.values) > 1 for v in p.values]
     data = [group("repeats", repeats, "$p0", "circle", 6, 0.4)] if repeats else []
@@ -211,7 +214,9 @@ def finding_chart(history: History) -> Chart:
     if history.steps:
         groups = (("the change", [since], "$p1", "diamond"),)
     data += [
-        group(name, [(labels[i], points[i].middle) for i in own], colour, symbol, 10, 1.0) for name, own, colour, symbol in groups if own
+        group(name, [(labels[i], points[i].middle) for i in indices], colour, symbol, 10, 1.0)
+        for name, indices, colour, symbol in groups
+        if indices
     ]
     return Chart(
         name="history",
@@ -250,5 +255,5 @@ def _notes(history: History) -> list[Part]:
     if history.level is None:
         return []
     text = f"{history.level_name} {history.level:,.4g} {history.unit}"
-    at = {"xref": "paper", "yref": "y", "x": 0, "y": history.level, "xanchor": "left", "yanchor": "bottom"}
-    return [{**at, "text": text, "showarrow": False, "font": {"color": "$p2", "size": 11}}]
+    position = {"xref": "paper", "yref": "y", "x": 0, "y": history.level, "xanchor": "left", "yanchor": "bottom"}
+    return [{**position, "text": text, "showarrow": False, "font": {"color": "$p2", "size": 11}}]

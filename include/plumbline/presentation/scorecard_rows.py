@@ -57,7 +57,9 @@ class ScorecardRows:
         """Each provider's leading exact share: of the model that ran, published before physical."""
         exact = [s for s in self.shares if s.exact]
         by_provider = ([s for s in exact if s.provider == name] for name in self.providers)
-        return tuple(next((s for s in own if s.of_model), own[0]) for own in by_provider if own)
+        return tuple(
+            next((s for s in provider_shares if s.of_model), provider_shares[0]) for provider_shares in by_provider if provider_shares
+        )
 
 
 def campaign_rows(campaign: CampaignData, cards: Sequence[Scorecard]) -> tuple[ScorecardRows, ...]:
@@ -77,7 +79,7 @@ def scorecard_rows(
 ) -> tuple[ScorecardRows, ...]:
     """One entry per table of cards, with its providers in the `order` of `card_tables`. `providers` and `workloads`, by name, as they were when
     the cards were measured."""
-    apart = incomparable(cards)
+    incomparabilities = incomparable(cards)
     return tuple(
         ScorecardRows(
             kind=table.kind,
@@ -86,67 +88,67 @@ def scorecard_rows(
             title=table.title,
             anchor=table.anchor,
             providers=tuple(c.provider for c in table.cards),
-            primary=_primary(table),
+            primary=_primary_row(table),
             friction=_friction(table.cards),
             capacity=_capacity(table.cards),
             shares=tuple(line for c in table.cards for line in _shares(c, references, providers, workloads)),
-            apart=tuple(i for i in apart if (i.kind, i.workload) == (table.kind, table.workload)),
+            apart=tuple(i for i in incomparabilities if (i.kind, i.workload) == (table.kind, table.workload)),
         )
         for table in card_tables(cards, order=order, rows=False)
     )
 
 
-def _primary(table: CardTable) -> TableRow | None:
+def _primary_row(table: CardTable) -> TableRow | None:
     primary = next((c.primary_metric for c in table.cards if c.primary_metric is not None), None)
     if primary is None:
         return None
-    known = METRICS[primary.metric]
-    shown = common_scale(known.unit, [c.primary.value for c in table.cards if c.primary is not None], primary.metric)
-    return TableRow(primary.text.replace("_", " "), known.description, tuple(_first(c.primary, shown) for c in table.cards))
+    definition = METRICS[primary.metric]
+    scale = common_scale(definition.unit, [c.primary.value for c in table.cards if c.primary is not None], primary.metric)
+    return TableRow(primary.text.replace("_", " "), definition.description, tuple(_primary_cell(c.primary, scale) for c in table.cards))
 
 
-def _first(row: Row | None, shown: Scale) -> Cell:
+def _primary_cell(row: Row | None, scale: Scale) -> Cell:
     if row is None or row.value is None:
         return Cell("–", reason="not measured in any usable trial")
-    return Cell(shown.text(row.value), _detail(shown, row.low, row.high, row.coverage, row.n), trials=row.trials)
+    return Cell(scale.text(row.value), _detail(scale, row.low, row.high, row.coverage, row.n), trials=row.trials)
 
 
-def _detail(shown: Scale, low: float | None, high: float | None, coverage: float | None, n: int) -> str:
+def _detail(scale: Scale, low: float | None, high: float | None, coverage: float | None, n: int) -> str:
     if low is None or high is None or coverage is None:
         return f"n {n}, no interval"
-    return f"{shown.number(low)} … {shown.number(high)} ({format_percent(coverage)}), n {n}"
+    return f"{scale.number(low)} … {scale.number(high)} ({format_percent(coverage)}), n {n}"
 
 
 def _friction(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
     leads = [c.friction.lead_time.time for c in cards]
     return (
-        TableRow("launch success", "share of launches whose harness started", tuple(_launch(c) for c in cards)),
-        TableRow("lead time", METRICS["provisioning_lead_time"].description, tuple(_lead(c, _scale(leads)) for c in cards)),
-        _measured("pod scheduling", [c.friction.pod_scheduling for c in cards]),
-        _measured("image pull", [c.friction.image_pull for c in cards]),
-        TableRow("manual steps", "declared manual work before a trial can run", tuple(_steps(c) for c in cards)),
+        TableRow("launch success", "share of launches whose harness started", tuple(_launch_cell(c) for c in cards)),
+        TableRow("lead time", METRICS["provisioning_lead_time"].description, tuple(_lead_time_cell(c, _scale(leads)) for c in cards)),
+        _measured_row("pod scheduling", [c.friction.pod_scheduling for c in cards]),
+        _measured_row("image pull", [c.friction.image_pull for c in cards]),
+        TableRow("manual steps", "declared manual work before a trial can run", tuple(_steps_cell(c) for c in cards)),
     )
 
 
-def _scale(found: Sequence[PooledMetric]) -> Scale:
-    return common_scale("s", [m.value for m in found], found[0].metric if found else "")
+def _scale(pooled_metrics: Sequence[PooledMetric]) -> Scale:
+    return common_scale("s", [m.value for m in pooled_metrics], pooled_metrics[0].metric if pooled_metrics else "")
 
 
-def _cell(measured: PooledMetric, shown: Scale) -> Cell:
+def _cell(measured: PooledMetric, scale: Scale) -> Cell:
     if measured.value is None:
         return Cell("–", reason=measured.reason)
-    detail = _detail(shown, measured.low, measured.high, measured.coverage, measured.n)
-    return Cell(shown.text(measured.value), detail, trials=measured.trials)
+    detail = _detail(scale, measured.low, measured.high, measured.coverage, measured.n)
+    return Cell(scale.text(measured.value), detail, trials=measured.trials)
 
 
-def _measured(name: str, found: Sequence[PooledMetric]) -> TableRow:
-    return TableRow(name, METRICS[found[0].metric].description, tuple(_cell(m, _scale(found)) for m in found))
+def _measured_row(name: str, pooled_metrics: Sequence[PooledMetric]) -> TableRow:
+    return TableRow(name, METRICS[pooled_metrics[0].metric].description, tuple(_cell(m, _scale(pooled_metrics)) for m in pooled_metrics))
 
 
 _VERDICTS: dict[str, Literal["good", "bad", ""]] = {"met": "good", "missed": "bad"}
 
 
-def _launch(card: Scorecard) -> Cell:
+def _launch_cell(card: Scorecard) -> Cell:
     launch = card.launch
     if launch.share.ratio is None:
         return Cell("–", reason="no launches")
@@ -158,9 +160,9 @@ def _launch(card: Scorecard) -> Cell:
     return Cell(format_percent(launch.share.ratio), detail, mark=_VERDICTS.get(launch.verdict, ""))
 
 
-def _lead(card: Scorecard, shown: Scale) -> Cell:
+def _lead_time_cell(card: Scorecard, scale: Scale) -> Cell:
     lead = card.friction.lead_time
-    cell = _cell(lead.time, shown)
+    cell = _cell(lead.time, scale)
     if lead.promised_s is None or lead.kept.ratio is None:
         return cell
     promised = common_scale("s", [lead.promised_s]).text(lead.promised_s)
@@ -168,7 +170,7 @@ def _lead(card: Scorecard, shown: Scale) -> Cell:
     return Cell(cell.text, detail, cell.reason, _VERDICTS.get(lead.verdict, ""), cell.trials)
 
 
-def _steps(card: Scorecard) -> Cell:
+def _steps_cell(card: Scorecard) -> Cell:
     steps = card.friction.manual_steps
     if steps is None:
         return Cell("–", reason="not declared (manual_steps of the provider)")
@@ -178,16 +180,16 @@ def _steps(card: Scorecard) -> Cell:
 def _capacity(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
     rows = []
     for nodes in sorted({s.nodes for c in cards for s in c.capacity.scale}):
-        found = [next((s.time for s in c.capacity.scale if s.nodes == nodes), None) for c in cards]
-        shown = _scale([m for m in found if m is not None])
-        cells = tuple(Cell("–", reason="no such launch") if m is None else _cell(m, shown) for m in found)
+        times = [next((s.time for s in c.capacity.scale if s.nodes == nodes), None) for c in cards]
+        scale = _scale([m for m in times if m is not None])
+        cells = tuple(Cell("–", reason="no such launch") if m is None else _cell(m, scale) for m in times)
         rows.append(TableRow(f"time to {nodes} {'node' if nodes == 1 else 'nodes'}", "from the request to the last pod running", cells))
     slots = sorted({s.slot for c in cards for s in c.capacity.shortage})
     for slot in slots if len(slots) > 1 else []:
-        refused = [next((s for s in c.capacity.shortage if s.slot == slot), None) for c in cards]
-        cells = tuple(Cell("–", reason="no launches in this slot") if r is None else _refused(r.refused, r.trials) for r in refused)
+        shortages = [next((s for s in c.capacity.shortage if s.slot == slot), None) for c in cards]
+        cells = tuple(Cell("–", reason="no launches in this slot") if r is None else _refusal_cell(r.refused, r.trials) for r in shortages)
         rows.append(TableRow(f"refused at {slot} UTC", "launches in this slot that failed for lack of capacity", cells))
-    every = tuple(_refused(c.capacity.refused, tuple(t for s in c.capacity.shortage for t in s.trials)) for c in cards)
+    every = tuple(_refusal_cell(c.capacity.refused, tuple(t for s in c.capacity.shortage for t in s.trials)) for c in cards)
     rows.append(TableRow("refused", "launches that failed for lack of capacity, all slots", every))
     limits = tuple(Cell("–" if c.capacity.reason else "", reason=c.capacity.reason) for c in cards)
     return (
@@ -195,7 +197,7 @@ def _capacity(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
     )
 
 
-def _refused(share: Proportion, trials: tuple[str, ...]) -> Cell:
+def _refusal_cell(share: Proportion, trials: tuple[str, ...]) -> Cell:
     if share.ratio is None:
         return Cell("–", reason="no launches")
     return Cell(format_percent(share.ratio), _share(share), mark="bad" if share.successes else "", trials=trials)
@@ -240,23 +242,23 @@ def acceptance_rows(cards: Sequence[Scorecard]) -> tuple[CriterionRow, ...]:
     texts = dict.fromkeys(j.text for c in cards for j in c.acceptance)
     rows = []
     for text in texts:
-        judged = [next((j for j in c.acceptance if j.text == text), None) for c in cards]
-        rows.append(CriterionRow(text, tuple(None if j is None else _verdict(j) for j in judged)))
+        verdicts = [next((j for j in c.acceptance if j.text == text), None) for c in cards]
+        rows.append(CriterionRow(text, tuple(None if j is None else _criterion_cell(j) for j in verdicts)))
     return tuple(rows)
 
 
 def trial_verdicts(document: ResultDocument, quality: Quality | None = None) -> tuple[tuple[str, CriterionCell], ...]:
     """A trial's criteria judged on this attempt alone; a campaign judges them over all repeats."""
     numbers = sample_of(document, quality)
-    return tuple((criterion.text, _verdict(judge(criterion, [numbers]))) for criterion in document.trial.workload.acceptance)
+    return tuple((criterion.text, _criterion_cell(judge(criterion, [numbers]))) for criterion in document.trial.workload.acceptance)
 
 
-def _verdict(judged: CriterionVerdict) -> CriterionCell:
-    shown = common_scale(judged.unit, [judged.value], judged.metric)
+def _criterion_cell(verdict: CriterionVerdict) -> CriterionCell:
+    scale = common_scale(verdict.unit, [verdict.value], verdict.metric)
     margin = ""
-    if judged.margin is not None:
-        margin = f"{100 * judged.margin:+.0f} % from the limit" if judged.margin < 0 else f"{100 * judged.margin:.0f} % margin"
-    return CriterionCell(judged.outcome, shown.text(judged.value), margin, judged.explanation)
+    if verdict.margin is not None:
+        margin = f"{100 * verdict.margin:+.0f} % from the limit" if verdict.margin < 0 else f"{100 * verdict.margin:.0f} % margin"
+    return CriterionCell(verdict.outcome, scale.text(verdict.value), margin, verdict.explanation)
 
 
 @dataclass(frozen=True)
@@ -268,7 +270,7 @@ class FactRow:
 
 def fact_rows(environments: Mapping[str, Sequence[Mapping[str, object]]], providers: Sequence[str]) -> tuple[FactRow, ...]:
     """Facts by provider, those that differ first. A fact that changed between a provider's trials has all its values."""
-    names = sorted({name for facts in environments.values() for each in facts for name in each})
+    names = sorted({name for facts in environments.values() for environment in facts for name in environment})
     rows = []
     for name in names:
         values = tuple(_fact_values(environments.get(p, ()), name) for p in providers)
@@ -277,8 +279,8 @@ def fact_rows(environments: Mapping[str, Sequence[Mapping[str, object]]], provid
 
 
 def _fact_values(environments: Sequence[Mapping[str, object]], name: str) -> str:
-    found = dict.fromkeys(_fact(e[name]) for e in environments if name in e)
-    return " | ".join(found) or "–"
+    texts = dict.fromkeys(_fact(e[name]) for e in environments if name in e)
+    return " | ".join(texts) or "–"
 
 
 def _fact(value: object) -> str:
@@ -333,8 +335,8 @@ def share_sentence(share: ReferenceShare) -> str:
     dated = f"{share.source}, {share.on.year}" if share.on is not None else share.source
     prefix = "SIMULATED: " if share.simulated else ""
     if share.share is None:
-        mine = common_scale(METRICS[share.metric].unit, [share.measured], share.metric).text(share.measured)
-        return f"{prefix}no share: {share.by} publishes {figure} ({dated}) for {'; '.join(share.differs)}; measured here: {mine}"
+        measured = common_scale(METRICS[share.metric].unit, [share.measured], share.metric).text(share.measured)
+        return f"{prefix}no share: {share.by} publishes {figure} ({dated}) for {'; '.join(share.differs)}; measured here: {measured}"
     part = f"{prefix}{format_percent(share.share)}{_share_interval(share)}"
     if share.kind == "published":
         if share.of_a_shape:

@@ -53,12 +53,12 @@ def shown_state(
     state, detectable, repeats = review.get("state"), review.get("detectable"), review.get("repeats")
     if state == "steady":
         return ShownState("steady", "steady" + (f" (±{100 * detectable:.1f} %)" if detectable is not None else ""))
-    more = f" ({repeats} more repeat{'s' * (repeats > 1)})" if repeats else ""
+    repeats_text = f" ({repeats} more repeat{'s' * (repeats > 1)})" if repeats else ""
     if state == "suspected":
-        return ShownState("suspected", f"suspected{_change(review)}{more}")
+        return ShownState("suspected", f"suspected{_change(review)}{repeats_text}")
     if state == "drifted":  # the finding was accepted or resolved since
         return ShownState("cannot_tell", "cannot tell: the next campaign compares with the accepted baseline")
-    return ShownState("cannot_tell", f"cannot tell{more}" if more else "cannot tell: no baseline, or nothing comparable")
+    return ShownState("cannot_tell", f"cannot tell{repeats_text}" if repeats_text else "cannot tell: no baseline, or nothing comparable")
 
 
 def state_in_campaign(campaign_id: str, planned_at: datetime, review: Mapping[str, Any] | None) -> ShownState:
@@ -94,7 +94,7 @@ HEADLINE_COSTS: dict[str, tuple[str, ...]] = {
 }
 """Of each kind the first one that is known."""
 
-_WORST = ("page", "warn", "info")
+_SEVERITIES = ("page", "warn", "info")
 
 
 @dataclass(frozen=True)
@@ -121,32 +121,32 @@ def series_summaries(
     archive: Archive, declared: Declarations, series: Sequence[SeriesView], open_findings: Sequence[FindingView], now: datetime
 ) -> dict[tuple[str, str, int], dict[str, SeriesSummary]]:
     """(kind, workload, version) → provider → its cell. `open_findings`: findings that are not settled."""
-    known = sorted({s.provider for s in series} & declared.providers.keys())
-    priced = all_with_effective_prices((declared.providers[name] for name in known), archive.prices(list(known)))
-    quotes = {name: quote(provider, now.date()) for name, provider in priced.items()}
-    found: dict[tuple[str, str, int], dict[str, SeriesSummary]] = {}
+    names = sorted({s.provider for s in series} & declared.providers.keys())
+    providers = all_with_effective_prices((declared.providers[name] for name in names), archive.prices(list(names)))
+    quotes = {name: quote(provider, now.date()) for name, provider in providers.items()}
+    summaries: dict[tuple[str, str, int], dict[str, SeriesSummary]] = {}
     drifted, reviews = drifted_series(open_findings), archive.newest_reviews([s.series_key for s in series])
     # The newest series wins where a provider's instance type changed.
-    for part in sorted(archive.newest_parts(series, _ASKED), key=lambda part: part.planned_at):
-        one = part.series
-        own = {f.severity for f in open_findings if one.series_key in (f.detail.get("standing") or [f.series_key])}
-        worst = next((s for s in _WORST if s in own), None)
-        found.setdefault((one.kind, one.workload, one.version), {})[one.provider] = SeriesSummary(
-            series_key=one.series_key,
-            provider=one.provider,
-            workload=one.workload,
-            numbers=headline_numbers(one.kind, partial(_leading_values, part)),
-            cost=_cost(part, declared, quotes.get(one.provider)),
+    for part in sorted(archive.newest_parts(series, _METRIC_KEYS), key=lambda part: part.planned_at):
+        view = part.series
+        severities = {f.severity for f in open_findings if view.series_key in (f.detail.get("standing") or [f.series_key])}
+        worst = next((s for s in _SEVERITIES if s in severities), None)
+        summaries.setdefault((view.kind, view.workload, view.version), {})[view.provider] = SeriesSummary(
+            series_key=view.series_key,
+            provider=view.provider,
+            workload=view.workload,
+            numbers=headline_numbers(view.kind, partial(_leading_values, part)),
+            cost=_cost(part, declared, quotes.get(view.provider)),
             usable=part.outcomes.usable,
             planned=part.outcomes.planned,
             campaign_id=part.campaign_id,
             age=format_age(part.planned_at, now),
             stale=(now - part.planned_at).days > STALE_DAYS,
             severity=worst,
-            state=shown_state(part.campaign_id, part.planned_at, now, one.series_key in drifted, reviews.get(one.series_key)),
-            simulated=one.source == "simulated",
+            state=shown_state(part.campaign_id, part.planned_at, now, view.series_key in drifted, reviews.get(view.series_key)),
+            simulated=view.source == "simulated",
         )
-    return found
+    return summaries
 
 
 def _leading_values(part: SeriesResult, name: str) -> Sequence[float]:
@@ -155,14 +155,14 @@ def _leading_values(part: SeriesResult, name: str) -> Sequence[float]:
 
 def headline_numbers(kind: str, values_of: Callable[[str], Sequence[float] | None]) -> tuple[tuple[str, str, str], ...]:
     """(metric, median, range) of the first measured metric of each headline group."""
-    whole = kind == "inference" and not values_of("inter_token_latency")
+    is_whole_answer = kind == "inference" and not values_of("inter_token_latency")
     numbers = []
-    for group in WHOLE_ANSWER_METRICS if whole else HEADLINE_METRICS[kind]:
+    for group in WHOLE_ANSWER_METRICS if is_whole_answer else HEADLINE_METRICS[kind]:
         name, values = next(((name, values) for name in group if (values := values_of(name))), ("", ()))
         if values:
-            shown = common_scale(METRICS[name].unit, values, name)
-            spread = f"{shown.number(min(values))} … {shown.number(max(values))}" if len(values) > 1 else ""
-            numbers.append((format_name(name), shown.text(median(values)), spread))
+            scale = common_scale(METRICS[name].unit, values, name)
+            spread = f"{scale.number(min(values))} … {scale.number(max(values))}" if len(values) > 1 else ""
+            numbers.append((format_name(name), scale.text(median(values)), spread))
     return tuple(numbers)
 
 
@@ -174,25 +174,27 @@ def _cost(part: SeriesResult, declared: Declarations, price: Quote | None) -> tu
         return "", f"version {part.series.version} of the workload is no longer declared: node count unknown"
     kind, nodes = part.series.kind, workload.nodes
     share = share_of(declared.providers[part.series.provider], workload.gpus)
-    due = charged(price, share)
-    each = [c for own in part.measured for c in costs_of(kind, due, lambda *asked, own=own: own.get(asked), nodes=nodes)]
+    charged_price = charged(price, share)
+    costs = [
+        c for numbers in part.measured for c in costs_of(kind, charged_price, lambda *key, numbers=numbers: numbers.get(key), nodes=nodes)
+    ]
     for name in HEADLINE_COSTS[kind]:
-        values = [c.value for c in each if c.metric == name and c.value is not None]
+        values = [c.value for c in costs if c.metric == name and c.value is not None]
         if values:
             return common_scale(METRICS[name].unit, values, name).text(median(values)), format_name(name) + (f", {share}" if share else "")
-    reasons = (c.reason for name in HEADLINE_COSTS[kind] for c in each if c.metric == name and c.reason)
+    reasons = (c.reason for name in HEADLINE_COSTS[kind] for c in costs if c.metric == name and c.reason)
     return "", next(reasons, "no measured outcome has a cost")
 
 
-def _asked() -> tuple[MetricKey, ...]:
-    named = {name for groups in (*HEADLINE_METRICS.values(), WHOLE_ANSWER_METRICS) for group in groups for name in group} | {
+def _metric_keys() -> tuple[MetricKey, ...]:
+    names = {name for groups in (*HEADLINE_METRICS.values(), WHOLE_ANSWER_METRICS) for group in groups for name in group} | {
         "inter_token_latency"
     }
-    read = {(name, METRICS[name].statistic, "steady") for name in named} | {(c.rate, c.statistic, c.phase) for c in COSTS}
-    return tuple(sorted(read | {(name, "value", "sweep") for name in (SUSTAINED, "request_throughput", "error_rate")}))
+    keys = {(name, METRICS[name].statistic, "steady") for name in names} | {(c.rate, c.statistic, c.phase) for c in COSTS}
+    return tuple(sorted(keys | {(name, "value", "sweep") for name in (SUSTAINED, "request_throughput", "error_rate")}))
 
 
-_ASKED = _asked()
+_METRIC_KEYS = _metric_keys()
 """The numbers that cells are made of."""
 
 

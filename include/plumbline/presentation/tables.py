@@ -32,54 +32,54 @@ Row = dict[str, Any]
 VERDICTS = ("regressed", "improved", "unchanged", "suspected", "insufficient_data")
 
 
-def _trials(found: Conclusions) -> Iterator[Row]:
-    for trial in found.trials:
-        own = {"campaign": found.campaign.campaign_id, "trial": trial.trial_id}
-        yield {**vars(trial), **own, "reasons": "; ".join(trial.reasons), "held": trial.held_s}
+def _trials(conclusions: Conclusions) -> Iterator[Row]:
+    for trial in conclusions.trials:
+        columns = {"campaign": conclusions.campaign.campaign_id, "trial": trial.trial_id}
+        yield {**vars(trial), **columns, "reasons": "; ".join(trial.reasons), "held": trial.held_s}
 
 
-def _metrics(found: Conclusions) -> Iterator[Row]:
-    for trial in found.trials:
-        own: Row = {name: getattr(trial, name) for name in ("kind", "workload", "version", "provider", "attempt")}
-        own |= {"campaign": found.campaign.campaign_id, "trial": trial.trial_id}
-        for each in trial.metrics:
-            yield {**own, **vars(each), "low": each.ci_low, "high": each.ci_high}
+def _metrics(conclusions: Conclusions) -> Iterator[Row]:
+    for trial in conclusions.trials:
+        trial_columns: Row = {name: getattr(trial, name) for name in ("kind", "workload", "version", "provider", "attempt")}
+        trial_columns |= {"campaign": conclusions.campaign.campaign_id, "trial": trial.trial_id}
+        for metric in trial.metrics:
+            yield {**trial_columns, **vars(metric), "low": metric.ci_low, "high": metric.ci_high}
 
 
-def _findings(found: Conclusions) -> Iterator[Row]:
-    for finding in found.campaign.findings:
+def _findings(conclusions: Conclusions) -> Iterator[Row]:
+    for finding in conclusions.campaign.findings:
         yield {**vars(finding), "campaign": finding.campaign_id, "finding": finding.finding_id, "series": finding.series_key}
 
 
-def _drift(found: Conclusions) -> Iterator[Row]:
-    for series in found.campaign.drift:
+def _drift(conclusions: Conclusions) -> Iterator[Row]:
+    for series in conclusions.campaign.drift:
         counts = {verdict: series.verdicts.get(verdict, 0) for verdict in VERDICTS}
-        own = {"campaign": found.campaign.campaign_id, "series": series.series_key, "baseline": " ".join(series.baseline)}
-        yield {**vars(series), **counts, **own}
+        columns = {"campaign": conclusions.campaign.campaign_id, "series": series.series_key, "baseline": " ".join(series.baseline)}
+        yield {**vars(series), **counts, **columns}
 
 
-def _card_columns(card: Scorecard, found: Conclusions) -> Row:
-    of = {name: getattr(card, name) for name in ("kind", "workload", "version", "provider")}
-    return {"campaign": found.campaign.campaign_id, **of}
+def _card_columns(card: Scorecard, conclusions: Conclusions) -> Row:
+    identity = {name: getattr(card, name) for name in ("kind", "workload", "version", "provider")}
+    return {"campaign": conclusions.campaign.campaign_id, **identity}
 
 
-def _scorecards(found: Conclusions) -> Iterator[Row]:
-    for card in found.cards:
+def _scorecards(conclusions: Conclusions) -> Iterator[Row]:
+    for card in conclusions.cards:
         for row in card.rows:
-            yield {**_card_columns(card, found), **vars(row), "asked_first": row == card.primary, "trials": " ".join(row.trials)}
+            yield {**_card_columns(card, conclusions), **vars(row), "asked_first": row == card.primary, "trials": " ".join(row.trials)}
 
 
-def _acceptance(found: Conclusions) -> Iterator[Row]:
-    for card in found.cards:
-        for judged in card.acceptance:
-            yield {**_card_columns(card, found), **vars(judged), "criterion": judged.text, "trials": " ".join(judged.trials)}
+def _acceptance(conclusions: Conclusions) -> Iterator[Row]:
+    for card in conclusions.cards:
+        for verdict in card.acceptance:
+            yield {**_card_columns(card, conclusions), **vars(verdict), "criterion": verdict.text, "trials": " ".join(verdict.trials)}
 
 
-def _reliability(found: Conclusions) -> Iterator[Row]:
-    for card in found.cards:
+def _reliability(conclusions: Conclusions) -> Iterator[Row]:
+    for card in conclusions.cards:
         share, launch, refused = card.launch.share, card.launch, card.capacity.refused
         yield {
-            **_card_columns(card, found),
+            **_card_columns(card, conclusions),
             **card.counts,
             "planned": card.planned,
             "attempts": card.attempts,
@@ -93,53 +93,53 @@ def _reliability(found: Conclusions) -> Iterator[Row]:
         }
 
 
-def _friction(found: Conclusions) -> Iterator[Row]:
-    for card in found.cards:
+def _friction(conclusions: Conclusions) -> Iterator[Row]:
+    for card in conclusions.cards:
         friction, lead = card.friction, card.friction.lead_time
         measured = (lead.time, friction.pod_scheduling, friction.image_pull, *(s.time for s in card.capacity.scale))
-        nodes = (None, None, None, *(s.nodes for s in card.capacity.scale))
-        for each, several in zip(measured, nodes, strict=True):
-            own = each is lead.time
+        node_counts = (None, None, None, *(s.nodes for s in card.capacity.scale))
+        for pooled, node_count in zip(measured, node_counts, strict=True):
+            is_lead_time = pooled is lead.time
             yield {
-                **_card_columns(card, found),
-                **vars(each),
-                "metric": each.metric if several is None else f"{each.metric}_of_{several}_nodes",
-                "unit": METRICS[each.metric].unit,
-                "promised": lead.promised_s if own else None,
-                "verdict": lead.verdict if own else None,
-                "trials": " ".join(each.trials),
+                **_card_columns(card, conclusions),
+                **vars(pooled),
+                "metric": pooled.metric if node_count is None else f"{pooled.metric}_of_{node_count}_nodes",
+                "unit": METRICS[pooled.metric].unit,
+                "promised": lead.promised_s if is_lead_time else None,
+                "verdict": lead.verdict if is_lead_time else None,
+                "trials": " ".join(pooled.trials),
             }
 
 
-def _references(found: Conclusions) -> Iterator[Row]:
-    specs = [d.trial for d in found.campaign.documents]
+def _references(conclusions: Conclusions) -> Iterator[Row]:
+    specs = [d.trial for d in conclusions.campaign.documents]
     providers, workloads = {s.provider.name: s.provider for s in specs}, {s.workload.name: s.workload for s in specs}
-    for card in found.cards:
+    for card in conclusions.cards:
         if card.provider in providers and card.workload in workloads:
-            for share in reference_shares(card, found.campaign.references, providers[card.provider], workloads[card.workload]):
-                more = {"reference": share.kind, "differs": "; ".join(share.differs), "trials": " ".join(share.trials)}
-                yield {**vars(share), **more, **_card_columns(card, found), "unit": METRICS[share.metric].unit}
+            for share in reference_shares(card, conclusions.campaign.references, providers[card.provider], workloads[card.workload]):
+                columns = {"reference": share.kind, "differs": "; ".join(share.differs), "trials": " ".join(share.trials)}
+                yield {**vars(share), **columns, **_card_columns(card, conclusions), "unit": METRICS[share.metric].unit}
 
 
-def _comparability(found: Conclusions) -> Iterator[Row]:
-    for each in incomparable(found.cards):
-        yield {**vars(each), "campaign": found.campaign.campaign_id, "providers": " ".join(each.providers)}
+def _comparability(conclusions: Conclusions) -> Iterator[Row]:
+    for difference in incomparable(conclusions.cards):
+        yield {**vars(difference), "campaign": conclusions.campaign.campaign_id, "providers": " ".join(difference.providers)}
 
 
-def _decision_columns(decision: Decision, found: Conclusions) -> Row:
+def _decision_columns(decision: Decision, conclusions: Conclusions) -> Row:
     return {
-        "campaign": found.campaign.campaign_id,
+        "campaign": conclusions.campaign.campaign_id,
         "team": decision.team,
         "kind": decision.kind,
         "workloads": " ".join(decision.workloads),
     }
 
 
-def _decisions(found: Conclusions) -> Iterator[Row]:
-    for decision in found.decisions:
+def _decisions(conclusions: Conclusions) -> Iterator[Row]:
+    for decision in conclusions.decisions:
         for place, ranked in enumerate(decision.ranking, start=1):
             yield {
-                **_decision_columns(decision, found),
+                **_decision_columns(decision, conclusions),
                 **vars(ranked),
                 "place": place if ranked.eligible else None,
                 "why_not": "; ".join(ranked.why_not),
@@ -151,51 +151,60 @@ def _decisions(found: Conclusions) -> Iterator[Row]:
             }
 
 
-def _values(found: Conclusions) -> Iterator[Row]:
-    for decision in found.decisions:
+def _values(conclusions: Conclusions) -> Iterator[Row]:
+    for decision in conclusions.decisions:
         for ranked in decision.ranking:
             for i, column in enumerate(decision.columns):
                 worth = None if ranked.ratios is None else ranked.ratios[i]
-                own = {"provider": ranked.provider, "value": ranked.values[i], "worth": worth}
-                yield {**_decision_columns(decision, found), **vars(column), **own}
+                cells = {"provider": ranked.provider, "value": ranked.values[i], "worth": worth}
+                yield {**_decision_columns(decision, conclusions), **vars(column), **cells}
 
 
-def _gates(found: Conclusions) -> Iterator[Row]:
-    for decision in found.decisions:
+def _gates(conclusions: Conclusions) -> Iterator[Row]:
+    for decision in conclusions.decisions:
         for ranked in decision.ranking:
             for gate in ranked.gates:
-                yield {**_decision_columns(decision, found), **vars(gate), "provider": ranked.provider, "gate": gate.text}
+                yield {**_decision_columns(decision, conclusions), **vars(gate), "provider": ranked.provider, "gate": gate.text}
 
 
-def _sensitivity(found: Conclusions) -> Iterator[Row]:
-    for decided in found.decided:
-        own = _decision_columns(decided.decision, found)
+def _sensitivity(conclusions: Conclusions) -> Iterator[Row]:
+    for decided in conclusions.decided:
+        columns = _decision_columns(decided.decision, conclusions)
         for swing in decided.weight_swings:
             for end, flip in (("below", swing.below), ("above", swing.above)):
-                at, first = (None, None) if flip is None else (flip.weight, flip.first)
+                threshold, first = (None, None) if flip is None else (flip.weight, flip.first)
                 yield {
-                    **own,
+                    **columns,
                     "lever": "weight",
                     "of": swing.metric,
                     "end": end,
                     "now": swing.weight,
-                    "at": at,
+                    "at": threshold,
                     "unit": "ratio",
                     "first": first,
                 }
         for price in decided.price_swings:
             for end, moved in (("below", price.falls), ("above", price.rises)):
-                at, first = (None, None) if moved is None else (moved.usd_per_hour, moved.first)
-                now = price.usd_per_hour
-                yield {**own, "lever": "price", "of": price.provider, "end": end, "now": now, "at": at, "unit": "USD/h", "first": first}
+                threshold, first = (None, None) if moved is None else (moved.usd_per_hour, moved.first)
+                current_price = price.usd_per_hour
+                yield {
+                    **columns,
+                    "lever": "price",
+                    "of": price.provider,
+                    "end": end,
+                    "now": current_price,
+                    "at": threshold,
+                    "unit": "USD/h",
+                    "first": first,
+                }
 
 
-def _cheapest(found: Conclusions) -> Iterator[Row]:
-    for decided in found.decided:
+def _cheapest(conclusions: Conclusions) -> Iterator[Row]:
+    for decided in conclusions.decided:
         for answer in decided.cheapest:
             for setup in answer.setups:
                 yield {
-                    **_decision_columns(decided.decision, found),
+                    **_decision_columns(decided.decision, conclusions),
                     **vars(setup),
                     "workload": answer.workload,
                     "metric": answer.metric,
@@ -207,24 +216,24 @@ def _cheapest(found: Conclusions) -> Iterator[Row]:
                 }
 
 
-def _bills(found: Conclusions) -> Iterator[Row]:
-    whose = {d.trial.trial_id: d.trial for d in found.campaign.documents}
-    nothing: Row = dict.fromkeys(
+def _bills(conclusions: Conclusions) -> Iterator[Row]:
+    trials_by_id = {d.trial.trial_id: d.trial for d in conclusions.campaign.documents}
+    empty_columns: Row = dict.fromkeys(
         ("quantity", "quantity_unit", "unit_price", "price_unit", "cost", "currency", "basis", "source", "since", "what", "reason")
     )
-    for trial_id, bill in found.bills.items():
-        trial = whose[trial_id]
-        own: Row = {
+    for trial_id, bill in conclusions.bills.items():
+        trial = trials_by_id[trial_id]
+        columns: Row = {
             "campaign": trial.campaign_id,
             "provider": trial.provider.name,
             "kind": trial.workload.kind,
             "workload": trial.workload.name,
         }
-        own |= {**nothing, "trial": trial_id}
+        columns |= {**empty_columns, "trial": trial_id}
         for line in bill.lines:
             price = line.unit_price
             yield {
-                **own,
+                **columns,
                 "item": line.item,
                 "what": line.what,
                 "quantity": line.quantity.value,
@@ -238,31 +247,31 @@ def _bills(found: Conclusions) -> Iterator[Row]:
                 "since": line.since,
             }
         for unknown in bill.unknown:
-            yield {**own, "item": unknown.item, "reason": unknown.reason}
+            yield {**columns, "item": unknown.item, "reason": unknown.reason}
 
 
-def _prices(found: Conclusions) -> Iterator[Row]:
-    for name, provider in sorted(found.campaign.providers.items()):
+def _prices(conclusions: Conclusions) -> Iterator[Row]:
+    for name, provider in sorted(conclusions.campaign.providers.items()):
         for price in sorted(provider.price_list, key=lambda p: (p.purchase, p.since)):
-            of = {name: getattr(price, name) for name in ("purchase", "price", "since", "until", "source")}
-            yield {"provider": name, "unit": "USD/h", **of}
+            columns = {name: getattr(price, name) for name in ("purchase", "price", "since", "until", "source")}
+            yield {"provider": name, "unit": "USD/h", **columns}
 
 
-def _scenarios(found: Conclusions) -> Iterator[Row]:
-    for o in cost_forecasts(found.campaign, found.trials):
-        costs = o.scenarios
+def _scenarios(conclusions: Conclusions) -> Iterator[Row]:
+    for forecast in cost_forecasts(conclusions.campaign, conclusions.trials):
+        costs = forecast.scenarios
         totals = (None, None, None) if costs is None else (costs.best.total, costs.expected.total, costs.worst.total)
         yield {
-            "campaign": found.campaign.campaign_id,
-            **{name: getattr(o, name) for name in ("kind", "workload", "provider", "purchase", "amount")},
-            "outcome": o.what,
+            "campaign": conclusions.campaign.campaign_id,
+            **{name: getattr(forecast, name) for name in ("kind", "workload", "provider", "purchase", "amount")},
+            "outcome": forecast.what,
             **dict(zip(("best", "expected", "worst"), totals, strict=True)),
             "unit": "USD",
-            "price": o.price,
-            "rate": o.rate,
-            "without": "; ".join(m.what for m in o.unknown),
-            "reason": o.reason,
-            "trials": " ".join(o.trials),
+            "price": forecast.price,
+            "rate": forecast.rate,
+            "without": "; ".join(m.what for m in forecast.unknown),
+            "reason": forecast.reason,
+            "trials": " ".join(forecast.trials),
         }
 
 
@@ -331,18 +340,18 @@ TABLES = _read_tables()
 _DTYPES: dict[ColumnType, Any] = {"text": "string", "number": "Float64", "count": "Int64", "flag": "boolean", "day": "date32[pyarrow]"}
 
 
-def campaign_tables(campaign: CampaignData, found: Conclusions | None = None) -> dict[str, pd.DataFrame]:
-    """Every table of the campaign by name; one without rows has its columns all the same. `found`: what was concluded already.
+def campaign_tables(campaign: CampaignData, conclusions: Conclusions | None = None) -> dict[str, pd.DataFrame]:
+    """Every table of the campaign by name; one without rows has its columns all the same. `conclusions`: what was concluded already.
 
     Numbers are in the unit that the row or the column names, unrounded; what is not known is missing.
     """
-    concluded = conclude(campaign) if found is None else found
+    concluded = conclude(campaign) if conclusions is None else conclusions
     simulated = {d.trial.provider.name for d in campaign.documents if d.simulated}
     simulated |= {name for name, provider in campaign.providers.items() if provider.simulated}
-    return {name: data_frame(table, _marked(table.rows(concluded), simulated)) for name, table in TABLES.items()}
+    return {name: data_frame(table, _mark_simulated(table.rows(concluded), simulated)) for name, table in TABLES.items()}
 
 
-def _marked(rows: Iterable[Row], simulated: Collection[str]) -> Iterator[Row]:
+def _mark_simulated(rows: Iterable[Row], simulated: Collection[str]) -> Iterator[Row]:
     """The rows, those of a provider with whether it is one of the simulated."""
     for row in rows:
         if "provider" in row:
@@ -358,8 +367,11 @@ def data_frame(table: Table, rows: Iterable[Row]) -> pd.DataFrame:
     # Of a row only its cells stay in memory: a campaign of a large fleet has hundreds of thousands of numbers.
     cells = list(zip(*map(itemgetter(*(c.name for c in table.columns)), rows), strict=True)) or [()] * len(table.columns)
     # From a list of texts, pandas makes the same array in five times as long.
-    arrays = (pa.array(own, pa.large_string()) if c.holds == "text" else own for c, own in zip(table.columns, cells, strict=True))
-    return pd.DataFrame({c.name: pd.array(own, dtype=_DTYPES[c.holds]) for c, own in zip(table.columns, arrays, strict=True)})
+    arrays = (
+        pa.array(column_cells, pa.large_string()) if c.holds == "text" else column_cells
+        for c, column_cells in zip(table.columns, cells, strict=True)
+    )
+    return pd.DataFrame({c.name: pd.array(array, dtype=_DTYPES[c.holds]) for c, array in zip(table.columns, arrays, strict=True)})
 
 
 def describe_tables(names: Iterable[str]) -> str:
@@ -383,23 +395,23 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula, whatever the file says."""
 
 
-def write_tables(made: Mapping[str, pd.DataFrame], folder: Path, forms: Sequence[TableFormat], written: datetime) -> tuple[Path, ...]:
+def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path, forms: Sequence[TableFormat], written_at: datetime) -> tuple[Path, ...]:
     """Write each table as `<folder>/<name>.<form>` and what they hold as `README.md`; returns the tables' paths.
 
     Each file appears whole or not at all, and replaces the one of an earlier export; one of a form that is not asked for now is removed, for
-    nothing would say that its prices are of another day. `written`: whose day's prices are in them.
+    nothing would say that its prices are of another day. `written_at`: whose day's prices are in them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in (folder / f"{name}.{form}" for name in made for form in TABLE_FORMATS if form not in forms):
+    for stale in (folder / f"{name}.{form}" for name in tables for form in TABLE_FORMATS if form not in forms):
         stale.unlink(missing_ok=True)
     paths = []
     for form in forms:
-        for name, table in made.items():
+        for name, table in tables.items():
             paths.append(folder / f"{name}.{form}")
             _replace(paths[-1], encode_table(table, form))
-    note = f"# Tables\n\nWritten {written:%Y-%m-%d %H:%M} UTC ({', '.join(forms)}), at the prices of that day."
+    note = f"# Tables\n\nWritten {written_at:%Y-%m-%d %H:%M} UTC ({', '.join(forms)}), at the prices of that day."
     note += " An empty cell is a number that is not known, never a zero.\n\n"
-    _replace(folder / "README.md", f"{note}{describe_tables(made)}".encode())
+    _replace(folder / "README.md", f"{note}{describe_tables(tables)}".encode())
     return tuple(paths)
 
 
@@ -423,8 +435,8 @@ def _cells(column: pd.Series[Any]) -> Sequence[Any]:
         return list(column.astype(object).where(column.notna(), None))
     # That many rows have a few hundred texts.
     codes, texts = column.factorize()
-    known = [f"'{text}" if text.startswith(_FORMULA) else text for text in texts]
-    return [known[code] if code >= 0 else None for code in codes.tolist()]
+    escaped = [f"'{text}" if text.startswith(_FORMULA) else text for text in texts]
+    return [escaped[code] if code >= 0 else None for code in codes.tolist()]
 
 
 def _replace(target: Path, content: bytes) -> None:

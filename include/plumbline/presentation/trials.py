@@ -62,25 +62,25 @@ def gpu_usages(document: ResultDocument) -> tuple[GpuUsage, ...]:
     phases -= {
         item.phase for item in document.telemetry if item.signal == "gpu_watch_overhead" and not _gpus(document.telemetry, item.phase)
     }
-    return tuple(_usage(document, phase) for phase in PHASES if phase in phases)
+    return tuple(_phase_usage(document, phase) for phase in PHASES if phase in phases)
 
 
-def _usage(document: ResultDocument, phase: str) -> GpuUsage:
+def _phase_usage(document: ResultDocument, phase: str) -> GpuUsage:
     sampled = [item for item in document.telemetry if item.phase == phase and is_gpu_utilisation(item.signal)]
     # The server samples the same GPUs as the harness.
     busy = [item.mean for item in sampled if item.signal.startswith("gpu")] or [item.mean for item in sampled]
     flops, bandwidth, power = _flops(document, phase), _bandwidth(document, phase), _power(document, phase)
     rates = (("achieved FLOP/s", flops), ("memory bandwidth", bandwidth), ("power", power))
-    missing = tuple(name for name, each in rates if each.value is None)
-    utilisation, why = AchievedRate(None, "–"), ""
+    missing = tuple(name for name, rate in rates if rate.value is None)
+    utilisation, reason = AchievedRate(None, "–"), ""
     if not busy:
-        why = "utilisation not sampled"
+        reason = "utilisation not sampled"
     elif power.value is None or (flops.value is None and bandwidth.value is None):
-        why = f"utilisation hidden without {join_words(missing)}: by itself it does not show performance"
+        reason = f"utilisation hidden without {join_words(missing)}: by itself it does not show performance"
     else:
         mean = sum(busy) / len(busy)
         utilisation = AchievedRate(mean, format_percent(mean), "of the time a kernel ran")
-    return GpuUsage(format_name(phase), _gpus(document.telemetry, phase), utilisation, flops, bandwidth, power, missing, why)
+    return GpuUsage(format_name(phase), _gpus(document.telemetry, phase), utilisation, flops, bandwidth, power, missing, reason)
 
 
 def _gpus(telemetry: Sequence[Telemetry], phase: str) -> int:
@@ -89,12 +89,12 @@ def _gpus(telemetry: Sequence[Telemetry], phase: str) -> int:
 
 def _flops(document: ResultDocument, phase: str) -> AchievedRate:
     for name, statistic, share_name in _FLOPS:
-        found = _row(document, name, statistic, phase)
-        if found is not None and found.value is not None:
+        row = _row(document, name, statistic, phase)
+        if row is not None and row.value is not None:
             share = _row(document, share_name, statistic, phase)
-            beside = "" if share is None or share.value is None else f"{format_percent(share.value)} of the probed matmul rate"
+            share_text = "" if share is None or share.value is None else f"{format_percent(share.value)} of the probed matmul rate"
             in_prefill = " in prefill" if name == "prefill_flops" else ""
-            return AchievedRate(found.value, common_scale("FLOP/s", [found.value]).text(found.value) + in_prefill, beside)
+            return AchievedRate(row.value, common_scale("FLOP/s", [row.value]).text(row.value) + in_prefill, share_text)
     return AchievedRate(None, "not measured")
 
 
@@ -168,11 +168,11 @@ def attempt_rows(campaign: CampaignData) -> tuple[AttemptRow, ...]:
                 replay=d.replay or "",
             )
         )
-    seen = {d.trial.trial_id for d in campaign.documents}
+    recorded_ids = {d.trial.trial_id for d in campaign.documents}
     rows += [
         AttemptRow(t.trial_id, t.attempt, t.provider.name, t.workload.kind, "missing", ("planned, no result",), "", "", (), "")
         for t in campaign.planned
-        if t.trial_id not in seen
+        if t.trial_id not in recorded_ids
     ]
     return tuple(sorted(rows, key=lambda r: (r.kind != "training", r.trial_id, r.attempt)))
 
@@ -271,13 +271,13 @@ def trial_page(
     """`attempts`: every archived attempt, this one among them. `keys`: see Archive.signing_keys."""
     view = next(a for a in attempts if a.attempt == document.trial.attempt)
     events = (*(document.launch.events if document.launch else ()), *document.timeline)
-    measured = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves if curve.along == "input_tokens"}
+    measured_phases = {row.phase for row in document.metrics} | {curve.phase for curve in document.curves if curve.along == "input_tokens"}
     return TrialPage(
         document=document,
         view=view,
         attempts=attempts,
-        leading=tuple((format_name(phase), _line(rows)) for (phase, _), rows in leading_metrics(rows_by_metric(document)).items()),
-        phases=tuple(_phase(document, phase) for phase in PHASES if phase in measured),
+        leading=tuple((format_name(phase), _metric_line(rows)) for (phase, _), rows in leading_metrics(rows_by_metric(document)).items()),
+        phases=tuple(_phase(document, phase) for phase in PHASES if phase in measured_phases),
         moments=tuple(_timeline_rows(events, document.simulated)),
         pods=tuple(_pod(pod) for pod in document.launch.pods) if document.launch else (),
         criteria=trial_verdicts(document, Quality(view.quality_action, tuple(r.detail for r in view.quality_reasons))),
@@ -304,21 +304,21 @@ LEADING = (
 
 
 def rows_by_metric(document: ResultDocument) -> RowsByMetric:
-    found: RowsByMetric = {}
+    rows: RowsByMetric = {}
     for row in document.metrics:
-        found.setdefault((row.phase, row.metric), []).append(row)
-    return found
+        rows.setdefault((row.phase, row.metric), []).append(row)
+    return rows
 
 
-def leading_metrics(measured: RowsByMetric) -> RowsByMetric:
+def leading_metrics(rows: RowsByMetric) -> RowsByMetric:
     """Of each leading metric its statistic, and its p99, in the first phase that has it; none of a trial that measured nothing."""
-    found: RowsByMetric = {}
+    leading: RowsByMetric = {}
     for metric in LEADING:
-        phases = (p for p in PHASE_ORDER if any(r.value is not None for r in measured.get((p, metric), ())))
+        phases = (p for p in PHASE_ORDER if any(r.value is not None for r in rows.get((p, metric), ())))
         if phase := next(phases, None):
-            wanted = (METRICS[metric].statistic, "p99")
-            found[phase, metric] = [r for r in measured[phase, metric] if r.statistic in wanted] or measured[phase, metric]
-    return found if any(phase not in BEFORE_THE_MEASUREMENT for phase, _ in found) else {}
+            statistics = (METRICS[metric].statistic, "p99")
+            leading[phase, metric] = [r for r in rows[phase, metric] if r.statistic in statistics] or rows[phase, metric]
+    return leading if any(phase not in BEFORE_THE_MEASUREMENT for phase, _ in leading) else {}
 
 
 def published_metrics(result: PublishedResult) -> tuple[tuple[str, str], ...]:
@@ -339,24 +339,24 @@ def _phase(document: ResultDocument, phase: str) -> PhasePart:
             rows.setdefault(row.metric, []).append(row)
     return PhasePart(
         format_name(phase),
-        tuple(_line(several) for several in rows.values()),
+        tuple(_metric_line(several) for several in rows.values()),
         _stages(document, phase),
         _curves(document, phase),
     )
 
 
-def _line(rows: list[MetricRow]) -> MetricLine:
+def _metric_line(rows: list[MetricRow]) -> MetricLine:
     lead = next((row for row in rows if row.statistic == METRICS[row.metric].statistic), rows[0])
     # A value of 0 takes the scale of its interval.
-    shown = common_scale(lead.unit, [lead.value] if lead.value else [lead.ci_low, lead.ci_high], lead.metric)
-    interval = f"{shown.number(lead.ci_low)} … {shown.number(lead.ci_high)}" if lead.ci_low is not None else ""
-    others = [row for row in rows if row is not lead and row.value is not None]
-    notes = [f"{row.statistic} {common_scale(row.unit, [row.value], row.metric).text(row.value)}" for row in others]
+    scale = common_scale(lead.unit, [lead.value] if lead.value else [lead.ci_low, lead.ci_high], lead.metric)
+    interval = f"{scale.number(lead.ci_low)} … {scale.number(lead.ci_high)}" if lead.ci_low is not None else ""
+    other_rows = [row for row in rows if row is not lead and row.value is not None]
+    notes = [f"{row.statistic} {common_scale(row.unit, [row.value], row.metric).text(row.value)}" for row in other_rows]
     return MetricLine(
         name=format_name(lead.metric),
         meaning=METRICS[lead.metric].description,
         statistic="" if lead.statistic == "value" else lead.statistic,
-        value=shown.text(lead.value),
+        value=scale.text(lead.value),
         interval=interval,
         n=lead.n,
         notes=" · ".join([*notes, *filter(None, [lead.reason, lead.method])]),
@@ -364,34 +364,34 @@ def _line(rows: list[MetricRow]) -> MetricLine:
 
 
 def _signal(item: Telemetry) -> SignalLine:
-    shown = common_scale(item.unit, [item.mean, item.max])
-    quantiles = " · ".join(f"{name} {shown.text(value)}" for name, value in (("p50", item.p50), ("p95", item.p95)) if value is not None)
-    mean, low, high = (shown.text(value) for value in (item.mean, item.min, item.max))
+    scale = common_scale(item.unit, [item.mean, item.max])
+    quantiles = " · ".join(f"{name} {scale.text(value)}" for name, value in (("p50", item.p50), ("p95", item.p95)) if value is not None)
+    mean, low, high = (scale.text(value) for value in (item.mean, item.min, item.max))
     return SignalLine(format_name(item.signal), format_name(item.phase), mean, low, high, quantiles)
 
 
 def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str], ...]:
-    own = [stage for stage in document.stages if stage.phase == phase and stage.n]
-    total = sum(stage.total_s for stage in own)
-    means = [stage.total_s / stage.n for stage in own]
+    stages = [stage for stage in document.stages if stage.phase == phase and stage.n]
+    total = sum(stage.total_s for stage in stages)
+    means = [stage.total_s / stage.n for stage in stages]
     return tuple(
         (format_name(stage.stage), common_scale("s", [mean]).text(mean), f"{stage.total_s / total:.0%}" if total else "")
-        for stage, mean in zip(own, means, strict=True)
+        for stage, mean in zip(stages, means, strict=True)
     )
 
 
 def _curves(document: ResultDocument, phase: str) -> CurveTable | None:
-    own = [curve for curve in document.curves if curve.phase == phase and curve.along == "input_tokens"]
-    if not own:
+    curves = [curve for curve in document.curves if curve.phase == phase and curve.along == "input_tokens"]
+    if not curves:
         return None
-    places = sorted({point.at for curve in own for point in curve.points})
+    places = sorted({point.at for curve in curves for point in curve.points})
     lines = []
-    for curve in own:
+    for curve in curves:
         values = {point.at: point.value for point in curve.points}
-        shown = common_scale(curve.unit, values.values(), curve.metric)
+        scale = common_scale(curve.unit, values.values(), curve.metric)
         statistic = "" if curve.statistic == "value" else curve.statistic
-        lines.append((format_name(curve.metric), statistic, tuple(shown.text(values.get(at)) for at in places)))
-    return CurveTable((format_name(own[0].along), *(f"{at:,.0f}" for at in places)), tuple(lines))
+        lines.append((format_name(curve.metric), statistic, tuple(scale.text(values.get(at)) for at in places)))
+    return CurveTable((format_name(curves[0].along), *(f"{at:,.0f}" for at in places)), tuple(lines))
 
 
 def _pod(pod: PodRecord) -> PodPart:

@@ -72,24 +72,24 @@ class CampaignVerdict:
     costs: tuple[str, ...]
 
 
-def campaign_verdict(found: Conclusions) -> CampaignVerdict:
+def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
     """What a reader wants to know first; every number is one of the scorecards and decisions."""
-    campaign, cards = found.campaign, found.cards
+    campaign, cards = conclusions.campaign, conclusions.cards
     counts: Counter[str] = Counter()
     for card in cards:
         counts.update({status: n for status, n in card.counts.items() if n})
-    open_first = sorted(campaign.findings, key=lambda f: (f.state not in ("open", "acknowledged"), _SEVERITIES.index(f.severity)))
+    findings = sorted(campaign.findings, key=lambda f: (f.state not in ("open", "acknowledged"), _SEVERITIES.index(f.severity)))
     return CampaignVerdict(
         campaign_id=campaign.campaign_id,
         reason=campaign.reason,
         simulated=bool(cards) and all(c.simulated for c in cards),
         providers=tuple(sorted({c.provider for c in cards})),
         trials=dict(counts),
-        workloads=tuple(_workload(table, found.decisions) for table in card_tables(cards)),
-        findings=tuple(open_first),
-        series=_series(found),
+        workloads=tuple(_workload(table, conclusions.decisions) for table in card_tables(cards)),
+        findings=tuple(findings),
+        series=_series(conclusions),
         criteria=dict(Counter(j.outcome for c in cards for j in c.acceptance)),
-        costs=tuple(_costs(found)),
+        costs=tuple(_costs(conclusions)),
     )
 
 
@@ -112,39 +112,39 @@ def choice_sentence(decision: Decision) -> str:
 
 
 def _workload(table: CardTable, decisions: Sequence[Decision]) -> WorkloadVerdict:
-    metric = _leading(table.cards)
+    metric = _leading_metric(table.cards)
     rows = {c.provider: row for c in table.cards if (row := _row(c, metric)) is not None and row.value is not None}
-    some = next(iter(rows.values()), None)
-    ahead = leaders(dict(rows)) if len(rows) > 1 else ()
-    higher = some is not None and some.direction == "higher_is_better"
+    first_row = next(iter(rows.values()), None)
+    leading_providers = leaders(dict(rows)) if len(rows) > 1 else ()
+    higher = first_row is not None and first_row.direction == "higher_is_better"
     ordered = sorted(rows.items(), key=lambda item: ((-1 if higher else 1) * (item[1].value or 0.0), item[0]))
-    shown = common_scale(some.unit if some else "", [row.value for _, row in ordered], metric)
+    scale = common_scale(first_row.unit if first_row else "", [row.value for _, row in ordered], metric)
     largest = max((row.value or 0.0 for _, row in ordered), default=0.0)
     bars = tuple(
         Bar(
             provider,
-            shown.text(row.value),
-            f"{shown.number(row.low)} … {shown.number(row.high)}" if row.low is not None and row.high is not None else "",
+            scale.text(row.value),
+            f"{scale.number(row.low)} … {scale.number(row.high)}" if row.low is not None and row.high is not None else "",
             (row.value or 0.0) / largest if largest > 0 else 0.0,
-            provider in ahead,
+            provider in leading_providers,
         )
         for provider, row in ordered
     )
-    own = [d for d in decisions if d.kind == table.kind and table.workload in d.workloads]
+    workload_decisions = [d for d in decisions if d.kind == table.kind and table.workload in d.workloads]
     return WorkloadVerdict(
         kind=table.kind,
         workload=table.workload,
         title=table.title,
         metric=format_name(metric),
-        arrow="↑" if higher else "↓" if some is not None and some.direction == "lower_is_better" else "",
+        arrow="↑" if higher else "↓" if first_row is not None and first_row.direction == "lower_is_better" else "",
         bars=bars,
-        choices=_choices(own) or _lead(bars),
-        weighed=bool(own),
+        choices=_choices(workload_decisions) or _leader_sentence(bars),
+        weighed=bool(workload_decisions),
         without=tuple(c.provider for c in table.cards if c.provider not in rows),
     )
 
 
-def _leading(cards: Sequence[Scorecard]) -> str:
+def _leading_metric(cards: Sequence[Scorecard]) -> str:
     """The metric that is asked first: the declared one, else the first headline that was measured."""
     declared = next((c.primary_metric.metric for c in cards if c.primary_metric is not None and c.primary is not None), None)
     groups = HEADLINES[cards[0].kind]
@@ -159,50 +159,50 @@ def _row(card: Scorecard, metric: str) -> Row | None:
 
 def _choices(decisions: Iterable[Decision]) -> tuple[str, ...]:
     """One line for the teams that get the same answer."""
-    alike: dict[str, list[str]] = {}
+    teams_by_sentence: dict[str, list[str]] = {}
     for decision in decisions:
-        alike.setdefault(choice_sentence(decision), []).append(decision.team)
-    return tuple(f"{join_words(teams)}: {sentence}" for sentence, teams in alike.items())
+        teams_by_sentence.setdefault(choice_sentence(decision), []).append(decision.team)
+    return tuple(f"{join_words(teams)}: {sentence}" for sentence, teams in teams_by_sentence.items())
 
 
-def _lead(bars: Sequence[Bar]) -> tuple[str, ...]:
-    ahead = [bar.provider for bar in bars if bar.best]
+def _leader_sentence(bars: Sequence[Bar]) -> tuple[str, ...]:
+    best_providers = [bar.provider for bar in bars if bar.best]
     if len(bars) < 2:
         return ()
-    if len(ahead) == 1:
-        return (f"{ahead[0]} leads; no team weighs this workload",)
-    return (f"no clear winner among {len(ahead) or len(bars)}; no team weighs this workload",)
+    if len(best_providers) == 1:
+        return (f"{best_providers[0]} leads; no team weighs this workload",)
+    return (f"no clear winner among {len(best_providers) or len(bars)}; no team weighs this workload",)
 
 
-def _series(found: Conclusions) -> SeriesChange:
-    steady = moved = unsure = without = 0
-    for one in found.campaign.drift:
-        if not one.baseline or not one.verdicts:
-            without += 1
-        elif any(one.verdicts.get(word) for word in ("regressed", "improved")):
+def _series(conclusions: Conclusions) -> SeriesChange:
+    steady = moved = unsure = without_baseline = 0
+    for series in conclusions.campaign.drift:
+        if not series.baseline or not series.verdicts:
+            without_baseline += 1
+        elif any(series.verdicts.get(word) for word in ("regressed", "improved")):
             moved += 1
-        elif any(one.verdicts.get(word) for word in ("suspected", "insufficient_data")):
+        elif any(series.verdicts.get(word) for word in ("suspected", "insufficient_data")):
             unsure += 1
         else:
             steady += 1
-    return SeriesChange(steady, moved, unsure, without)
+    return SeriesChange(steady, moved, unsure, without_baseline)
 
 
-def _costs(found: Conclusions) -> Iterable[str]:
+def _costs(conclusions: Conclusions) -> Iterable[str]:
     """A sentence for each kind: the total, and the dearest providers."""
     for kind in ("training", "inference"):
-        own = [c for c in found.provider_costs if c.kind == kind]
-        priced = [(c.bill.total, c) for c in own if c.bill.total is not None]
-        if not own:
+        provider_costs = [c for c in conclusions.provider_costs if c.kind == kind]
+        priced = [(c.bill.total, c) for c in provider_costs if c.bill.total is not None]
+        if not provider_costs:
             continue
         if not priced:
             yield f"{kind} unknown: no declared price"
             continue
         currency = priced[0][0].currency
-        alike = [(total, c) for total, c in priced if total.currency == currency]
-        total = Money(sum(money.amount for money, _ in alike), currency)
-        dearest = sorted(alike, key=lambda pair: (-pair[0].amount, pair[1].provider))
+        same_currency = [(total, c) for total, c in priced if total.currency == currency]
+        total = Money(sum(money.amount for money, _ in same_currency), currency)
+        dearest = sorted(same_currency, key=lambda pair: (-pair[0].amount, pair[1].provider))
         parts = [f"{c.provider} {str(money).removesuffix(f' {currency}')}" for money, c in dearest[:3]]
-        more = [f"{len(alike) - 3} more"] if len(alike) > 3 else []
-        least = "" if len(alike) == len(own) and all(c.bill.complete for _, c in alike) else "at least "
-        yield f"{kind} {least}{total}: {', '.join([*parts, *more])}"
+        remainder = [f"{len(same_currency) - 3} more"] if len(same_currency) > 3 else []
+        prefix = "" if len(same_currency) == len(provider_costs) and all(c.bill.complete for _, c in same_currency) else "at least "
+        yield f"{kind} {prefix}{total}: {', '.join([*parts, *remainder])}"

@@ -132,7 +132,7 @@ def test_scenarios_need_something_declared(sample: CampaignData) -> None:
     assert not found.reason
     assert {(r.provider, r.workload) for r in found.ranges} == {(p, w) for p in sample.providers for w in ("gpt-tiny-cpu", "chat-tiny-cpu")}
     assert all("volume" in r.missing for r in found.ranges), "nobody declares a volume for the machine at hand"
-    assert len(found.seen) == 2 and found.folded
+    assert len(found.visible) == 2 and found.folded
 
 
 def test_nothing_usable_has_no_scenario(sample: CampaignData) -> None:

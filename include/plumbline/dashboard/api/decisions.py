@@ -86,8 +86,8 @@ class AdjustedDecision:
 
     @property
     def moved(self) -> bool:
-        now, before = self.decided.preference.weights, self.declared.weights
-        return any(abs(now.get(name, 0.0) - weight) > 1e-9 for name, weight in before.items())
+        current, declared_weights = self.decided.preference.weights, self.declared.weights
+        return any(abs(current.get(name, 0.0) - weight) > 1e-9 for name, weight in declared_weights.items())
 
 
 class InvalidDecisionQuery(ValueError):
@@ -97,11 +97,13 @@ class InvalidDecisionQuery(ValueError):
 def find_preference(declared: Declarations, team: str, kind: WorkloadKind, workload: str | None = None) -> Preference:
     """The declared choice, of this workload alone if named. LookupError if team, kind or workload match none; InvalidDecisionQuery if several
     choices match."""
-    known = declared.teams.get(team)
-    fits = [p for p in (known.preferences(kind) if known is not None else ()) if workload is None or workload in p.workloads]
-    if len(fits) > 1:
+    declared_team = declared.teams.get(team)
+    preferences = [
+        p for p in (declared_team.preferences(kind) if declared_team is not None else ()) if workload is None or workload in p.workloads
+    ]
+    if len(preferences) > 1:
         raise InvalidDecisionQuery(
-            f"team {team} makes {len(fits)} {kind} choices ({_named(fits)}); expected one of their workloads with it"
+            f"team {team} makes {len(preferences)} {kind} choices ({_choice_names(preferences)}); expected one of their workloads with it"
         )
     return matching_preferences(declared, team, kind, workload)[0][2]
 
@@ -118,24 +120,24 @@ def compute_decision(
     """One choice from the archive. LookupError and InvalidDecisionQuery as `find_preference`, the latter also for invalid weights."""
     preference = find_preference(declared, team, kind, workload)
     try:
-        (found,) = decide_teams(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
+        (decided,) = decide_teams(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
     except ValueError as error:
         raise InvalidDecisionQuery(str(error)) from error
-    return AdjustedDecision(found, preference)
+    return AdjustedDecision(decided, preference)
 
 
-def _named(preferences: Iterable[Preference]) -> str:
+def _choice_names(preferences: Iterable[Preference]) -> str:
     return ", ".join(" + ".join(p.workloads) for p in preferences)
 
 
 def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> DecisionAnswer:
     """The decision in the shape of the API."""
-    decided, near = adjusted.decided, adjusted.near
+    decided, listed = adjusted.decided, adjusted.near
     decision, current = decided.decision, decided.current
-    shown = {r.provider for r in near.decision.ranking}
+    listed_providers = {r.provider for r in listed.decision.ranking}
     campaigns: dict[str, dict[str, str]] = {}
     for (provider, workload), campaign in current.campaigns.items():
-        if provider in shown:
+        if provider in listed_providers:
             campaigns.setdefault(provider, {})[workload] = campaign
     first = decision.first
     return DecisionAnswer(
@@ -153,16 +155,16 @@ def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> Decis
         comparison=decision.comparison,
         columns=decision.columns,
         candidates=len(decision.ranking),
-        ranking=near.decision.ranking,
+        ranking=listed.decision.ranking,
         prices={
             name: PriceAnswer(usd_per_hour=q.basis.usd_per_hour, since=q.basis.since, source=q.basis.source)
             if q.basis is not None
             else PriceAnswer(usd_per_hour=None, unknown=q.reason)
-            for name, q in near.prices.items()
+            for name, q in listed.prices.items()
         },
         campaigns=campaigns,
         weight_swings=decided.weight_swings,
-        price_swings=near.price_swings,
+        price_swings=listed.price_swings,
         cheapest=tuple(replace(c, setups=c.setups[:PROVIDERS_SHOWN]) for c in decided.cheapest),
         experiments=next_experiments(declared, decided),
         left_out=current.left_out[:PROVIDERS_SHOWN],
@@ -171,33 +173,33 @@ def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> Decis
 
 def parse_weights(text: str) -> dict[str, float]:
     """Weights from `time_to_first_token=0.5,cost_per_run=0.2`; empty for an empty text. InvalidDecisionQuery for anything else."""
-    found: dict[str, float] = {}
+    parsed_weights: dict[str, float] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")
         try:
-            found[name.strip()] = float(value)
+            parsed_weights[name.strip()] = float(value)
         except ValueError:
             raise InvalidDecisionQuery(
                 f'"{part}" is no weight; expected a metric and a number from 0 to 1, such as time_to_first_token=0.5'
             ) from None
-    return found
+    return parsed_weights
 
 
 def slider_weights(query: Mapping[str, str]) -> dict[str, float]:
     """Weights from sliders, normalized to a sum of 1; empty without sliders. InvalidDecisionQuery for a value outside 0 to 100 and if all are 0."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, value in query.items():
         if name.startswith(SLIDER_PREFIX):
             try:
-                found[name.removeprefix(SLIDER_PREFIX)] = float(value)
+                values[name.removeprefix(SLIDER_PREFIX)] = float(value)
             except ValueError:
                 raise InvalidDecisionQuery(f"{name}={value} is no number; expected one from 0 to 100") from None
-    if any(not 0 <= value <= 100 for value in found.values()):
+    if any(not 0 <= value <= 100 for value in values.values()):
         raise InvalidDecisionQuery("a weight is out of range; expected numbers from 0 to 100")
-    total = sum(found.values())
-    if found and total <= 0:
+    total = sum(values.values())
+    if values and total <= 0:
         raise InvalidDecisionQuery("every weight is 0; expected at least one above it")
-    return {name: value / total for name, value in found.items()}
+    return {name: value / total for name, value in values.items()}
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> APIRouter:
@@ -222,14 +224,16 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     ) -> DecisionAnswer:
         """Who should run it as of now: the newest trials of each provider at the prices of today. Nothing is stored."""
         try:
-            archive, known, today, wanted = reader.archive(), declared.now(), pages.now().date(), parse_weights(weights)
-            key = ("answer", team, kind, workload, tuple(sorted(wanted.items())))
+            archive, declarations, today, requested_weights = reader.archive(), declared.now(), pages.now().date(), parse_weights(weights)
+            key = ("answer", team, kind, workload, tuple(sorted(requested_weights.items())))
             return choices.get(
                 archive,
-                known,
+                declarations,
                 today,
                 key,
-                lambda: decision_answer(known, compute_decision(archive, known, today, team, kind, workload, wanted)),
+                lambda: decision_answer(
+                    declarations, compute_decision(archive, declarations, today, team, kind, workload, requested_weights)
+                ),
             )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error

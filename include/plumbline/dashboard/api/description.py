@@ -44,12 +44,12 @@ class ApiCall:
 def api_calls(description: Mapping[str, Any]) -> tuple[ApiCall, ...]:
     """Every call of an OpenAPI document, in its order."""
     schemas = description.get("components", {}).get("schemas", {})
-    found = []
+    calls = []
     for path, methods in description["paths"].items():
         for method, call in methods.items():
             parameters = tuple(_parameter(p, schemas) for p in call.get("parameters", ()))
             answer = call["responses"]["200"]["content"]["application/json"]["schema"]
-            found.append(
+            calls.append(
                 ApiCall(
                     method=method.upper(),
                     path=path,
@@ -60,23 +60,23 @@ def api_calls(description: Mapping[str, Any]) -> tuple[ApiCall, ...]:
                     example=_example(path, parameters),
                 )
             )
-    return tuple(found)
+    return tuple(calls)
 
 
-def _parameter(given: Mapping[str, Any], schemas: Mapping[str, Any]) -> ApiParameter:
-    schema = given["schema"]
-    meaning = given.get("description") or schema.get("description") or ""
+def _parameter(parameter: Mapping[str, Any], schemas: Mapping[str, Any]) -> ApiParameter:
+    schema = parameter["schema"]
+    meaning = parameter.get("description") or schema.get("description") or ""
     # What may be left out may be null: once said is enough.
     shape = _shape(schema, schemas).removesuffix(" or null")
-    return ApiParameter(given["name"], given["in"], bool(given.get("required")), shape, meaning)
+    return ApiParameter(parameter["name"], parameter["in"], bool(parameter.get("required")), shape, meaning)
 
 
 def _shape(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return _shape(_target(schema, schemas), schemas)
     if "anyOf" in schema:
-        several = [_shape(s, schemas) for s in schema["anyOf"]]
-        return " or ".join(dict.fromkeys(s for s in several))
+        shapes = [_shape(s, schemas) for s in schema["anyOf"]]
+        return " or ".join(dict.fromkeys(s for s in shapes))
     if "enum" in schema or "const" in schema:
         return ", ".join(str(v) for v in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
@@ -90,8 +90,8 @@ def _shape(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
 
 
 def _target(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schemas[schema["$ref"].rpartition("/")[2]]
-    return found
+    target: Mapping[str, Any] = schemas[schema["$ref"].rpartition("/")[2]]
+    return target
 
 
 def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[int, str, str, str]]:
@@ -102,22 +102,22 @@ def _fields(schema: Mapping[str, Any], schemas: Mapping[str, Any], depth: int = 
         yield from _fields(schema.get("items", {}), schemas, depth)
         return
     for name, field in schema.get("properties", {}).items():
-        inner = field
-        while "$ref" in inner or inner.get("type") == "array":
-            inner = _target(inner, schemas) if "$ref" in inner else inner.get("items", {})
-        nested = "properties" in inner and depth < 3
-        shape = ("list of objects" if field.get("type") == "array" else "object") if nested else _shape(field, schemas)
+        element = field
+        while "$ref" in element or element.get("type") == "array":
+            element = _target(element, schemas) if "$ref" in element else element.get("items", {})
+        has_fields = "properties" in element and depth < 3
+        shape = ("list of objects" if field.get("type") == "array" else "object") if has_fields else _shape(field, schemas)
         yield depth, name, shape, field.get("description", "")
-        if nested:
-            yield from _fields(inner, schemas, depth + 1)
+        if has_fields:
+            yield from _fields(element, schemas, depth + 1)
 
 
 def _example(path: str, parameters: tuple[ApiParameter, ...]) -> str:
     for p in parameters:
         if p.where == "path":
             path = path.replace(f"{{{p.name}}}", _EXAMPLES.get(p.name, p.name.upper()))
-    asked = {p.name: _EXAMPLES.get(p.name, p.name.upper()) for p in parameters if p.where == "query" and p.required}
-    return path + (f"?{urlencode(asked)}" if asked else "")
+    query = {p.name: _EXAMPLES.get(p.name, p.name.upper()) for p in parameters if p.where == "query" and p.required}
+    return path + (f"?{urlencode(query)}" if query else "")
 
 
 def _address(request: Request) -> str:
@@ -135,7 +135,7 @@ def router(pages: PageRenderer) -> APIRouter:
 
     @routes.get("/api/openapi.json")
     def show_description(request: Request) -> Response:
-        described: dict[str, Any] = {**request.app.openapi(), "servers": [{"url": base_path(request) or "/"}]}
-        return JSONResponse(described)
+        description: dict[str, Any] = {**request.app.openapi(), "servers": [{"url": base_path(request) or "/"}]}
+        return JSONResponse(description)
 
     return routes

@@ -46,9 +46,9 @@ class NegotiationReader:
 
         LookupError for an unknown choice or provider; InvalidDecisionQuery for a price out of range, and where no price is in use.
         """
-        found = self.read_if(True, team, kind, provider, workload, price)
-        assert found is not None
-        return found
+        negotiation = self.read_if(True, team, kind, provider, workload, price)
+        assert negotiation is not None
+        return negotiation
 
     def read_if(self, wait: bool, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None) -> Negotiation | None:
         """The same; None for one that is not cached, unless the caller can `wait` for it."""
@@ -59,7 +59,7 @@ class NegotiationReader:
     def _compute(
         self,
         archive: Archive,
-        known: Declarations,
+        declarations: Declarations,
         today: date,
         team: str,
         kind: WorkloadKind,
@@ -68,36 +68,46 @@ class NegotiationReader:
         price: float | None,
     ) -> Negotiation:
         key = ("negotiated", team, kind, workload)
-        own: AdjustedDecision = self._choices.get(
-            archive, known, today, key, lambda: compute_decision(archive, known, today, team, kind, workload or None)
+        adjusted: AdjustedDecision = self._choices.get(
+            archive, declarations, today, key, lambda: compute_decision(archive, declarations, today, team, kind, workload or None)
         )
-        ranked = [r.provider for r in own.decided.decision.ranking]
-        chosen = provider or next(iter([*ranked[1:], *ranked]), "")
-        if chosen not in ranked:
-            raise LookupError(f'"{chosen}" has no results of this choice; expected one of {", ".join(ranked) or "(none)"}')
-        quote = own.decided.prices[chosen]
+        provider_names = [r.provider for r in adjusted.decided.decision.ranking]
+        chosen = provider or next(iter([*provider_names[1:], *provider_names]), "")
+        if chosen not in provider_names:
+            raise LookupError(f'"{chosen}" has no results of this choice; expected one of {", ".join(provider_names) or "(none)"}')
+        quote = adjusted.decided.prices[chosen]
         if quote.basis is None:
             raise InvalidDecisionQuery(f"{chosen} has no price in use: {quote.reason}")
-        now = quote.basis.usd_per_hour
-        offered = now if price is None else price
-        if not now / 100 <= offered <= now * 100:
-            raise InvalidDecisionQuery(f"an offered price of {offered:g} USD/h; expected one from {now / 100:.4g} to {now * 100:.4g}")
-        decided: Sequence[TeamDecision] = self._choices.get(archive, known, today, "all", lambda: decide_teams(archive, known, today))
+        current_price = quote.basis.usd_per_hour
+        offered = current_price if price is None else price
+        if not current_price / 100 <= offered <= current_price * 100:
+            raise InvalidDecisionQuery(
+                f"an offered price of {offered:g} USD/h; expected one from {current_price / 100:.4g} to {current_price * 100:.4g}"
+            )
+        decided: Sequence[TeamDecision] = self._choices.get(
+            archive, declarations, today, "all", lambda: decide_teams(archive, declarations, today)
+        )
         teams = [d for d in decided if any(r.provider == chosen for r in d.decision.ranking)]
-        curve = self._choices.get(archive, known, today, (*key, chosen), lambda: price_curve(_leading(own.decided, chosen), chosen, now))
-        accelerator = own.decided.current.providers[chosen].accelerator
-        volumes = known.alerts.volumes
+        curve = self._choices.get(
+            archive,
+            declarations,
+            today,
+            (*key, chosen),
+            lambda: price_curve(_leading_decision(adjusted.decided, chosen), chosen, current_price),
+        )
+        accelerator = adjusted.decided.current.providers[chosen].accelerator
+        volumes = declarations.alerts.volumes
         return Negotiation(
-            team, kind, own.decided.preference.workloads, tuple(sorted(ranked)), accelerator.count,
+            team, kind, adjusted.decided.preference.workloads, tuple(sorted(provider_names)), accelerator.count,
             "core-hour" if accelerator.kind == "cpu" else "GPU-hour", bool(volumes),
-            make_offer(teams, chosen, now, offered, volumes), curve,
+            make_offer(teams, chosen, current_price, offered, volumes), curve,
         )  # fmt: skip
 
 
-def _leading(decided: TeamDecision, provider: str) -> TeamDecision:
+def _leading_decision(decided: TeamDecision, provider: str) -> TeamDecision:
     """Among the first by score, the first by cost, and the provider: the others change neither first place."""
-    cheap = {s.provider for c in decided.cheapest for s in c.setups[:PROVIDERS_SHOWN]}
-    names = {r.provider for r in decided.decision.ranking[:PROVIDERS_SHOWN]} | cheap | {provider}
+    cheapest_providers = {s.provider for c in decided.cheapest for s in c.setups[:PROVIDERS_SHOWN]}
+    names = {r.provider for r in decided.decision.ranking[:PROVIDERS_SHOWN]} | cheapest_providers | {provider}
     ranking = tuple(r for r in decided.decision.ranking if r.provider in names)
     current = decided.current
     part = replace(

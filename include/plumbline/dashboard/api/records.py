@@ -92,25 +92,27 @@ def router(reader: ArchiveReader) -> APIRouter:
         """One number of a series over its campaigns, newest first, with every usable repeat. `statistic`: the metric's leading one if left out."""
         if metric not in METRICS or phase not in PHASES:
             raise HTTPException(422, f'"{metric}" in "{phase}" is not measured; metrics and phases are named in docs/metrics.md')
-        known, archive = METRICS[metric], reader.archive()
+        definition, archive = METRICS[metric], reader.archive()
         with _valid_cursor():
             campaigns = archive.campaigns_of(series_key, after, limit)
-        planned = dict(campaigns.rows)
+        planned_times = dict(campaigns.rows)
         points: dict[str, list[out.PointOut]] = {}
-        for point in archive.metric_history(series_key, metric, statistic or known.statistic, phase, list(planned)):
+        for point in archive.metric_history(series_key, metric, statistic or definition.statistic, phase, list(planned_times)):
             points.setdefault(point.campaign_id, []).append(_to_model(out.PointOut, point))
-        held = archive.baseline(series_key)
+        baseline = archive.baseline(series_key)
         items = tuple(
-            out.CampaignPoints(campaign_id=c, planned_at=at, baseline=c in held, points=tuple(points.get(c, ())))
-            for c, at in planned.items()
+            out.CampaignPoints(
+                campaign_id=campaign_id, planned_at=planned_at, baseline=campaign_id in baseline, points=tuple(points.get(campaign_id, ()))
+            )
+            for campaign_id, planned_at in planned_times.items()
         )
         return out.History(
             series_key=series_key,
             metric=metric,
-            statistic=statistic or known.statistic,
+            statistic=statistic or definition.statistic,
             phase=phase,
-            unit=known.unit,
-            direction=known.direction,
+            unit=definition.unit,
+            direction=definition.direction,
             campaigns=out.Listed(items=items, after=campaigns.after),
         )
 

@@ -40,19 +40,19 @@ def budgets(archive: Archive, declared: Declarations, now: datetime) -> list[Bud
     return [_row(budget_balance(archive, provider, now)) for provider in limited]
 
 
-def _row(found: Balance) -> BudgetRow:
+def _row(balance: Balance) -> BudgetRow:
     sides = (
-        ("GPU-hours", found.budget.gpu_hours_per_month, found.used.gpu_hours, found.gpu_hours_left),
-        ("USD", found.budget.usd_per_month, found.used.usd, found.usd_left),
+        ("GPU-hours", balance.budget.gpu_hours_per_month, balance.used.gpu_hours, balance.gpu_hours_left),
+        ("USD", balance.budget.usd_per_month, balance.used.usd, balance.usd_left),
     )
-    limits = tuple(_limit(unit, limit, used, left) for unit, limit, used, left in sides if limit is not None)
-    return BudgetRow(found.provider, limits, found.used.unpriced if found.budget.usd_per_month is not None else None)
+    limits = tuple(_limit(unit, limit, used, remaining) for unit, limit, used, remaining in sides if limit is not None)
+    return BudgetRow(balance.provider, limits, balance.used.unpriced if balance.budget.usd_per_month is not None else None)
 
 
-def _limit(unit: str, limit: float, used: float | None, left: float | None) -> Limit:
-    if used is None or left is None:
+def _limit(unit: str, limit: float, used: float | None, remaining: float | None) -> Limit:
+    if used is None or remaining is None:
         return Limit(unit, f"{limit:,.2f}", "unknown", "unknown", None)
-    return Limit(unit, f"{limit:,.2f}", f"{used:,.2f}", f"{left:,.2f}", min(used / limit, 1.0))
+    return Limit(unit, f"{limit:,.2f}", f"{used:,.2f}", f"{remaining:,.2f}", min(used / limit, 1.0))
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:

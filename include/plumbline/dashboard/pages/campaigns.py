@@ -26,8 +26,8 @@ FINDINGS_SHOWN, FINDINGS_SEARCHED, DECISIONS_SEARCHED = 20, 500, 50
 MAX_SERIES = 10_000
 """Series of a campaign that a filter looks through."""
 _GROUPS = (*HEADLINE_METRICS["training"], *HEADLINE_METRICS["inference"], *WHOLE_ANSWER_METRICS)
-_LEADING = dict.fromkeys((*(name for group in _GROUPS for name in group), "inter_token_latency"))
-_ASKED = tuple((name, METRICS[name].statistic) for name in _LEADING)
+_METRIC_NAMES = dict.fromkeys((*(name for group in _GROUPS for name in group), "inter_token_latency"))
+_METRIC_KEYS = tuple((name, METRICS[name].statistic) for name in _METRIC_NAMES)
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ def campaign_page(
         return None
     fitting = _fitting_series(archive, declared, head, chosen) if chosen.narrows else None
     keys = None if fitting is None else {s.series_key for s in fitting}
-    series = archive.campaign_series(campaign_id, _ASKED, series_after, keys=keys)
+    series = archive.campaign_series(campaign_id, _METRIC_KEYS, series_after, keys=keys)
     reviews = archive.newest_reviews([part.series.series_key for part in series.rows], campaign_id)
     stored = archive.decisions_page(chosen.team or None, chosen.kind or None, limit=DECISIONS_SEARCHED).rows
-    own = (stored_decision(view) for view in stored)
+    stored_decisions = (stored_decision(view) for view in stored)
     findings = archive.findings_shown_by(campaign_id, FINDINGS_SHOWN if fitting is None else FINDINGS_SEARCHED)
     return CampaignPage(
         head=head,
@@ -93,7 +93,7 @@ def campaign_page(
         whole=_total_outcomes(series.rows) if series.after is None and series_after is None and fitting is None else None,
         trials=archive.trials_page(campaign_id, series_key, after, keys=keys),
         findings=group_findings([f for f in findings if fitting is None or _is_about(f, fitting)][:FINDINGS_SHOWN], {}),
-        decisions=tuple(k for k in own if campaign_id in k.campaigns),
+        decisions=tuple(k for k in stored_decisions if campaign_id in k.campaigns),
         tables=tables(reports, campaign_id),
     )
 
@@ -101,8 +101,8 @@ def campaign_page(
 def _fitting_series(archive: Archive, declared: Declarations, head: CampaignHead, chosen: Filter) -> list[SeriesView]:
     """Series of the campaign that the filter leaves."""
     of_team = chosen.workloads(declared)
-    every = archive.series_page(kind=chosen.kind or None, campaign_id=head.campaign_id, limit=MAX_SERIES).rows
-    fitting = [s for s in every if chosen.fits_place(declared, s.provider) and (of_team is None or s.workload in of_team)]
+    all_series = archive.series_page(kind=chosen.kind or None, campaign_id=head.campaign_id, limit=MAX_SERIES).rows
+    fitting = [s for s in all_series if chosen.fits_place(declared, s.provider) and (of_team is None or s.workload in of_team)]
     if not chosen.state:
         return fitting
     reviews = archive.newest_reviews([s.series_key for s in fitting], head.campaign_id)
@@ -111,8 +111,8 @@ def _fitting_series(archive: Archive, declared: Declarations, head: CampaignHead
 
 def _is_about(finding: FindingView, series: Collection[SeriesView]) -> bool:
     """Whether a finding names one of the series, or as a finding of a whole provider that of one."""
-    named = {finding.series_key, *(finding.detail.get("series") or ())} - {"", None}
-    return any(s.series_key in named if named else s.provider == finding.provider for s in series)
+    series_keys = {finding.series_key, *(finding.detail.get("series") or ())} - {"", None}
+    return any(s.series_key in series_keys if series_keys else s.provider == finding.provider for s in series)
 
 
 def _total_outcomes(parts: tuple[SeriesOutcome, ...]) -> Outcomes:
@@ -133,7 +133,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         after: int | None = Query(None, ge=0, le=2**31 - 1),
     ) -> Response:
         money = can_see_costs(request)
-        found = campaign_page(
+        campaign = campaign_page(
             reader.archive(money),
             declared.now(),
             reports,
@@ -143,12 +143,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             series_key=series or None,
             after=None if after is None else str(after),
         )
-        if found is None:
+        if campaign is None:
             raise HTTPException(404, f'the archive has no campaign "{campaign_id}"')
         return pages.page(
             request,
             "campaign.html.j2",
-            c=found,
+            c=campaign,
             report=report_file(reports, campaign_id) is not None,
             chosen=chosen,
             bar=filter_bar(f"/campaigns/{campaign_id}", declared.now(), chosen, money, series=series),

@@ -26,12 +26,12 @@ def cell_history(archive: Archive, declared: Declarations, provider: str, worklo
 
     `points`: medians in the unit of `text`; empty if no usable trial measured one of the workload's numbers.
     """
-    series = [one for one in archive.series_of([provider]) if one.workload == workload]
+    series = [view for view in archive.series_of([provider]) if view.workload == workload]
     if not series:
         raise LookupError(f"{provider} never ran {workload}")
     current = max(archive.newest_parts(series), key=lambda part: part.planned_at).series
     campaigns = dict(archive.series_campaigns(current.series_key, CAMPAIGNS))
-    metric, points = _measured(archive, declared, current, list(campaigns))
+    metric, points = _first_measured(archive, declared, current, list(campaigns))
     values: dict[str, list[float]] = {}
     for point in points:
         values.setdefault(point.campaign_id, []).append(point.value)
@@ -39,23 +39,23 @@ def cell_history(archive: Archive, declared: Declarations, provider: str, worklo
     if not pooled:
         return {"metric": "", "text": "", "interval": "", "points": []}
     last = list(pooled.values())[-1]
-    shown = common_scale(METRICS[metric].unit, [one.value for one in pooled.values()], metric)
-    interval = "" if last.low is None or last.high is None else f"{shown.number(last.low)} … {shown.number(last.high)}"
+    scale = common_scale(METRICS[metric].unit, [median.value for median in pooled.values()], metric)
+    interval = "" if last.low is None or last.high is None else f"{scale.number(last.low)} … {scale.number(last.high)}"
     return {
         "metric": format_name(metric),
-        "text": shown.text(last.value),
+        "text": scale.text(last.value),
         "interval": interval,
-        "points": [{"campaign": c, "value": one.value / shown.factor, "text": shown.text(one.value)} for c, one in pooled.items()],
+        "points": [{"campaign": c, "value": median.value / scale.factor, "text": scale.text(median.value)} for c, median in pooled.items()],
     }
 
 
-def _measured(archive: Archive, declared: Declarations, series: SeriesView, campaigns: list[str]) -> tuple[str, list[MetricPoint]]:
+def _first_measured(archive: Archive, declared: Declarations, series: SeriesView, campaigns: list[str]) -> tuple[str, list[MetricPoint]]:
     """The first of the workload's numbers that a trial measured; an empty name without one."""
     first = primary_number(declared, series.workload)
     kind: WorkloadKind = "training" if series.kind == "training" else "inference"
     for metric, statistic, phase in (*((first,) if first is not None else ()), *USUAL_NUMBERS[kind]):
-        for at in (phase,) if phase else PHASE_ORDER:
-            if points := archive.metric_history(series.series_key, metric, statistic, at, campaigns):
+        for candidate_phase in (phase,) if phase else PHASE_ORDER:
+            if points := archive.metric_history(series.series_key, metric, statistic, candidate_phase, campaigns):
                 return metric, points
     return "", []
 
@@ -68,9 +68,9 @@ def router(reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
     def show_cell(request: Request, provider: str, workload: str) -> Response:
         money = can_see_costs(request)
         try:
-            found = cell_history(reader.archive(money), declared.now(money), provider, workload)
+            history = cell_history(reader.archive(money), declared.now(money), provider, workload)
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
-        return JSONResponse(found, headers={"Cache-Control": "private, max-age=60"})
+        return JSONResponse(history, headers={"Cache-Control": "private, max-age=60"})
 
     return routes

@@ -52,16 +52,18 @@ class ChangeRow:
 
 def change_rows(changes: Sequence[FactChange], findings: Sequence[FindingView]) -> tuple[ChangeRow, ...]:
     """Each change with the performance findings that name its fact, of the same provider and campaign."""
-    changed = {(a.provider, a.campaign, c.fact): c.value for c in changes for a in c.adoptions}
+    values = {(a.provider, a.campaign, c.fact): c.value for c in changes for a in c.adoptions}
 
     def row(change: FactChange, adoption: Adoption) -> AdoptionRow:
-        there = {
+        adopted_values = {
             fact: value
-            for (provider, campaign, fact), value in changed.items()
+            for (provider, campaign, fact), value in values.items()
             if (provider, campaign) == (adoption.provider, adoption.campaign)
         }
-        together = tuple(f"{name} {there[fact]}" for fact, name in FACT_NAMES.items() if fact != change.fact and fact in there)
-        return AdoptionRow(adoption, together, tuple(_effect(f) for f in findings if _names(f, change.fact, adoption)))
+        other_facts = tuple(
+            f"{name} {adopted_values[fact]}" for fact, name in FACT_NAMES.items() if fact != change.fact and fact in adopted_values
+        )
+        return AdoptionRow(adoption, other_facts, tuple(_effect(f) for f in findings if _names_fact(f, change.fact, adoption)))
 
     order = list(FACT_NAMES)
     return tuple(
@@ -70,9 +72,9 @@ def change_rows(changes: Sequence[FactChange], findings: Sequence[FindingView]) 
     )
 
 
-def _names(finding: FindingView, fact: str, adoption: Adoption) -> bool:
-    same = (finding.kind, finding.provider, finding.campaign_id) == ("performance", adoption.provider, adoption.campaign)
-    return same and fact in (finding.detail.get("attributed_to") or ())
+def _names_fact(finding: FindingView, fact: str, adoption: Adoption) -> bool:
+    is_same_run = (finding.kind, finding.provider, finding.campaign_id) == ("performance", adoption.provider, adoption.campaign)
+    return is_same_run and fact in (finding.detail.get("attributed_to") or ())
 
 
 def _effect(finding: FindingView) -> Effect:

@@ -88,15 +88,15 @@ class DecisionPage:
 
 def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
     """Everything about one choice but the next best experiments, which take longer than all the rest."""
-    decided, near = adjusted.decided, adjusted.near
-    drawn = (weight_swings_chart(near.decision, decided.weight_swings), price_swings_chart(near.decision, near.price_swings))
+    decided, listed = adjusted.decided, adjusted.near
+    charts = (weight_swings_chart(listed.decision, decided.weight_swings), price_swings_chart(listed.decision, listed.price_swings))
     return DecisionPage(
         adjusted=adjusted,
         answer=decision_sentence(adjusted),
-        view=decision_tables(decided, near, PROVIDERS_SHOWN),
+        view=decision_tables(decided, listed, PROVIDERS_SHOWN),
         sliders=_sliders(decided.preference.weights, adjusted.declared.weights),
-        likely=probability_first_chart(near.decision),
-        charts=tuple(chart for chart in drawn if chart is not None),
+        likely=probability_first_chart(listed.decision),
+        charts=tuple(chart for chart in charts if chart is not None),
         trials=tuple(_trials(adjusted)),
     )
 
@@ -106,23 +106,23 @@ def decision_sentence(adjusted: AdjustedDecision) -> str:
     first = decision.first
     if first is None:
         return "No choice: " + (decision.note[:1].lower() + decision.note[1:] if decision.note else "no results.")
-    named = name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible])
-    if named != first.provider:
-        return f"{named[:1].upper()}{named[1:]}; highest score: {first.provider}, P(first) {format_probability(first.probability_first)}."
-    sure = f", P(first) {format_probability(first.probability_first)}" if first.probability_first is not None else ""
-    only = "" if decision.winner is not None else ", the only eligible provider"
-    return f"{first.provider}{sure}{only}."
+    name = name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible])
+    if name != first.provider:
+        return f"{name[:1].upper()}{name[1:]}; highest score: {first.provider}, P(first) {format_probability(first.probability_first)}."
+    certainty = f", P(first) {format_probability(first.probability_first)}" if first.probability_first is not None else ""
+    suffix = "" if decision.winner is not None else ", the only eligible provider"
+    return f"{first.provider}{certainty}{suffix}."
 
 
-def _sliders(now: Mapping[str, float], declared: Mapping[str, float]) -> tuple[Slider, ...]:
+def _sliders(weights: Mapping[str, float], declared: Mapping[str, float]) -> tuple[Slider, ...]:
     return tuple(
         Slider(
             name=f"{SLIDER_PREFIX}{metric}",
             metric=metric,
             title=format_name(metric),
             meaning=METRICS[metric].description,
-            value=round(100 * now.get(metric, 0.0)),
-            now=format_percent(now.get(metric, 0.0)),
+            value=round(100 * weights.get(metric, 0.0)),
+            now=format_percent(weights.get(metric, 0.0)),
             declared=format_percent(weight),
         )
         for metric, weight in declared.items()
@@ -138,14 +138,16 @@ def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
     current = adjusted.near.current
     parts = []
     for ranked in adjusted.near.decision.ranking:
-        counted = set(ranked.trials)
+        trial_ids = set(ranked.trials)
         for workload in adjusted.decided.preference.workloads:
-            own = [
-                t for t in current.trials if (t.provider, t.workload) == (ranked.provider, workload) and t.usable and t.trial_id in counted
+            trials = [
+                t
+                for t in current.trials
+                if (t.provider, t.workload) == (ranked.provider, workload) and t.usable and t.trial_id in trial_ids
             ]
-            if own:
+            if trials:
                 campaign = current.campaigns.get((ranked.provider, workload), "")
-                links = tuple((t.trial_id, t.attempt) for t in own)
+                links = tuple((t.trial_id, t.attempt) for t in trials)
                 parts.append(TrialsPart(trials_anchor(ranked.provider, workload), ranked.provider, workload, campaign, links))
     return parts
 
@@ -168,13 +170,13 @@ class ChoiceRow:
     stored: str = ""
 
 
-def _current_row(d: TeamDecision, several: bool) -> ChoiceRow:
+def _current_row(d: TeamDecision, has_several: bool) -> ChoiceRow:
     decision = d.decision
     return ChoiceRow(
         decision.team,
         decision.kind,
         d.preference.workloads,
-        urlencode({"workload": d.preference.workloads[0]}) if several else "",
+        urlencode({"workload": d.preference.workloads[0]}) if has_several else "",
         name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible]) if decision.first else None,
         format_probability(decision.first.probability_first) if decision.first else "",
         sum(r.eligible for r in decision.ranking),
@@ -189,15 +191,15 @@ def _stored_rows(archive: Archive, declared: Declarations, now: datetime) -> lis
     newest = newest_decisions(archive.decisions_page(limit=DECISIONS_SEARCHED).rows, declared, now)
     return [
         ChoiceRow(
-            *(one.team, one.kind, one.workloads),
-            urlencode({"workload": one.workloads[0]}),
-            one.named if one.winner else None,
-            format_probability(one.probability) if one.winner else "",
-            simulated=one.simulated,
-            note="no eligible provider" if one.decided else "",
-            stored=one.decided or "",
+            *(stored.team, stored.kind, stored.workloads),
+            urlencode({"workload": stored.workloads[0]}),
+            stored.named if stored.winner else None,
+            format_probability(stored.probability) if stored.winner else "",
+            simulated=stored.simulated,
+            note="no eligible provider" if stored.decided else "",
+            stored=stored.decided or "",
         )
-        for one in sorted(newest, key=lambda one: one.team)
+        for stored in sorted(newest, key=lambda stored: stored.team)
     ]
 
 
@@ -212,7 +214,7 @@ def router(
 
     @routes.get("/decisions", response_class=HTMLResponse)
     def show_decisions(request: Request, chosen: Chosen, after: str = Query("", max_length=200), parts: Parts = "") -> Response:
-        archive, known = reader.archive(), declared.now()
+        archive, declarations = reader.archive(), declared.now()
         try:
             stored = archive.decisions_page(
                 chosen.team or None, chosen.kind or None, after or None, STORED_PER_PAGE, between=chosen.span(pages.now())
@@ -221,27 +223,29 @@ def router(
             raise HTTPException(404, str(error)) from error
         now = pages.now()
         today = now.date()
-        found = (
-            choices.get_if(bool(waits_for(archive, parts)), archive, known, today, "all", lambda: decide_teams(archive, known, today))
-            if known.teams
+        decided = (
+            choices.get_if(
+                bool(waits_for(archive, parts)), archive, declarations, today, "all", lambda: decide_teams(archive, declarations, today)
+            )
+            if declarations.teams
             else ()
         )
-        if found is not None:
-            rows = [_current_row(d, len(known.teams[d.decision.team].preferences(d.decision.kind)) > 1) for d in found]
+        if decided is not None:
+            rows = [_current_row(d, len(declarations.teams[d.decision.team].preferences(d.decision.kind)) > 1) for d in decided]
         else:
-            rows = _stored_rows(archive, known, now)
+            rows = _stored_rows(archive, declarations, now)
         rows = [r for r in rows if chosen.team in ("", r.team) and chosen.kind in ("", r.kind)]
         history = [stored_decision(view) for view in stored.rows]
         return pages.page(
             request,
             "decisions.html.j2",
             rows=rows,
-            later="" if found is not None else address_with(request, "all"),
+            later="" if decided is not None else address_with(request, "all"),
             history=history,
             older=chosen.query(after=stored.after) if stored.after else "",
             begun=bool(after),
             chosen=chosen,
-            bar=filter_bar("/decisions", known, chosen, money=True),
+            bar=filter_bar("/decisions", declarations, chosen, money=True),
         )
 
     @routes.get("/decisions/{team}/{kind}", response_class=HTMLResponse)
@@ -253,43 +257,43 @@ def router(
         weights: str = Query("", max_length=2000),
         parts: Parts = "",
     ) -> Response:
-        archive, known = reader.archive(), declared.now()
-        offered = [p.workloads for p in known.teams[team].preferences(kind)] if team in known.teams else []
+        archive, declarations = reader.archive(), declared.now()
+        offered = [p.workloads for p in declarations.teams[team].preferences(kind)] if team in declarations.teams else []
         if not workload and len(offered) > 1:  # the team's main choice
             main = urlencode({**request.query_params, "workload": offered[0][0]})
             return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?{main}")
         try:
-            wanted = slider_weights(request.query_params) or parse_weights(weights)
-            today, key = pages.now().date(), (team, kind, workload, tuple(sorted(wanted.items())))
-            preference, waits = find_preference(known, team, kind, workload or None), waits_for(archive, parts)
+            requested_weights = slider_weights(request.query_params) or parse_weights(weights)
+            today, key = pages.now().date(), (team, kind, workload, tuple(sorted(requested_weights.items())))
+            preference, waits = find_preference(declarations, team, kind, workload or None), waits_for(archive, parts)
             # A page with chosen weights was opened for their ranking: it waits in any case.
-            shown: DecisionPage | None = choices.get_if(
-                bool(waits or wanted),
-                *(archive, known, today, ("page", *key)),
-                lambda: decision_page(compute_decision(archive, known, today, team, kind, workload or None, wanted)),
+            page: DecisionPage | None = choices.get_if(
+                bool(waits or requested_weights),
+                *(archive, declarations, today, ("page", *key)),
+                lambda: decision_page(compute_decision(archive, declarations, today, team, kind, workload or None, requested_weights)),
             )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except InvalidDecisionQuery as error:
             return pages.message(request, "No such decision", str(error), 422)
         experiments: tuple[Experiment, ...] | None = None
-        if shown is not None:
-            decided = shown.adjusted.decided
+        if page is not None:
+            decided = page.adjusted.decided
             experiments = choices.get_if(
-                waits == "all", *(archive, known, today, ("experiments", *key)), lambda: next_experiments(known, decided)
+                waits == "all", *(archive, declarations, today, ("experiments", *key)), lambda: next_experiments(declarations, decided)
             )
         stored = archive.decisions_page(team, kind, limit=STORED_LOOKED_BACK).rows
         change = last_winner_change(archive, stored, preference.workloads)
         return pages.page(
             request,
             "decision.html.j2",
-            d=shown,
+            d=page,
             team=team,
             kind=kind,
             workloads=preference.workloads,
-            answer=_stored_answer(stored, preference, pages.now()) if shown is None else shown.answer,
-            sliders=_sliders(preference.weights, preference.weights) if shown is None else shown.sliders,
-            ranking_later="" if shown is not None else address_with(request, "main"),
+            answer=_stored_answer(stored, preference, pages.now()) if page is None else page.answer,
+            sliders=_sliders(preference.weights, preference.weights) if page is None else page.sliders,
+            ranking_later="" if page is not None else address_with(request, "main"),
             experiments_later="" if experiments is not None else address_with(request, "all"),
             workload=workload,
             history=[stored_decision(view) for view in stored],
@@ -309,5 +313,5 @@ def _stored_answer(stored: Sequence[DecisionView], preference: Preference, now: 
     newest = next((view for view in stored if tuple(view.detail.get("workloads", ())) == preference.workloads), None)
     if newest is None:
         return ""
-    sure = f", P(first) {format_probability(newest.probability)}" if newest.winner == name_stored_first(newest) else ""
-    return f"Stored {format_age(newest.decided_at, now)}: {name_stored_first(newest)}{sure}."
+    certainty = f", P(first) {format_probability(newest.probability)}" if newest.winner == name_stored_first(newest) else ""
+    return f"Stored {format_age(newest.decided_at, now)}: {name_stored_first(newest)}{certainty}."

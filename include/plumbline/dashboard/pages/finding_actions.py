@@ -29,7 +29,7 @@ from plumbline.workflows.finding_action import (
 )
 from plumbline.workflows.plan import REASON_LIMIT, Action
 
-_DONE = {
+_AUDIT_VERBS = {
     "finding_acknowledged": "acknowledged",
     "finding_accepted": "accepted",
     "finding_resolved": "resolved",
@@ -116,46 +116,46 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         if not form:
             raise HTTPException(403, "the form has no token: reload the page")
         # First the tokens: nothing is read for another user's form.
-        signed = [acting.read_token(actor, token) for token in form]
+        form_states = [acting.read_token(actor, token) for token in form]
         archive = reader.archive(can_see_costs(request))
         try:
-            views = [(archive.finding(finding_id), seen) for finding_id, seen in signed]
+            views = [(archive.finding(finding_id), form_updated_at) for finding_id, form_updated_at in form_states]
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
-        changed = [view for view, seen in views if view.updated_at.isoformat() != seen]
-        if changed:
-            return pages.page(request, "acted.html.j2", 409, title="Already changed", done=_history(archive, changed), runs=())
+        changed_views = [view for view, form_updated_at in views if view.updated_at.isoformat() != form_updated_at]
+        if changed_views:
+            return pages.page(request, "acted.html.j2", 409, title="Already changed", done=_history(archive, changed_views), runs=())
         try:
-            end = _checked(action, why, until, len(views), pages.now())
+            end = _check_form(action, why, until, len(views), pages.now())
         except ValueError as error:
             return pages.message(request, "Not accepted", str(error), 422)
         assert action
-        now_declared = declared.now()
+        declarations = declared.now()
         for view, _ in views:
-            if action not in possible_actions(now_declared, view):
+            if action not in possible_actions(declarations, view):
                 return pages.page(request, "acted.html.j2", 409, title="Not possible", done=_history(archive, [view]), runs=())
-            if action == "rerun" and not actor.may_start(dag := rerun_of(now_declared, view).dag_id):
+            if action == "rerun" and not actor.may_start(dag := rerun_of(declarations, view).dag_id):
                 raise HTTPException(403, f"a rerun requires a role that may start runs of the DAG {dag}")
-        before: list[ActionRun] = []
+        earlier_runs: list[ActionRun] = []
         for view, _ in views:
             try:
                 acting.runs.start(ActionRequest(view.finding_id, action, why.strip(), end), action_key(view, action), actor.name)
             except AlreadyStarted as error:
-                before.append(error.run)
+                earlier_runs.append(error.run)
             except NotStarted as error:
                 return pages.message(request, "Not started", f"{error}.", 503)
-        if before:
-            return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=before)
+        if earlier_runs:
+            return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=earlier_runs)
         return RedirectResponse(f"{base_path(request)}/findings/{views[0][0].finding_id}?requested={action}#actions", 303)
 
     return routes
 
 
-def _checked(action: str, why: str, until: str, findings: int, now: datetime) -> datetime | None:
+def _check_form(action: str, reason: str, until: str, findings: int, now: datetime) -> datetime | None:
     """The end of a snooze; ValueError for an incomplete form."""
     if not action:
         raise ValueError("No action chosen: use one of the form's buttons.")
-    if not why.strip():
+    if not reason.strip():
         raise ValueError("The reason is missing: the audit log keeps it with your name.")
     if action == "rerun" and findings > 1:
         raise ValueError("A rerun is for one finding: choose one.")
@@ -170,6 +170,9 @@ def _checked(action: str, why: str, until: str, findings: int, now: datetime) ->
 def _history(archive: Archive, views: Sequence[FindingView]) -> tuple[tuple[FindingView, tuple[tuple[datetime, str, str, str], ...]], ...]:
     """What people did about each finding, newest first: time, action, author, reason."""
     return tuple(
-        (view, tuple((e.at, _DONE[e.what], e.who, e.why) for e in reversed(archive.audit(view.finding_id)) if e.what in _DONE))
+        (
+            view,
+            tuple((e.at, _AUDIT_VERBS[e.what], e.who, e.why) for e in reversed(archive.audit(view.finding_id)) if e.what in _AUDIT_VERBS),
+        )
         for view in views
     )

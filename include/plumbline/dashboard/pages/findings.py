@@ -124,11 +124,11 @@ def _changes(archive: Archive, finding: Finding, declared: Declarations) -> tupl
     if finding.campaign_id is None or not finding.series_key or not finding.baseline_campaigns:
         return ()
     try:
-        now = archive.sample(finding.series_key, finding.campaign_id).environments
-        before = [facts for campaign in finding.baseline_campaigns for facts in archive.sample(finding.series_key, campaign).environments]
+        current = archive.sample(finding.series_key, finding.campaign_id).environments
+        baseline = [facts for campaign in finding.baseline_campaigns for facts in archive.sample(finding.series_key, campaign).environments]
     except LookupError:
         return ()
-    return diff_environments(before, now, declared.thresholds.drift.environment)
+    return diff_environments(baseline, current, declared.thresholds.drift.environment)
 
 
 def _trials(archive: Archive, finding: Finding) -> tuple[TrialView, ...]:
@@ -142,7 +142,7 @@ def _threads(archive: Archive, finding_id: str) -> list[SlackThread]:
     return [
         SlackThread(
             incident.channel,
-            tuple((what, str(post.get("at", ""))[:16].replace("T", " ")) for what, post in incident.posts.items()),
+            tuple((post_name, str(post.get("at", ""))[:16].replace("T", " ")) for post_name, post in incident.posts.items()),
             f"https://slack.com/archives/{incident.channel}/p{incident.ts.replace('.', '')}" if incident.ts else "",
         )
         for incident in archive.incidents(finding_id)
@@ -152,14 +152,16 @@ def _threads(archive: Archive, finding_id: str) -> list[SlackThread]:
 def _commands(view: FindingView, now: datetime) -> tuple[tuple[str, str], ...]:
     if view.state in SETTLED_STATES:
         return ()
-    why = '--why "…"'
-    steps = [("Accept as new baseline", f"plumbline findings accept {view.finding_id} {why}")]
+    reason_option = '--why "…"'
+    steps = [("Accept as new baseline", f"plumbline findings accept {view.finding_id} {reason_option}")]
     if view.state == "open":
-        steps.append(("Reject: keep the baseline until the provider recovers", f"plumbline findings reject {view.finding_id} {why}"))
-        steps.append(("Acknowledge", f"plumbline findings acknowledge {view.finding_id} {why}"))
-    steps.append(("Resolve", f"plumbline findings resolve {view.finding_id} {why}"))
+        steps.append(
+            ("Reject: keep the baseline until the provider recovers", f"plumbline findings reject {view.finding_id} {reason_option}")
+        )
+        steps.append(("Acknowledge", f"plumbline findings acknowledge {view.finding_id} {reason_option}"))
+    steps.append(("Resolve", f"plumbline findings resolve {view.finding_id} {reason_option}"))
     if view.snoozed_until is None or view.snoozed_until <= now:
-        steps.append(("Snooze for 14 days", f"plumbline findings snooze {view.finding_id} --until 14d {why}"))
+        steps.append(("Snooze for 14 days", f"plumbline findings snooze {view.finding_id} --until 14d {reason_option}"))
     return tuple(steps)
 
 
@@ -189,36 +191,40 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         after: str = Query("", max_length=200),
     ) -> Response:
         chosen = {"state": state, "kind": kind, "severity": severity, "provider": provider.strip()}
-        known = declared.now()
-        asked = where.workloads(known)
+        declarations = declared.now()
+        team_workloads = where.workloads(declarations)
         archive = reader.archive(can_see_costs(request))
         try:
-            most = WAITING_PER_PAGE if state == "open" else SETTLED_PER_PAGE
-            found = archive.findings_page(
+            page_size = WAITING_PER_PAGE if state == "open" else SETTLED_PER_PAGE
+            page = archive.findings_page(
                 state or None,
                 kind or None,
                 severity or None,
                 provider.strip() or None,
                 after or None,
-                most,
-                providers=[name for name in archive.provider_names() if where.fits_place(known, name)] if where.places else None,
+                page_size,
+                providers=[name for name in archive.provider_names() if where.fits_place(declarations, name)] if where.places else None,
                 between=where.span(pages.now()),
             )
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         # A team's are those of its workloads, and those of a provider as a whole.
-        rows = [view for view in found.rows if asked is None or not (own := _workloads(view)) or own & asked]
+        rows = [
+            view
+            for view in page.rows
+            if team_workloads is None or not (finding_workloads := _workloads(view)) or finding_workloads & team_workloads
+        ]
         names = archive.provider_names()
-        following = where.query(**chosen, after=found.after) if found.after else None
-        groups = group_findings(rows, _monthly(archive, known, rows) if can_see_costs(request) else {})
-        forms = action_forms(acting, request, known, [[(item.view, item.words) for item in g.items] for g in groups])
+        following = where.query(**chosen, after=page.after) if page.after else None
+        groups = group_findings(rows, _monthly(archive, declarations, rows) if can_see_costs(request) else {})
+        forms = action_forms(acting, request, declarations, [[(item.view, item.words) for item in g.items] for g in groups])
         return pages.page(
             request,
             "findings.html.j2",
             groups=list(zip(groups, forms, strict=True)),
             chosen=where,
             own=chosen,
-            bar=filter_bar("/findings", known, where, can_see_costs(request), state=state),
+            bar=filter_bar("/findings", declarations, where, can_see_costs(request), state=state),
             providers=names if len(names) <= MAX_PROVIDER_NAMES else (),
             states=[(s, where.query(**{**chosen, "state": s})) for s in ("", *STATES)],
             kinds=KINDS,
@@ -231,11 +237,11 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     @routes.get("/findings/{finding_id}", response_class=HTMLResponse)
     def show_finding(request: Request, finding_id: str, requested: Action | NoChoice = "") -> Response:
         try:
-            found = finding_page(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), finding_id, pages.now())
+            finding = finding_page(reader.archive(can_see_costs(request)), declared.now(can_see_costs(request)), finding_id, pages.now())
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
-        (form,) = action_forms(acting, request, declared.now(), [[(found.view, found.words)]])
-        return pages.page(request, "finding.html.j2", f=found, form=form, requested=requested)
+        (form,) = action_forms(acting, request, declared.now(), [[(finding.view, finding.words)]])
+        return pages.page(request, "finding.html.j2", f=finding, form=form, requested=requested)
 
     return routes
 
@@ -248,8 +254,8 @@ def _monthly(archive: Archive, declared: Declarations, views: Sequence[FindingVi
 def _workloads(view: FindingView) -> set[str]:
     """Workloads that a finding names; none of a provider as a whole."""
     keys = {view.series_key, *(view.detail.get("series") or ())} - {"", None}
-    found = set()
+    workloads = set()
     for key in keys:
         with suppress(*UNREADABLE_ERRORS):
-            found.add(Series.parse(key).workload)
-    return found
+            workloads.add(Series.parse(key).workload)
+    return workloads

@@ -33,25 +33,25 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             preference = find_preference(declared.now(), team, kind, workload or None)
             # A page with an offered price was opened for its answer: it waits in any case.
             waits = bool(price or waits_for(reader.archive(), parts))
-            shown = negotiations.read_if(waits, team, kind, provider, workload, float(price) if price else None)
+            negotiation = negotiations.read_if(waits, team, kind, provider, workload, float(price) if price else None)
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except ValueError as error:  # InvalidDecisionQuery, and what is no number
             text = str(error) if isinstance(error, InvalidDecisionQuery) else f'"{price}" is no price; expected USD per instance-hour'
             return pages.message(request, "No such offer", text, 422)
-        low, high = price_range(shown.offer.usd_per_hour) if shown else (0.0, 0.0)
+        low, high = price_range(negotiation.offer.usd_per_hour) if negotiation else (0.0, 0.0)
         return pages.page(
             request,
             "negotiation.html.j2",
-            n=shown,
+            n=negotiation,
             team=team,
             kind=kind,
             workload=workload,
             workloads=preference.workloads,
-            later="" if shown else address_with(request, "main"),
+            later="" if negotiation else address_with(request, "main"),
             low=low,
             high=high,
-            chart_of=price_curve_chart(shown.curve, shown.offer) if shown else None,
+            chart_of=price_curve_chart(negotiation.curve, negotiation.offer) if negotiation else None,
         )
 
     return routes

@@ -102,35 +102,35 @@ def overview(
         *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
         *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
     ]
-    drawn = remember((view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload))
+    drawn_fleet = remember((view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload))
     stored = archive.decisions_page(limit=DECISIONS_SEARCHED).rows if money else ()
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN, between=chosen.span(now)).rows
     marks = archive.marked([c.campaign_id for c in heads])
     costs = monthly_costs(archive, declared, unsettled) if money else {}
-    open_ones = [view for view in unsettled if view.state == "open"]
-    groups = group_findings(open_ones, {name: cost.usd for name, cost in costs.items()})
+    open_findings = [view for view in unsettled if view.state == "open"]
+    groups = group_findings(open_findings, {name: cost.usd for name, cost in costs.items()})
     tiles = status_tiles(
         unsettled,
         groups[0].lead.words if groups else "",
-        drawn.status if drawn else None,
+        drawn_fleet.status if drawn_fleet else None,
         now,
         sum_costs(costs.values()) if money else None,
         stored_switches(archive, declared, stored) if stored else None,
-        drawn.cheapest if drawn and money else (),
+        drawn_fleet.cheapest if drawn_fleet and money else (),
         active,
         declared,
     )
     expected = sum(chosen.fits_place(declared, name) for name in declared.providers)
     return Overview(
         tiles=tiles,
-        map=drawn.map if drawn else None,
-        density=drawn.map.density if drawn else density_of(expected),
+        map=drawn_fleet.map if drawn_fleet else None,
+        density=drawn_fleet.map.density if drawn_fleet else density_of(expected),
         expected=expected,
-        scatter=drawn.scatter if drawn and money else None,
-        workload=drawn.workload if drawn else workload,
+        scatter=drawn_fleet.scatter if drawn_fleet and money else None,
+        workload=drawn_fleet.workload if drawn_fleet else workload,
         winners=newest_decisions(stored, declared, now),
         groups=groups[:FINDINGS_SHOWN],
-        open_findings=len(open_ones),
+        open_findings=len(open_findings),
         campaigns=tuple(
             CampaignLine(
                 c.campaign_id,
@@ -166,42 +166,46 @@ def draw_fleet(
     workload: str,
 ) -> DrawnFleet:
     """The heat map and the scatter; as long as no trial, price, state or declaration changes, the same all day."""
-    whole = read_fleet(archive, declared, now.date())
-    status = _status(archive, whole, unsettled, now)
-    fleet = _filtered(whole, declared, chosen, status)
+    whole_fleet = read_fleet(archive, declared, now.date())
+    status = _status(archive, whole_fleet, unsettled, now)
+    fleet = _filter_fleet(whole_fleet, declared, chosen, status)
     workloads = {s.workload for s in fleet.series}
-    shown = heat_map(
+    fleet_map = heat_map(
         view,
         fleet.series,
         lambda name: primary_number(declared, name),
-        {(p, w): own for (p, w), own in status.items() if chosen.fits_place(declared, p) and w in workloads},
+        {(p, w): series_status for (p, w), series_status in status.items() if chosen.fits_place(declared, p) and w in workloads},
         now,
         chosen.per,
     )
-    names = [column.workload for column in shown.columns]
-    charted = workload if workload in names else names[0] if names else ""
-    scatter = cost_against_speed_chart(fleet.of(charted), primary_number(declared, charted), chosen.per) if charted else None
-    return DrawnFleet(status, shown, scatter, charted, _cheapest(whole, declared))
+    names = [column.workload for column in fleet_map.columns]
+    charted_workload = workload if workload in names else names[0] if names else ""
+    scatter = (
+        cost_against_speed_chart(fleet.of(charted_workload), primary_number(declared, charted_workload), chosen.per)
+        if charted_workload
+        else None
+    )
+    return DrawnFleet(status, fleet_map, scatter, charted_workload, _cheapest(whole_fleet, declared))
 
 
 def _cheapest(fleet: Fleet, declared: Declarations) -> tuple[tuple[str, str], ...]:
-    asked = [
+    decided_workloads = [
         w for kind in ("inference", "training") for team in declared.teams.values() for p in team.preferences(kind) for w in p.workloads
     ]
-    found = []
-    for workload in dict.fromkeys((*asked, *sorted({s.workload for s in fleet.series}))):
+    cheapest = []
+    for workload in dict.fromkeys((*decided_workloads, *sorted({s.workload for s in fleet.series}))):
         placings = place(pooled_costs(fleet.of(workload))[1], lower_is_better=True)
         if placings:
-            found.append((workload, placings[0].provider))
-    return tuple(found)
+            cheapest.append((workload, placings[0].provider))
+    return tuple(cheapest)
 
 
 def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], now: datetime) -> dict[tuple[str, str], SeriesStatus]:
     """Of every series of the fleet, its newest campaign, usable or not."""
     places = {(s.provider, s.workload): s.series_key for s in fleet.series}
     # A provider whose every trial failed has no current result, and a cell all the same.
-    views = {(one.provider, one.workload): one for one in archive.series_of(archive.provider_names()) if _newest(one, places)}
-    keys = [one.series_key for one in views.values()]
+    views = {(view.provider, view.workload): view for view in archive.series_of(archive.provider_names()) if _is_current(view, places)}
+    keys = [view.series_key for view in views.values()]
     drifted, reviews = drifted_series(unsettled), archive.newest_reviews(keys)
     return {
         (part.series.provider, part.series.workload): SeriesStatus(
@@ -215,12 +219,12 @@ def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], no
     }
 
 
-def _newest(one: SeriesView, places: Mapping[tuple[str, str], str]) -> bool:
+def _is_current(view: SeriesView, places: Mapping[tuple[str, str], str]) -> bool:
     """Whether a series is the one of its provider and workload that counts; `places`: those with current results."""
-    return places.get((one.provider, one.workload), one.series_key) == one.series_key
+    return places.get((view.provider, view.workload), view.series_key) == view.series_key
 
 
-def _filtered(fleet: Fleet, declared: Declarations, chosen: Filter, status: Mapping[tuple[str, str], SeriesStatus]) -> Fleet:
+def _filter_fleet(fleet: Fleet, declared: Declarations, chosen: Filter, status: Mapping[tuple[str, str], SeriesStatus]) -> Fleet:
     of_team = chosen.workloads(declared)
     series = [
         s
@@ -228,7 +232,11 @@ def _filtered(fleet: Fleet, declared: Declarations, chosen: Filter, status: Mapp
         if chosen.fits_place(declared, s.provider) and chosen.kind in ("", s.kind) and (of_team is None or s.workload in of_team)
     ]
     if chosen.state:
-        in_state = {s.provider for s in series if (own := status.get((s.provider, s.workload))) and own.state.name == chosen.state}
+        in_state = {
+            s.provider
+            for s in series
+            if (series_status := status.get((s.provider, s.workload))) and series_status.state.name == chosen.state
+        }
         series = [s for s in series if s.provider in in_state]
     return Fleet(tuple(series))
 
@@ -236,17 +244,17 @@ def _filtered(fleet: Fleet, declared: Declarations, chosen: Filter, status: Mapp
 def newest_decisions(stored: Sequence[DecisionView], declared: Declarations, now: datetime) -> tuple[NewestDecision, ...]:
     """The newest of these stored decisions of each declared choice. `stored`: newest first."""
     last = {(d.team, d.kind, tuple(d.detail.get("workloads", ()))): d for d in reversed(stored)}
-    found = []
+    newest = []
     for team in declared.teams.values():
         for kind in KINDS:
             for workloads in (tuple(p.workloads) for p in team.preferences(kind)):
-                one = last.get((team.name, kind, workloads))
-                when = format_age(one.decided_at, now) if one is not None else None
-                who, sure = (one.winner, one.probability) if one is not None else (None, None)
-                simulated = one is not None and bool(one.detail.get("simulated"))
-                named = name_stored_first(one) if one is not None else ""
-                found.append(NewestDecision(team.name, kind, workloads, who, named, sure, when, simulated))
-    return tuple(found)
+                stored_decision = last.get((team.name, kind, workloads))
+                when = format_age(stored_decision.decided_at, now) if stored_decision is not None else None
+                winner, probability = (stored_decision.winner, stored_decision.probability) if stored_decision is not None else (None, None)
+                simulated = stored_decision is not None and bool(stored_decision.detail.get("simulated"))
+                first_name = name_stored_first(stored_decision) if stored_decision is not None else ""
+                newest.append(NewestDecision(team.name, kind, workloads, winner, first_name, probability, when, simulated))
+    return tuple(newest)
 
 
 def router(
@@ -275,7 +283,7 @@ def router(
         def remember(query: Hashable, make: Callable[[], DrawnFleet]) -> DrawnFleet | None:
             return fleets.get_if(bool(waits), reader.archive(), declared.now(), now.date(), (money, query), make)
 
-        shown = overview(
+        overview_page = overview(
             reader.archive(money),
             declared.now(money),
             reports,
@@ -292,9 +300,9 @@ def router(
         return pages.page(
             request,
             "overview.html.j2",
-            o=shown,
+            o=overview_page,
             view=view,
-            later="" if shown.map else address_with(request, "all"),
+            later="" if overview_page.map else address_with(request, "all"),
             chosen=chosen,
             bar=bar,
             views=views,

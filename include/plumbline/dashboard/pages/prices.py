@@ -81,20 +81,25 @@ class ProviderPrices:
 def prices_page(archive: Archive, declared: Declarations, on: date, after: str = "") -> PricesPage:
     """Prices of declared providers after a name on a day, and unresolved price findings."""
     names = sorted(name for name in declared.providers if name > after)
-    shown = names[:PROVIDERS_PER_PAGE]
-    accepted, readings = archive.prices(shown), archive.newest_readings(shown)
+    page_names = names[:PROVIDERS_PER_PAGE]
+    accepted, readings = archive.prices(page_names), archive.newest_readings(page_names)
     rows: list[CurrentPrice] = []
-    for name in shown:
-        own, read = [p for p in accepted if p.provider == name], [r for r in readings if r.provider == name]
-        rows += _current_prices(declared.providers[name], own, read, on)
+    for name in page_names:
+        accepted_prices, provider_readings = [p for p in accepted if p.provider == name], [r for r in readings if r.provider == name]
+        rows += _current_prices(declared.providers[name], accepted_prices, provider_readings, on)
     open_findings = [
         finding
         for state in ("open", "acknowledged")
         for finding in archive.findings_page(state=state, kind="price", limit=FINDINGS_SHOWN).rows
     ]
-    held = [f for f in open_findings if _is_held(f)]
-    changed = [f for f in open_findings if f not in held]
-    return PricesPage(tuple(rows), shown[-1] if len(names) > len(shown) else None, group_findings(held, {}), group_findings(changed, {}))
+    held_findings = [f for f in open_findings if _is_held(f)]
+    changed_findings = [f for f in open_findings if f not in held_findings]
+    return PricesPage(
+        tuple(rows),
+        page_names[-1] if len(names) > len(page_names) else None,
+        group_findings(held_findings, {}),
+        group_findings(changed_findings, {}),
+    )
 
 
 def provider_prices(archive: Archive, provider: Provider, now: datetime) -> ProviderPrices:
@@ -106,10 +111,10 @@ def provider_prices(archive: Archive, provider: Provider, now: datetime) -> Prov
     kinds |= dict.fromkeys((p.purchase, None) for p in provider.price_list)
     charts = []
     for purchase, term in sorted(kinds, key=lambda kind: (PURCHASES.index(kind[0]), kind[1] or "")):
-        listed = [] if term is not None else [p for p in provider.price_list if p.purchase == purchase]
-        own = [p for p in accepted if (p.purchase, p.term) == (purchase, term)]
-        read = [r for r in readings if (r.purchase, r.term) == (purchase, term)]
-        chart = price_chart(purchase, term, listed, own, read, held_since(findings, purchase, term), now)
+        declared_prices = [] if term is not None else [p for p in provider.price_list if p.purchase == purchase]
+        purchase_prices = [p for p in accepted if (p.purchase, p.term) == (purchase, term)]
+        purchase_readings = [r for r in readings if (r.purchase, r.term) == (purchase, term)]
+        chart = price_chart(purchase, term, declared_prices, purchase_prices, purchase_readings, held_since(findings, purchase, term), now)
         charts += [chart] if chart is not None else []
     return ProviderPrices(
         provider=provider.name,
@@ -138,29 +143,33 @@ def _is_held(finding: FindingView) -> bool:
 def _current_prices(
     provider: Provider, accepted: Sequence[PriceView], readings: Sequence[PriceReadingView], on: date
 ) -> list[CurrentPrice]:
-    found = []
+    rows = []
     for purchase in PURCHASES:
-        listed = next((p for p in provider.price_list if p.purchase == purchase and _holds(p.since, p.until, on)), None)
-        own = next((p for p in reversed(accepted) if p.purchase == purchase and p.term is None and p.until is None), None)
-        read = next((r for r in reversed(readings) if r.purchase == purchase), None)
-        if listed is None and own is None and read is None:
+        declared_price = next((p for p in provider.price_list if p.purchase == purchase and _holds(p.since, p.until, on)), None)
+        accepted_price = next((p for p in reversed(accepted) if p.purchase == purchase and p.term is None and p.until is None), None)
+        reading = next((r for r in reversed(readings) if r.purchase == purchase), None)
+        if declared_price is None and accepted_price is None and reading is None:
             continue
         # The newer of the accepted and the declared price is in use.
-        counts = own if own is not None and (listed is None or listed.since <= own.since) else listed
-        found.append(
+        price_in_use = (
+            accepted_price
+            if accepted_price is not None and (declared_price is None or declared_price.since <= accepted_price.since)
+            else declared_price
+        )
+        rows.append(
             CurrentPrice(
                 provider=provider.name,
                 purchase=purchase,
-                declared=_usd(listed.price if listed else None),
-                accepted=_usd(own.usd_per_hour if own else None),
-                since=str(counts.since) if counts else "",
-                source=counts.source if counts else "",
-                read=_usd(read.usd_per_instance_hour if read else None),
-                read_at=f"{read.observed_at:%Y-%m-%d %H:%M} · {read.source}" if read else "",
+                declared=_usd(declared_price.price if declared_price else None),
+                accepted=_usd(accepted_price.usd_per_hour if accepted_price else None),
+                since=str(price_in_use.since) if price_in_use else "",
+                source=price_in_use.source if price_in_use else "",
+                read=_usd(reading.usd_per_instance_hour if reading else None),
+                read_at=f"{reading.observed_at:%Y-%m-%d %H:%M} · {reading.source}" if reading else "",
                 simulated=provider.simulated,
             )
         )
-    return found
+    return rows
 
 
 def _holds(since: date, until: date | None, on: date) -> bool:
@@ -192,7 +201,7 @@ def _usd(amount: float | None) -> str:
 
 
 _SYMBOLS = {"contract": "square", "csv": "diamond", "gpuhunt": "circle", "opencost": "cross", "simulated": "star"}
-_PAST = timedelta(days=365)
+_DEFAULT_SPAN = timedelta(days=365)
 
 
 def price_chart(
@@ -209,31 +218,33 @@ def price_chart(
     `held_since`: the day (ISO 8601) from which readings are held back, which are drawn hollow.
     """
     end = now.date() + timedelta(days=1)
-    seen = [r.observed_at.date() for r in readings] + [p.since for p in accepted]
-    begin = min(seen) - timedelta(days=3) if seen else end - _PAST
+    days = [r.observed_at.date() for r in readings] + [p.since for p in accepted]
+    begin = min(days) - timedelta(days=3) if days else end - _DEFAULT_SPAN
     data: list[Part] = []
     for source in dict.fromkeys(r.source for r in readings):
-        own = [r for r in readings if r.source == source]
+        source_readings = [r for r in readings if r.source == source]
         symbol = _SYMBOLS.get(source, "circle")
-        open_marks = [f"{symbol}-open" if held_since and f"{r.observed_at:%Y-%m-%d}" >= held_since else symbol for r in own]
-        look = {"opacity": 0.75, "line": {"color": "$p1", "width": 1}}
-        x, y, versions = ([getattr(r, name) for r in own] for name in ("observed_at", "usd_per_instance_hour", "source_version"))
+        open_marks = [f"{symbol}-open" if held_since and f"{r.observed_at:%Y-%m-%d}" >= held_since else symbol for r in source_readings]
+        style = {"opacity": 0.75, "line": {"color": "$p1", "width": 1}}
+        x, y, versions = (
+            [getattr(r, name) for r in source_readings] for name in ("observed_at", "usd_per_instance_hour", "source_version")
+        )
         hover = "%{x|%Y-%m-%d %H:%M}: %{y:.4f} USD/h<extra>%{text}</extra>"
-        read = {"text": versions, "name": f"read: {source}"}
-        data.append(marks([at.isoformat() for at in x], y, "$p1", hover, size=6, symbol=open_marks, marker=look, **read))
-    listed = [(p.since, p.until, p.price, p.source) for p in declared]
-    own_prices = [(p.since, p.until, p.usd_per_hour, p.source) for p in accepted if p.until != p.since]
-    data += _steps("declared", sorted(listed), begin, end, colour="$p7", dash="dot")
-    data += _steps("accepted", sorted(own_prices), begin, end, colour="$p0", width=2.5)
+        labels = {"text": versions, "name": f"read: {source}"}
+        data.append(marks([moment.isoformat() for moment in x], y, "$p1", hover, size=6, symbol=open_marks, marker=style, **labels))
+    declared_steps = [(p.since, p.until, p.price, p.source) for p in declared]
+    accepted_steps = [(p.since, p.until, p.usd_per_hour, p.source) for p in accepted if p.until != p.since]
+    data += _steps("declared", sorted(declared_steps), begin, end, colour="$p7", dash="dot")
+    data += _steps("accepted", sorted(accepted_steps), begin, end, colour="$p0", width=2.5)
     if not data:
         return None
-    what = purchase.replace("_", "-") + (f" {term}" if term else "")
-    held = f" Hollow since {held_since}: held, not in use until accepted." if held_since else ""
+    purchase_name = purchase.replace("_", "-") + (f" {term}" if term else "")
+    held_note = f" Hollow since {held_since}: held, not in use until accepted." if held_since else ""
     return Chart(
-        name=f"price-{what.replace(' ', '-')}",
+        name=f"price-{purchase_name.replace(' ', '-')}",
         section="prices",
-        title=capitalize_first(what),
-        caption=f"Steps: accepted and declared prices. Marks: readings of the sources.{held}",
+        title=capitalize_first(purchase_name),
+        caption=f"Steps: accepted and declared prices. Marks: readings of the sources.{held_note}",
         data=data,
         layout={
             "xaxis": axis("", type="date", range=[begin.isoformat(), end.isoformat()]),
@@ -246,7 +257,7 @@ def price_chart(
     )
 
 
-def _steps(name: str, spans: Sequence[tuple[date, date | None, float, str]], begin: date, end: date, **look: Any) -> list[Part]:
+def _steps(name: str, spans: Sequence[tuple[date, date | None, float, str]], begin: date, end: date, **style: Any) -> list[Part]:
     """One line of steps within the chart's range, broken where no price is valid; empty without a price."""
     x: list[str | None] = []
     y: list[float | None] = []
@@ -259,7 +270,7 @@ def _steps(name: str, spans: Sequence[tuple[date, date | None, float, str]], beg
             x, y, sources = [*x, None], [*y, None], [*sources, ""]
         x, y, sources = [*x, first.isoformat(), last.isoformat()], [*y, price, price], [*sources, source, source]
     hover = f"{name}: %{{y:.4f}} USD/h from %{{x|%Y-%m-%d}}<extra>%{{text}}</extra>"
-    return [line(x, y, look.pop("colour"), hover, text=sources, name=name, connectgaps=False, **look)] if x else []
+    return [line(x, y, style.pop("colour"), hover, text=sources, name=name, connectgaps=False, **style)] if x else []
 
 
 def _choices(archive: Archive, declared: Declarations, provider: str) -> list[dict[str, str]]:
@@ -279,16 +290,16 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
 
     @routes.get("/prices", response_class=HTMLResponse)
     def show_prices(request: Request, after: str = Query("", max_length=200)) -> Response:
-        found = prices_page(reader.archive(), declared.now(), pages.now().date(), after)
-        return pages.page(request, "prices.html.j2", p=found, begun=bool(after))
+        prices = prices_page(reader.archive(), declared.now(), pages.now().date(), after)
+        return pages.page(request, "prices.html.j2", p=prices, begun=bool(after))
 
     @routes.get("/prices/{provider}", response_class=HTMLResponse)
     def show_provider_prices(request: Request, provider: str) -> Response:
-        stated, archive = declared.now(), reader.archive()
-        known = stated.providers
-        if provider not in known:
-            raise HTTPException(404, f'no provider is declared as "{provider}"; expected one of {", ".join(sorted(known))}')
-        shown = provider_prices(archive, known[provider], pages.now())
-        return pages.page(request, "price_history.html.j2", p=shown, choices=_choices(archive, stated, provider))
+        declarations, archive = declared.now(), reader.archive()
+        providers = declarations.providers
+        if provider not in providers:
+            raise HTTPException(404, f'no provider is declared as "{provider}"; expected one of {", ".join(sorted(providers))}')
+        prices = provider_prices(archive, providers[provider], pages.now())
+        return pages.page(request, "price_history.html.j2", p=prices, choices=_choices(archive, declarations, provider))
 
     return routes

@@ -42,7 +42,7 @@ WINDOWS = (12, 24, 60)
 """Campaigns that a trend may look back on: the second, or in a span the last, unless asked otherwise."""
 LAUNCH_CAMPAIGNS = 24
 FINDINGS_DRAWN = 60
-_FIRST = {
+_LEADING_METRICS = {
     "training": ("step_time", "tokens_per_second", "samples_per_second"),
     "inference": ("time_to_first_token", "request_scheduled_latency", "output_token_throughput"),
 }
@@ -86,56 +86,58 @@ def provider_lines(
     ran = archive.provider_names() if chosen.narrows or chosen.ranged else archive.providers_page(after, PROVIDERS_PER_PAGE + 1).rows
     names = sorted(n for n in {*ran, *declared.providers} if n > after and chosen.fits_place(declared, n))
     if chosen.team or chosen.kind or chosen.state or chosen.ranged:
-        names = _with_series(archive, declared, now, names, chosen)
-    shown = names[:PROVIDERS_PER_PAGE]
-    series = archive.series_of(shown)
-    last = archive.last_run(shown)
+        names = _filter_names(archive, declared, now, names, chosen)
+    page_names = names[:PROVIDERS_PER_PAGE]
+    series = archive.series_of(page_names)
+    last = archive.last_run(page_names)
     unsettled = (
         *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
         *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
     )
     priced = all_with_effective_prices(
-        (declared.providers[name] for name in shown if name in declared.providers), archive.prices(list(shown))
+        (declared.providers[name] for name in page_names if name in declared.providers), archive.prices(list(page_names))
     )
-    found, of = Counter(f.provider for f in unsettled), defaultdict[str, list[SeriesView]](list)
-    for one in series:
-        of[one.provider].append(one)
+    finding_counts, series_by_provider = Counter(f.provider for f in unsettled), defaultdict[str, list[SeriesView]](list)
+    for view in series:
+        series_by_provider[view.provider].append(view)
     lines = []
-    for name in shown:
-        provider, own = declared.providers.get(name), of[name]
+    for name in page_names:
+        provider, provider_series = declared.providers.get(name), series_by_provider[name]
         price, basis = _price(priced.get(name), now)
         lines.append(
             ProviderLine(
                 name=name,
-                place=_place(provider, own),
+                place=_place(provider, provider_series),
                 price=price,
                 basis=basis,
-                workloads=len({s.workload for s in own}),
+                workloads=len({s.workload for s in provider_series}),
                 last=format_age(last[name], now) if name in last else None,
-                findings=found[name],
-                marks=_marks(provider, own),
+                findings=finding_counts[name],
+                marks=_marks(provider, provider_series),
             )
         )
-    return tuple(lines), shown[-1] if len(names) > PROVIDERS_PER_PAGE else None
+    return tuple(lines), page_names[-1] if len(names) > PROVIDERS_PER_PAGE else None
 
 
-def _with_series(archive: Archive, declared: Declarations, now: datetime, names: Sequence[str], chosen: Filter) -> list[str]:
+def _filter_names(archive: Archive, declared: Declarations, now: datetime, names: Sequence[str], chosen: Filter) -> list[str]:
     """Of these providers those with a series of the team, kind and state, whose newest campaign is in the span."""
-    asked, (begin, end) = chosen.workloads(declared), chosen.span(now)
-    series = [s for s in archive.series_of(names) if chosen.kind in ("", s.kind) and (asked is None or s.workload in asked)]
+    team_workloads, (begin, end) = chosen.workloads(declared), chosen.span(now)
+    series = [
+        s for s in archive.series_of(names) if chosen.kind in ("", s.kind) and (team_workloads is None or s.workload in team_workloads)
+    ]
     if chosen.state:
         unsettled = [
             *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
             *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
         ]
         drifted, reviews = drifted_series(unsettled), archive.newest_reviews([s.series_key for s in series])
-    found = set()
+    matching_providers = set()
     for part in archive.newest_parts(series) if chosen.state or chosen.ranged else ():
         key = part.series.series_key
         state = shown_state(part.campaign_id, part.planned_at, now, key in drifted, reviews.get(key)).name if chosen.state else ""
         if state == chosen.state and (begin is None or part.planned_at >= begin) and (end is None or part.planned_at < end):
-            found.add(part.series.provider)
-    return [n for n in names if n in (found if chosen.state or chosen.ranged else {s.provider for s in series})]
+            matching_providers.add(part.series.provider)
+    return [n for n in names if n in (matching_providers if chosen.state or chosen.ranged else {s.provider for s in series})]
 
 
 def provider_page(
@@ -169,17 +171,17 @@ def provider_page(
         chosen = min(series, key=lambda s: order.get(s.series_key, len(order)))
     priced = None if provider is None else with_effective_prices(provider, archive.prices(provider.name))
     quantities = _quantities(archive, chosen) if chosen is not None else ()
-    shown = None
+    trend = None
     if chosen is not None and quantities:
-        wanted = next((q for q in quantities if quantity_id(q) == quantity), None) or _leading(chosen.kind, quantities)
-        shown = read_trend(archive, declared, priced, chosen, wanted, latest, between)
+        chosen_quantity = next((q for q in quantities if quantity_id(q) == quantity), None) or _leading_quantity(chosen.kind, quantities)
+        trend = read_trend(archive, declared, priced, chosen, chosen_quantity, latest, between)
     return ProviderPage(
         name=name,
         facts=_facts(provider, priced, series, now),
         cells=tuple(sorted(cells, key=lambda c: c.workload)),
         series=tuple(series),
         quantities=quantities,
-        trend=shown,
+        trend=trend,
         launches=tuple(archive.launches(name, LAUNCH_CAMPAIGNS, between)),
         promised_launches=provider.sla.launch_success if provider is not None else None,
         promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
@@ -198,8 +200,8 @@ def _quantities(archive: Archive, series: SeriesView) -> tuple[Quantity, ...]:
     return tuple(Quantity(metric, statistic, phase) for phase, metric, statistic in names if metric in METRICS)
 
 
-def _leading(kind: str, quantities: Sequence[Quantity]) -> Quantity:
-    for name in _FIRST[kind]:
+def _leading_quantity(kind: str, quantities: Sequence[Quantity]) -> Quantity:
+    for name in _LEADING_METRICS[kind]:
         for q in quantities:
             if (q.metric, q.statistic, q.phase) == (name, METRICS[name].statistic, "steady"):
                 return q
@@ -210,10 +212,13 @@ def _price(priced: Provider | None, now: datetime) -> tuple[str, str]:
     """`priced`: the provider at accepted prices."""
     if priced is None:
         return "not known", "no longer declared"
-    found = quote(priced, now.date())
-    if found.basis is None:
-        return "not known", found.reason or ""
-    return f"{found.basis.usd_per_hour:,.10g} USD/h", f"{found.basis.purchase.replace('_', ' ')}, since {found.basis.since.isoformat()}"
+    price_quote = quote(priced, now.date())
+    if price_quote.basis is None:
+        return "not known", price_quote.reason or ""
+    return (
+        f"{price_quote.basis.usd_per_hour:,.10g} USD/h",
+        f"{price_quote.basis.purchase.replace('_', ' ')}, since {price_quote.basis.since.isoformat()}",
+    )
 
 
 def _place(provider: Provider | None, series: Sequence[SeriesView]) -> str:
@@ -223,21 +228,21 @@ def _place(provider: Provider | None, series: Sequence[SeriesView]) -> str:
 
 
 def _marks(provider: Provider | None, series: Sequence[SeriesView]) -> tuple[str, ...]:
-    found = []
+    marks = []
     if any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated):
-        found.append("simulated")
+        marks.append("simulated")
     if provider is None:
-        found.append("not declared")
+        marks.append("not declared")
     elif not provider.enabled:
-        found.append("disabled")
-    return tuple(found)
+        marks.append("disabled")
+    return tuple(marks)
 
 
 def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[SeriesView], now: datetime) -> tuple[tuple[str, str], ...]:
     price, basis = _price(priced, now)
     if provider is None:
         return (("Location", _place(None, series)), ("Price", f"{price}: {basis}"))
-    held = provider.accelerator
+    accelerator = provider.accelerator
     budget = provider.budget
     limits = (
         [
@@ -254,16 +259,16 @@ def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[
         promises.append(f"lead time {common_scale('s', [sla.provisioning_lead_time]).text(sla.provisioning_lead_time)}")
     return (
         ("Location", " · ".join(part for part in (provider.cloud, provider.region, provider.zone, provider.instance_type) if part)),
-        ("Accelerator", f"{held.count} × {held.product or ('core' if held.kind == 'cpu' else held.kind)}"),
+        ("Accelerator", f"{accelerator.count} × {accelerator.product or ('core' if accelerator.kind == 'cpu' else accelerator.kind)}"),
         ("Launcher", f"{provider.launcher.kind}{'' if provider.enabled else ', disabled: no trials planned'}"),
         ("Price now", f"{price}, {basis}" if price != "not known" else f"not known: {basis}"),
         ("Contract", ", ".join(promises) or "none declared"),
         ("Budget", ", ".join(limits) or "none declared"),
-        *_on_cluster(provider, now),
+        *_cluster_facts(provider, now),
     )
 
 
-def _on_cluster(provider: Provider, now: datetime) -> tuple[tuple[str, str], ...]:
+def _cluster_facts(provider: Provider, now: datetime) -> tuple[tuple[str, str], ...]:
     """The pods of ours on its cluster when the hourly upkeep last counted them."""
     if not provider.launcher.runs_pods:
         return ()
@@ -280,12 +285,14 @@ def _year_chart(archive: Archive, trend: Trend | None, year: FleetYear, name: st
 
 def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: str) -> tuple[TrendEvent, ...]:
     """What changed: drifts in words; the environment, such as driver and nodes, and prices, as beside the trend."""
-    planned = {head.campaign_id: head.planned_at for head in year.campaigns}
+    planned_times = {head.campaign_id: head.planned_at for head in year.campaigns}
     events = [e for e in (trend.events if trend is not None else ()) if e.kind in ("environment", "price")]
     for view in archive.findings_page(provider=name, kind="performance", limit=FINDINGS_DRAWN).rows:
         with suppress(*UNREADABLE_ERRORS):
             words = what_happened(Finding.of(view.detail))
-            events.append(TrendEvent(planned.get(view.campaign_id or "", view.opened_at), "finding", words, f"/findings/{view.finding_id}"))
+            events.append(
+                TrendEvent(planned_times.get(view.campaign_id or "", view.opened_at), "finding", words, f"/findings/{view.finding_id}")
+            )
     return tuple(sorted(events, key=lambda event: event.at))
 
 
@@ -296,9 +303,9 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     @routes.get("/providers", response_class=HTMLResponse)
     def show_providers(request: Request, chosen: Chosen, after: str = "") -> Response:
         money = can_see_costs(request)
-        lines, more = provider_lines(reader.archive(money), declared.now(money), pages.now(), after, chosen)
+        lines, last_name = provider_lines(reader.archive(money), declared.now(money), pages.now(), after, chosen)
         bar = filter_bar("/providers", declared.now(), chosen, money)
-        following = chosen.query(after=more) if more else ""
+        following = chosen.query(after=last_name) if last_name else ""
         return pages.page(request, "providers.html.j2", lines=lines, after=after, following=following, chosen=chosen, bar=bar)
 
     @routes.get("/providers/{provider}", response_class=HTMLResponse)

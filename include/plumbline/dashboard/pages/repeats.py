@@ -40,20 +40,21 @@ def repeat_form(
     latest = acting.runs.latest()
     requested = [(e, latest[key]) for e in experiments if (key := _request(kind, e, "").key) in latest]
     waiting = {(e.provider, e.workload) for e, run in requested if run.state != "failed"}
-    free = [e for e in experiments if (e.provider, e.workload) not in waiting and _may(actor, declared, e.provider)]
+    startable = [e for e in experiments if (e.provider, e.workload) not in waiting and _may_start(actor, declared, e.provider)]
     tokens = {
-        (e.provider, e.workload): acting.sign(actor, _PURPOSE, team, kind, e.provider, e.workload, str(e.repeats), e.campaign) for e in free
+        (e.provider, e.workload): acting.sign(actor, _PURPOSE, team, kind, e.provider, e.workload, str(e.repeats), e.campaign)
+        for e in startable
     }
     return RepeatForm(tokens, tuple(requested))
 
 
-def _request(kind: str, experiment: Experiment, why: str) -> RepeatRequest:
-    return RepeatRequest(experiment.provider, experiment.workload, kind, experiment.repeats, experiment.campaign, why)
+def _request(kind: str, experiment: Experiment, reason: str) -> RepeatRequest:
+    return RepeatRequest(experiment.provider, experiment.workload, kind, experiment.repeats, experiment.campaign, reason)
 
 
-def _may(actor: Actor, declared: DeclarationsReader, provider: str) -> bool:
-    known = declared.now().providers.get(provider)
-    return known is not None and known.enabled and actor.may_start(known.dag_id)
+def _may_start(actor: Actor, declared: DeclarationsReader, provider: str) -> bool:
+    declaration = declared.now().providers.get(provider)
+    return declaration is not None and declaration.enabled and actor.may_start(declaration.dag_id)
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, acting: Acting) -> APIRouter:
@@ -70,7 +71,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         if actor is None:
             raise HTTPException(403, _REFUSED)
         team, kind, provider, workload, repeats, campaign = acting.verify(actor, _PURPOSE, form)
-        if not _may(actor, declared, provider):
+        if not _may_start(actor, declared, provider):
             raise HTTPException(403, _REFUSED)
         if not why.strip():
             return pages.message(request, "Not accepted", "The reason is missing: the audit log keeps it with your name.", 422)
@@ -78,9 +79,9 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         if campaign not in current:
             text = f"{provider} has newer results of {workload} than the page showed: reload the decision."
             return pages.message(request, "Already measured", text, 409)
-        wanted = RepeatRequest(provider, workload, kind, int(repeats), campaign, why.strip())
+        repeat_request = RepeatRequest(provider, workload, kind, int(repeats), campaign, why.strip())
         try:
-            acting.runs.start(wanted, wanted.key, actor.name)
+            acting.runs.start(repeat_request, repeat_request.key, actor.name)
         except AlreadyStarted as error:
             return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=[error.run])
         except NotStarted as error:

@@ -32,11 +32,11 @@ def table_file(reports: Path, campaign_id: str, name: str) -> Path | None:
 
 def tables(reports: Path, campaign_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Exported tables of a campaign by name, each with the forms that it lies there in."""
-    found: dict[str, list[str]] = {}
+    forms_by_name: dict[str, list[str]] = {}
     for path in sorted((reports / campaign_id / "tables").glob("*")) if _CAMPAIGN.fullmatch(campaign_id) else ():
         if _TABLE.fullmatch(path.name):
-            found.setdefault(path.stem, []).append(path.suffix.removeprefix("."))
-    return tuple((name, tuple(forms)) for name, forms in found.items())
+            forms_by_name.setdefault(path.stem, []).append(path.suffix.removeprefix("."))
+    return tuple((name, tuple(forms)) for name, forms in forms_by_name.items())
 
 
 def _inside(reports: Path, campaign_id: str, name: str) -> Path | None:

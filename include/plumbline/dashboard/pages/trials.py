@@ -44,10 +44,10 @@ class EvidenceCharts:
 
 def evidence_charts(document: ResultDocument, folder: str) -> EvidenceCharts:
     """Latency distribution of the requests, time of the steps. `folder`: the attempt's, in its result store, as the archive names it."""
-    drawn = _charted(document)
-    if not drawn:
+    chartable = _chartable_evidence(document)
+    if not chartable:
         return EvidenceCharts((), ("No request or step evidence.",))
-    large = [e for e in drawn if e.bytes > MOST_BYTES]
+    large = [e for e in chartable if e.bytes > MOST_BYTES]
     if large:
         return EvidenceCharts(
             (),
@@ -61,13 +61,13 @@ def evidence_charts(document: ResultDocument, folder: str) -> EvidenceCharts:
         return EvidenceCharts((), (f"Unexpected trial folder {folder}; expected an address that ends with {below}.",))
     try:
         store = ResultStore(evidence_files.check_address(folder).removesuffix(below), patience_s=0.0)
-        found = evidence_of(store, [document])
+        evidence = evidence_of(store, [document])
     except (OSError, ValueError, ImportError) as error:
         return EvidenceCharts((), (f"The result store cannot be read: {error}",))
-    return EvidenceCharts(tuple(_charts(document, found.latencies, found.runs)), found.problems)
+    return EvidenceCharts(tuple(_charts(document, evidence.latencies, evidence.runs)), evidence.problems)
 
 
-def _charted(document: ResultDocument) -> list[Evidence]:
+def _chartable_evidence(document: ResultDocument) -> list[Evidence]:
     return [e for e in document.evidence if e.kind in _CHARTED_KINDS and e.uri.endswith(".parquet")]
 
 
@@ -93,7 +93,7 @@ def _charts(document: ResultDocument, latencies: Sequence[Latencies], runs: Sequ
 MAX_DOWNLOAD_BYTES = 2**30
 MAX_CONCURRENT_DOWNLOADS = 4
 """Downloads of one process at a time; each file is in its temporary folder until the last byte is sent."""
-_IN_MEMORY = 8 * 2**20
+_MEMORY_BYTES = 8 * 2**20
 _download_slots = threading.BoundedSemaphore(MAX_CONCURRENT_DOWNLOADS)
 
 
@@ -120,7 +120,7 @@ def fetch_evidence(folder: str, item: Evidence, expired: tuple[datetime, str] | 
         )
     if not _download_slots.acquire(blocking=False):
         raise EvidenceUnavailable(503, f"{MAX_CONCURRENT_DOWNLOADS} downloads are running, the maximum. Try again in a moment.")
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (it outlives this function)
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(_MEMORY_BYTES)  # noqa: SIM115 (it outlives this function)
     # Released with the file, also if the client disconnects before the first byte.
     weakref.finalize(file, _download_slots.release)
     try:
@@ -166,23 +166,23 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         imported = archive.imported(trial_id) if document is None else None
         if imported is not None:
             return pages.page(request, "imported.html.j2", r=imported, numbers=published_metrics(imported))
-        found = _document_or_404(document, trial_id, attempt)
-        trial = found.trial
+        trial_document = _document_or_404(document, trial_id, attempt)
+        trial = trial_document.trial
         attempts = tuple(t for t in archive.trials(trial.campaign_id, trial.series_key) if t.trial_id == trial_id)
         keys = archive.signing_keys(trial.campaign_id, trial_id)
-        shown = trial_page(found, attempts, archive.expired_files(trial_id, trial.attempt), keys)
-        cost = trial_cost(archive, declared.now(can_see_costs(request)), found, attempts)
-        return pages.page(request, "trial.html.j2", t=shown, cost=cost, charted=bool(_charted(found)))
+        page = trial_page(trial_document, attempts, archive.expired_files(trial_id, trial.attempt), keys)
+        cost = trial_cost(archive, declared.now(can_see_costs(request)), trial_document, attempts)
+        return pages.page(request, "trial.html.j2", t=page, cost=cost, charted=bool(_chartable_evidence(trial_document)))
 
     @routes.get("/trials/{trial_id}/charts")
     def show_charts(request: Request, trial_id: str, attempt: Attempt = None) -> Response:
         archive = reader.archive(can_see_costs(request))
         document = _document_or_404(archive.document(trial_id, attempt), trial_id, attempt)
-        drawn = evidence_charts(document, _attempt_folder(archive, document))
+        evidence = evidence_charts(document, _attempt_folder(archive, document))
         charts = [
-            {name: getattr(c, name) for name in ("name", "title", "caption", "data", "layout", "height", "wide")} for c in drawn.charts
+            {name: getattr(c, name) for name in ("name", "title", "caption", "data", "layout", "height", "wide")} for c in evidence.charts
         ]
-        return JSONResponse({"charts": charts, "notes": list(drawn.notes)}, headers={"Cache-Control": "no-store"})
+        return JSONResponse({"charts": charts, "notes": list(evidence.notes)}, headers={"Cache-Control": "no-store"})
 
     @routes.get("/trials/{trial_id}/evidence/{number}")
     def hand_out(request: Request, trial_id: str, number: int, attempt: Attempt = None) -> Response:
@@ -193,9 +193,9 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
                 404, f'trial "{trial_id}" has {len(document.evidence)} files of evidence, counted from 0; none is number {number}'
             )
         item = document.evidence[number]
-        gone = archive.expired_files(trial_id, document.trial.attempt).get(item.uri)
+        expiry = archive.expired_files(trial_id, document.trial.attempt).get(item.uri)
         try:
-            file = fetch_evidence(_attempt_folder(archive, document), item, gone)
+            file = fetch_evidence(_attempt_folder(archive, document), item, expiry)
         except EvidenceUnavailable as error:
             return pages.message(request, "Evidence not available", str(error), error.status)
         name = f"{trial_id}.attempt-{document.trial.attempt}.{item.uri.rsplit('/', 1)[-1]}"
@@ -222,5 +222,5 @@ def _document_or_404(document: ResultDocument | None, trial_id: str, attempt: in
 def _attempt_folder(archive: Archive, document: ResultDocument) -> str:
     """Where the archive says that the attempt's files lie."""
     trial = document.trial
-    own = archive.trials(trial.campaign_id, trial.series_key)
-    return next(t.uri for t in own if (t.trial_id, t.attempt) == (trial.trial_id, trial.attempt))
+    attempts = archive.trials(trial.campaign_id, trial.series_key)
+    return next(t.uri for t in attempts if (t.trial_id, t.attempt) == (trial.trial_id, trial.attempt))

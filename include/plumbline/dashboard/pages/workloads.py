@@ -132,29 +132,29 @@ def workload_page(archive: Archive, declared: Declarations, on: date, name: str,
 def side_by_side(archive: Archive, declared: Declarations, on: date, w: WorkloadPage, after: str, remember: Remember) -> SideBySide:
     """The providers that follow `after` in order of their places."""
     columns = w.providers_after(after)
-    found = current_results(archive, declared, on, workloads=[w.name], providers=columns)
+    results = current_results(archive, declared, on, workloads=[w.name], providers=columns)
     cards = scorecards(
-        found.trials,
-        acceptance={spec.name: spec.acceptance for spec in found.workloads.values()},
-        providers=found.providers,
-        primaries={spec.name: primary_of(spec) for spec in found.workloads.values()},
+        results.trials,
+        acceptance={spec.name: spec.acceptance for spec in results.workloads.values()},
+        providers=results.providers,
+        primaries={spec.name: primary_of(spec) for spec in results.workloads.values()},
     )
     keys = row_keys(cards)
     numbers = remember(("numbers", w.name, keys), lambda: _fleet_numbers(archive, declared, on, w.name, keys))
     table = next(iter(card_tables(cards, numbers, w.order)), None)
     places = tuple(c.provider for c in table.cards) if table is not None else ()
-    quotes = {name: quote(provider, on, found.purchase) for name, provider in found.providers.items()}
+    quotes = {name: quote(provider, on, results.purchase) for name, provider in results.providers.items()}
     return SideBySide(
         providers=places,
         table=table,
-        rows=next(iter(scorecard_rows(cards, declared.references, found.providers, found.workloads, w.order)), None),
+        rows=next(iter(scorecard_rows(cards, declared.references, results.providers, results.workloads, w.order)), None),
         criteria=acceptance_rows(table.cards) if table is not None else (),
         costs=cost_rows(cards, places, quotes),
         quotes=quotes,
         charts=headline_charts(table.cards) if table is not None else (),
-        behind=_source_trials(found, w.name, places),
+        behind=_source_trials(results, w.name, places),
         imported=() if after else _imported(archive, declared, on, w.name, columns, cards),
-        left_out=found.left_out,
+        left_out=results.left_out,
     )
 
 
@@ -167,8 +167,10 @@ def _fleet_numbers(
     costs = {s.provider: s.costs() for s in fleet}
     # A hosted model's costs follow from tokens, not from rates: beside one, no cost has a leader.
     priced = all(s.price is not None for s in fleet)
-    for metric in {metric for each in costs.values() for metric in each} if priced else ():
-        numbers[metric, "value", phase_of(metric)] = {p: pool(own[metric]) for p, own in costs.items() if metric in own}
+    for metric in {metric for series_costs in costs.values() for metric in series_costs} if priced else ():
+        numbers[metric, "value", phase_of(metric)] = {
+            p: pool(series_costs[metric]) for p, series_costs in costs.items() if metric in series_costs
+        }
     return numbers
 
 
@@ -177,18 +179,22 @@ def _imported(
 ) -> tuple[ImportedRun, ...]:
     """Runs of other tools, beside the cards of this page's `providers` and of any other provider that they are of."""
     results = archive.imported_files(name)
-    others = sorted({result.provider for result in results} - set(providers))
-    beside = current_results(archive, declared, on, workloads=[name], providers=others) if others else None
-    return imported_runs(results, (*cards, *(scorecards(beside.trials, providers=beside.providers) if beside else ())), declared.workloads)
+    other_providers = sorted({result.provider for result in results} - set(providers))
+    other_results = current_results(archive, declared, on, workloads=[name], providers=other_providers) if other_providers else None
+    return imported_runs(
+        results,
+        (*cards, *(scorecards(other_results.trials, providers=other_results.providers) if other_results else ())),
+        declared.workloads,
+    )
 
 
-def _source_trials(found: CurrentResults, workload: str, providers: Sequence[str]) -> tuple[SourceTrials, ...]:
+def _source_trials(results: CurrentResults, workload: str, providers: Sequence[str]) -> tuple[SourceTrials, ...]:
     return tuple(
         SourceTrials(
             provider=p,
-            campaign_id=found.campaigns[p, workload],
-            measured=found.measured[p, workload],
-            trials=tuple(t for t in found.trials if t.provider == p),
+            campaign_id=results.campaigns[p, workload],
+            measured=results.measured[p, workload],
+            trials=tuple(t for t in results.trials if t.provider == p),
         )
         for p in providers
     )
@@ -211,38 +217,42 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     @routes.get("/workloads", response_class=HTMLResponse)
     def show_workloads(request: Request, chosen: Chosen) -> Response:
         money = can_see_costs(request)
-        every, asked = workload_lines(reader.archive(money), declared.now(money)), chosen.workloads(declared.now())
-        lines = [line for line in every if chosen.kind in ("", line[0].kind) and (asked is None or line[0].workload in asked)]
+        all_lines, team_workloads = workload_lines(reader.archive(money), declared.now(money)), chosen.workloads(declared.now())
+        lines = [
+            line
+            for line in all_lines
+            if chosen.kind in ("", line[0].kind) and (team_workloads is None or line[0].workload in team_workloads)
+        ]
         return pages.page(
             request, "workloads.html.j2", lines=lines, chosen=chosen, bar=filter_bar("/workloads", declared.now(), chosen, money)
         )
 
     @routes.get("/workloads/{workload}", response_class=HTMLResponse)
     def show_workload(request: Request, workload: str, chosen: Chosen, after: str = "", parts: Parts = "") -> Response:
-        money, today, known = can_see_costs(request), pages.now().date(), declared.now()
-        basis, archive, seen = (reader.archive(), known, today), reader.archive(money), declared.now(money)
+        money, today, declarations = can_see_costs(request), pages.now().date(), declared.now()
+        basis, archive, visible_declarations = (reader.archive(), declarations, today), reader.archive(money), declared.now(money)
 
         def remember(query: Hashable, make: Callable[[], Any]) -> Any:
             return fleets.get(*basis, (money, query), make)
 
         w: WorkloadPage | None = remember(
-            ("workload", workload, chosen.per), lambda: workload_page(archive, seen, today, workload, chosen.per)
+            ("workload", workload, chosen.per), lambda: workload_page(archive, visible_declarations, today, workload, chosen.per)
         )
         if w is None:
             raise HTTPException(404, f'no workload is called "{workload}": not declared and not in the archive')
-        beside = fleets.get_if(
+        comparison = fleets.get_if(
             bool(waits_for(basis[0], parts)),
             *basis,
             (money, ("beside", workload, after)),
-            lambda: side_by_side(archive, seen, today, w, after, remember),
+            lambda: side_by_side(archive, visible_declarations, today, w, after, remember),
         )
         columns = w.providers_after(after)
         return pages.page(
             request,
             "workload.html.j2",
             w=w,
-            s=beside,
-            later="" if beside is not None else address_with(request, "all"),
+            s=comparison,
+            later="" if comparison is not None else address_with(request, "all"),
             columns=columns,
             more=columns[-1] if columns and columns[-1] != w.order[-1] else "",
             after=after,

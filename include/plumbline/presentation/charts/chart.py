@@ -16,7 +16,7 @@ PROVIDER_COLOURS, STAGE_COLOURS = 8, 12
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 PAPER = {"color": "$paper", "width": 1}
-_EDGE, _APART = 0.15, 0.22
+_EDGE_SHARE, _MIN_LABEL_DISTANCE = 0.15, 0.22
 """Shares of an axis."""
 BETTER = {"lower_is_better": ", lower is better", "higher_is_better": ", higher is better"}
 """What a title says of a metric's direction."""
@@ -37,10 +37,10 @@ class Chart:
     wide: bool = False
 
 
-def bars(y: Sequence[Any], x: Sequence[Any], colour: Any, hover: str, *, marker: Part | None = None, **more: Any) -> Part:
-    """Horizontal bars, one for each category of `y`. `marker` and `more` go to Plotly as they are."""
+def bars(y: Sequence[Any], x: Sequence[Any], colour: Any, hover: str, *, marker: Part | None = None, **attributes: Any) -> Part:
+    """Horizontal bars, one for each category of `y`. `marker` and `attributes` go to Plotly as they are."""
     bar = {"type": "bar", "orientation": "h", "y": list(y), "x": list(x), "marker": {"color": colour, **(marker or {})}}
-    return {**bar, "hovertemplate": _hover(hover), **more}
+    return {**bar, "hovertemplate": _hover(hover), **attributes}
 
 
 def marks(
@@ -52,29 +52,34 @@ def marks(
     size: int = 9,
     symbol: Any = "circle",
     marker: Part | None = None,
-    **more: Any,
+    **attributes: Any,
 ) -> Part:
     """One mark for each point."""
-    look = {"color": colour, "size": size, "symbol": symbol, **(marker or {})}
-    return {"type": "scatter", "mode": "markers", "x": list(x), "y": list(y), "marker": look, "hovertemplate": _hover(hover), **more}
+    style = {"color": colour, "size": size, "symbol": symbol, **(marker or {})}
+    return {"type": "scatter", "mode": "markers", "x": list(x), "y": list(y), "marker": style, "hovertemplate": _hover(hover), **attributes}
 
 
-def line(x: Sequence[Any], y: Sequence[Any], colour: str, hover: str = "", *, width: float = 2, dash: str = "solid", **more: Any) -> Part:
+def line(
+    x: Sequence[Any], y: Sequence[Any], colour: str, hover: str = "", *, width: float = 2, dash: str = "solid", **attributes: Any
+) -> Part:
     """One line; without `hover` it does not react to the pointer."""
-    drawn = {"type": "scatter", "mode": "lines", "x": list(x), "y": list(y), "line": {"color": colour, "width": width, "dash": dash}}
-    return {**drawn, **({"hovertemplate": _hover(hover)} if hover else {"hoverinfo": "skip"}), **more}
+    trace = {"type": "scatter", "mode": "lines", "x": list(x), "y": list(y), "line": {"color": colour, "width": width, "dash": dash}}
+    return {**trace, **({"hovertemplate": _hover(hover)} if hover else {"hoverinfo": "skip"}), **attributes}
 
 
-def labels(named: Mapping[str, float], x: Sequence[float]) -> Part:
-    """Labels above the points `named` (name → x): those far enough apart along an axis that spans `x`. At its ends they extend inwards."""
+def labels(positions: Mapping[str, float], x: Sequence[float]) -> Part:
+    """Labels above the points `positions` (name → x): those far enough apart along an axis that spans `x`. At its ends they extend inwards."""
     low, span = min(x), max(x) - min(x) or 1.0
-    shown: dict[str, float] = {}
-    for name, place in sorted(((name, (at - low) / span) for name, at in named.items()), key=itemgetter(1)):
-        if all(abs(place - other) >= _APART for other in shown.values()):
-            shown[name] = place
-    sides = {n: "top right" if at < _EDGE else "top left" if at > 1 - _EDGE else "top center" for n, at in shown.items()}
-    text = [n if n in shown else "" for n in named]
-    return {"mode": "markers+text", "text": text, "textposition": [sides.get(n, "top center") for n in named], "cliponaxis": False}
+    labelled: dict[str, float] = {}
+    for name, place in sorted(((name, (position - low) / span) for name, position in positions.items()), key=itemgetter(1)):
+        if all(abs(place - other) >= _MIN_LABEL_DISTANCE for other in labelled.values()):
+            labelled[name] = place
+    sides = {
+        n: "top right" if position < _EDGE_SHARE else "top left" if position > 1 - _EDGE_SHARE else "top center"
+        for n, position in labelled.items()
+    }
+    text = [n if n in labelled else "" for n in positions]
+    return {"mode": "markers+text", "text": text, "textposition": [sides.get(n, "top center") for n in positions], "cliponaxis": False}
 
 
 def _hover(text: str) -> str:
@@ -82,7 +87,7 @@ def _hover(text: str) -> str:
 
 
 def error_bars(
-    values: Sequence[float], lows: Sequence[float | None], highs: Sequence[float | None], factor: float, colour: str, **more: Any
+    values: Sequence[float], lows: Sequence[float | None], highs: Sequence[float | None], factor: float, colour: str, **attributes: Any
 ) -> Part:
     """Plotly's error bars from interval ends in the values' unit; an absent end has no bar."""
     return {
@@ -92,7 +97,7 @@ def error_bars(
         "arrayminus": [0.0 if low is None else (v - low) / factor for v, low in zip(values, lows, strict=True)],
         "color": colour,
         "thickness": 1.4,
-        **more,
+        **attributes,
     }
 
 
@@ -101,10 +106,10 @@ def pattern(shape: str, size: int = 6, solidity: float = 0.2) -> Part:
     return {"shape": shape, "fillmode": "overlay", "fgcolor": "$paper", "size": size, "solidity": solidity}
 
 
-def vertical(x: Any, colour: str = "$ink", width: float = 1.4, dash: str = "dot", **more: Any) -> Part:
+def vertical(x: Any, colour: str = "$ink", width: float = 1.4, dash: str = "dot", **attributes: Any) -> Part:
     """A line over the height of the chart."""
     shape = {"type": "line", "xref": "x", "yref": "paper", "x0": x, "x1": x, "y0": 0, "y1": 1}
-    return {**shape, "line": {"color": colour, "width": width, "dash": dash}, **more}
+    return {**shape, "line": {"color": colour, "width": width, "dash": dash}, **attributes}
 
 
 def band(begin: float, end: float) -> Part:
@@ -113,20 +118,20 @@ def band(begin: float, end: float) -> Part:
     return {**shape, "fillcolor": "$band", "line": {"width": 0}, "layer": "below"}
 
 
-def axis(title: str, **more: Any) -> Part:
+def axis(title: str, **attributes: Any) -> Part:
     """An axis in the house style."""
-    return {"title": {"text": title}, "gridcolor": "$grid", "linecolor": "$line", "zeroline": False, "automargin": True, **more}
+    return {"title": {"text": title}, "gridcolor": "$grid", "linecolor": "$line", "zeroline": False, "automargin": True, **attributes}
 
 
-def categories(**more: Any) -> Part:
+def categories(**attributes: Any) -> Part:
     """An axis of names."""
-    return axis("", type="category", ticklabelstandoff=8, **more)
+    return axis("", type="category", ticklabelstandoff=8, **attributes)
 
 
-def log_axis(title: str, values: Iterable[float], at: Sequence[float] = ()) -> Part:
-    """A logarithmic axis over the positive values, with every tick written out (Plotly alone writes "2" for 20 and for 200). `at`: ticks
-    other than 1, 2, 5."""
-    ticks = list(at) or _ticks([v for v in values if v > 0])
+def log_axis(title: str, values: Iterable[float], explicit_ticks: Sequence[float] = ()) -> Part:
+    """A logarithmic axis over the positive values, with every tick written out (Plotly alone writes "2" for 20 and for 200).
+    `explicit_ticks`: ticks other than 1, 2, 5."""
+    ticks = list(explicit_ticks) or _ticks([v for v in values if v > 0])
     return axis(title, type="log", tickmode="array", tickvals=ticks, ticktext=[f"{tick:,.4g}" for tick in ticks])
 
 

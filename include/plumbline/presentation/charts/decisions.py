@@ -13,8 +13,8 @@ from plumbline.metrics.formatting import format_name, format_percent, format_pro
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style, vertical
 from plumbline.presentation.decisions import change_steps, change_title
 
-_OFFERED_APART = 1e-4
-_NEAR, _FAR = 0.5, 2.0
+_MIN_OFFER_DIFFERENCE = 1e-4
+_LOWEST_FACTOR, _HIGHEST_FACTOR = 0.5, 2.0
 """Factors of the current price between which the chart of prices shows flips; the table lists the others."""
 
 
@@ -63,7 +63,7 @@ def weight_swings_chart(decision: Decision, swings: Sequence[WeightSwing]) -> Ch
         f"Bar: weights at which {first} stays first, the others rescaled in proportion. Line: current weight. Marks: next first choice.",
         _colours(decision, [flip for s in swings for flip in (s.below, s.above)]),
         first,
-        [(*each, f"{first} stays first from {format_percent(each[1])} to {format_percent(each[2])}") for each in ranges],
+        [(*row, f"{first} stays first from {format_percent(row[1])} to {format_percent(row[2])}") for row in ranges],
         flips,
         [(name, s.weight, format_percent(s.weight)) for name, s in rows],
         axis("weight", tickformat=".0%", range=[-0.01, 1.01]),
@@ -75,12 +75,12 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
     if not swings or decision.first is None:
         return None
     first, rows = decision.first.provider, swings[::-1]
-    ticks = [_NEAR, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, _FAR]
+    ticks = [_LOWEST_FACTOR, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, _HIGHEST_FACTOR]
     flips = [
         (s.provider, f.factor, f"{f.usd_per_hour:,.2f} USD/h" if f.usd_per_hour is not None else f"× {f.factor:.2f}", f.first)
         for s in rows
         for f in (s.falls, s.rises)
-        if f is not None and _NEAR <= f.factor <= _FAR
+        if f is not None and _LOWEST_FACTOR <= f.factor <= _HIGHEST_FACTOR
     ]
     return _swings_chart(
         "price-swings",
@@ -88,13 +88,16 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
         f"Bar: instance prices at which {first} stays first, the others unchanged, between half and twice the current price.",
         _colours(decision, [flip for s in swings for flip in (s.falls, s.rises)]),
         first,
-        [(s.provider, _clamped_factor(s.falls, _NEAR), _clamped_factor(s.rises, _FAR), f"{first} stays first") for s in rows],
+        [
+            (s.provider, _clamped_factor(s.falls, _LOWEST_FACTOR), _clamped_factor(s.rises, _HIGHEST_FACTOR), f"{first} stays first")
+            for s in rows
+        ],
         flips,
         [(s.provider, 1.0, f"{s.usd_per_hour:,.2f} USD/h" if s.usd_per_hour is not None else "unknown price") for s in rows],
         axis(
             "price, share of the current price",
             type="log",
-            range=[math.log10(_NEAR) - 0.01, math.log10(_FAR) + 0.01],
+            range=[math.log10(_LOWEST_FACTOR) - 0.01, math.log10(_HIGHEST_FACTOR) + 0.01],
             tickmode="array",
             tickvals=ticks,
             ticktext=[f"{t:.0%}" for t in ticks],
@@ -104,24 +107,24 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
 
 def price_curve_chart(curve: PriceCurve, offer: Offer) -> Chart | None:
     """P(first) and P(cheapest) of a provider by its price; None where no probability is known."""
-    known = [(aim, own) for aim, own in (("first", curve.first), ("cheapest", curve.cheapest)) if own]
+    known = [(aim, probabilities) for aim, probabilities in (("first", curve.first), ("cheapest", curve.cheapest)) if probabilities]
     if not known:
         return None
     data = []
-    for (aim, own), colour, dash in zip(known, ("$p0", "$p1"), ("solid", "dash"), strict=False):
-        shown = [round(p, 4) for p in own]
+    for (aim, probabilities), colour, dash in zip(known, ("$p0", "$p1"), ("solid", "dash"), strict=False):
+        rounded = [round(p, 4) for p in probabilities]
         prices = [round(p, 4) for p in curve.prices]
-        text = [format_probability(p) for p in own]
-        data.append(line(prices, shown, colour, f"%{{x:.2f}} USD/h: {aim} with %{{text}}", dash=dash, text=text, name=f"P({aim})"))
-    marked = [w for w in curve.walk_away if w.usd_per_hour is not None and not w.open]
+        text = [format_probability(p) for p in probabilities]
+        data.append(line(prices, rounded, colour, f"%{{x:.2f}} USD/h: {aim} with %{{text}}", dash=dash, text=text, name=f"P({aim})"))
+    walk_aways = [w for w in curve.walk_away if w.usd_per_hour is not None and not w.open]
     for aim, colour, symbol in (("first", "$p0", "circle"), ("cheapest", "$p1", "square")):
-        reached = [w for w in marked if w.aim == aim]
-        at, levels = [w.usd_per_hour for w in reached], [w.probability for w in reached]
+        reached = [w for w in walk_aways if w.aim == aim]
+        walk_away_prices, levels = [w.usd_per_hour for w in reached], [w.probability for w in reached]
         hover = f"walk-away %{{x:.2f}} USD/h: {aim} with %{{y:.0%}}"
-        data.append(marks(at, levels, colour, hover, symbol=symbol, marker={"line": PAPER}, showlegend=False))
+        data.append(marks(walk_away_prices, levels, colour, hover, symbol=symbol, marker={"line": PAPER}, showlegend=False))
     top = {"y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False}
     lines = [(offer.usd_per_hour, "now", "$soft", "dot")]
-    if abs(offer.offered / offer.usd_per_hour - 1) > _OFFERED_APART:
+    if abs(offer.offered / offer.usd_per_hour - 1) > _MIN_OFFER_DIFFERENCE:
         lines.append((offer.offered, "offer", "$ink", "solid"))
     return Chart(
         name="price-curve",
@@ -150,7 +153,7 @@ def winner_change_chart(change: WinnerChange) -> Chart | None:
     steps = change_steps(change)
     if not steps:
         return None
-    reach = [100 * at for step in steps for at in (step.base, step.base + step.points)]
+    reach = [100 * end for step in steps for end in (step.base, step.base + step.points)]
     margin = 0.16 * (max(reach) - min(reach)) or 1.0
     bar = bars(
         [step.name for step in steps],
@@ -185,7 +188,7 @@ def _colours(decision: Decision, flips: Sequence[WeightFlip | PriceFlip | None])
 
 
 def _clamped_factor(flip: PriceFlip | None, end: float) -> float:
-    return end if flip is None else min(max(flip.factor, _NEAR), _FAR)
+    return end if flip is None else min(max(flip.factor, _LOWEST_FACTOR), _HIGHEST_FACTOR)
 
 
 def _swings_chart(
@@ -203,13 +206,15 @@ def _swings_chart(
     colour = provider_style(names, first)[0]
     data = [line([low, high], [row, row], colour, hover, width=14, showlegend=False, opacity=0.38) for row, low, high, hover in ranges]
     for provider in dict.fromkeys(flip[3] for flip in flips):
-        own = [flip for flip in flips if flip[3] == provider]
-        paint, _, symbol = provider_style(names, provider)
+        provider_flips = [flip for flip in flips if flip[3] == provider]
+        flip_colour, _, symbol = provider_style(names, provider)
         hover = f"beyond %{{text}}, {provider} is first"
-        rows, at, text = ([flip[i] for flip in own] for i in range(3))
-        data.append(marks(at, rows, paint, hover, size=12, symbol=symbol, marker={"line": PAPER}, text=text, name=f"then {provider}"))
-    rows, at, text = ([each[i] for each in current] for i in range(3))
-    now = {"line": {"color": "$ink", "width": 3}}
-    data.append(marks(at, rows, "$ink", "now %{text}", size=20, symbol="line-ns", marker=now, text=text, name="now"))
+        rows, positions, text = ([flip[i] for flip in provider_flips] for i in range(3))
+        data.append(
+            marks(positions, rows, flip_colour, hover, size=12, symbol=symbol, marker={"line": PAPER}, text=text, name=f"then {provider}")
+        )
+    rows, positions, text = ([entry[i] for entry in current] for i in range(3))
+    marker = {"line": {"color": "$ink", "width": 3}}
+    data.append(marks(positions, rows, "$ink", "now %{text}", size=20, symbol="line-ns", marker=marker, text=text, name="now"))
     yaxis = categories(categoryorder="array", categoryarray=[row for row, *_ in ranges])
     return Chart(name, "decision", title, caption, data, {"xaxis": xaxis, "yaxis": yaxis}, height=140 + 46 * len(ranges), wide=True)

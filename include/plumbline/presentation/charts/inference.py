@@ -11,7 +11,7 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
-from plumbline.presentation.chart_evidence import Array, Latencies, thinned
+from plumbline.presentation.chart_evidence import Array, Latencies, sample_indices
 from plumbline.presentation.charts.chart import (
     Chart,
     Part,
@@ -32,34 +32,42 @@ def latency_distribution_chart(
     """Share of requests answered within a time, by provider; `limit` is the SLO in seconds. None without evidence."""
     pooled: dict[str, Array] = {}
     for provider in providers:
-        own = [e.first_token if metric == "time_to_first_token" else e.scheduled for e in evidence if e.provider == provider]
-        if own:
-            pooled[provider] = np.sort(np.concatenate(own))
+        latencies = [e.first_token if metric == "time_to_first_token" else e.scheduled for e in evidence if e.provider == provider]
+        if latencies:
+            pooled[provider] = np.sort(np.concatenate(latencies))
     finite = [v[np.isfinite(v)] for v in pooled.values()]
     if not any(len(v) for v in finite):
         return None
-    shown = common_scale("s", [float(np.median(np.concatenate(finite)))], metric)
+    scale = common_scale("s", [float(np.median(np.concatenate(finite)))], metric)
     data = []
     for provider, values in pooled.items():
         colour, dash, _ = provider_style(providers, provider)
         share = np.arange(1, len(values) + 1) / len(values)
-        drawn = thinned(values)
-        drawn = drawn[np.isfinite(values[drawn])]
-        x, y = round_for_chart(values[drawn] / shown.factor), round_for_chart(share[drawn])
-        hover = f"{provider}<br>%{{y:.1%}} within %{{x:.4g}} {shown.suffix}"
+        indices = sample_indices(values)
+        indices = indices[np.isfinite(values[indices])]
+        x, y = round_for_chart(values[indices] / scale.factor), round_for_chart(share[indices])
+        hover = f"{provider}<br>%{{y:.1%}} within %{{x:.4g}} {scale.suffix}"
         data.append(line(x, y, colour, hover, width=2.2, dash=dash, name=f"{provider} ({len(values):,})"))
-    edges = [float(edge) for each in finite if len(each) for edge in (each[0], each[-1])] + ([limit] if limit is not None else [])
+    edges = [float(edge) for times in finite if len(times) for edge in (times[0], times[-1])] + ([limit] if limit is not None else [])
     layout: Part = {
-        "xaxis": log_axis(f"{format_name(metric)} ({shown.suffix}, log scale)", [edge / shown.factor for edge in edges]),
+        "xaxis": log_axis(f"{format_name(metric)} ({scale.suffix}, log scale)", [edge / scale.factor for edge in edges]),
         "yaxis": axis("share of requests", tickformat=".0%", range=[0, 1.02]),
         "hovermode": "closest",
         "showlegend": True,
     }
     if limit is not None:
-        at = limit / shown.factor
-        place = {"x": float(np.log10(at)), "xref": "x", "y": 0.03, "yref": "paper", "showarrow": False, "xanchor": "right", "xshift": -6}
-        layout["shapes"] = [vertical(at, width=1.2)]
-        layout["annotations"] = [{**place, "text": f"SLO {at:,.4g} {shown.suffix}", "font": {"color": "$ink", "size": 11}}]
+        position = limit / scale.factor
+        place = {
+            "x": float(np.log10(position)),
+            "xref": "x",
+            "y": 0.03,
+            "yref": "paper",
+            "showarrow": False,
+            "xanchor": "right",
+            "xshift": -6,
+        }
+        layout["shapes"] = [vertical(position, width=1.2)]
+        layout["annotations"] = [{**place, "text": f"SLO {position:,.4g} {scale.suffix}", "font": {"color": "$ink", "size": 11}}]
     return Chart(
         name=f"{key}-cdf-{metric}",
         section="inference",
@@ -75,18 +83,20 @@ def percentile_chart(key: str, suffix: str, providers: Sequence[str], cards: Seq
     """Percentiles with the range of the repeats; None if none was measured."""
     statistics = ("p50", "p90", "p95", "p99")
     rows = {c.provider: [(s, r, r.value) for s in statistics if (r := c.row(metric, s, "steady")) and r.value is not None] for c in cards}
-    every = [value for own in rows.values() for _, _, value in own]
-    if not every:
+    all_values = [value for provider_rows in rows.values() for _, _, value in provider_rows]
+    if not all_values:
         return None
-    shown = common_scale("s", every, metric)
+    scale = common_scale("s", all_values, metric)
     data = []
-    for provider, own in sorted(rows.items()):
+    for provider, provider_rows in sorted(rows.items()):
         colour, _, symbol = provider_style(providers, provider)
-        values = [value for *_, value in own]
-        error = error_bars(values, [r.low for _, r, _ in own], [r.high for _, r, _ in own], shown.factor, colour, thickness=2, width=6)
-        hover = f"{provider} %{{x}}: %{{y:.4g}} {shown.suffix}"
-        y = [value / shown.factor for value in values]
-        data.append(marks([s for s, *_ in own], y, colour, hover, size=10, symbol=symbol, name=provider, error_y=error))
+        values = [value for *_, value in provider_rows]
+        error = error_bars(
+            values, [r.low for _, r, _ in provider_rows], [r.high for _, r, _ in provider_rows], scale.factor, colour, thickness=2, width=6
+        )
+        hover = f"{provider} %{{x}}: %{{y:.4g}} {scale.suffix}"
+        y = [value / scale.factor for value in values]
+        data.append(marks([s for s, *_ in provider_rows], y, colour, hover, size=10, symbol=symbol, name=provider, error_y=error))
     return Chart(
         name=f"{key}-percentiles-{metric}",
         section="inference",
@@ -95,7 +105,7 @@ def percentile_chart(key: str, suffix: str, providers: Sequence[str], cards: Seq
         data=data,
         layout={
             "xaxis": axis("", type="category", categoryorder="array", categoryarray=list(statistics)),
-            "yaxis": axis(shown.suffix, rangemode="tozero"),
+            "yaxis": axis(scale.suffix, rangemode="tozero"),
             "showlegend": True,
             "scattermode": "group",
             "scattergap": 0.6,
@@ -125,25 +135,25 @@ def prompt_length_chart(
                         curves.setdefault(document.trial.provider.name, {}).setdefault(point.at, []).append(point.value)
     if not curves:
         return None
-    every = [value for points in curves.values() for values in points.values() for value in values]
-    shown = common_scale(METRICS[metric].unit, every, metric)
-    logarithmic = min(every) > 0
+    all_values = [value for points in curves.values() for values in points.values() for value in values]
+    scale = common_scale(METRICS[metric].unit, all_values, metric)
+    logarithmic = min(all_values) > 0
     data = []
     for provider, points in sorted(curves.items()):
         colour, dash, symbol = provider_style(providers, provider)
-        repeats = [points[at] for at in sorted(points)]
+        repeats = [points[length] for length in sorted(points)]
         medians = [median(values) for values in repeats]
         data.append(
             line(
                 sorted(points),
-                [value / shown.factor for value in medians],
+                [value / scale.factor for value in medians],
                 colour,
-                f"{provider}<br>%{{x:,}} {PROMPT_LENGTH}: %{{y:.4g}} {shown.suffix}",
+                f"{provider}<br>%{{x:,}} {PROMPT_LENGTH}: %{{y:.4g}} {scale.suffix}",
                 width=2.2,
                 dash=dash,
                 mode="lines+markers",
                 marker={"color": colour, "size": 8, "symbol": symbol},
-                error_y=error_bars(medians, [min(values) for values in repeats], [max(values) for values in repeats], shown.factor, colour),
+                error_y=error_bars(medians, [min(values) for values in repeats], [max(values) for values in repeats], scale.factor, colour),
                 name=provider,
             )
         )
@@ -155,8 +165,8 @@ def prompt_length_chart(
         + (" Both scales are logarithmic." if logarithmic else ""),
         data=data,
         layout={
-            "xaxis": log_axis(f"{PROMPT_LENGTH} (log scale)", [], sorted({at for points in curves.values() for at in points})),
-            "yaxis": log_axis(f"{shown.suffix} (log scale)", [v / shown.factor for v in every]) if logarithmic else axis(shown.suffix),
+            "xaxis": log_axis(f"{PROMPT_LENGTH} (log scale)", [], sorted({length for points in curves.values() for length in points})),
+            "yaxis": log_axis(f"{scale.suffix} (log scale)", [v / scale.factor for v in all_values]) if logarithmic else axis(scale.suffix),
             "hovermode": "closest",
             "showlegend": True,
         },

@@ -55,13 +55,13 @@ def launch_lines(counts: Sequence[LaunchCounts]) -> tuple[LaunchLine, ...]:
 
 def launch_chart(counts: Sequence[LaunchCounts], promised: float | None) -> Chart | None:
     """Launch success by campaign with its Wilson interval; None without launches."""
-    drawn = [(c, s, ratio) for c in counts for s in (launch_success(c),) if (ratio := s.ratio) is not None]
-    if not drawn:
+    campaign_ratios = [(c, s, ratio) for c in counts for s in (launch_success(c),) if (ratio := s.ratio) is not None]
+    if not campaign_ratios:
         return None
-    x, ratios = [plotly_time(c.planned_at) for c, *_ in drawn], [ratio for *_, ratio in drawn]
-    error = error_bars(ratios, [s.low for _, s, _ in drawn], [s.high for _, s, _ in drawn], 1, "$p0", width=5)
-    text = [f"{c.campaign_id}: {s.successes} of {s.n}" for c, s, _ in drawn]
-    links = [f"/campaigns/{c.campaign_id}" for c, *_ in drawn]
+    x, ratios = [plotly_time(c.planned_at) for c, *_ in campaign_ratios], [ratio for *_, ratio in campaign_ratios]
+    error = error_bars(ratios, [s.low for _, s, _ in campaign_ratios], [s.high for _, s, _ in campaign_ratios], 1, "$p0", width=5)
+    text = [f"{c.campaign_id}: {s.successes} of {s.n}" for c, s, _ in campaign_ratios]
+    links = [f"/campaigns/{c.campaign_id}" for c, *_ in campaign_ratios]
     hover = "%{text}<br>%{y:.1%}"
     data = [marks(x, ratios, "$p0", hover, name="successful launches", text=text, customdata=links, error_y=error)]
     if promised is not None:
@@ -78,21 +78,21 @@ def launch_chart(counts: Sequence[LaunchCounts], promised: float | None) -> Char
 
 def lead_time_chart(counts: Sequence[LaunchCounts], promised_s: float | None) -> Chart | None:
     """Provisioning lead time, each launch a mark; None without a measured one."""
-    timed = [c for c in counts if c.lead_times]
-    if not timed:
+    with_lead_times = [c for c in counts if c.lead_times]
+    if not with_lead_times:
         return None
-    unit = common_scale("s", [*(t for c in timed for t in c.lead_times), promised_s])
-    every = [(c, t / unit.factor) for c in timed for t in c.lead_times]
-    x, medians = [plotly_time(c.planned_at) for c in timed], [median(c.lead_times) / unit.factor for c in timed]
+    unit = common_scale("s", [*(t for c in with_lead_times for t in c.lead_times), promised_s])
+    launch_times = [(c, t / unit.factor) for c in with_lead_times for t in c.lead_times]
+    x, medians = [plotly_time(c.planned_at) for c in with_lead_times], [median(c.lead_times) / unit.factor for c in with_lead_times]
     data = [
         marks(
-            [plotly_time(c.planned_at) for c, _ in every],
-            [t for _, t in every],
+            [plotly_time(c.planned_at) for c, _ in launch_times],
+            [t for _, t in launch_times],
             "$p0",
             f"%{{text}}<br>%{{y:.4g}} {unit.suffix}",
             name="launches",
-            text=[c.campaign_id for c, _ in every],
-            customdata=[f"/campaigns/{c.campaign_id}" for c, _ in every],
+            text=[c.campaign_id for c, _ in launch_times],
+            customdata=[f"/campaigns/{c.campaign_id}" for c, _ in launch_times],
             size=6,
             marker={"opacity": 0.35},
         ),

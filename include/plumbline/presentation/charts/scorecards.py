@@ -39,7 +39,7 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
     providers = sorted({c.provider for c in cards})
     charts: list[Chart | None] = []
     for kind, workload in sorted({(c.kind, c.workload) for c in cards}, key=lambda k: (k[0] != "training", k[1])):
-        own = [c for c in cards if (c.kind, c.workload) == (kind, workload)]
+        workload_cards = [c for c in cards if (c.kind, c.workload) == (kind, workload)]
         suffix = f", {workload}" if len({c.workload for c in cards if c.kind == kind}) > 1 else ""
         key = f"{kind}-{workload}"
         if kind == "training":
@@ -54,44 +54,48 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
                 for name in ("time_to_first_token", "request_scheduled_latency")
             ]
             for quantities in PROMPT_LENGTH_METRICS:
-                along = (prompt_length_chart(key, suffix, providers, campaign, workload, *quantity) for quantity in quantities)
-                charts.append(next((chart for chart in along if chart is not None), None))
-            charts.append(percentile_chart(key, suffix, providers, own, "time_to_first_token"))
+                prompt_length_charts = (
+                    prompt_length_chart(key, suffix, providers, campaign, workload, *quantity) for quantity in quantities
+                )
+                charts.append(next((chart for chart in prompt_length_charts if chart is not None), None))
+            charts.append(percentile_chart(key, suffix, providers, workload_cards, "time_to_first_token"))
             # Results of earlier versions have no time_per_output_token.
-            between = (percentile_chart(key, suffix, providers, own, name) for name in ("time_per_output_token", "inter_token_latency"))
-            charts.append(next((chart for chart in between if chart is not None), None))
+            token_time_charts = (
+                percentile_chart(key, suffix, providers, workload_cards, name) for name in ("time_per_output_token", "inter_token_latency")
+            )
+            charts.append(next((chart for chart in token_time_charts if chart is not None), None))
         for group in REPEATED_METRICS[kind]:
-            drawn = (_repeats(key, kind, suffix, providers, own, name) for name in group)
-            charts.append(next((chart for chart in drawn if chart is not None), None))
-        charts.append(_stages(key, kind, suffix, providers, campaign, workload))
+            repeats_charts = (_repeats_chart(key, kind, suffix, providers, workload_cards, name) for name in group)
+            charts.append(next((chart for chart in repeats_charts if chart is not None), None))
+        charts.append(_stages_chart(key, kind, suffix, providers, campaign, workload))
     return tuple(c for c in charts if c is not None)
 
 
-def _measured(cards: Sequence[Scorecard], metric: str) -> list[tuple[str, Row, float]]:
+def _measured_rows(cards: Sequence[Scorecard], metric: str) -> list[tuple[str, Row, float]]:
     return [(c.provider, r, r.value) for c in cards if (r := c.row(metric)) is not None and r.value is not None]
 
 
-def _interval(row: Row, value: float, shown: Scale, colour: str, **more: float) -> Part:
-    return error_bars([value], [row.low], [row.high], shown.factor, colour, **more)
+def _interval(row: Row, value: float, scale: Scale, colour: str, **attributes: float) -> Part:
+    return error_bars([value], [row.low], [row.high], scale.factor, colour, **attributes)
 
 
-def _unit(shown: Scale) -> str:
-    return "requests per second" if shown.suffix == "/s" else shown.suffix
+def _unit(scale: Scale) -> str:
+    return "requests per second" if scale.suffix == "/s" else scale.suffix
 
 
-def _repeats(key: str, kind: str, suffix: str, providers: Sequence[str], cards: Sequence[Scorecard], metric: str) -> Chart | None:
-    rows = _measured(cards, metric)
+def _repeats_chart(key: str, kind: str, suffix: str, providers: Sequence[str], cards: Sequence[Scorecard], metric: str) -> Chart | None:
+    rows = _measured_rows(cards, metric)
     if not rows:
         return None
-    shown = common_scale(METRICS[metric].unit, [value for *_, value in rows], metric)
+    scale = common_scale(METRICS[metric].unit, [value for *_, value in rows], metric)
     data = []
     for provider, row, value in sorted(rows, reverse=True, key=lambda r: r[0]):
         colour, _, symbol = provider_style(providers, provider)
-        error = _interval(row, value, shown, "$ink", width=7)
-        hover = f"{provider}: %{{x:.4g}} {shown.suffix}<extra>median of {row.n}</extra>"
-        data.append(bars([provider], [value / shown.factor], colour, hover, width=0.46, marker={"opacity": 0.34}, error_x=error))
-        x, names = [v / shown.factor for v in row.values], [t.rsplit(".", 1)[-1] for t in row.trials]
-        hover = f"{provider} %{{text}}: %{{x:.4g}} {shown.suffix}"
+        error = _interval(row, value, scale, "$ink", width=7)
+        hover = f"{provider}: %{{x:.4g}} {scale.suffix}<extra>median of {row.n}</extra>"
+        data.append(bars([provider], [value / scale.factor], colour, hover, width=0.46, marker={"opacity": 0.34}, error_x=error))
+        x, names = [v / scale.factor for v in row.values], [t.rsplit(".", 1)[-1] for t in row.trials]
+        hover = f"{provider} %{{text}}: %{{x:.4g}} {scale.suffix}"
         data.append(marks(x, [provider] * len(x), colour, hover, symbol=symbol, marker={"line": PAPER}, text=names))
     return Chart(
         name=f"{key}-repeats-{metric}",
@@ -100,7 +104,7 @@ def _repeats(key: str, kind: str, suffix: str, providers: Sequence[str], cards: 
         caption="Bar: median over usable repeats; line: interval; marks: repeats.",
         data=data,
         layout={
-            "xaxis": axis(_unit(shown), rangemode="tozero"),
+            "xaxis": axis(_unit(scale), rangemode="tozero"),
             "yaxis": categories(tickangle=0),
             "showlegend": False,
             "bargap": 0.3,
@@ -109,14 +113,14 @@ def _repeats(key: str, kind: str, suffix: str, providers: Sequence[str], cards: 
     )
 
 
-def _stages(key: str, kind: str, suffix: str, providers: Sequence[str], campaign: CampaignData, workload: str) -> Chart | None:
+def _stages_chart(key: str, kind: str, suffix: str, providers: Sequence[str], campaign: CampaignData, workload: str) -> Chart | None:
     totals: dict[str, dict[str, float]] = {}
     for d in campaign.documents:
         if d.trial.workload.name == workload and d.validity.status in ("valid", "degraded"):
             for stage in d.stages:
                 if stage.phase == "steady":
-                    own = totals.setdefault(d.trial.provider.name, {})
-                    own[stage.stage] = own.get(stage.stage, 0.0) + stage.total_s
+                    stage_totals = totals.setdefault(d.trial.provider.name, {})
+                    stage_totals[stage.stage] = stage_totals.get(stage.stage, 0.0) + stage.total_s
     totals = {p: t for p, t in totals.items() if sum(t.values()) > 0}
     if not totals:
         return None
@@ -146,35 +150,39 @@ def headline_charts(cards: Sequence[Scorecard]) -> tuple[Chart, ...]:
     """A chart for the primary metric, each headline metric and the unit cost, where a card has a value."""
     kind = cards[0].kind
     first = next((c.primary_metric.metric for c in cards if c.primary_metric is not None), None)
-    whole = kind == "inference" and all(c.row("inter_token_latency") is None for c in cards)
-    groups = [*((first,),) * (first is not None), *(WHOLE_ANSWER_METRICS if whole else HEADLINE_METRICS[kind]), HEADLINE_COSTS[kind]]
-    measured = (next((n for n in group if n is not None and _measured(cards, n)), None) for group in groups)
-    return tuple(_dots(cards, name) for name in dict.fromkeys(measured) if name is not None)
+    is_whole_answer = kind == "inference" and all(c.row("inter_token_latency") is None for c in cards)
+    groups = [
+        *((first,),) * (first is not None),
+        *(WHOLE_ANSWER_METRICS if is_whole_answer else HEADLINE_METRICS[kind]),
+        HEADLINE_COSTS[kind],
+    ]
+    measured = (next((n for n in group if n is not None and _measured_rows(cards, n)), None) for group in groups)
+    return tuple(_dot_chart(cards, name) for name in dict.fromkeys(measured) if name is not None)
 
 
-def _dots(cards: Sequence[Scorecard], metric: str) -> Chart:
+def _dot_chart(cards: Sequence[Scorecard], metric: str) -> Chart:
     providers = [c.provider for c in cards]
-    rows, known = _measured(cards, metric), METRICS[metric]
-    shown = common_scale(known.unit, [v for _, _, v in rows], metric)
+    rows, definition = _measured_rows(cards, metric), METRICS[metric]
+    scale = common_scale(definition.unit, [v for _, _, v in rows], metric)
     data = []
     for provider, row, value in reversed(rows):
         colour, _, symbol = provider_style(providers, provider)
-        x, links = [v / shown.factor for v in row.values], [f"/trials/{t}" for t in row.trials]
-        hover = f"%{{x:.4g}} {shown.suffix}<br>%{{text}}"
+        x, links = [v / scale.factor for v in row.values], [f"/trials/{t}" for t in row.trials]
+        hover = f"%{{x:.4g}} {scale.suffix}<br>%{{text}}"
         light: Part = {"size": 7, "symbol": symbol, "marker": {"opacity": 0.4}, "name": "repeats"}
         data.append(marks(x, [provider] * len(x), colour, hover, text=list(row.trials), customdata=links, **light))
         interval = f"{format_percent(row.coverage)} interval" if row.coverage is not None else "one repeat: no interval"
-        hover = f"{provider}: %{{x:.4g}} {shown.suffix}<extra>median of {row.n}, {interval}</extra>"
+        hover = f"{provider}: %{{x:.4g}} {scale.suffix}<extra>median of {row.n}, {interval}</extra>"
         large: Part = {"size": 12, "symbol": symbol, "marker": {"line": {"color": "$paper", "width": 1.5}}, "name": provider}
-        error = _interval(row, value, shown, colour, thickness=2, width=6)
-        data.append(marks([value / shown.factor], [provider], colour, hover, error_x=error, **large))
+        error = _interval(row, value, scale, colour, thickness=2, width=6)
+        data.append(marks([value / scale.factor], [provider], colour, hover, error_x=error, **large))
     statistic = "" if rows[0][1].statistic == "value" else f" {rows[0][1].statistic}"
     return Chart(
         name=f"key {metric}",
         section="workload",
-        title=f"{capitalize_first(format_name(metric))}{statistic}{BETTER.get(known.direction, '')}",
+        title=f"{capitalize_first(format_name(metric))}{statistic}{BETTER.get(definition.direction, '')}",
         caption="Large mark: median over usable repeats with its interval. Light marks: repeats, linked to their trials.",
         data=data,
-        layout={"xaxis": axis(_unit(shown) or known.unit), "yaxis": categories(), "showlegend": False, "hovermode": "closest"},
+        layout={"xaxis": axis(_unit(scale) or definition.unit), "yaxis": categories(), "showlegend": False, "hovermode": "closest"},
         height=110 + 46 * len(rows),
     )

@@ -44,7 +44,7 @@ _DASHES: dict[str, Any] = {
     "longdashdot": (0, (9, 2.5, 1.5, 2.5)),
 }
 _HATCHES = {"/": "///", "x": "xxx", "\\": "\\\\\\", "-": "---", "|": "|||", "+": "+++", ".": "..."}
-_PLAIN: dict[Any, Any] = {
+_RC_PARAMS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",
     "font.size": 11,
@@ -58,7 +58,7 @@ def svg(chart: Chart) -> str:
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    with rc_context({**_PLAIN, "svg.hashsalt": chart.name}):
+    with rc_context({**_RC_PARAMS, "svg.hashsalt": chart.name}):
         figure = _figure(chart, _STAND_INS)
         FigureCanvasSVG(figure)
         target = io.StringIO()
@@ -71,7 +71,7 @@ def png(chart: Chart, colours: Mapping[str, str], scale: float = 2.0) -> bytes:
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with rc_context(_PLAIN):
+    with rc_context(_RC_PARAMS):
         figure = _figure(chart, colours)
         FigureCanvasAgg(figure)
         target = io.BytesIO()
@@ -88,41 +88,41 @@ def _compact(text: str, chart: Chart) -> str:
     text = re.sub(r" font-family: '[^;\"]+;?|font: (?:\w+ )?(?=[\d.]+px)", "", text)
     text = re.sub(r'style="([\d.]+px) [^;"]+', r'style="font-size: \1', text)
     text = re.sub(
-        r'="[^"]*"', lambda found: re.sub(r"(\d)\.(\d)\d*", lambda n: n[1] if n[2] == "0" else f"{n[1]}.{n[2]}", found.group()), text
+        r'="[^"]*"', lambda match: re.sub(r"(\d)\.(\d)\d*", lambda n: n[1] if n[2] == "0" else f"{n[1]}.{n[2]}", match.group()), text
     )
-    for nothing in _NOTHING:
-        text = re.sub(nothing, "", text)
-    text = re.sub(r'(?<= d=")[^"]*', _short_path, text)
-    text = _without_bare_groups(re.sub(r"\s*\n\s*", " ", text).replace("> <", "><").replace("xlink:href=", "href="))
-    text = re.sub(r'(?:<path [^>]*clip-path="[^>]*/>){2,}', _clipped_together, text)
+    for pattern in _UNUSED_MARKUP:
+        text = re.sub(pattern, "", text)
+    text = re.sub(r'(?<= d=")[^"]*', _shorten_path, text)
+    text = _remove_bare_groups(re.sub(r"\s*\n\s*", " ", text).replace("> <", "><").replace("xlink:href=", "href="))
+    text = re.sub(r'(?:<path [^>]*clip-path="[^>]*/>){2,}', _group_clipped_paths, text)
     width, height = _size(chart)
     head = f'<svg class="drawn" viewBox="0 0 {width} {height}" width="{width}" height="{height}" aria-hidden="true">'
     return head + text[text.index(">") + 1 :].strip()
 
 
-def _short_path(path: re.Match[str]) -> str:
+def _shorten_path(path: re.Match[str]) -> str:
     """A path without spaces beside its letters; a single level or upright line by the one number that changes."""
     short = re.sub(r"\s+(?=[A-Za-z]|$)|(?<=[A-Za-z])\s+", "", path[0])
     short = re.sub(r"^(M\S+ (\S+))L(\S+) \2$", r"\1H\3", short)
     return re.sub(r"^(M([^\s]+) [^\sL]+)L\2 (\S+)$", r"\1V\3", short)
 
 
-def _clipped_together(paths: re.Match[str]) -> str:
+def _group_clipped_paths(paths: re.Match[str]) -> str:
     """Paths in one group with the clip path that each of them names: a drawing has one."""
     clip = re.search(r' clip-path="[^"]*"', paths[0])
     assert clip is not None
     return f"<g{clip[0]}>{paths[0].replace(clip[0], '')}</g>"
 
 
-def _without_bare_groups(text: str) -> str:
+def _remove_bare_groups(text: str) -> str:
     """Without `<g>` that have no attribute: they draw what is in them all the same."""
-    kept: list[bool] = []
+    kept_groups: list[bool] = []
 
-    def tag(found: re.Match[str]) -> str:
-        if not found.group().startswith("</"):
-            kept.append(found.group() != "<g>")
-            return found.group() if kept[-1] else ""
-        return found.group() if kept.pop() else ""
+    def tag(match: re.Match[str]) -> str:
+        if not match.group().startswith("</"):
+            kept_groups.append(match.group() != "<g>")
+            return match.group() if kept_groups[-1] else ""
+        return match.group() if kept_groups.pop() else ""
 
     return re.sub(r"<g\b[^>]*(?<!/)>|</g>", tag, text)
 
@@ -131,7 +131,7 @@ def _size(chart: Chart) -> tuple[int, int]:
     return (WIDE if chart.wide else WIDTH), chart.height
 
 
-_NOTHING = (
+_UNUSED_MARKUP = (
     r' transform="rotate\(-?0 [^"]*"',
     r' id="[A-Za-z0-9]+[_.][A-Za-z0-9_.]*"',
     r'<path d="[^"]*" style="fill: none"/>',
@@ -156,8 +156,8 @@ class _Drawing:
         return self.colours[name[1:]] if name.startswith("$") else name
 
     def _layout(self, along: str) -> Part:
-        found: Part = self.chart.layout.get(f"{along}axis", {})
-        return found
+        layout: Part = self.chart.layout.get(f"{along}axis", {})
+        return layout
 
     def _categories(self, along: str) -> dict[Any, int] | None:
         """Category → place; None of an axis of numbers or dates."""
@@ -167,12 +167,12 @@ class _Drawing:
             return None
         return {name: i for i, name in enumerate(dict.fromkeys([*layout.get("categoryarray", ()), *values]))}
 
-    def at(self, along: str, values: Sequence[Any]) -> list[float]:
+    def positions(self, along: str, values: Sequence[Any]) -> list[float]:
         places = self.places[along]
         return [math.nan if v is None else float(v) if places is None else places[v] for v in values]
 
     def bars(self, trace: Part) -> None:
-        y, x = self.at("y", trace["y"]), [0.0 if v is None else float(v) for v in trace["x"]]
+        y, x = self.positions("y", trace["y"]), [0.0 if v is None else float(v) for v in trace["x"]]
         marker = trace["marker"]
         base = list(trace.get("base") or [0.0] * len(x))
         if self.chart.layout.get("barmode") == "stack":
@@ -180,7 +180,7 @@ class _Drawing:
                 base[i] = self._stacked.get(place, 0.0)
                 self._stacked[place] = base[i] + value
         colour = marker["color"]
-        several = isinstance(colour, list)
+        has_several_colours = isinstance(colour, list)
         # Without colours too, bars can be distinguished.
         hatch = _HATCHES.get(marker.get("pattern", {}).get("shape", ""))
         self.axes.barh(
@@ -188,7 +188,7 @@ class _Drawing:
             x,
             height=trace.get("width", 1 - self.chart.layout.get("bargap", 0.25)),
             left=base,
-            color=[self.colour(c) for c in colour] if several else self.colour(colour),
+            color=[self.colour(c) for c in colour] if has_several_colours else self.colour(colour),
             alpha=marker.get("opacity"),
             edgecolor=self.colour("$paper"),
             linewidth=0.8,
@@ -198,37 +198,37 @@ class _Drawing:
         )
         self._errors(trace, [b + v for b, v in zip(base, x, strict=True)], y)
         if "text" in trace and trace.get("textposition") in ("outside", "inside"):
-            self._beside(trace, y, [b + v for b, v in zip(base, x, strict=True)], x)
+            self._annotate_bars(trace, y, [b + v for b, v in zip(base, x, strict=True)], x)
 
-    def _beside(self, trace: Part, y: Sequence[float], ends: Sequence[float], lengths: Sequence[float]) -> None:
+    def _annotate_bars(self, trace: Part, y: Sequence[float], ends: Sequence[float], lengths: Sequence[float]) -> None:
         for text, place, end, length in zip(trace["text"], y, ends, lengths, strict=True):
-            back = length < 0
+            is_negative = length < 0
             self.axes.annotate(
-                str(text), (end, place), xytext=(-4 if back else 4, 0), textcoords="offset points", fontsize=10,
-                ha="right" if back else "left", va="center", color=self.colour("$soft"), annotation_clip=False,
+                str(text), (end, place), xytext=(-4 if is_negative else 4, 0), textcoords="offset points", fontsize=10,
+                ha="right" if is_negative else "left", va="center", color=self.colour("$soft"), annotation_clip=False,
             )  # fmt: skip
 
     def scatter(self, trace: Part) -> None:
-        x, y = self.at("x", trace["x"]), self.at("y", trace["y"])
+        x, y = self.positions("x", trace["x"]), self.positions("y", trace["y"])
         mode, line, marker = trace.get("mode", "lines"), trace.get("line", {}), trace.get("marker", {})
         colour = self.colour(line.get("color") or marker.get("color"))
-        look: Part = {"color": colour, "alpha": trace.get("opacity", marker.get("opacity")), "zorder": 3}
+        style: Part = {"color": colour, "alpha": trace.get("opacity", marker.get("opacity")), "zorder": 3}
         symbols = marker.get("symbol", "circle")
         symbols = symbols if isinstance(symbols, list) else [symbols]
         if "lines" in mode:
-            look |= {"linewidth": 0.75 * line.get("width", 2), "linestyle": _DASHES[line.get("dash", "solid")]}
-            look |= {"drawstyle": "steps-post"} if line.get("shape") == "hv" else {}
-            look |= {"solid_capstyle": "butt"}
+            style |= {"linewidth": 0.75 * line.get("width", 2), "linestyle": _DASHES[line.get("dash", "solid")]}
+            style |= {"drawstyle": "steps-post"} if line.get("shape") == "hv" else {}
+            style |= {"solid_capstyle": "butt"}
         else:
-            look |= {"linestyle": "none"}
+            style |= {"linestyle": "none"}
         if "markers" in mode:
             edge = marker.get("line", {})
             open_line = symbols[0] == "line-ns"
             size = marker.get("size", 7)
-            look |= {"marker": _SYMBOLS.get(symbols[0], "o"), "markersize": 0.75 * (size[0] if isinstance(size, list) else size)}
-            look |= {"markeredgecolor": colour if open_line else self.colour(edge.get("color", "$paper"))}
-            look |= {"markeredgewidth": 2.2 if open_line else 0.75 * edge.get("width", 0.6)}
-        self.axes.plot(x, y, label=trace.get("name"), **look)
+            style |= {"marker": _SYMBOLS.get(symbols[0], "o"), "markersize": 0.75 * (size[0] if isinstance(size, list) else size)}
+            style |= {"markeredgecolor": colour if open_line else self.colour(edge.get("color", "$paper"))}
+            style |= {"markeredgewidth": 2.2 if open_line else 0.75 * edge.get("width", 0.6)}
+        self.axes.plot(x, y, label=trace.get("name"), **style)
         self._errors(trace, x, y)
         if "text" in mode:
             place = trace.get("textposition", "top center")
@@ -246,10 +246,10 @@ class _Drawing:
             bars = trace.get(f"error_{along}")
             if bars:
                 ends = [bars["arrayminus"], bars["array"]]
-                how: Part = {f"{along}err": [[max(e or 0.0, 0.0) for e in each] for each in ends]}
+                error_lengths: Part = {f"{along}err": [[max(e or 0.0, 0.0) for e in lengths] for lengths in ends]}
                 self.axes.errorbar(
                     x, y, fmt="none", ecolor=self.colour(bars.get("color", "$ink")), elinewidth=0.75 * bars.get("thickness", 1.4),
-                    capsize=0.4 * bars.get("width", 4), zorder=4, **how,
+                    capsize=0.4 * bars.get("width", 4), zorder=4, **error_lengths,
                 )  # fmt: skip
 
     def shape(self, shape: Part) -> None:
@@ -268,10 +268,10 @@ class _Drawing:
         log = self._layout("x").get("type") == "log" and note.get("xref") == "x"
         x = 10 ** note["x"] if log else note["x"]
         place = self.axes.get_xaxis_transform() if note.get("yref") == "paper" else self.axes.transData
-        right = note.get("xanchor") == "right"
+        is_right = note.get("xanchor") == "right"
         self.axes.annotate(
-            note["text"], (x, note["y"]), xycoords=place, xytext=(-4 if right else 4, 3), textcoords="offset points", fontsize=10,
-            ha="right" if right else "left", va="bottom", color=self.colour(note.get("font", {}).get("color", "$ink")),
+            note["text"], (x, note["y"]), xycoords=place, xytext=(-4 if is_right else 4, 3), textcoords="offset points", fontsize=10,
+            ha="right" if is_right else "left", va="bottom", color=self.colour(note.get("font", {}).get("color", "$ink")),
         )  # fmt: skip
 
     def finish(self, along: str) -> None:
@@ -282,8 +282,8 @@ class _Drawing:
         if places is not None:
             names = list(places)
             step = 1 if along == "y" else max(1, -(-len(names) // 8))
-            shown = list(range(len(names)))[::-1][::step][::-1]
-            axis.set_ticks(shown, [_short(str(names[i])) for i in shown])
+            indices = list(range(len(names)))[::-1][::step][::-1]
+            axis.set_ticks(indices, [_shorten(str(names[i])) for i in indices])
             limits(-0.5, len(names) - 0.5)
             return
         if layout.get("type") == "log":
@@ -298,10 +298,10 @@ class _Drawing:
         if "tickvals" in layout:
             ticks, texts = layout["tickvals"], layout.get("ticktext") or [_format(v, layout) for v in layout["tickvals"]]
             low, high = getattr(self.axes, f"get_{along}lim")()
-            seen = [(t, text) for t, text in zip(ticks, texts, strict=True) if low <= t <= high]
-            most = 9 if self.chart.wide or along == "y" else 6
-            seen = seen[:: max(1, -(-len(seen) // most))]
-            axis.set_ticks([t for t, _ in seen], [text for _, text in seen])
+            visible_ticks = [(t, text) for t, text in zip(ticks, texts, strict=True) if low <= t <= high]
+            limit = 9 if self.chart.wide or along == "y" else 6
+            visible_ticks = visible_ticks[:: max(1, -(-len(visible_ticks) // limit))]
+            axis.set_ticks([t for t, _ in visible_ticks], [text for _, text in visible_ticks])
         else:
             if layout.get("type") != "log":
                 self.axes.locator_params(
@@ -317,7 +317,7 @@ def _no_ticks() -> Any:
     return NullLocator()
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= 28 else f"{name[:27]}…"
 
 
@@ -369,12 +369,12 @@ def _legend(figure: Figure, axes: Axes, drawing: _Drawing) -> None:
     """Above the plot: each name once, and none where one trace says it all."""
     hidden = {t["name"] for t in drawing.chart.data if "name" in t and t.get("showlegend") is False}
     hidden -= {t["name"] for t in drawing.chart.data if "name" in t and t.get("showlegend") is True}
-    drawn = {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True) if label not in hidden}
-    wanted = drawing.chart.layout.get("showlegend", len(drawn) > 1)
-    if wanted and drawn:
-        across = max(1, int(_size(drawing.chart)[0] // (34 + 6.2 * max(len(name) for name in drawn))))
+    handles = {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True) if label not in hidden}
+    is_shown = drawing.chart.layout.get("showlegend", len(handles) > 1)
+    if is_shown and handles:
+        columns = max(1, int(_size(drawing.chart)[0] // (34 + 6.2 * max(len(name) for name in handles))))
         legend = figure.legend(
-            list(drawn.values()), list(drawn), loc="outside upper left", ncols=min(across, len(drawn)), frameon=False, fontsize=10,
+            list(handles.values()), list(handles), loc="outside upper left", ncols=min(columns, len(handles)), frameon=False, fontsize=10,
             handlelength=1.6, columnspacing=1.2, borderaxespad=0.2,
         )  # fmt: skip
         for text in legend.get_texts():

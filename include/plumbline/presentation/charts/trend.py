@@ -37,8 +37,8 @@ class Quantity:
     @property
     def name(self) -> str:
         """Such as `step time median, steady`."""
-        shown = "" if self.statistic == "value" else f" {self.statistic}"
-        return f"{format_name(self.metric)}{shown}, {format_name(self.phase)}"
+        statistic_suffix = "" if self.statistic == "value" else f" {self.statistic}"
+        return f"{format_name(self.metric)}{statistic_suffix}, {format_name(self.phase)}"
 
 
 @dataclass(frozen=True)
@@ -88,42 +88,42 @@ def read_trend(
     between: Span = (None, None),
 ) -> Trend:
     """The newest `latest` campaigns of a series, of a span if asked. `provider`: with effective prices; None if it is no longer declared."""
-    planned = dict(archive.series_campaigns(series.series_key, latest, between))
+    planned_times = dict(archive.series_campaigns(series.series_key, latest, between))
     baseline = archive.baseline(series.series_key)
-    campaigns = list(dict.fromkeys((*planned, *baseline)))
+    campaigns = list(dict.fromkeys((*planned_times, *baseline)))
     measured: dict[str, list[MetricPoint]] = {}
     for point in archive.metric_history(series.series_key, quantity.metric, quantity.statistic, quantity.phase, campaigns):
         measured.setdefault(point.campaign_id, []).append(point)
     points = tuple(
         CampaignPoint(c, at, tuple(p.value for p in measured[c]), tuple(p.trial_id for p in measured[c]), c in baseline)
-        for c, at in planned.items()
+        for c, at in planned_times.items()
         if c in measured
     )
     accepted = [p.value for c in baseline for p in measured.get(c, ())]
     events = [
-        *_findings(archive.findings_page(provider=series.provider, limit=_MOST_FINDINGS).rows, series, planned),
-        *_environments(archive, declared, series, planned),
-        *(_prices(provider) if provider is not None else ()),
-        *_change_points(points, declared, series, quantity),
+        *_finding_events(archive.findings_page(provider=series.provider, limit=_MOST_FINDINGS).rows, series, planned_times),
+        *_environment_events(archive, declared, series, planned_times),
+        *(_price_events(provider) if provider is not None else ()),
+        *_change_point_events(points, declared, series, quantity),
     ]
-    first, end = min(planned.values(), default=None), between[1]
-    during = (e for e in events if first is not None and e.at >= first and (end is None or e.at < end))
-    shown = tuple(sorted(during, key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
+    first, end = min(planned_times.values(), default=None), between[1]
+    events_in_span = (e for e in events if first is not None and e.at >= first and (end is None or e.at < end))
+    sorted_events = tuple(sorted(events_in_span, key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
     values = [v for p in points for v in p.values]
     unit = common_scale(METRICS[quantity.metric].unit, values or accepted, quantity.metric)
-    return Trend(series, quantity, points, pool(accepted) if accepted else None, shown, unit)
+    return Trend(series, quantity, points, pool(accepted) if accepted else None, sorted_events, unit)
 
 
-def _findings(findings: Sequence[FindingView], series: SeriesView, planned: Mapping[str, datetime]) -> list[TrendEvent]:
+def _finding_events(findings: Sequence[FindingView], series: SeriesView, planned_times: Mapping[str, datetime]) -> list[TrendEvent]:
     """Findings of this series and of the provider as a whole."""
-    found = []
+    events = []
     for f in findings:
-        about = {f.series_key, *(f.detail.get("standing") or ())}
-        if f.kind in ("performance", "reliability", "missing_data") and f.series_key and series.series_key not in about:
+        series_keys = {f.series_key, *(f.detail.get("standing") or ())}
+        if f.kind in ("performance", "reliability", "missing_data") and f.series_key and series.series_key not in series_keys:
             continue
-        at = planned.get(f.campaign_id or "") or _day(str(f.detail.get("since") or "")) or f.opened_at
-        found.append(TrendEvent(at, "finding", f.headline.removeprefix(f.severity.upper()).strip(), f"/findings/{f.finding_id}"))
-    return found
+        at = planned_times.get(f.campaign_id or "") or _day(str(f.detail.get("since") or "")) or f.opened_at
+        events.append(TrendEvent(at, "finding", f.headline.removeprefix(f.severity.upper()).strip(), f"/findings/{f.finding_id}"))
+    return events
 
 
 def _day(text: str) -> datetime | None:
@@ -133,37 +133,41 @@ def _day(text: str) -> datetime | None:
         return None
 
 
-def _environments(archive: Archive, declared: Declarations, series: SeriesView, planned: Mapping[str, datetime]) -> list[TrendEvent]:
+def _environment_events(
+    archive: Archive, declared: Declarations, series: SeriesView, planned_times: Mapping[str, datetime]
+) -> list[TrendEvent]:
     """Differences to the previous campaign's environments, by the rules of findings."""
-    facts = archive.facts_by_campaign(series.series_key, list(planned))
-    found, before = [], None
-    for campaign, at in planned.items():
-        now = facts.get(campaign)
-        if now is None:
+    facts = archive.facts_by_campaign(series.series_key, list(planned_times))
+    events, previous = [], None
+    for campaign, at in planned_times.items():
+        current = facts.get(campaign)
+        if current is None:
             continue
-        if before is not None:
-            changed = [c for c in diff_environments(before, now, declared.thresholds.drift.environment) if c.matters]
-            if changed:
-                text = ", ".join(c.text.rpartition(" (")[0] for c in changed[:_MOST_FACTS])
-                more = f" and {len(changed) - _MOST_FACTS} more" if len(changed) > _MOST_FACTS else ""
-                found.append(TrendEvent(at, "environment", text + more, f"/campaigns/{campaign}"))
-        before = now
-    return found
+        if previous is not None:
+            changes = [c for c in diff_environments(previous, current, declared.thresholds.drift.environment) if c.matters]
+            if changes:
+                text = ", ".join(c.text.rpartition(" (")[0] for c in changes[:_MOST_FACTS])
+                suffix = f" and {len(changes) - _MOST_FACTS} more" if len(changes) > _MOST_FACTS else ""
+                events.append(TrendEvent(at, "environment", text + suffix, f"/campaigns/{campaign}"))
+        previous = current
+    return events
 
 
-def _prices(provider: Provider) -> list[TrendEvent]:
-    found = []
+def _price_events(provider: Provider) -> list[TrendEvent]:
+    events = []
     for purchase in {p.purchase for p in provider.price_list}:
-        own = sorted((p for p in provider.price_list if p.purchase == purchase), key=lambda p: p.since)
-        for old, new in pairwise(own):
+        prices = sorted((p for p in provider.price_list if p.purchase == purchase), key=lambda p: p.since)
+        for old, new in pairwise(prices):
             if old.price != new.price:
                 at = datetime.combine(new.since, time(), timezone.utc)
                 text = f"{format_name(purchase)} price {old.price:,.10g} → {new.price:,.10g} USD/h ({new.price / old.price - 1:+.1%})"
-                found.append(TrendEvent(at, "price", text, f"/prices/{provider.name}"))
-    return found
+                events.append(TrendEvent(at, "price", text, f"/prices/{provider.name}"))
+    return events
 
 
-def _change_points(points: Sequence[CampaignPoint], declared: Declarations, series: SeriesView, quantity: Quantity) -> list[TrendEvent]:
+def _change_point_events(
+    points: Sequence[CampaignPoint], declared: Declarations, series: SeriesView, quantity: Quantity
+) -> list[TrendEvent]:
     limits = declared.thresholds.drift_limits(declared.workloads.get(series.workload), quantity.metric)
     floor = limits.warn if limits is not None and limits.warn > 0 else MINIMUM_CHANGE
     return [
@@ -189,8 +193,8 @@ _MANY_REPEATS = 24
 
 def trend_chart(trend: Trend) -> Chart:
     """All repeats, the campaigns' medians and the baseline's interval, with the events above them on the same time axis."""
-    known, unit = METRICS[trend.quantity.metric], trend.shown
-    suffix = unit.suffix or known.unit
+    definition, unit = METRICS[trend.quantity.metric], trend.shown
+    suffix = unit.suffix or definition.unit
     repeats = [(plotly_time(p.at), v / unit.factor, t) for p in trend.points for v, t in zip(p.values, p.trials, strict=True)]
     lanes, layout = event_lanes(trend.events)
     data = [
@@ -223,7 +227,7 @@ def trend_chart(trend: Trend) -> Chart:
     return Chart(
         name=f"trend {trend.series.workload} {trend.quantity.metric}",
         section="provider",
-        title=f"{capitalize_first(trend.quantity.name)}{BETTER.get(known.direction, '')}",
+        title=f"{capitalize_first(trend.quantity.name)}{BETTER.get(definition.direction, '')}",
         caption="Light marks: usable repeats, linked to their trials. Line: medians of campaigns; squares: accepted baseline, band: its interval. "
         "Dotted lines: events, named above the curve.",
         data=data,
@@ -263,19 +267,19 @@ def event_lanes(events: Sequence[TrendEvent]) -> tuple[list[Part], Part]:
 
 
 def _event_marks(events: Sequence[TrendEvent], kind: str) -> Part:
-    own = [e for e in events if e.kind == kind]
+    kind_events = [e for e in events if e.kind == kind]
     symbol, colour = _MARKS[kind]
     text: Part = {
-        "text": [_wrapped(e.text) for e in own],
-        "customdata": [e.link for e in own],
+        "text": [_wrap_label(e.text) for e in kind_events],
+        "customdata": [e.link for e in kind_events],
         "yaxis": "y2",
         "name": kind,
         "showlegend": False,
     }
-    return marks([plotly_time(e.at) for e in own], [kind] * len(own), colour, "%{text}", size=11, symbol=symbol, **text)
+    return marks([plotly_time(e.at) for e in kind_events], [kind] * len(kind_events), colour, "%{text}", size=11, symbol=symbol, **text)
 
 
-def _wrapped(text: str, width: int = 64) -> str:
+def _wrap_label(text: str, width: int = 64) -> str:
     """At most six lines, for a label on a phone; Plotly's markup is escaped."""
     safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "<br>".join(wrap(safe, width)[:6])

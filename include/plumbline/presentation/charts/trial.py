@@ -11,7 +11,7 @@ from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, 
 from plumbline.results import Curve, Event, ResultDocument
 
 WAITS, STARTS, PROBES, WARMS_UP, MEASURES, CLOSES = "waiting", "starting", "probing", "warm-up", "measuring", "closing"
-_LOOK = {
+_STYLES = {
     WAITS: ("$faint", "/"),
     STARTS: ("$p5", "\\"),
     PROBES: ("$p4", "."),
@@ -69,7 +69,7 @@ class Span:
     """An activity, in seconds since the first event of all lanes."""
 
     lane: str
-    doing: str
+    activity: str
     name: str
     begin: float
     end: float
@@ -81,8 +81,8 @@ def timeline_spans(document: ResultDocument) -> tuple[Span, ...]:
     launch = document.launch
     lanes: list[tuple[str, Sequence[Event]]] = []
     if launch is not None:
-        own = [e for e in launch.events if e.clock == "launcher" or not launch.pods]
-        lanes.append(("launcher", own))
+        launcher_events = [e for e in launch.events if e.clock == "launcher" or not launch.pods]
+        lanes.append(("launcher", launcher_events))
         lanes += [(f"pod {pod.rank}", pod.events) for pod in launch.pods]
     lanes.append(("harness", document.timeline))
     moments = [e for _, events in lanes for e in events]
@@ -105,10 +105,10 @@ def _lane(lane: str, events: Iterable[Event], after: Callable[[Event], float]) -
     # On a clock of whole seconds, events may seem to precede the request that caused them.
     ordered = sorted(events, key=lambda e: (e.name not in ("queued", "requested"), e.utc))
     for former, latter in pairwise(ordered):
-        doing, name = _span_name(former.name, latter.name)
+        activity, name = _span_name(former.name, latter.name)
         begin, end = after(former), after(latter)
         if end > begin:
-            yield Span(lane, doing, name, begin, end)
+            yield Span(lane, activity, name, begin, end)
 
 
 def _span_name(before: str, after: str) -> tuple[str, str]:
@@ -128,25 +128,25 @@ def timeline_chart(document: ResultDocument) -> Chart | None:
     if not spans:
         return None
     end = max(s.end for s in spans)
-    shown = common_scale("s", [end])
+    scale = common_scale("s", [end])
     lanes = list(dict.fromkeys(s.lane for s in spans))
     data: list[Part] = []
-    for doing, (colour, shape) in _LOOK.items():
-        own = [s for s in spans if s.doing == doing]
-        if own:
+    for activity, (colour, shape) in _STYLES.items():
+        activity_spans = [s for s in spans if s.activity == activity]
+        if activity_spans:
             data.append(
                 bars(
-                    [s.lane for s in own],
-                    [(s.end - s.begin) / shown.factor for s in own],
+                    [s.lane for s in activity_spans],
+                    [(s.end - s.begin) / scale.factor for s in activity_spans],
                     colour,
                     "%{y}: %{customdata[0]}, %{customdata[1]}",
-                    base=[s.begin / shown.factor for s in own],
+                    base=[s.begin / scale.factor for s in activity_spans],
                     # A bar without room for its name has it in the table and on hover.
-                    text=[s.name if s.end - s.begin > 0.012 * len(s.name) * end else "" for s in own],
-                    customdata=[[s.name, common_scale("s", [s.end - s.begin]).text(s.end - s.begin)] for s in own],
+                    text=[s.name if s.end - s.begin > 0.012 * len(s.name) * end else "" for s in activity_spans],
+                    customdata=[[s.name, common_scale("s", [s.end - s.begin]).text(s.end - s.begin)] for s in activity_spans],
                     textposition="inside",
                     insidetextanchor="middle",
-                    name=doing,
+                    name=activity,
                     marker={"line": PAPER, "pattern": pattern(shape, 7, 0.12)},
                 )
             )
@@ -159,7 +159,7 @@ def timeline_chart(document: ResultDocument) -> Chart | None:
         layout={
             "barmode": "overlay",
             "bargap": 0.35,
-            "xaxis": axis(f"after the first event ({shown.suffix})", range=[0, end / shown.factor * 1.01]),
+            "xaxis": axis(f"after the first event ({scale.suffix})", range=[0, end / scale.factor * 1.01]),
             "yaxis": categories(categoryorder="array", categoryarray=lanes[::-1]),
             "legend": {"traceorder": "normal"},
             "uniformtext": {"minsize": 9, "mode": "hide"},
@@ -178,7 +178,7 @@ def curve_charts(document: ResultDocument) -> tuple[Chart, ...]:
     for curve in document.curves:
         if curve.along in _ALONG:
             curves.setdefault((curve.along, curve.metric, curve.statistic), []).append(curve)
-    return tuple(chart for own in curves.values() if (chart := _curve_chart(own)) is not None)
+    return tuple(chart for metric_curves in curves.values() if (chart := _curve_chart(metric_curves)) is not None)
 
 
 def _curve_chart(curves: Sequence[Curve]) -> Chart | None:
@@ -186,14 +186,14 @@ def _curve_chart(curves: Sequence[Curve]) -> Chart | None:
     values = [point.value for point in points if point.value is not None]
     if not values:
         return None
-    shown, ranks = common_scale(lead.unit, values, lead.metric), lead.along == "rank"
-    x, y = [point.at for point in points], [None if p.value is None else significant(p.value / shown.factor, 5) for p in points]
-    name, along, hover = format_name(lead.metric), _ALONG[lead.along], f"%{{x:,.4g}}: %{{y:.4g}} {shown.suffix}"
+    scale, ranks = common_scale(lead.unit, values, lead.metric), lead.along == "rank"
+    x, y = [point.at for point in points], [None if p.value is None else significant(p.value / scale.factor, 5) for p in points]
+    name, along, hover = format_name(lead.metric), _ALONG[lead.along], f"%{{x:,.4g}}: %{{y:.4g}} {scale.suffix}"
     steady = [point.at for curve in curves if curve.phase == "steady" for point in curve.points]
-    before = bool(steady) and not ranks and min(steady) > min(x)
+    has_warmup = bool(steady) and not ranks and min(steady) > min(x)
     absent = len(points) - len(values)
     notes = [f"{absent} point{'s' * (absent > 1)} without a value."] if absent else []
-    notes += ["Shaded: before the steady phase, excluded from steady metrics."] if before else []
+    notes += ["Shaded: before the steady phase, excluded from steady metrics."] if has_warmup else []
     return Chart(
         name=f"curve-{lead.along}-{lead.metric}-{lead.statistic}",
         section="trial",
@@ -205,8 +205,8 @@ def _curve_chart(curves: Sequence[Curve]) -> Chart | None:
                 "seconds since the start of the first step" if lead.along == "run_time" else along,
                 **({"dtick": 1} if ranks and len(points) <= 16 else {}),
             ),
-            "yaxis": axis(shown.suffix, **({} if lead.along == "step" else {"rangemode": "tozero"})),
-            "shapes": [band(0.0 if lead.along == "run_time" else min(x), min(steady))] if before else [],
+            "yaxis": axis(scale.suffix, **({} if lead.along == "step" else {"rangemode": "tozero"})),
+            "shapes": [band(0.0 if lead.along == "run_time" else min(x), min(steady))] if has_warmup else [],
             "hovermode": "closest",
             "showlegend": False,
         },

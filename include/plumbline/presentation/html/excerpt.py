@@ -17,23 +17,23 @@ MOST = 10
 
 
 @dataclass(frozen=True)
-class Listed:
+class TableExcerpt:
     """A table of scorecards with its leading columns. `hidden`: how many providers it leaves out."""
 
     table: CardTable
-    more: ScorecardRows
+    rows: ScorecardRows
     hidden: int
 
 
-def leading(found: Conclusions, table: CardTable) -> list[int]:
+def leading_columns(conclusions: Conclusions, table: CardTable) -> list[int]:
     """The columns to show, best first: by the ranking of the first team that decides about the workload, else by the primary metric.
     A table that fits stays as it is."""
     if len(table.cards) <= MOST:
         return list(range(len(table.cards)))
     names = [c.provider for c in table.cards]
-    ranked = next((d.decision.ranking for d in found.decided if table.workload in d.preference.workloads), None)
-    if ranked is not None:
-        order = [r.provider for r in ranked if r.provider in names]
+    ranking = next((d.decision.ranking for d in conclusions.decided if table.workload in d.preference.workloads), None)
+    if ranking is not None:
+        order = [r.provider for r in ranking if r.provider in names]
         return [names.index(name) for name in (*order, *(n for n in names if n not in order))][:MOST]
     return sorted(range(len(names)), key=lambda i: (_worse(table.cards[i]), names[i]))[:MOST]
 
@@ -46,39 +46,39 @@ def _worse(card: Scorecard) -> float:
     return row.value if row.direction == "lower_is_better" else -row.value
 
 
-def listed(found: Conclusions, tables: Sequence[CardTable], rows: Sequence[ScorecardRows]) -> list[Listed]:
+def table_excerpts(conclusions: Conclusions, tables: Sequence[CardTable], rows: Sequence[ScorecardRows]) -> list[TableExcerpt]:
     """Each table with its leading columns; marks and units are those of all columns."""
-    shown = []
-    for table, more in zip(tables, rows, strict=True):
-        chosen = leading(found, table)
-        names = [table.cards[i].provider for i in chosen]
-        cut = replace(
+    excerpts = []
+    for table, table_rows in zip(tables, rows, strict=True):
+        columns = leading_columns(conclusions, table)
+        names = [table.cards[i].provider for i in columns]
+        listed_table = replace(
             table,
-            cards=tuple(table.cards[i] for i in chosen),
-            groups=tuple((group, tuple(_cut(row, chosen) for row in own)) for group, own in table.groups),
+            cards=tuple(table.cards[i] for i in columns),
+            groups=tuple((group, tuple(_cut(row, columns) for row in group_rows)) for group, group_rows in table.groups),
         )
-        beside = replace(
-            more,
+        listed_rows = replace(
+            table_rows,
             providers=tuple(names),
-            primary=None if more.primary is None else _cut(more.primary, chosen),
-            friction=tuple(_cut(row, chosen) for row in more.friction),
-            capacity=tuple(_cut(row, chosen) for row in more.capacity),
-            shares=tuple(line for line in more.shares if line.provider in names),
+            primary=None if table_rows.primary is None else _cut(table_rows.primary, columns),
+            friction=tuple(_cut(row, columns) for row in table_rows.friction),
+            capacity=tuple(_cut(row, columns) for row in table_rows.capacity),
+            shares=tuple(line for line in table_rows.shares if line.provider in names),
         )
-        shown.append(Listed(cut, beside, len(table.cards) - len(chosen)))
-    return shown
+        excerpts.append(TableExcerpt(listed_table, listed_rows, len(table.cards) - len(columns)))
+    return excerpts
 
 
-def _cut(row: TableRow, chosen: Sequence[int]) -> TableRow:
-    return replace(row, cells=tuple(row.cells[i] for i in chosen))
+def _cut(row: TableRow, columns: Sequence[int]) -> TableRow:
+    return replace(row, cells=tuple(row.cells[i] for i in columns))
 
 
-def leading_providers(found: Conclusions, names: Sequence[str]) -> list[str]:
+def leading_providers(conclusions: Conclusions, names: Sequence[str]) -> list[str]:
     """The providers of tables about all workloads: those that rank first for some team, then the dearest of the campaign."""
     if len(names) <= MOST:
         return list(names)
-    first = [r.provider for d in found.decided for r in d.decision.ranking[:3] if r.eligible]
-    return list(dict.fromkeys([*first, *(c.provider for c in dearest(found.provider_costs)), *names]))[:MOST]
+    first = [r.provider for d in conclusions.decided for r in d.decision.ranking[:3] if r.eligible]
+    return list(dict.fromkeys([*first, *(c.provider for c in dearest(conclusions.provider_costs)), *names]))[:MOST]
 
 
 def dearest(costs: Sequence[ProviderCost]) -> list[ProviderCost]:
@@ -88,7 +88,7 @@ def dearest(costs: Sequence[ProviderCost]) -> list[ProviderCost]:
     return sorted(costs, key=lambda c: (-(c.bill.total.amount if c.bill.total is not None else 0.0), c.provider, c.kind))[:MOST]
 
 
-def cut_costs(rows: Sequence[CostRow], names: Sequence[str], shown: Sequence[str]) -> list[CostRow]:
+def cut_costs(rows: Sequence[CostRow], names: Sequence[str], listed_names: Sequence[str]) -> list[CostRow]:
     """Unit costs of the shown providers."""
-    chosen = [names.index(name) for name in shown]
-    return [replace(r, cells=tuple(r.cells[i] for i in chosen), reasons=tuple(r.reasons[i] for i in chosen)) for r in rows]
+    columns = [names.index(name) for name in listed_names]
+    return [replace(r, cells=tuple(r.cells[i] for i in columns), reasons=tuple(r.reasons[i] for i in columns)) for r in rows]

@@ -17,13 +17,13 @@ from plumbline.presentation.cover import cover
 from plumbline.presentation.html.report import report_templates
 
 
-def write_mail(found: Conclusions, report: Path, to: Sequence[str] = (), attached: Sequence[Path] = ()) -> Path:
-    """`report.eml` beside the report: a draft to open, address and send. `to`: its recipients. `attached`: files that go with it.
+def write_mail(conclusions: Conclusions, report: Path, to: Sequence[str] = (), attachments: Sequence[Path] = ()) -> Path:
+    """`report.eml` beside the report: a draft to open, address and send. `to`: its recipients. `attachments`: files that go with it.
 
     `report`: the HTML file that `write_report` wrote; the text part is the Markdown beside it.
     """
-    page_one = cover(found)
-    campaign = found.campaign
+    page_one = cover(conclusions)
+    campaign = conclusions.campaign
     message = EmailMessage(policy=SMTP)
     message["Subject"] = page_one.headline
     message["To"] = ", ".join(to)
@@ -33,14 +33,14 @@ def write_mail(found: Conclusions, report: Path, to: Sequence[str] = (), attache
     colours = light_colours()
     pictures = [(f"{chart.name}@plumbline", chart, png(chart, colours)) for chart in page_one.charts]
     page = report_templates().get_template("mail.html.j2")
-    written = campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0")
-    html = page.render(page_one=page_one, campaign=campaign, written=written, pictures=pictures, colours=colours)
+    written_at = campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0")
+    html = page.render(page_one=page_one, campaign=campaign, written=written_at, pictures=pictures, colours=colours)
     message.add_alternative(html, subtype="html")
-    shown = message.get_body(("html",))
-    assert isinstance(shown, EmailMessage)  # added above
+    html_part = message.get_body(("html",))
+    assert isinstance(html_part, EmailMessage)  # added above
     for name, _, data in pictures:
-        shown.add_related(data, "image", "png", cid=f"<{name}>", filename=f"{name.partition('@')[0]}.png", disposition="inline")
-    for path in (report, *attached):
+        html_part.add_related(data, "image", "png", cid=f"<{name}>", filename=f"{name.partition('@')[0]}.png", disposition="inline")
+    for path in (report, *attachments):
         kind = {".html": ("text", "html"), ".pdf": ("application", "pdf")}.get(path.suffix, ("application", "octet-stream"))
         message.add_attachment(path.read_bytes(), maintype=kind[0], subtype=kind[1], filename=path.name)
     # The same report gives the same bytes.
@@ -66,5 +66,5 @@ def boundaries(message: EmailMessage, seed: str) -> None:
 def light_colours() -> dict[str, str]:
     """The style sheet's colours for a light page, by name; `band` as a plain colour."""
     style = (files("plumbline.presentation.html") / "templates" / "report.css").read_text()
-    found = dict(re.findall(r"--([a-z]+\d*(?:-bg)?): (#[0-9a-f]{6})", style[: style.index("@media")]))
-    return {**found, "band": found["grid"]}
+    colours = dict(re.findall(r"--([a-z]+\d*(?:-bg)?): (#[0-9a-f]{6})", style[: style.index("@media")]))
+    return {**colours, "band": colours["grid"]}

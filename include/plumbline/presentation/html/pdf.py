@@ -28,12 +28,12 @@ def write_pdf(page: Path) -> Path:
         command += ["--no-sandbox"] if os.name == "posix" and os.geteuid() == 0 else []
         command += ["--no-pdf-header-footer", f"--print-to-pdf={draft}", page.resolve().as_uri()]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            process = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise NoBrowser(f"{browser} does not print {page.name}: {error}; expected a Chromium or Chrome that runs headless") from error
-        if done.returncode or not draft.is_file():
-            said = (done.stderr.strip().splitlines() or ["no output"])[-1]
-            raise NoBrowser(f"{browser} ended with {done.returncode} and wrote no PDF: {said}")
+        if process.returncode or not draft.is_file():
+            last_line = (process.stderr.strip().splitlines() or ["no output"])[-1]
+            raise NoBrowser(f"{browser} ended with {process.returncode} and wrote no PDF: {last_line}")
         shutil.copyfile(draft, part := target.with_name(f".{target.name}.{os.getpid()}.part"))
         part.replace(target)
     return target
@@ -41,12 +41,12 @@ def write_pdf(page: Path) -> Path:
 
 def find_browser() -> str:
     """The Chromium or Chrome named in CHROMIUM, else the first one installed; NoBrowser without one."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        if shutil.which(named) is None:
-            raise NoBrowser(f"{VARIABLE} is {named}, which is no program; expected the path of a Chromium or Chrome")
-        return named
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
+    override = os.environ.get(VARIABLE)
+    if override:
+        if shutil.which(override) is None:
+            raise NoBrowser(f"{VARIABLE} is {override}, which is no program; expected the path of a Chromium or Chrome")
+        return override
+    installed = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if installed is None:
         raise NoBrowser(f"no Chromium to print the PDF with; install the package chromium, or name a Chromium or Chrome in {VARIABLE}")
-    return found
+    return installed

@@ -31,7 +31,7 @@ from plumbline.presentation.cost_forecasts import ForecastSection, PrecisionSect
 from plumbline.presentation.costs import bill_tables, cost_rows
 from plumbline.presentation.cover import cover
 from plumbline.presentation.decisions import DecisionTables, decision_tables
-from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, listed
+from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, table_excerpts
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
 from plumbline.presentation.summary import comparison_limits, headline, summary_items
@@ -49,25 +49,25 @@ def write_report(campaign: CampaignData, into: Path, forms: Sequence[TableFormat
     return write_concluded(conclude(campaign), into, forms)
 
 
-def write_concluded(found: Conclusions, into: Path, forms: Sequence[TableFormat] = ()) -> Path:
+def write_concluded(conclusions: Conclusions, into: Path, forms: Sequence[TableFormat] = ()) -> Path:
     """`write_report` of what was concluded already."""
-    campaign = found.campaign
+    campaign = conclusions.campaign
     folder = into / campaign.campaign_id
     folder.mkdir(parents=True, exist_ok=True)
-    context = report_context(found)
+    context = report_context(conclusions)
     forms = tuple(forms) or (("csv",) if context["excerpt"] else ())
-    heavy = len(context["raw"]) > MOST_ATTEMPTS
-    context["beside"] = [*([("raw.html", "raw data")] if heavy else []), *([("tables/", "tables")] if forms else [])]
+    has_raw_file = len(context["raw"]) > MOST_ATTEMPTS
+    context["beside"] = [*([("raw.html", "raw data")] if has_raw_file else []), *([("tables/", "tables")] if forms else [])]
     environment = report_templates()
     style = {name: Markup((files("plumbline.presentation.html") / "templates" / file).read_text()) for name, file in _ASSETS.items()}
     _replace(folder / "report.md", environment.get_template("report.md.j2").render(**context))
-    if heavy:
+    if has_raw_file:
         _replace(folder / "raw.html", environment.get_template("raw.html.j2").render(**context, **style))
     target = folder / "report.html"
     page = environment.get_template("report.html.j2").render(**context, **style)
     _replace(target, share_styles(re.sub(r" {2,}", " ", re.sub(r"\n\s+", "\n", page))))  # a third of the file is indentation
     if forms:
-        write_tables(campaign_tables(campaign, found), folder / "tables", forms, campaign.written_at)
+        write_tables(campaign_tables(campaign, conclusions), folder / "tables", forms, campaign.written_at)
     return target
 
 
@@ -77,11 +77,11 @@ def share_styles(page: str) -> str:
     styles: dict[str, str] = {}
     ids: dict[str, str] = {}
 
-    def shared(drawing: re.Match[str]) -> str:
+    def rewrite_drawing(drawing: re.Match[str]) -> str:
         text = re.sub(r'(?<= id=")\w+(?=")|(?<=#)\w+(?=["\)])', lambda name: ids.setdefault(name[0], f"i{len(ids)}"), drawing[0])
         return re.sub(r'style="([^"]*)"', lambda style: f'class="{styles.setdefault(style[1], f"d{len(styles)}")}"', text)
 
-    page = re.sub(r'<svg class="drawn".*?</svg>', shared, page, flags=re.S)
+    page = re.sub(r'<svg class="drawn".*?</svg>', rewrite_drawing, page, flags=re.S)
     rules = "".join(f".drawn .{name}{{{style}}}" for style, name in styles.items())
     return page.replace("</style>", f"{rules}</style>", 1)
 
@@ -91,22 +91,22 @@ MOST_ATTEMPTS = 100
 """Attempts that the report itself lists; more go to a file of their own."""
 
 
-def report_context(found: Conclusions) -> dict[str, Any]:
+def report_context(conclusions: Conclusions) -> dict[str, Any]:
     """Everything that the templates show."""
-    campaign = found.campaign
-    names = sorted({c.provider for c in found.cards})
+    campaign = conclusions.campaign
+    names = sorted({c.provider for c in conclusions.cards})
     excerpt = len(names) > MOST
-    near = replace(found, decided=tuple(d.leading(MOST) for d in found.decided)) if excerpt else found
+    listed_conclusions = replace(conclusions, decided=tuple(d.leading(MOST) for d in conclusions.decided)) if excerpt else conclusions
     # Distributions of fifty providers hide each other: a large report leaves them to the pages.
     evidence = read_evidence(campaign) if campaign.store is not None and not excerpt else ChartEvidence()
-    cards = listed(found, card_tables(found.cards), rows := campaign_rows(campaign, found.cards))
-    bills = dearest(found.provider_costs)
+    cards = table_excerpts(conclusions, card_tables(conclusions.cards), rows := campaign_rows(campaign, conclusions.cards))
+    bills = dearest(conclusions.provider_costs)
     bill = bill_chart(bills)
-    ahead = ForecastSection(reason=_TOO_MANY) if excerpt else forecast_section(campaign, found.trials)
-    finer = PrecisionSection() if excerpt else precision_section(campaign, found.trials)
-    charts = () if excerpt else campaign_charts(campaign, found.cards, evidence)
-    shown = leading_providers(near, names)
-    raw, launches, drift = attempt_rows(campaign), launch_rows(found.cards), campaign.drift
+    forecasts = ForecastSection(reason=_TOO_MANY_PROVIDERS) if excerpt else forecast_section(campaign, conclusions.trials)
+    precisions = PrecisionSection() if excerpt else precision_section(campaign, conclusions.trials)
+    charts = () if excerpt else campaign_charts(campaign, conclusions.cards, evidence)
+    listed_providers = leading_providers(listed_conclusions, names)
+    raw, launches, drift = attempt_rows(campaign), launch_rows(conclusions.cards), campaign.drift
     reasons = [r for r in raw if r.reasons]
     lost = tuple(r for r in launches if any(r.counts[1:]))
     if excerpt:
@@ -119,37 +119,37 @@ def report_context(found: Conclusions) -> dict[str, Any]:
     return {
         "campaign": campaign,
         "written": campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
-        "page_one": cover(found),
+        "page_one": cover(conclusions),
         "excerpt": excerpt,
         "most": MOST,
         "most_attempts": MOST_ATTEMPTS,
-        "sentences": summary_items(near),
+        "sentences": summary_items(listed_conclusions),
         "providers": names,
         "provider_count": len(names),
-        "listed_providers": shown,
+        "listed_providers": listed_providers,
         "tables": {
-            kind: [(c.table, acceptance_rows(c.table.cards), c.more, c.hidden) for c in cards if c.table.kind == kind]
+            kind: [(c.table, acceptance_rows(c.table.cards), c.rows, c.hidden) for c in cards if c.table.kind == kind]
             for kind in ("training", "inference")
         },
-        "imported": imported_runs(campaign.imported, found.cards, campaign.workloads),
-        "costs": cut_costs(cost_rows(found.cards, names, found.quotes), names, shown),
-        "quotes": found.quotes,
+        "imported": imported_runs(campaign.imported, conclusions.cards, campaign.workloads),
+        "costs": cut_costs(cost_rows(conclusions.cards, names, conclusions.quotes), names, listed_providers),
+        "quotes": conclusions.quotes,
         "bills": bill_tables(bills),
-        "hidden_bills": len(found.provider_costs) - len(bills),
+        "hidden_bills": len(conclusions.provider_costs) - len(bills),
         "decisions": [
             DecisionSection(
                 **vars(decision_tables(d, n, MOST if excerpt else None)),
                 hidden=len(d.decision.ranking) - len(n.decision.ranking),
-                change=(changed := found.winner_changes.get(d.decision.choice)),
-                waterfall=None if changed is None else _waterfall(d.decision, changed.change),
+                change=(stored_change := conclusions.winner_changes.get(d.decision.choice)),
+                waterfall=None if stored_change is None else _waterfall(d.decision, stored_change.change),
             )
-            for d, n in zip(found.decided, near.decided, strict=True)
+            for d, n in zip(conclusions.decided, listed_conclusions.decided, strict=True)
         ],
-        "apart": [reason for each in rows for reason in each.apart],
-        "outlooks": ahead,
-        "precisions": finer,
-        "charts": (*charts, *([bill] if bill else []), *ahead.seen, *ahead.folded, *finer.charts),
-        "facts": fact_rows(facts, names if not excerpt else shown),
+        "apart": [reason for row in rows for reason in row.apart],
+        "outlooks": forecasts,
+        "precisions": precisions,
+        "charts": (*charts, *([bill] if bill else []), *forecasts.visible, *forecasts.folded, *precisions.charts),
+        "facts": fact_rows(facts, names if not excerpt else listed_providers),
         "drift_rows": drift,
         "drift_summary": _drift_summary(campaign),
         "launches": lost[: MOST if excerpt else None],
@@ -157,12 +157,12 @@ def report_context(found: Conclusions) -> dict[str, Any]:
         "hidden_launches": len(launches) - len(lost[:MOST]) if excerpt else 0,
         "reasons": reasons[: MOST if excerpt else None],
         "hidden_reasons": max(0, len(reasons) - MOST) if excerpt else 0,
-        "limits": comparison_limits(campaign, found.cards, found.quotes, evidence.problems),
+        "limits": comparison_limits(campaign, conclusions.cards, conclusions.quotes, evidence.problems),
         "raw": raw,
     }
 
 
-_TOO_MANY = f"Cost forecasts cover up to {MOST} providers; `plumbline cost` shows one provider's."
+_TOO_MANY_PROVIDERS = f"Cost forecasts cover up to {MOST} providers; `plumbline cost` shows one provider's."
 
 
 @dataclass(frozen=True)

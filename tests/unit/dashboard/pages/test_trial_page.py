@@ -74,7 +74,7 @@ def on_a_cluster() -> ResultDocument:
 
 
 def test_every_stretch_between_two_events_of_a_lane_is_a_bar() -> None:
-    found = {(s.lane, s.name): (s.begin, s.end, s.doing) for s in timeline_spans(on_a_cluster())}
+    found = {(s.lane, s.name): (s.begin, s.end, s.activity) for s in timeline_spans(on_a_cluster())}
     assert found["launcher", "launch"] == (0, 103, "waiting")
     assert found["pod 0", "node wait"] == (0, 5, "waiting")
     assert found["pod 0", "image pull"] == (6, 26, "starting")
