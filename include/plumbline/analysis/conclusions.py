@@ -98,20 +98,20 @@ def _decided(campaign: CampaignData, trials: tuple[TrialSample, ...], day: date)
         purchase=campaign.purchase,
         workloads={t.workload.name: t.workload for t in ([d.trial for d in campaign.documents] or campaign.planned)},
     )
-    asked: list[tuple[str, WorkloadKind, Preference]] = [
+    choices: list[tuple[str, WorkloadKind, Preference]] = [
         (team.name, kind, preference)
         for team in campaign.teams.values()
         for kind in KINDS
         for preference in team.preferences(kind)
         if any((kind, w) in known for w in preference.workloads)
     ]
-    found = []
-    for team, kind, preference in asked:
+    decisions = []
+    for team, kind, preference in choices:
         part = whole.of(preference.workloads)
-        found.append(TeamDecision(decide(team, kind, preference, part.trials), preference, part))
-    return tuple(found)
+        decisions.append(TeamDecision(decide(team, kind, preference, part.trials), preference, part))
+    return tuple(decisions)
 
 
 def _simulated(campaign: CampaignData, provider: str) -> bool:
-    found = campaign.providers.get(provider)
-    return found is not None and found.simulated
+    declared = campaign.providers.get(provider)
+    return declared is not None and declared.simulated

@@ -88,9 +88,9 @@ def missing_trial(trial: Trial) -> TrialSample:
 
 def campaign_numbers(campaign: CampaignData) -> tuple[TrialSample, ...]:
     """Every attempt of the campaign, and one "missing" entry for each planned trial without a document."""
-    found = [sample_of(d, campaign.quality.get((d.trial.trial_id, d.trial.attempt))) for d in campaign.documents]
-    seen = {t.trial_id for t in found}
-    return (*found, *(missing_trial(t) for t in campaign.planned if t.trial_id not in seen))
+    samples = [sample_of(d, campaign.quality.get((d.trial.trial_id, d.trial.attempt))) for d in campaign.documents]
+    trial_ids = {t.trial_id for t in samples}
+    return (*samples, *(missing_trial(t) for t in campaign.planned if t.trial_id not in trial_ids))
 
 
 def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
@@ -118,8 +118,8 @@ def held_seconds(document: ResultDocument) -> float | None:
 
 def billed_seconds(document: ResultDocument) -> float | None:
     """As `held_s`; 0 of an attempt that was launched, seen to its end and never had a place."""
-    held = held_seconds(document)
-    return 0.0 if held is None and document.launch is not None and document.validity.status == "failed" else held
+    seconds = held_seconds(document)
+    return 0.0 if seconds is None and document.launch is not None and document.validity.status == "failed" else seconds
 
 
 def _on_node(events: tuple[Event, ...], gone: tuple[Event, ...]) -> tuple[Event, ...]:

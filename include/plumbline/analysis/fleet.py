@@ -52,13 +52,13 @@ class FleetSeries:
     def values(self, metric: str, statistic: str, phase: str | None = None) -> tuple[float, ...]:
         """One number of each trial; without a phase, of the first phase of PHASE_ORDER in which it was measured."""
         for at in (phase,) if phase else PHASE_ORDER:
-            if found := tuple(own[metric, statistic, at] for own in self.measured if (metric, statistic, at) in own):
-                return found
+            if values := tuple(own[metric, statistic, at] for own in self.measured if (metric, statistic, at) in own):
+                return values
         return ()
 
     def costs(self) -> dict[str, tuple[float, ...]]:
         """Each cost metric that follows from measured rates and the price, by trial; costs by held time need whole documents."""
-        found: dict[str, list[float]] = {}
+        costs: dict[str, list[float]] = {}
         for own in self.measured if self.price is not None else ():
             each = costs_of(
                 self.kind,
@@ -69,8 +69,8 @@ class FleetSeries:
             )
             for cost in each:
                 if cost.value is not None:
-                    found.setdefault(cost.metric, []).append(cost.value)
-        return {metric: tuple(values) for metric, values in found.items()}
+                    costs.setdefault(cost.metric, []).append(cost.value)
+        return {metric: tuple(values) for metric, values in costs.items()}
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def pooled_costs(own: Sequence[FleetSeries], per: CostUnit = "token") -> tuple[s
         # A price is exact: without a width, nothing else is like the cheapest.
         prices = {s.provider: Pooled(usd, usd, usd, None, 1) for s in own if (usd := s.usd_per_hour) is not None}
         return (HOURLY, prices) if prices else ("", {})
-    metric, found = _outcome_costs(own)
+    metric, pooled = _outcome_costs(own)
     if per == "token":
-        return metric, found
+        return metric, pooled
     month = next((s.outcomes_per_month for s in own if s.outcomes_per_month), None)
     if month is None:
         return "", {}
@@ -144,8 +144,8 @@ def with_monthly_outcomes(series: Sequence[FleetSeries], volumes: Sequence[Rente
 def _outcome_costs(own: Sequence[FleetSeries]) -> tuple[str, dict[str, Pooled]]:
     costs = {s.provider: s.costs() for s in own}
     for metric in COST_METRICS[own[0].kind] if own else ():
-        if found := {provider: pool(values[metric]) for provider, values in costs.items() if metric in values}:
-            return metric, found
+        if pooled := {provider: pool(values[metric]) for provider, values in costs.items() if metric in values}:
+            return metric, pooled
     return "", {}
 
 

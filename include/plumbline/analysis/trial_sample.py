@@ -84,8 +84,8 @@ class TrialSample:
 
     def value(self, metric: str, statistic: str, phase: str) -> float | None:
         """One number, None if absent."""
-        found = self.number(metric, statistic, phase)
-        return found.value if found else None
+        number = self.number(metric, statistic, phase)
+        return number.value if number else None
 
     def number(self, metric: str, statistic: str, phase: str) -> MetricValue | None:
         """One number with what is behind it, None if there is no such row."""

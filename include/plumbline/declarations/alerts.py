@@ -43,7 +43,7 @@ class QuietHours(Declared):
         return value
 
     @model_validator(mode="after")
-    def _some_time_left(self) -> QuietHours:
+    def _check_hours(self) -> QuietHours:
         if self.start == self.end:
             raise ValueError(f'end is {self.end}, as start; expected another time of day such as "07:00"')
         if len(set(self.days)) == len(_WEEKDAYS):
@@ -91,7 +91,7 @@ class Condition(Declared):
     severity: tuple[Literal["info", "warn", "page"], ...] = ()
 
     @model_validator(mode="after")
-    def _something(self) -> Condition:
+    def _require_a_condition(self) -> Condition:
         if self.provider is None and self.workload is None and not self.kind and not self.severity:
             raise ValueError("names nothing; expected provider, workload, kind or severity, or no `when` at all for every finding")
         return self
@@ -117,7 +117,7 @@ class Route(Declared):
     quiet_hours: QuietHours | None = None
 
     @model_validator(mode="after")
-    def _does_something(self) -> Route:
+    def _require_an_effect(self) -> Route:
         if not self.channels and self.owner is None and self.quiet_hours is None:
             raise ValueError("does nothing; expected channels, owner or quiet_hours")
         if len(set(self.channels)) != len(self.channels):

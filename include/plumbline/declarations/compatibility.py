@@ -59,10 +59,10 @@ class ModelFit:
         """Such as `weights 15.0 GiB + KV cache 128 KiB × 8,192 tokens × 64 sequences (64.0 GiB) = 79.0 GiB of 90 % of 80.0 GiB × 1 (…)`."""
         parts, total = [f"weights {format_bytes(self.weights)}"], self.weights
         if self.cache_of_one and self.kv_per_token and self.context:
-            held = self.cache_of_one * self.sequences
-            total += held
+            cache = self.cache_of_one * self.sequences
+            total += cache
             shown = f"{format_bytes(self.kv_per_token)} × {self.context:,} tokens × {self.sequences} sequences"
-            parts.append(f"KV cache {shown} ({format_bytes(held)})")
+            parts.append(f"KV cache {shown} ({format_bytes(cache)})")
         return f"{' + '.join(parts)} = {format_bytes(total)} of {format_percent(_USABLE)} of {format_bytes(int(self.each))} × {self.count} ({self.product})"
 
 
@@ -110,8 +110,8 @@ def _known_memory(product: str) -> float | None:
     except ImportError:  # an image of a trial has none
         return None
     known = [*gpuhunt.KNOWN_NVIDIA_GPUS, *gpuhunt.KNOWN_AMD_GPUS]
-    found = [(len(gpu.name), float(gpu.memory)) for gpu in known if gpu.name.lower() in product]
-    return max(found)[1] * _GIB if found else None
+    matches = [(len(gpu.name), float(gpu.memory)) for gpu in known if gpu.name.lower() in product]
+    return max(matches)[1] * _GIB if matches else None
 
 
 GIB = 2.0**30

@@ -48,7 +48,7 @@ class FailureRate(_Ranged):
     high: Spread
 
     @model_validator(mode="after")
-    def _some_succeeds(self) -> FailureRate:
+    def _check_below_one(self) -> FailureRate:
         if self.high >= 1:
             raise ValueError("high is 100%: nothing would ever be delivered; expected a percentage below 100%")
         return self
@@ -88,7 +88,7 @@ class MonthlyVolume(Declared):
     trained_samples: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
-    def _one(self) -> MonthlyVolume:
+    def _require_exactly_one(self) -> MonthlyVolume:
         _exactly_one(self, "{requests: 50000000}")
         return self
 
@@ -106,7 +106,7 @@ class TrainingRun(Declared):
     time: Duration | None = Field(None, description="at the measured rate and without an interruption, such as 500h")
 
     @model_validator(mode="after")
-    def _one(self) -> TrainingRun:
+    def _require_exactly_one(self) -> TrainingRun:
         _exactly_one(self, "{time: 500h}")
         return self
 
@@ -129,7 +129,7 @@ class Assumption(Declared):
     source: str = SOURCE_FIELD
 
     @model_validator(mode="after")
-    def _something(self) -> Assumption:
+    def _require_a_figure(self) -> Assumption:
         if not any(getattr(self, name) for name in _FIGURES) and self.engineering is None:
             raise ValueError(f"has no figure; expected at least one of {', '.join(_FIGURES)}, engineering")
         purchases = [each.purchase for each in self.price_per_hour]
@@ -210,9 +210,9 @@ class Economics(Declared):
         """The declared range of an instance's price for one kind of purchase."""
         for entry in self.assumptions:
             if fnmatchcase(provider, entry.provider) and entry.workload in (None, workload):
-                for found in entry.price_per_hour:
-                    if found.purchase == purchase:
-                        return SourcedFigure(found, entry.source)
+                for price in entry.price_per_hour:
+                    if price.purchase == purchase:
+                        return SourcedFigure(price, entry.source)
         return None
 
     def interruptions(self, provider: str) -> SpotRate | None:

@@ -123,7 +123,7 @@ def load(config: Path | None = None) -> Declarations:
     """Read every declaration below `config`; default: the installation's, with its generated providers. Raises DeclarationError."""
     root = config or installation_paths().config
     problems: list[Problem] = []
-    found: dict[str, dict[str, Any]] = {"providers": {}, "workloads": {}, "teams": {}, "contracts": {}}
+    items: dict[str, dict[str, Any]] = {"providers": {}, "workloads": {}, "teams": {}, "contracts": {}}
     origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]] = {}
     if not root.is_dir():
         raise DeclarationError(
@@ -162,17 +162,17 @@ def load(config: Path | None = None) -> Declarations:
                     )
                 )
             origin[group, name] = (path, lines)
-            found[group][name] = declared
+            items[group][name] = declared
             if added:
                 from_defaults[name] = tuple(added)
     thresholds, _, wrong = _read_file(root / "thresholds.yaml", Thresholds)
     problems += wrong
     unread = {(folder.split("/")[0], path.stem) for folder, _ in FOLDERS for path in (root / folder).glob("*.y*ml")} - set(origin)
-    problems += _unknown_references(found, origin, unread)
+    problems += _unknown_references(items, origin, unread)
     unread_names = {name for group, name in unread if group in ("providers", "workloads")}
-    alerts, wrong = _referring_file(root / "alerts.yaml", Alerts, found, unread_names)
+    alerts, wrong = _referring_file(root / "alerts.yaml", Alerts, items, unread_names)
     problems += wrong
-    economics, wrong = _referring_file(root / "economics.yaml", Economics, found, unread_names)
+    economics, wrong = _referring_file(root / "economics.yaml", Economics, items, unread_names)
     problems += wrong
     upkeep, wrong = _optional_file(root / "upkeep.yaml", Upkeep)
     problems += wrong
@@ -181,13 +181,13 @@ def load(config: Path | None = None) -> Declarations:
     if problems or thresholds is None:
         raise DeclarationError(problems)
     if config is None:
-        found["providers"] |= _generated_providers(installation_paths().generated_providers, found)
+        items["providers"] |= _generated_providers(installation_paths().generated_providers, items)
     return Declarations(
-        found["providers"],
-        found["workloads"],
-        found["teams"],
+        items["providers"],
+        items["workloads"],
+        items["teams"],
         thresholds,
-        found["contracts"],
+        items["contracts"],
         alerts,
         upkeep,
         economics,
@@ -196,12 +196,12 @@ def load(config: Path | None = None) -> Declarations:
     )
 
 
-def _generated_providers(folder: Path, found: dict[str, dict[str, Any]]) -> dict[str, Provider]:
+def _generated_providers(folder: Path, items: dict[str, dict[str, Any]]) -> dict[str, Provider]:
     """Generated providers whose workloads exist and whose name is not declared. DeclarationError for an invalid file."""
     fitting = {}
     for path in sorted(folder.glob("*.yaml")):
         provider = load_file(path, Provider)
-        if provider.name not in found["providers"] and set(provider.workloads or ()) <= set(found["workloads"]):
+        if provider.name not in items["providers"] and set(provider.workloads or ()) <= set(items["workloads"]):
             fitting[provider.name] = provider
     return fitting
 
@@ -222,16 +222,16 @@ def _optional_file(path: Path, model: type[Model]) -> tuple[Model, list[Problem]
     return declared if declared is not None else model(), wrong
 
 
-def _referring_file(path: Path, model: type[Naming], found: dict[str, dict[str, Any]], unread: set[str]) -> tuple[Naming, list[Problem]]:
+def _referring_file(path: Path, model: type[Naming], items: dict[str, dict[str, Any]], unread: set[str]) -> tuple[Naming, list[Problem]]:
     """A file that may be left out and that names providers and workloads, with what it names in vain."""
     if not path.exists():
         return model(), []
     declared, lines, wrong = _read_file(path, model)
     if declared is None:
         return model(), wrong
-    names = ({*found["providers"], *unread}, {*found["workloads"], *unread})
+    names = ({*items["providers"], *unread}, {*items["workloads"], *unread})
     return declared, [
-        Problem(display_path(path), lines.get(field, 1), format_path(field), said) for field, said in declared.unknown_names(*names)
+        Problem(display_path(path), lines.get(field, 1), format_path(field), message) for field, message in declared.unknown_names(*names)
     ]
 
 
@@ -323,8 +323,8 @@ def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPa
             field, sentence = locate_in_message(item["msg"].removeprefix("Value error, "), field, data)
         elif item["type"] in ("union_tag_invalid", "union_tag_not_found"):
             kinds = str(item["ctx"].get("expected_tags", "")).replace("'", "") or expected_shape(schema, loc).rpartition("one of ")[2]
-            found = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
-            field, sentence = locate(data, (*loc, str(item["ctx"]["discriminator"]).strip("'"))), f"{found}; expected one of {kinds}"
+            problem = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
+            field, sentence = locate(data, (*loc, str(item["ctx"]["discriminator"]).strip("'"))), f"{problem}; expected one of {kinds}"
         else:
             sentence = _sentence(item["type"], item["msg"], item.get("input"), field, schema, loc)
         line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)
@@ -344,7 +344,7 @@ def _sentence(kind: str, message: str, value: object, field: FieldPath, schema: 
 
 
 def _unknown_references(
-    found: dict[str, dict[str, Any]], origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]], unread: set[tuple[str, str]]
+    items: dict[str, dict[str, Any]], origin: dict[tuple[str, str], tuple[Path, dict[FieldPath, int]]], unread: set[tuple[str, str]]
 ) -> Iterator[Problem]:
     """References to undeclared names, except of files that could not be read."""
 
@@ -358,18 +358,18 @@ def _unknown_references(
             f'no {kind} is called "{wanted}"; expected one of {", ".join(near) or "(none declared)"}',
         )
 
-    for name, workload in found["workloads"].items():
+    for name, workload in items["workloads"].items():
         assert isinstance(workload, Workload)
         for i, provider in enumerate(workload.providers or ()):
-            if provider not in found["providers"] and ("providers", provider) not in unread:
-                yield missing("workloads", name, ("providers", i), provider, "provider", found["providers"])
-    for name, place in found["providers"].items():
+            if provider not in items["providers"] and ("providers", provider) not in unread:
+                yield missing("workloads", name, ("providers", i), provider, "provider", items["providers"])
+    for name, place in items["providers"].items():
         named: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
         named += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
         for field, workload_name in named:
-            workload = found["workloads"].get(workload_name)
+            workload = items["workloads"].get(workload_name)
             if workload is None and ("workloads", workload_name) not in unread:
-                yield missing("providers", name, field, workload_name, "workload", found["workloads"])
+                yield missing("providers", name, field, workload_name, "workload", items["workloads"])
             elif workload is not None and (why := incompatibility(workload, place)) is not None:
                 path, lines = origin["providers", name]
                 yield Problem(
@@ -378,17 +378,17 @@ def _unknown_references(
                     format_path(field),
                     f'"{workload_name}" does not fit the provider: {why}; expected one that fits',
                 )
-    for name, place in found["providers"].items():
+    for name, place in items["providers"].items():
         for i, source in enumerate(place.price_sources):
             if (
                 isinstance(source, ContractSource)
-                and source.contract not in found["contracts"]
+                and source.contract not in items["contracts"]
                 and ("contracts", source.contract) not in unread
             ):
-                yield missing("providers", name, ("price_sources", i, "contract"), source.contract, "contract", found["contracts"])
-    for name, team in found["teams"].items():
+                yield missing("providers", name, ("price_sources", i, "contract"), source.contract, "contract", items["contracts"])
+    for name, team in items["teams"].items():
         for kind in ("training", "inference"):
-            known = {n: w for n, w in found["workloads"].items() if w.kind == kind}
+            known = {n: w for n, w in items["workloads"].items() if w.kind == kind}
             main = getattr(team, kind)
             choices: list[tuple[FieldPath, Preference]] = [((kind,), main)] if main else []
             choices += [(("also", kind, i), further) for i, further in enumerate(getattr(team.also, kind))]

@@ -90,18 +90,18 @@ class Preference(Declared):
 
     @field_validator("groups")
     @classmethod
-    def _of_the_group(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    def _check_groups(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         for group, names in value.items():
             if not names:
                 raise ValueError(f'"{group}" lists no metric; expected at least one of its group')
             for name in names:
-                if (found := _weighable(name)).group != group:
-                    raise ValueError(f'"{name}" is of the group {found.group}, not of {group}; expected metrics of that group')
+                if (metric := _weighable(name)).group != group:
+                    raise ValueError(f'"{name}" is of the group {metric.group}, not of {group}; expected metrics of that group')
         return value
 
     @field_validator("weights", mode="before")
     @classmethod
-    def _spread(cls, value: Any, info: ValidationInfo) -> Any:
+    def _spread_groups(cls, value: Any, info: ValidationInfo) -> Any:
         groups: dict[str, tuple[str, ...]] = info.data.get("groups") or {}
         if not isinstance(value, dict):
             return value
@@ -133,7 +133,7 @@ class Preference(Declared):
 
     @field_validator("values", mode="before")
     @classmethod
-    def _weighed(cls, value: Any, info: ValidationInfo) -> Any:
+    def _check_names(cls, value: Any, info: ValidationInfo) -> Any:
         weights = info.data.get("weights")
         if not isinstance(value, dict):
             return value
@@ -146,7 +146,7 @@ class Preference(Declared):
 
     @field_validator("values")
     @classmethod
-    def _fitting(cls, value: dict[str, LinearValue], info: ValidationInfo) -> dict[str, LinearValue]:
+    def _check_functions(cls, value: dict[str, LinearValue], info: ValidationInfo) -> dict[str, LinearValue]:
         for name, function in value.items():
             if "weights" in info.data and (wrong := value_function_error(function, _weighable(name))):
                 raise ValueError(wrong)
@@ -183,7 +183,7 @@ class Team(Declared):
     also: AdditionalPreferences = AdditionalPreferences()
 
     @model_validator(mode="after")
-    def _something(self) -> Team:
+    def _require_a_preference(self) -> Team:
         if self.training is None and self.inference is None:
             raise ValueError("expected training or inference, with workloads and weights")
         for kind in _KINDS:

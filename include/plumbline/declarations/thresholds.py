@@ -60,7 +60,7 @@ class EnvironmentRules(Declared):
     ignored: Facts = Field((), description="a change of these is only listed")
 
     @model_validator(mode="after")
-    def _apart(self) -> EnvironmentRules:
+    def _check_disjoint(self) -> EnvironmentRules:
         both = sorted({*self.matters} & {*self.ignored})
         if both:
             raise ValueError(f"{', '.join(both)} is in matters and ignored; expected it in one of them")

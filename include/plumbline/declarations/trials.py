@@ -196,7 +196,7 @@ def specification_differences(old: Mapping[str, Any], new: Mapping[str, Any]) ->
     """Each different field of two specifications with both values, "absent" for a missing one; ordered by field."""
     before, after = dict(flatten(old)), dict(flatten(new))
     for field in sorted(before.keys() | after.keys()):
-        values = [told.get(field, "absent") for told in (before, after)]
+        values = [fields.get(field, "absent") for fields in (before, after)]
         if values[0] != values[1]:
             yield field, values[0], values[1]
 

@@ -43,8 +43,14 @@ _LEADS: dict[str, tuple[str, ...]] = {
 
 def findings_of(comparison: Comparison) -> tuple[Finding, ...]:
     """The findings of one series in one campaign. A refused comparison (no baseline yet, nothing measured) still has failures and missing trials."""
-    found = (_performance(comparison), _environment(comparison), _reliability(comparison), _gpu_errors(comparison), _missing(comparison))
-    return tuple(finding for finding in found if finding is not None)
+    candidates = (
+        _performance(comparison),
+        _environment(comparison),
+        _reliability(comparison),
+        _gpu_errors(comparison),
+        _missing(comparison),
+    )
+    return tuple(finding for finding in candidates if finding is not None)
 
 
 def _performance(comparison: Comparison) -> Finding | None:
@@ -136,22 +142,26 @@ def _within_thresholds(judged: Sequence[MetricComparison]) -> str:
 
 
 def _reliability(comparison: Comparison) -> Finding | None:
-    seen = comparison.reliability
-    if not seen.failures:
+    reliability = comparison.reliability
+    if not reliability.failures:
         return None
-    severity: Severity = "page" if seen.failures == seen.attempts else "info" if seen.as_usual else "warn"
-    classes = ", ".join(f"{name} × {n}" for name, n in seen.failed)
-    before = f"{seen.baseline_failed} of {seen.baseline_attempts} in the baseline" if seen.baseline_attempts else "no baseline yet"
+    severity: Severity = "page" if reliability.failures == reliability.attempts else "info" if reliability.as_usual else "warn"
+    classes = ", ".join(f"{name} × {n}" for name, n in reliability.failed)
+    before = (
+        f"{reliability.baseline_failed} of {reliability.baseline_attempts} in the baseline"
+        if reliability.baseline_attempts
+        else "no baseline yet"
+    )
     return _finding(
         comparison,
         kind="reliability",
         subject="launches",
         severity=severity,
-        title=f"{seen.failures} of {seen.attempts} attempts failed",
-        what=f"{seen.failures} of {seen.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
-        explanation=f"{before}; failed: {', '.join(seen.failed_trials[:3])}" + (" …" if len(seen.failed_trials) > 3 else ""),
-        members=[Member(name, f"{name} × {n}") for name, n in seen.failed],
-        attributed_to=[name for name, _ in seen.failed],
+        title=f"{reliability.failures} of {reliability.attempts} attempts failed",
+        what=f"{reliability.failures} of {reliability.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
+        explanation=f"{before}; failed: {', '.join(reliability.failed_trials[:3])}" + (" …" if len(reliability.failed_trials) > 3 else ""),
+        members=[Member(name, f"{name} × {n}") for name, n in reliability.failed],
+        attributed_to=[name for name, _ in reliability.failed],
     )
 
 
@@ -160,15 +170,19 @@ _CORRECTED = {"gpu_ecc_corrected", "gpu_pcie_replays"}
 
 
 def _gpu_errors(comparison: Comparison) -> Finding | None:
-    seen = comparison.reliability
-    if not seen.gpu_errors:
+    reliability = comparison.reliability
+    if not reliability.gpu_errors:
         return None
-    codes = [code for code, _ in seen.gpu_errors]
-    severity: Severity = "info" if seen.gpu_errors_as_usual or _CORRECTED.issuperset(codes) else "warn"
-    kinds = ", ".join(f"{code} × {n}" for code, n in seen.gpu_errors)
-    affected = f"GPU errors in {len(seen.gpu_error_trials)} of {seen.attempts} attempts"
-    before = f"{seen.baseline_gpu_errors} of {seen.baseline_attempts} in the baseline" if seen.baseline_attempts else "no baseline yet"
-    trials = list(dict.fromkeys(seen.gpu_error_trials))
+    codes = [code for code, _ in reliability.gpu_errors]
+    severity: Severity = "info" if reliability.gpu_errors_as_usual or _CORRECTED.issuperset(codes) else "warn"
+    kinds = ", ".join(f"{code} × {n}" for code, n in reliability.gpu_errors)
+    affected = f"GPU errors in {len(reliability.gpu_error_trials)} of {reliability.attempts} attempts"
+    before = (
+        f"{reliability.baseline_gpu_errors} of {reliability.baseline_attempts} in the baseline"
+        if reliability.baseline_attempts
+        else "no baseline yet"
+    )
+    trials = list(dict.fromkeys(reliability.gpu_error_trials))
     return _finding(
         comparison,
         kind="reliability",
@@ -177,21 +191,25 @@ def _gpu_errors(comparison: Comparison) -> Finding | None:
         title=affected,
         what=f"{affected} ({kinds}) in campaign {comparison.candidate_campaign}",
         explanation=f"{before}; trials: {', '.join(trials[:3])}" + (" …" if len(trials) > 3 else ""),
-        members=[Member(code, f"{code} × {n}") for code, n in seen.gpu_errors],
+        members=[Member(code, f"{code} × {n}") for code, n in reliability.gpu_errors],
         attributed_to=codes,
     )
 
 
 def _missing(comparison: Comparison) -> Finding | None:
-    seen = comparison.reliability
-    if not seen.missing:
+    reliability = comparison.reliability
+    if not reliability.missing:
         return None
-    planned = f"{seen.missing} of {seen.planned} planned trials" if seen.planned is not None else f"{seen.missing} trials"
+    planned = (
+        f"{reliability.missing} of {reliability.planned} planned trials"
+        if reliability.planned is not None
+        else f"{reliability.missing} trials"
+    )
     return _finding(
         comparison,
         kind="missing_data",
         subject="trials",
-        severity="warn" if seen.attempts else "page",
+        severity="warn" if reliability.attempts else "page",
         title=f"{planned} left no result",
         what=f"{planned} left no result in campaign {comparison.candidate_campaign}",
         explanation="missing results do not count as zero",
@@ -250,14 +268,14 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     groups: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.finding_id].append(finding)
-    return tuple(_one(sorted(group, key=_rank)) for group in groups.values())
+    return tuple(_lead_with_members(sorted(group, key=_rank)) for group in groups.values())
 
 
 def _rank(finding: Finding) -> tuple[int, float, str]:
     return _GRAVITY[finding.severity], -abs(finding.effect or 0.0), finding.series_key
 
 
-def _one(group: list[Finding]) -> Finding:
+def _lead_with_members(group: list[Finding]) -> Finding:
     lead, others = group[0], group[1:]
     if not others:
         return lead

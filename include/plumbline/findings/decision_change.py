@@ -111,18 +111,18 @@ def reconcile_decision(
         return Reconciliation(resolved=tuple((f, "resolved: the team's question changed") for f in known if before is not None))
     if before.inputs == now.inputs:
         # Nothing is new; findings that a crashed run left open resolve.
-        return Reconciliation(resolved=tuple((f, f"resolved: {_who(now)}") for f in known if _first_of(f) != now.first))
+        return Reconciliation(resolved=tuple((f, f"resolved: {_format_first(now)}") for f in known if _first_of(f) != now.first))
     why = _cause(before, now)
     continued, resolved, back = [], [], False
     for finding in known:
         former, first = finding.instead_of, _first_of(finding)
         if now.first == first:
-            continued.append(_shown(finding, now))
+            continued.append(_updated(finding, now))
         elif now.first == former:
             back = True
-            resolved.append((finding, f"resolved: {_who(now, 'again ')}, {why.text}"))
+            resolved.append((finding, f"resolved: {_format_first(now, 'again ')}, {why.text}"))
         else:
-            resolved.append((finding, f"resolved: {_who(now)}, {why.text}"))
+            resolved.append((finding, f"resolved: {_format_first(now)}, {why.text}"))
     # A continued one covers it: a crashed run stored the finding and not yet the decision.
     if now.first == before.first or back or continued:
         return Reconciliation((), tuple(continued), tuple(resolved))
@@ -186,7 +186,7 @@ def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> 
 def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: date, decision_id: str) -> Finding:
     provider = why.provider or now.first or before.first
     assert provider is not None  # the two differ, so one of them is a provider
-    return _shown(
+    return _updated(
         Finding(
             finding_id=finding_id(provider, decision_id, why.kind, now.subject),
             series_key="",
@@ -194,7 +194,7 @@ def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: da
             kind=why.kind,
             severity="info",
             headline="",
-            explanation=_then(before) + ("; only prices changed, the trials are the same" if why.kind == "price" else ""),
+            explanation=_format_before(before) + ("; only prices changed, the trials are the same" if why.kind == "price" else ""),
             provider=provider,
             workload_kind=now.kind,
             workload=now.workloads[0] if len(now.workloads) == 1 else "",
@@ -208,13 +208,13 @@ def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: da
     )
 
 
-def _shown(finding: Finding, now: RankingSnapshot) -> Finding:
+def _updated(finding: Finding, now: RankingSnapshot) -> Finding:
     """The finding with the numbers of this ranking; cause and beginning stay."""
     sure = len(now.eligible) < 2 or (now.probability is not None and now.probability >= CONFIDENT_FROM)
     severity: Severity = "warn" if sure else "info"
     simulated = "SIMULATED  " if now.simulated else ""
     instead = f" instead of {finding.instead_of}" if finding.instead_of and now.first else ""
-    what = f"team {now.team}, {now.kind}: {_who(now, 'now ')}{instead}"
+    what = f"team {now.team}, {now.kind}: {_format_first(now, 'now ')}{instead}"
     members = tuple(Member(name, f"{i}. {name}{format_certainty(p)}") for i, (name, p) in enumerate(now.eligible, 1))
     return replace(
         finding,
@@ -225,11 +225,11 @@ def _shown(finding: Finding, now: RankingSnapshot) -> Finding:
     )
 
 
-def _then(before: RankingSnapshot) -> str:
+def _format_before(before: RankingSnapshot) -> str:
     return "before: " + (", ".join(f"{name}{format_certainty(p)}" for name, p in before.eligible) or "no provider was eligible")
 
 
-def _who(now: RankingSnapshot, when: str = "") -> str:
+def _format_first(now: RankingSnapshot, when: str = "") -> str:
     if now.first is None:
         return "no provider is eligible"
     only = " (only eligible provider)" if len(now.eligible) == 1 else format_certainty(now.probability)

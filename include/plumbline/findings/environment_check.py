@@ -58,11 +58,11 @@ def reconcile_environment(
     known = {fact_name(m.name) for s in same for m in s.members}
     fresh = [change for change in changes if fact_name(change.key) not in known]
     name = unsettled_id(provider, day.isoformat(), "environment", ENVIRONMENT_SUBJECT, settled)
-    seen = {fact_name(key) for key in accepted.facts if any(node.get(key) is not None for node in nodes)}
+    shown_names = {fact_name(key) for key in accepted.facts if any(node.get(key) is not None for node in nodes)}
     now = {fact_name(change.key): change for change in changes}
     continued, resolved = [], []
     for s in (s for s in same if s.since is not None):
-        back = {f for m in s.members if (f := fact_name(m.name)) in seen and f not in now}
+        back = {f for m in s.members if (f := fact_name(m.name)) in shown_names and f not in now}
         mine, fresh = (fresh, []) if s.finding_id == name else ([], fresh)
         members = (
             *(_member(m, now.get(fact_name(m.name))) for m in s.members if fact_name(m.name) not in back),
@@ -88,10 +88,10 @@ def change_rows(changes: Sequence[EnvironmentChange]) -> list[dict[str, str]]:
 
 def uniform_facts(nodes: Sequence[Facts]) -> dict[str, str]:
     """The facts that all nodes and devices show alike, named as in `change_rows`."""
-    found: dict[str, set[str]] = defaultdict(set)
+    values: dict[str, set[str]] = defaultdict(set)
     for name, value in ((name, value) for node in nodes for name, value in node.items() if value is not None):
-        found[fact_name(name)].add(str(value))
-    return {name: next(iter(own)) for name, own in sorted(found.items()) if len(own) == 1}
+        values[fact_name(name)].add(str(value))
+    return {name: next(iter(own)) for name, own in sorted(values.items()) if len(own) == 1}
 
 
 def merge_facts(nodes: Sequence[Facts]) -> dict[str, Scalar | list[Scalar]]:
@@ -101,10 +101,10 @@ def merge_facts(nodes: Sequence[Facts]) -> dict[str, Scalar | list[Scalar]]:
 
 def count_values(nodes: Sequence[Facts]) -> dict[str, Counter[Scalar]]:
     """Fact → value → number of nodes."""
-    found: dict[str, Counter[Scalar]] = defaultdict(Counter)
+    counts: dict[str, Counter[Scalar]] = defaultdict(Counter)
     for key, value in ((key, value) for node in nodes for key, value in node.items() if value is not None):
-        found[key][value] += 1
-    return dict(sorted(found.items()))
+        counts[key][value] += 1
+    return dict(sorted(counts.items()))
 
 
 def format_counts(counts: Counter[Scalar]) -> str:

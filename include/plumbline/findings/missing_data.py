@@ -53,10 +53,13 @@ def missing_series_findings(
         for (provider, newest), keys in sorted(gone.items())
     ]
     unmeasured = {provider: [key for key in sorted(last) if Series.parse(key).provider == provider] for provider in sorted(never)}
-    return (*stopped, *(_never(campaign_id, provider, keys, keys[0] in simulated) for provider, keys in unmeasured.items() if keys))
+    return (
+        *stopped,
+        *(_never_measured(campaign_id, provider, keys, keys[0] in simulated) for provider, keys in unmeasured.items() if keys),
+    )
 
 
-def _never(campaign_id: str, provider: str, keys: list[str], simulated: bool) -> Finding:
+def _never_measured(campaign_id: str, provider: str, keys: list[str], simulated: bool) -> Finding:
     names = [f"{s.kind} {s.workload}" for s in map(Series.parse, keys)]
     return provider_finding(
         provider,

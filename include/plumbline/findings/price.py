@@ -42,8 +42,8 @@ def price_subject(kind: str, purchase: Purchase, term: Term | None) -> str:
 def price_finding(checked: PriceVerdict, simulated: bool = False, unit: str = GPU_HOUR) -> Finding | None:
     """The finding of one checked price; None unless a change is confirmed or the price is held. `unit`: what the price is for."""
     if checked.status == "changed":
-        return _changed(checked, simulated, unit)
-    return _held(checked, simulated, unit) if checked.status == "held" else None
+        return _changed_finding(checked, simulated, unit)
+    return _held_finding(checked, simulated, unit) if checked.status == "held" else None
 
 
 def reconcile_prices(
@@ -51,30 +51,30 @@ def reconcile_prices(
 ) -> Reconciliation:
     """Compare one provider's checks, one for each price, with its open price findings."""
     known = {f.subject: f for f in open_findings if f.kind == "price"}
-    new, continued, seen, over = [], [], [], []
+    new, continued, unchanged, resolved = [], [], [], []
     for checked in checks:
         reading = checked.reading
         change, hold = (known.get(price_subject(kind, reading.purchase, reading.term)) for kind in (CHANGED_SUBJECT, HELD_SUBJECT))
-        found = price_finding(checked, simulated, unit)
+        finding = price_finding(checked, simulated, unit)
         if hold is not None and checked.status != "held":
-            over.append((hold, _hold_over(checked, unit)))
+            resolved.append((hold, _hold_over(checked, unit)))
         if change is not None and (why := _change_over(checked, unit)):
-            over.append((change, why))
+            resolved.append((change, why))
             change = None
-        if found is None:
+        if finding is None:
             continue
         before = hold if checked.status == "held" else change
         if before is None:
-            new.append(found)
-        elif (before.title, before.severity) == (found.title, found.severity):
-            seen.append(before)
+            new.append(finding)
+        elif (before.title, before.severity) == (finding.title, finding.severity):
+            unchanged.append(before)
         else:
-            headline = found.headline.replace(f"since {found.since}", f"since {before.since}")
-            continued.append(replace(found, finding_id=before.finding_id, since=before.since, headline=headline, state=before.state))
-    return Reconciliation(tuple(new), tuple(continued), tuple(over), tuple(seen))
+            headline = finding.headline.replace(f"since {finding.since}", f"since {before.since}")
+            continued.append(replace(finding, finding_id=before.finding_id, since=before.since, headline=headline, state=before.state))
+    return Reconciliation(tuple(new), tuple(continued), tuple(resolved), tuple(unchanged))
 
 
-def _changed(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
+def _changed_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
     reading, accepted, effect = checked.reading, checked.accepted, checked.effect
     assert accepted is not None and effect is not None  # of a changed price
     spot = reading.purchase == "spot"
@@ -82,7 +82,7 @@ def _changed(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
     move = (
         f"{format_usd(accepted, checked.price)} → {format_usd(checked.price, accepted)} USD per {unit} ({format_relative_change(effect)})"
     )
-    proof = "median of three readings" if spot else _seen(checked)
+    proof = "median of three readings" if spot else _format_sightings(checked)
     consequence = (
         "spot prices are compared with the new level from now on" if spot else "costs use the accepted price until you accept the new one"
     )
@@ -97,7 +97,7 @@ def _changed(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
     )
 
 
-def _held(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
+def _held_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
     reading = checked.reading
     severity: Severity = "warn" if checked.sightings > 1 else "info"
     if checked.accepted is None:
@@ -109,7 +109,7 @@ def _held(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
         HELD_SUBJECT,
         severity,
         title=f"{format_price_name(reading.purchase, reading.term)} price of {format_usd(checked.price, checked.accepted)} USD per {unit} is held",
-        headline=f"since {checked.since.date()}, {_seen(checked)} ({format_price_source(reading)}): {checked.reason}",
+        headline=f"since {checked.since.date()}, {_format_sightings(checked)} ({format_price_source(reading)}): {checked.reason}",
         explanation=f"{consequence}{_steps(checked.steps)}",
         simulated=simulated,
     )
@@ -157,7 +157,7 @@ def _change_over(checked: PriceVerdict, unit: str) -> str | None:
     return None
 
 
-def _seen(checked: PriceVerdict) -> str:
+def _format_sightings(checked: PriceVerdict) -> str:
     if checked.confirmed_by is not None:
         return f"confirmed by {checked.confirmed_by}"
     return {1: "seen once", 2: "seen twice"}.get(checked.sightings, f"seen {checked.sightings} times")

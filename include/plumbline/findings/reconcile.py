@@ -22,28 +22,28 @@ def reconcile(
     drifts: Sequence[Finding], open_findings: Sequence[Finding], comparisons: Sequence[Comparison], newest: Collection[str]
 ) -> Reconciliation:
     """`drifts`: one provider's findings of a campaign, one a series; `open_findings`: its open ones; `newest`: series whose newest campaign it is."""
-    shown: dict[str, list[Finding]] = {}
-    fresh: list[Finding] = []
+    shown_again: dict[str, list[Finding]] = {}
+    new: list[Finding] = []
     for finding in drifts:
         for part, known in _parts(finding, open_findings):
             if known is None:
-                fresh.append(part)
+                new.append(part)
             elif part.series_key in newest or known.campaign_id == part.campaign_id:
-                shown.setdefault(known.finding_id, []).append(part)
+                shown_again.setdefault(known.finding_id, []).append(part)
     compared = {c.series_key: c for c in comparisons}
     continued, resolved = [], []
     for known in open_findings:
-        now = shown.get(known.finding_id, [])
+        now = shown_again.get(known.finding_id, [])
         still = {f.series_key for f in now}
         recovered = {
-            key for key in known.standing if key in compared and key in newest and key not in still and _well(known, compared[key])
+            key for key in known.standing if key in compared and key in newest and key not in still and _has_recovered(known, compared[key])
         }
-        left = (set(known.standing) - recovered) | still
-        if recovered and not left:
-            resolved.append((known, _why(known, compared[known.standing[0]])))
+        still_open = (set(known.standing) - recovered) | still
+        if recovered and not still_open:
+            resolved.append((known, _resolution(known, compared[known.standing[0]])))
         elif now or recovered:
-            continued.append(_updated(known, now, left))
-    return Reconciliation(grouped(fresh), tuple(continued), tuple(resolved))
+            continued.append(_updated(known, now, still_open))
+    return Reconciliation(grouped(new), tuple(continued), tuple(resolved))
 
 
 def _parts(finding: Finding, open_findings: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
@@ -66,18 +66,18 @@ def _parts(finding: Finding, open_findings: Sequence[Finding]) -> list[tuple[Fin
     return [*parts, (finding.about(left), here)] if left else parts
 
 
-def _well(known: Finding, now: Comparison) -> bool:
+def _has_recovered(known: Finding, now: Comparison) -> bool:
     """Whether this series has recovered."""
-    seen = now.reliability
+    reliability = now.reliability
     if known.subject == GPU_ERRORS_SUBJECT:
-        return seen.attempts > 0 and not seen.gpu_errors
+        return reliability.attempts > 0 and not reliability.gpu_errors
     if known.kind == "reliability":
-        return seen.attempts > 0 and not seen.failures
+        return reliability.attempts > 0 and not reliability.failures
     if known.subject == missing_data.SILENCE_SUBJECT:
         # A campaign on demand replaces no month's rerun; it does count for a provider that was never measured.
-        return seen.attempts > 0 and (known.campaign_id is None or missing_data.is_monthly(now.candidate_campaign))
+        return reliability.attempts > 0 and (known.campaign_id is None or missing_data.is_monthly(now.candidate_campaign))
     if known.kind == "missing_data":
-        return seen.attempts > 0 and not seen.missing
+        return reliability.attempts > 0 and not reliability.missing
     if now.problems:
         return False
     if known.kind == "environment":
@@ -87,7 +87,7 @@ def _well(known: Finding, now: Comparison) -> bool:
     return bool(judged) and known.direction_of(now.series_key) not in {row.verdict for row in now.rows} and "suspected" not in judged
 
 
-def _why(known: Finding, now: Comparison) -> str:
+def _resolution(known: Finding, now: Comparison) -> str:
     what = {
         "performance": "is back within the thresholds of its baseline",
         "environment": "shows the facts of the baseline again",

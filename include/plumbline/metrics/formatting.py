@@ -167,5 +167,5 @@ def capitalize_first(text: str) -> str:
 
 
 def join_words(items: Iterable[str]) -> str:
-    found = list(items)
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""
+    words = list(items)
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

@@ -62,7 +62,7 @@ def _reading(name: str, row: dict[str, str | None], path: Path, line: int) -> Re
         return HistoryError(f'{path}:{line}, {column} is "{row[column] or ""}"; expected {expected}')
 
     try:
-        seen = datetime.fromisoformat((row["date"] or "").replace("Z", "+00:00"))
+        observed_at = datetime.fromisoformat((row["date"] or "").replace("Z", "+00:00"))
     except ValueError:
         raise wrong("date", "a date such as 2026-01-31") from None
     gpus = row["gpus"] or ""
@@ -77,7 +77,7 @@ def _reading(name: str, row: dict[str, str | None], path: Path, line: int) -> Re
         price = math.nan
     if not math.isfinite(price) or price < 0:
         raise wrong("usd_per_gpu_hour", "a number, at least 0")
-    at = seen.astimezone(timezone.utc) if seen.tzinfo else seen.replace(tzinfo=timezone.utc)
+    at = observed_at.astimezone(timezone.utc) if observed_at.tzinfo else observed_at.replace(tzinfo=timezone.utc)
     return Reading(name, *bought, "csv", path.name, at, price, "USD", "gpu_hour", int(gpus))
 
 

@@ -51,7 +51,7 @@ class SimulatedPrices:
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
         """One reading for each purchase with a price that holds on the day; none where nothing is declared."""
-        found = ((purchase, provider.price_on(at.date(), purchase)) for purchase in get_args(Purchase))
+        prices = ((purchase, provider.price_on(at.date(), purchase)) for purchase in get_args(Purchase))
         return [
             Reading(
                 provider=provider.name,
@@ -65,6 +65,6 @@ class SimulatedPrices:
                 per="instance_hour",
                 gpus=provider.accelerator.count,
             )
-            for purchase, price in found
+            for purchase, price in prices
             if price is not None
         ]

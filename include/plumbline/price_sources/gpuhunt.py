@@ -50,19 +50,19 @@ class GpuhuntPrices:
         instance_type = self._declared.instance_type or provider.instance_type
         listed, catalog = self._listed(cloud, provider)
         items = [i for i in listed if i.instance_name.lower() == instance_type.lower() and _BOOKED_AHEAD not in i.flags]
-        here = self._here(items, provider)
+        here = self._in_location(items, provider)
         if not here:
             elsewhere = ", ".join(sorted({i.location for i in items})[:8])
             why = f"catalog {catalog} of {cloud} lists {instance_type} in {elsewhere}, not in {self._wanted(provider)}"
             if not items:
                 why = f"catalog {catalog} of {cloud} does not list {instance_type}"
             raise NoPrice("gpuhunt", provider.name, why, "name it as gpuhunt does: cloud, location, instance_type in price_sources")
-        return [self._reading(provider, catalog, found, at) for spot in (False, True) if (found := [i for i in here if i.spot is spot])]
+        return [self._reading(provider, catalog, offers, at) for spot in (False, True) if (offers := [i for i in here if i.spot is spot])]
 
     def _wanted(self, provider: Provider) -> str:
         return self._declared.location or provider.zone or provider.region
 
-    def _here(self, items: list[CatalogItem], provider: Provider) -> list[CatalogItem]:
+    def _in_location(self, items: list[CatalogItem], provider: Provider) -> list[CatalogItem]:
         """The entries of the zone, or else of the region as a whole, or else, where no zone is declared, of all its zones."""
         zone_or_location = self._wanted(provider).lower()
         region = (self._declared.location or provider.region).lower()
@@ -76,10 +76,10 @@ class GpuhuntPrices:
     def _reading(self, provider: Provider, catalog: str, items: list[CatalogItem], at: datetime) -> Reading:
         purchase: Purchase = "spot" if items[0].spot else "on_demand"
         count = provider.accelerator.count
-        found = {id(i): i.cpu if provider.accelerator.kind == "cpu" else i.gpu_count for i in items}
-        alike = [i for i in items if found[id(i)] == count]  # RunPod sells one name with 1, 2, 4 and 8 GPUs
+        units = {id(i): i.cpu if provider.accelerator.kind == "cpu" else i.gpu_count for i in items}
+        alike = [i for i in items if units[id(i)] == count]  # RunPod sells one name with 1, 2, 4 and 8 GPUs
         if not alike:
-            counts = " or ".join(map(str, sorted(set(found.values()))))
+            counts = " or ".join(map(str, sorted(set(units.values()))))
             why = f"catalog {catalog} gives {items[0].instance_name} {counts} accelerators, the provider declares {count}"
             raise NoPrice("gpuhunt", provider.name, why, "correct accelerator.count, or instance_type in price_sources")
         prices = sorted({item.price for item in alike})

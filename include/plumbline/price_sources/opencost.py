@@ -32,14 +32,14 @@ class OpencostPrices:
         window = f"{since:%Y-%m-%dT%H:%M:%SZ},{until:%Y-%m-%dT%H:%M:%SZ}"
         hours_of = "cpuCoreHours" if provider.accelerator.kind == "cpu" else "gpuHours"
         cost = hours = 0.0
-        rows = [row for row in self._asked(provider, window) if self._ours(row, provider)]
+        rows = [row for row in self._allocations(provider, window) if self._ours(row, provider)]
         for row in rows:
             try:
                 cost, hours = cost + float(row["totalCost"]), hours + float(row[hours_of])
             except (KeyError, TypeError, ValueError) as error:
-                raise self._strange(provider, f"an allocation without totalCost and {hours_of} as numbers") from error
+                raise self._unexpected(provider, f"an allocation without totalCost and {hours_of} as numbers") from error
         if not (math.isfinite(cost) and math.isfinite(hours)):
-            raise self._strange(provider, f"a cost of {cost} for {hours} {hours_of}")
+            raise self._unexpected(provider, f"a cost of {cost} for {hours} {hours_of}")
         where = f"pods of plumbline/provider={provider.name} in namespace {self._declared.namespace} within {window}"
         if not rows:
             raise NoPrice("opencost", provider.name, f"no {where}", "run a trial there, widen window, or correct namespace")
@@ -69,7 +69,7 @@ class OpencostPrices:
         namespace, _, labelled = str(row.get("name", "")).partition("/")
         return namespace == self._declared.namespace and labelled.removeprefix(f"{_LABEL}=") == provider.name
 
-    def _asked(self, provider: Provider, window: str) -> list[dict[str, Any]]:
+    def _allocations(self, provider: Provider, window: str) -> list[dict[str, Any]]:
         import httpx
 
         # Filtered here, not there: OpenCost learnt to filter only in 2025.
@@ -86,9 +86,9 @@ class OpencostPrices:
             content = answer.json()
             return [row for allocations in content["data"] for row in (allocations or {}).values()]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._strange(provider, "no JSON with a list `data` of allocations") from error
+            raise self._unexpected(provider, "no JSON with a list `data` of allocations") from error
 
-    def _strange(self, provider: Provider, what: str) -> PriceSourceDown:
+    def _unexpected(self, provider: Provider, what: str) -> PriceSourceDown:
         return PriceSourceDown(
             "opencost", provider.name, f"{self._declared.url}/allocation answers {what}", "expected OpenCost's API there, such as port 9003"
         )

@@ -96,10 +96,10 @@ def range_of(metric: str, statistic: str) -> Range:
     """The possible values of a metric's statistic, in the metric's unit (a `cv` is a plain ratio)."""
     if statistic == "cv":
         return Range(0.0, 1e3, above=False)
-    found = _OWN.get(metric) or _BY_UNIT[METRICS[metric].unit]
+    bounds = _OWN.get(metric) or _BY_UNIT[METRICS[metric].unit]
     if statistic == "stddev" or metric in _MAY_BE_ZERO:
-        return Range(found.low, found.high, above=False)
-    return found
+        return Range(bounds.low, bounds.high, above=False)
+    return bounds
 
 
 def interval_is_valid(row: MetricRow) -> bool:
@@ -136,16 +136,16 @@ def attempt_key(document: ResultDocument) -> str:
 
 def attempts_table(documents: Sequence[ResultDocument], planned: Sequence[Trial], now: datetime) -> pd.DataFrame:
     """One row for each document: identity, hashes against what was planned, clocks. Times are in seconds."""
-    asked = {trial.trial_id: trial for trial in planned}
+    planned_trials = {trial.trial_id: trial for trial in planned}
     return pd.DataFrame(
-        [_attempt_row(document, asked.get(document.trial.trial_id), now) for document in documents], columns=_ATTEMPT_COLUMNS
+        [_attempt_row(document, planned_trials.get(document.trial.trial_id), now) for document in documents], columns=_ATTEMPT_COLUMNS
     )
 
 
-def _attempt_row(document: ResultDocument, asked: Trial | None, now: datetime) -> dict[str, Any]:
+def _attempt_row(document: ResultDocument, planned: Trial | None, now: datetime) -> dict[str, Any]:
     trial = document.trial
     moments = [event.utc for event in document.timeline]
-    seen = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
+    rows = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
     return {
         "key": attempt_key(document),
         "trial_id": trial.trial_id,
@@ -154,10 +154,10 @@ def _attempt_row(document: ResultDocument, asked: Trial | None, now: datetime) -
         "schema_version": document.schema_version,
         "checksum_holds": document.checksum == document.content_hash(),
         "spec_hash": trial.spec_hash,
-        "planned_spec_hash": asked.spec_hash if asked else None,
+        "planned_spec_hash": planned.spec_hash if planned else None,
         "criteria_hash": trial.criteria_hash,
-        "planned_criteria_hash": asked.criteria_hash if asked else None,
-        "repeated_metrics": _join_names(" ".join(name) for name, count in seen.items() if count > 1),
+        "planned_criteria_hash": planned.criteria_hash if planned else None,
+        "repeated_metrics": _join_names(" ".join(name) for name, count in rows.items() if count > 1),
         "seconds_ahead_of_clock": max(((at - now).total_seconds() for at in moments), default=None),
         "seconds_before_plan": max(((trial.planned_at - at).total_seconds() for at in moments), default=None),
     }
@@ -176,11 +176,11 @@ def _metrics_row(document: ResultDocument) -> dict[str, Any]:
     environment = document.environment
     facts = environment.facts if environment else {}
     # A number that appears twice has no column: the attempt is rejected for it, and neither value can be trusted.
-    seen = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
+    rows = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
     numbers = {
         f"{row.phase}.{row.metric}.{row.statistic}": row.value
         for row in document.metrics
-        if seen[row.phase, row.metric, row.statistic] == 1
+        if rows[row.phase, row.metric, row.statistic] == 1
     }
     counted = [row.n for row in document.metrics if row.value is not None]
     return {

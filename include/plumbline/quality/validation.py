@@ -70,11 +70,11 @@ def _error(one: Mapping[str, Any]) -> str | None:
     return raised[0] if raised else None
 
 
-def _sentence(row: Mapping[str, Any], asked: Mapping[str, Any], says: str) -> str:
+def _sentence(row: Mapping[str, Any], expected: Mapping[str, Any], says: str) -> str:
     """`steady.step_time.median is -0.1; expected …`, with every column that the expectation looked at."""
-    columns = asked.get("column_list") or [asked[name] for name in ("column", "column_A", "column_B") if name in asked]
-    seen = ", ".join(f"{column} is {_format_value(row.get(column))}" for column in columns)
-    return f"{seen}; {says}"
+    columns = expected.get("column_list") or [expected[name] for name in ("column", "column_A", "column_B") if name in expected]
+    values = ", ".join(f"{column} is {_format_value(row.get(column))}" for column in columns)
+    return f"{values}; {says}"
 
 
 def _format_value(value: object) -> str:

@@ -26,9 +26,9 @@ class InvalidResult(ValueError):
     """A stored result cannot be used; the message names the file and why."""
 
 
-def check_size(found: int, where: str, most: int = MAX_BYTES) -> None:
+def check_size(size: int, where: str, most: int = MAX_BYTES) -> None:
     """InvalidResult if an object has more than `most` bytes."""
-    if found > most:
+    if size > most:
         raise InvalidResult(f"{where} is larger than {format_size(most)}, the limit for such a file")
 
 
@@ -51,10 +51,10 @@ def parse_object(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int =
     """The JSON object in `raw`; InvalidResult, naming `where` it lies, if it is something else or exceeds a bound.
 
     Peak memory is bounded by `most` and MAX_VALUES. Integers have at most 64 bits and text has no NUL, because PostgreSQL stores neither."""
-    found = parse_value(raw, where, most, most_keys)
-    if not isinstance(found, dict):
-        raise InvalidResult(f"{where}: not a JSON object (but a {type(found).__name__})")
-    return found
+    parsed = parse_value(raw, where, most, most_keys)
+    if not isinstance(parsed, dict):
+        raise InvalidResult(f"{where}: not a JSON object (but a {type(parsed).__name__})")
+    return parsed
 
 
 def parse_value(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int = MAX_KEYS) -> Any:
@@ -63,13 +63,13 @@ def parse_value(raw: bytes, where: str, most: int = MAX_BYTES, most_keys: int = 
     if (values := sum(map(raw.count, (b",", b"[", b"{")))) > MAX_VALUES:
         raise InvalidResult(f"{where} has {values:,} values; expected at most {MAX_VALUES:,}")
     try:
-        found = from_json(raw, cache_strings="none")  # NaN and infinity are for the model to refuse, which names their field
+        parsed = from_json(raw, cache_strings="none")  # NaN and infinity are for the model to refuse, which names their field
     except ValueError as error:
         if "recursion limit" in str(error):
             raise InvalidResult(f"{where} is nested too deeply; expected at most {MAX_DEPTH} levels") from None
         raise InvalidResult(f"{where}: not a JSON object ({error})") from error
-    _check_values(found, where, most_keys)
-    return found
+    _check_values(parsed, where, most_keys)
+    return parsed
 
 
 def parse_model(kind: type[Model], raw: bytes, where: str) -> Model:
@@ -95,13 +95,13 @@ def first_error(error: ValidationError) -> str:
 def _check_values(top: Any, where: str, most_keys: int) -> None:
     # With a stack of its own: what is nested deeply must not end in a RecursionError here either.
     todo: list[tuple[tuple[str | int, ...], Any]] = [((), top if isinstance(top, (dict, list)) else [top])]
-    asked = 0
+    keys = 0
     while todo:
         path, value = todo.pop()
         if len(path) >= MAX_DEPTH:
             raise InvalidResult(f"{where} is nested too deeply; expected at most {MAX_DEPTH} levels")
-        asked += len(value) if path[:1] == ("trial",) else 0
-        if asked > MAX_KEYS or (isinstance(value, dict) and len(value) > most_keys):
+        keys += len(value) if path[:1] == ("trial",) else 0
+        if keys > MAX_KEYS or (isinstance(value, dict) and len(value) > most_keys):
             raise InvalidResult(f"{where}: {_format_location(path)} has more than {most_keys:,} values; expected at most that")
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(item, (dict, list)):

@@ -20,8 +20,8 @@ def read_table(
     """These columns of a file; InvalidResult, naming `where` it lies, if it is not Parquet or exceeds a bound.
 
     Rows and unpacked bytes are read from the footer and enforced on the batches. Without `whole`, absent columns are skipped."""
-    found = list(read_batches(source, where, columns=columns, most_rows=most_rows, most_bytes=most_bytes, whole=whole))
-    return pa.Table.from_batches(found[1:], found[0].schema)
+    batches = list(read_batches(source, where, columns=columns, most_rows=most_rows, most_bytes=most_bytes, whole=whole))
+    return pa.Table.from_batches(batches[1:], batches[0].schema)
 
 
 def read_batches(

@@ -30,8 +30,8 @@ class ExpiredEvidence(BaseModel):
 def record_expired(store: ResultStore, folder: str, files: Sequence[str], at: datetime, rule: str) -> None:
     """Record that these files of an attempt's folder expired; earlier records stay."""
     before = read_expired(store, folder)
-    said = tuple(sorted({*files, *(before.files if before else ())}))
-    store.put(_expired_path(folder), ExpiredEvidence(files=said, expired_at=at, rule=rule).model_dump_json(indent=1).encode())
+    names = tuple(sorted({*files, *(before.files if before else ())}))
+    store.put(_expired_path(folder), ExpiredEvidence(files=names, expired_at=at, rule=rule).model_dump_json(indent=1).encode())
 
 
 def read_expired(store: ResultStore, folder: str) -> ExpiredEvidence | None:
@@ -48,7 +48,7 @@ def damaged_files(store: ResultStore, document: ResultDocument) -> list[str]:
     for item in document.evidence:
         path = f"{store.folder(document.trial)}/{item.uri}"
         try:
-            found, count = store.digest(path, item.bytes)
+            digest, count = store.digest(path, item.bytes)
         except FileNotFoundError:
             gone = read_expired(store, store.folder(document.trial))
             if gone is None or item.uri not in gone.files:
@@ -58,8 +58,8 @@ def damaged_files(store: ResultStore, document: ResultDocument) -> list[str]:
             broken.append(
                 f"{store.uri(path)} has {'more' if count > item.bytes else 'fewer'} than the {item.bytes:,} bytes of the document"
             )
-        elif found != item.sha256:
-            broken.append(f"{store.uri(path)} has SHA-256 {found}; the document says {item.sha256}")
+        elif digest != item.sha256:
+            broken.append(f"{store.uri(path)} has SHA-256 {digest}; the document says {item.sha256}")
     return broken
 
 

@@ -27,14 +27,14 @@ def launch_metrics(record: LaunchRecord) -> tuple[MetricRow, ...]:
             _scheduling(pods),
             _pulling(pods),
         )
-    return (_metric("provisioning_lead_time", _between(record.events, "requested", "harness_ready"), 1),)
+    return (_metric("provisioning_lead_time", _seconds_between(record.events, "requested", "harness_ready"), 1),)
 
 
 def _metric(name: str, value: float | None, n: int) -> MetricRow:
     return metric_row(name, value, 0 if value is None else n, phase="cold_start")
 
 
-def _between(events: tuple[Event, ...], first: str, last: str) -> float | None:
+def _seconds_between(events: tuple[Event, ...], first: str, last: str) -> float | None:
     at = {event.name: event.monotonic_s for event in events if event.clock == "launcher"}
     begin, end = at.get(first), at.get(last)
     return None if begin is None or end is None else end - begin
@@ -55,7 +55,7 @@ def _cluster_lead(record: LaunchRecord) -> float | None:
 
 
 def _scheduling(pods: Sequence[PodRecord]) -> MetricRow:
-    took = [_elapsed(*(_at(pod, name) for name in ("requested", "scheduled"))) for pod in pods]
+    took = [_elapsed(*(_time_of(pod, name) for name in ("requested", "scheduled"))) for pod in pods]
     known = [seconds for seconds in took if seconds is not None]
     # The slowest pod is known only if every pod is.
     return _metric("pod_scheduling_time", max(known) if known and len(known) == len(took) else None, len(known))
@@ -69,11 +69,15 @@ def _pulling(pods: Sequence[PodRecord]) -> MetricRow:
 
 
 def _pull_seconds(pod: PodRecord) -> float | None:
-    said = pod.facts.get("image_pull_s")
-    return float(said) if isinstance(said, int | float) else _elapsed(_at(pod, "image_pulling"), _at(pod, "image_pulled"))
+    declared_s = pod.facts.get("image_pull_s")
+    return (
+        float(declared_s)
+        if isinstance(declared_s, int | float)
+        else _elapsed(_time_of(pod, "image_pulling"), _time_of(pod, "image_pulled"))
+    )
 
 
-def _at(pod: PodRecord, name: str) -> datetime | None:
+def _time_of(pod: PodRecord, name: str) -> datetime | None:
     return next((event.utc for event in pod.events if event.name == name), None)
 
 
@@ -104,11 +108,11 @@ def effective_environment(document: ResultDocument) -> Environment | None:
     """
     if document.environment is None or document.launch is None or not document.launch.pods:
         return document.environment
-    seen: dict[str, Scalar] = {}
+    facts: dict[str, Scalar] = {}
     for name, fact in _POD_FACTS.items():
         values = sorted({str(pod.facts[name]) for pod in document.launch.pods if pod.facts.get(name) is not None})
         if values:
-            seen[fact] = ", ".join(values)
+            facts[fact] = ", ".join(values)
     return Environment.of(
-        {**seen, **{key: value for key, value in document.environment.facts.items() if value is not None or key not in seen}}
+        {**facts, **{key: value for key, value in document.environment.facts.items() if value is not None or key not in facts}}
     )

@@ -63,7 +63,7 @@ def decode(log: bytes) -> Mapping[str, bytes] | None:
     """The files of the newest block in a log by their paths, "result.json" among them; None without a block. InvalidBlock if it is unusable."""
     parts: dict[int, bytes] = {}
     count = 0
-    for number, total, data in (found.groups() for line in log.splitlines() if (found := _LINE.fullmatch(line))):
+    for number, total, data in (match.groups() for line in log.splitlines() if (match := _LINE.fullmatch(line))):
         if int(number) == 1:
             parts, count = {}, int(total)
         parts[int(number)] = data

@@ -106,10 +106,10 @@ class PublishedResult(Part):
 
 def slug(text: str) -> str:
     """A name as declarations have them: `NVIDIA H200-SXM5-141GB` is `nvidia-h200-sxm5-141gb`. ValueError if nothing remains."""
-    found = _UNSAFE_IN_NAME.sub("-", text.lower()).strip("-")
-    if not found:
+    name = _UNSAFE_IN_NAME.sub("-", text.lower()).strip("-")
+    if not name:
         raise ValueError(f'"{text}" holds no letter or digit; expected a name')
-    return found
+    return name
 
 
 # Runs of MLPerf Training, one a row of a CSV file, as outside results: a row becomes a result, or is rejected with its line and why.
@@ -164,7 +164,7 @@ def _parsed(reader: csv.DictReader[str], published: Mapping[str, date]) -> Parse
     for fields in reader:
         line = reader.line_num
         try:
-            found = _result(fields, published)
+            parsed = _result(fields, published)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             rejected.append(RejectedRow(line, f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"))
@@ -172,11 +172,11 @@ def _parsed(reader: csv.DictReader[str], published: Mapping[str, date]) -> Parse
         except ValueError as error:
             rejected.append(RejectedRow(line, str(error)))
             continue
-        before = first_lines.setdefault(found.trial_id, line)
+        before = first_lines.setdefault(parsed.trial_id, line)
         if before != line:
-            rejected.append(RejectedRow(line, f"the same run as line {before}: {found.trial_id}"))
+            rejected.append(RejectedRow(line, f"the same run as line {before}: {parsed.trial_id}"))
             continue
-        results.append(found)
+        results.append(parsed)
     return ParsedRuns(tuple(results), tuple(rejected))
 
 

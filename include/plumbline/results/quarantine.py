@@ -28,11 +28,11 @@ def put(store: ResultStore, folder: str, file: str, reason: str, away: ResultSto
 
     `away`: the store that the attempt's folder lies in, if it is another one.
     """
-    held = away or store
+    entry = away or store
     try:
-        data = held.get(f"{folder}/{file}")
+        data = entry.get(f"{folder}/{file}")
     except InvalidResult:
-        data = held.head(f"{folder}/{file}", HEAD_BYTES)
+        data = entry.head(f"{folder}/{file}", HEAD_BYTES)
     sha256 = hashlib.sha256(data).hexdigest()
     known = read_note(store, folder, file)
     if known is not None and known.sha256 != sha256:

@@ -106,14 +106,14 @@ def verify(document: ResultDocument, keys: Mapping[int, str]) -> Verification:
 
 def verify_collected(document: ResultDocument, keys: Mapping[int, str]) -> ResultDocument:
     """The collected document and the public key that verified it; ValueError with a sentence if it must not be used."""
-    found = verify(document, keys)
-    if found.status in ("broken", "verified_as_exported"):  # a key that comes along with a result proves nothing here
+    verified = verify(document, keys)
+    if verified.status in ("broken", "verified_as_exported"):  # a key that comes along with a result proves nothing here
         raise ValueError(
-            found.detail if found.status == "broken" else "the document is signed, but the archive holds no signing key of its trial"
+            verified.detail if verified.status == "broken" else "the document is signed, but the archive holds no signing key of its trial"
         )
     if document.signature is None:
         return document
-    return document.model_copy(update={"signature": document.signature.model_copy(update={"public_key": found.key})})
+    return document.model_copy(update={"signature": document.signature.model_copy(update={"public_key": verified.key})})
 
 
 def _written_by_collect(document: ResultDocument) -> bool:

@@ -121,10 +121,10 @@ class ResultStore:
                 bounded_json.check_size(os.fstat(file.fileno()).st_size, self.uri(path), most)
                 data = bytes(file.read(most + 1))
         else:
-            found = int(self._seen_now().info(target)["size"])
-            bounded_json.check_size(found, self.uri(path), most)
+            size = int(self._seen_now().info(target)["size"])
+            bounded_json.check_size(size, self.uri(path), most)
             # Stores refuse a range of an empty object.
-            data = bytes(self._fs.cat_file(target, start=0, end=most + 1)) if found else b""
+            data = bytes(self._fs.cat_file(target, start=0, end=most + 1)) if size else b""
         bounded_json.check_size(len(data), self.uri(path), most)
         return data
 
@@ -171,21 +171,21 @@ class ResultStore:
     def objects(self) -> Iterator[tuple[str, int]]:
         """Every object, relative to the store, with its bytes; nothing if there is no store yet."""
         try:
-            found = self._retried(lambda: self._seen_now().find(self._root, detail=True))
+            listing = self._retried(lambda: self._seen_now().find(self._root, detail=True))
         except FileNotFoundError:
             return
-        for name, about in found.items():
+        for name, about in listing.items():
             yield str(name).removeprefix(f"{self._root}/"), int(about.get("size") or 0)
 
     def modified(self, path: str) -> datetime | None:
         """When one object was written, by the store's own clock; None where the store does not say. FileNotFoundError if there is none."""
         info = self._retried(lambda: self._seen_now().info(f"{self._root}/{path}"))
-        found = next((info[name] for name in _MODIFIED_KEYS if info.get(name) is not None), None)
-        if isinstance(found, str):
-            found = datetime.fromisoformat(found)
-        elif isinstance(found, int | float):
-            found = datetime.fromtimestamp(found, timezone.utc)
-        return found if isinstance(found, datetime) else None
+        modified = next((info[name] for name in _MODIFIED_KEYS if info.get(name) is not None), None)
+        if isinstance(modified, str):
+            modified = datetime.fromisoformat(modified)
+        elif isinstance(modified, int | float):
+            modified = datetime.fromtimestamp(modified, timezone.utc)
+        return modified if isinstance(modified, datetime) else None
 
     def remove(self, path: str) -> None:
         """Delete one object; nothing if it is gone."""
@@ -364,10 +364,10 @@ def check_access(store: ResultStore) -> float:
     began = time.monotonic()
     _attempt_step(uri, "write", lambda: store.put(path, content))
     try:
-        found = _attempt_step(uri, "read", lambda: store.get(path))
+        answer = _attempt_step(uri, "read", lambda: store.get(path))
     finally:
         _attempt_step(uri, "delete", lambda: store.remove(path))
-    if found != content:
+    if answer != content:
         raise StoreFault("compare", f"{uri} returned other bytes than were written")
     if _attempt_step(uri, "read", lambda: store.exists(path)):
         raise StoreFault("delete", f"{uri} still exists after its deletion; is the bucket locked against deletion?")

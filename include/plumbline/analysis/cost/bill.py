@@ -188,8 +188,8 @@ class Bill:
         groups: dict[tuple[object, ...], Line] = {}
         for line in self.lines:
             key = (line.item, line.unit_price, line.basis, line.source, line.since, line.what)
-            held = groups.get(key)
-            quantity = line.quantity if held is None else held.quantity + line.quantity
+            sums = groups.get(key)
+            quantity = line.quantity if sums is None else sums.quantity + line.quantity
             groups[key] = Line(line.item, quantity, line.unit_price, line.basis, line.source, line.since, line.what)
         return Bill(tuple(sorted(groups.values(), key=lambda line: ITEMS.index(line.item))), self.unknown)
 

@@ -47,9 +47,9 @@ def budget_use(provider: Provider, held_s: float, on: date, gpus: int | None = N
     return BudgetUse(counted * hours, None if quoted.basis is None else quoted.basis.usd_per_hour * hours, quoted.reason)
 
 
-def expected_held_s(held: Sequence[float], estimated_s: float) -> float:
+def expected_held_s(durations_s: Sequence[float], estimated_s: float) -> float:
     """Seconds (over all nodes) that a trial is expected to hold its provider: the median of the last ones of its series, else the estimate."""
-    return median(held) if held else estimated_s
+    return median(durations_s) if durations_s else estimated_s
 
 
 @dataclass(frozen=True)

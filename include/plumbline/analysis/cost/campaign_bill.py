@@ -87,16 +87,16 @@ def outcome_costs(
 
 def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:
     """(start, end) of each interruption of a training, in seconds, from the break to the lost step done again."""
-    found: list[tuple[float, float]] = []
+    recoveries: list[tuple[float, float]] = []
     began: float | None = None
     moments = ((e.monotonic_s, e.name) for e in document.timeline if e.clock == "harness" and e.monotonic_s is not None)
     for seconds, name in sorted(moments):
         if name in _BREAKS and began is None:
             began = seconds
         elif name in _RECOVERED and began is not None:
-            found.append((began, seconds))
+            recoveries.append((began, seconds))
             began = None
-    return found
+    return recoveries
 
 
 def trial_bills(
@@ -164,14 +164,14 @@ def provider_costs(
     uses = _uses(documents, retention_s, rejected)
     simulated = {(d.trial.provider.name, d.trial.workload.kind): d.simulated for d in documents}
     kinds = {d.trial.trial_id: d.trial.workload.kind for d in documents}
-    found = []
+    costs = []
     for name, kind in sorted(simulated):
         own = {trial_id: attempts for trial_id, attempts in uses.items() if (attempts[0].provider, kinds[trial_id]) == (name, kind)}
         finished = sum(any(use.usable for use in attempts) for attempts in own.values())
         lost = sum(not use.usable for attempts in own.values() for use in attempts)
         bill = combine_bills(_bill(attempts, providers, on, purchase) for attempts in own.values()).condensed()
-        found.append(ProviderCost(name, kind, simulated[name, kind], bill, len(own), finished, lost))
-    return tuple(found)
+        costs.append(ProviderCost(name, kind, simulated[name, kind], bill, len(own), finished, lost))
+    return tuple(costs)
 
 
 def _bill(attempts: Sequence[TrialUsage], providers: Mapping[str, Provider], on: date | None, purchase: Purchase) -> Bill:

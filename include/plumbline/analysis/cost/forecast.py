@@ -90,9 +90,9 @@ class ForecastInputs:
         values = [n.value for n in numbers if n.value is not None]
         if not values:
             return None
-        found = pool(values)
-        low, high = (found.low, found.high) if len(values) > 1 else (numbers[0].ci_low, numbers[0].ci_high)
-        return Range(found.value if low is None else low, found.value, found.value if high is None else high)
+        pooled = pool(values)
+        low, high = (pooled.low, pooled.high) if len(values) > 1 else (numbers[0].ci_low, numbers[0].ci_high)
+        return Range(pooled.value if low is None else low, pooled.value, pooled.value if high is None else high)
 
     def measured_in(self, metric: str, statistic: str, phase: str = "steady") -> tuple[str, ...]:
         """The ids of the trials behind `measured`."""
@@ -110,13 +110,13 @@ class ForecastInputs:
 
         A steady phase sends what its workload declares: what an instance could do beyond that, only the search shows.
         """
-        found = [(t, rate) for t in self.usable if (rate := outcome.delivered(t.value)) is not None]
-        if not found or min(rate for _, rate in found) <= 0:
+        measured = [(t, rate) for t in self.usable if (rate := outcome.delivered(t.value)) is not None]
+        if not measured or min(rate for _, rate in measured) <= 0:
             return f"{self.workload.name} on {self.provider.name}: {not_measured(outcome)} in any usable trial, or was 0"
-        rates = pool([rate for _, rate in found])
-        low, high = (rates.low, rates.high) if len(found) > 1 else _own_interval(outcome, *found[0])
+        rates = pool([rate for _, rate in measured])
+        low, high = (rates.low, rates.high) if len(measured) > 1 else _own_interval(outcome, *measured[0])
         span = Range(rates.value if low is None else low, rates.value, rates.value if high is None else high)
-        return DeliveredRate(span, self._basis(outcome, span), tuple(t.trial_id for t, _ in found))
+        return DeliveredRate(span, self._basis(outcome, span), tuple(t.trial_id for t, _ in measured))
 
     def _basis(self, outcome: Outcome, span: Range) -> str:
         if not outcome.sustained:
@@ -145,34 +145,34 @@ class ForecastInputs:
 
     def range(self, figure: Literal["price", "utilisation", "failure_rate"], taken: str) -> Range | None:
         """A declared range; None if it is not declared, and then `taken` says how the cost is computed without it."""
-        found = self.economics.assumed(figure, self.provider.name, self.workload.name)
-        if found is None:
+        assumption = self.economics.assumed(figure, self.provider.name, self.workload.name)
+        if assumption is None:
             self.undeclared(figure, taken)
             return None
-        self.sources[figure] = found.source
-        value: Utilisation = found.value  # all three have the same fields
+        self.sources[figure] = assumption.source
+        value: Utilisation = assumption.value  # all three have the same fields
         return Range(value.low, value.expected, value.high)
 
     def volume(self, outcome: Outcome) -> float | None:
         """The declared monthly volume in outcomes, by the measured rates where it is declared in something else."""
-        found = self.economics.assumed("volume", self.provider.name, self.workload.name)
-        if found is None:
-            asked = "requests: 50000000" if self.workload.kind == "inference" else "trained_tokens: 100000000000"
-            self.undeclared("volume", "the cost is without what is paid by the month", f"volume: {{{asked}}}")
+        assumption = self.economics.assumed("volume", self.provider.name, self.workload.name)
+        if assumption is None:
+            example = "requests: 50000000" if self.workload.kind == "inference" else "trained_tokens: 100000000000"
+            self.undeclared("volume", "the cost is without what is paid by the month", f"volume: {{{example}}}")
             return None
-        what, amount = found.value.declared
+        what, amount = assumption.value.declared
         declared_in, mine = self.measured(*RATES[what]), self.measured(outcome.rate, outcome.statistic)
         if declared_in is None or mine is None or declared_in.expected <= 0:
             reason = f"the volume is declared in {what.replace('_', ' ')}, and {RATES[what][0]} of {self.workload.name} was not measured"
             self.unknown.append(UnknownInput("volume", reason, f"declare it in what is measured, such as {outcome.what}"))
             return None
-        self.sources["volume"] = found.source
+        self.sources["volume"] = assumption.source
         return float(amount * mine.expected / declared_in.expected)
 
     def monthly_data(self, item: Literal["egress", "storage"]) -> Range | None:
         """What egress or storage costs a month, USD: the declared amount at the provider's rate of the day."""
-        found = self.economics.assumed(item, self.provider.name, self.workload.name)
-        if found is None:
+        assumption = self.economics.assumed(item, self.provider.name, self.workload.name)
+        if assumption is None:
             self.undeclared(item, "the cost is without it")
             return None
         rate = next((r for r in self.provider.rates if r.item == item and r.holds(self.on)), None)
@@ -183,17 +183,17 @@ class ForecastInputs:
                 UnknownInput(item, reason, f"declare it in the provider's rates, such as {{item: {item}, price: {price}, …}}")
             )
             return None
-        self.sources[item] = f"{found.source}; {rate.price.amount:.10g} {rate.price.currency}/{rate.price.per}: {rate.source}"
-        amount: DataRange = found.value
+        self.sources[item] = f"{assumption.source}; {rate.price.amount:.10g} {rate.price.currency}/{rate.price.per}: {rate.source}"
+        amount: DataRange = assumption.value
         unit = BYTES[rate.price.per.removesuffix("-month")]
         return Range(amount.low, amount.expected, amount.high).times(rate.price.amount * rate.usd_per_unit / unit)
 
     def engineering(self) -> float | None:
         """What people cost a month, USD: as the economics say, else the provider's declared overhead by the month."""
-        found = self.economics.assumed("engineering", self.provider.name, self.workload.name)
-        if found is not None:
-            self.sources["engineering"] = found.source
-            return float(found.value)
+        assumption = self.economics.assumed("engineering", self.provider.name, self.workload.name)
+        if assumption is not None:
+            self.sources["engineering"] = assumption.source
+            return float(assumption.value)
         by_month = [o for o in self.provider.overhead if o.per == "month" and o.holds(self.on)]
         if not by_month:
             self.undeclared("engineering", "the cost is without people's time")
@@ -203,8 +203,8 @@ class ForecastInputs:
 
     def always_on(self) -> int:
         """How many times the instances are paid all month long; 0 if not declared."""
-        found = self.economics.assumed("always_on", self.provider.name, self.workload.name)
-        return 0 if found is None else int(found.value)
+        assumption = self.economics.assumed("always_on", self.provider.name, self.workload.name)
+        return 0 if assumption is None else int(assumption.value)
 
     def undeclared(self, figure: str, taken: str, example: str = "") -> None:
         """Note that a figure of the economics is not declared."""

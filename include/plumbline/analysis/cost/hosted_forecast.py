@@ -213,17 +213,17 @@ def _per_request(case: ForecastInputs, workload: InferenceWorkload, hosted: Host
     requests, written = case.measured("request_throughput", "value"), case.measured("output_token_throughput", "value")
     if requests is None or written is None or requests.expected <= 0:
         return f"{hosted.name} bills by tokens, and the output tokens of a request of {workload.name} were not measured"
-    asked, got = prompt_tokens(workload), written.expected / requests.expected
+    prompt, output = prompt_tokens(workload), written.expected / requests.expected
     return (
-        asked * hosted.input + got * hosted.output,
-        f"{asked:,.4g} input tokens at {hosted.input * 1e6:.10g} USD and {got:,.4g} output tokens at {hosted.output * 1e6:.10g} USD, each for 1M",
+        prompt * hosted.input + output * hosted.output,
+        f"{prompt:,.4g} input tokens at {hosted.input * 1e6:.10g} USD and {output:,.4g} output tokens at {hosted.output * 1e6:.10g} USD, each for 1M",
     )
 
 
 def prompt_tokens(workload: InferenceWorkload) -> float:
     """Tokens of the mean prompt as it is declared: with retrieved documents, and in a conversation with what was said before."""
-    asked = workload.requests
-    prefix = float(asked.shared_prefix.tokens) if asked.shared_prefix else 0.0
-    own, turns = mean_tokens(asked.prompt_lengths) - prefix, asked.turns.count if asked.turns else 1
-    said_before = (turns - 1) / 2 * (own + mean_tokens(asked.output_tokens))
+    requests = workload.requests
+    prefix = float(requests.shared_prefix.tokens) if requests.shared_prefix else 0.0
+    own, turns = mean_tokens(requests.prompt_lengths) - prefix, requests.turns.count if requests.turns else 1
+    said_before = (turns - 1) / 2 * (own + mean_tokens(requests.output_tokens))
     return prefix + own + said_before + workload.added_tokens

@@ -29,7 +29,7 @@ def plan_bills(plan: CostPlan, providers: Mapping[str, Provider], today: date) -
     MixedUnits, naming the line, if a quantity is not in its price's unit or an option mixes currencies. KeyError for a provider that
     `providers` does not name. What a provider has no price for is `unknown`.
     """
-    found: list[PlannedOption] = []
+    options: list[PlannedOption] = []
     for option in plan.options:
         priced = [_line(each, f'"{option.name}", line {n} ({each.item})', providers, today) for n, each in enumerate(option.lines, 1)]
         bill = Bill(tuple(p for p in priced if isinstance(p, Line)), tuple(p for p in priced if isinstance(p, Unknown)))
@@ -37,8 +37,8 @@ def plan_bills(plan: CostPlan, providers: Mapping[str, Provider], today: date) -
             total = bill.total
         except MixedUnits as error:
             raise MixedUnits(f'"{option.name}": {error}', error.expected, error.actual) from None
-        found.append(PlannedOption(option.name, bill, _dearer(total, bill, found[0].bill) if found else None))
-    return tuple(found)
+        options.append(PlannedOption(option.name, bill, _dearer(total, bill, options[0].bill) if options else None))
+    return tuple(options)
 
 
 def _dearer(total: Money | None, bill: Bill, first: Bill) -> Money | None:

@@ -83,8 +83,8 @@ def precision_levers(trials: Sequence[TrialSample], workloads: Mapping[str, AnyW
     for provider, name in sorted({(t.provider, t.workload) for t in trials if t.usable}):
         if name in workloads:
             families.setdefault((provider, family(workloads[name])), []).append(workloads[name])
-    found = (_lever(provider, trials, members) for (provider, _), members in families.items())
-    return tuple(lever for lever in found if lever is not None)
+    levers = (_lever(provider, trials, members) for (provider, _), members in families.items())
+    return tuple(lever for lever in levers if lever is not None)
 
 
 def family(workload: AnyWorkload) -> str:
@@ -117,10 +117,10 @@ def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWo
     measure, phase = ("output_agreement", "cold_start") if first.kind == "inference" else ("final_loss", "steady")
     amount = outcome.shown_amount
     times = amount / (outcome.amount or amount)
-    found = {
+    precisions = {
         name: [v * times for t in of if (v := t.value(outcome.metric, "value", outcome.phase)) is not None] for name, of in own.items()
     }
-    costs = {name: pool(values) if values else None for name, values in found.items()}
+    costs = {name: pool(values) if values else None for name, values in precisions.items()}
     qualities = {name: _pooled(of, measure, phase) for name, of in own.items()}
     base_cost, base_quality = costs[reference.name], qualities[reference.name]
     rows = []
@@ -175,8 +175,8 @@ def _pooled(trials: Sequence[TrialSample], metric: str, phase: str) -> Pooled | 
 
 def _accuracy(trials: Sequence[TrialSample]) -> str:
     """How many of the evaluation set's questions are answered right; empty without one."""
-    found = _pooled(trials, "answer_accuracy", "cold_start")
-    return "" if found is None else f"; {format_percent(found.value, 1)} of the questions are answered right"
+    accuracy = _pooled(trials, "answer_accuracy", "cold_start")
+    return "" if accuracy is None else f"; {format_percent(accuracy.value, 1)} of the questions are answered right"
 
 
 def _difference(w: AnyWorkload, reference: AnyWorkload, measure: str, own: Pooled | None, base: Pooled | None) -> str:

@@ -38,13 +38,13 @@ def with_costs(
             result.append(trial)
             continue
         if provider.token_prices:
-            found = token_costs(provider, on, trial.usage, trial.value)
-            found += (_cost_per_finished_run(provider, on, trial, trials),)
-            result.append(_with(trial, found, None))
+            costs = token_costs(provider, on, trial.usage, trial.value)
+            costs += (_cost_per_finished_run(provider, on, trial, trials),)
+            result.append(_with_metrics(trial, costs, None))
             continue
         share = share_of(provider, trial.gpus)
         quoted = charged(quote(provider, on, purchase), share)
-        found = costs_of(
+        costs = costs_of(
             trial.kind,
             quoted,
             trial.value,
@@ -52,8 +52,8 @@ def with_costs(
             epoch_tokens=(epoch_tokens or {}).get(trial.workload),
             nodes=trial.nodes,
         )
-        found += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
-        result.append(_with(trial, found, share))
+        costs += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
+        result.append(_with_metrics(trial, costs, share))
     return tuple(result)
 
 
@@ -71,11 +71,11 @@ def _lost_s(trials: Iterable[TrialSample]) -> dict[tuple[str, str], float | None
         elif trial.status != "missing":
             so_far = lost.get(place, 0.0)
             lost[place] = None if so_far is None or trial.held_s is None else so_far + trial.held_s
-    return {place: None if (held := lost.get(place, 0.0)) is None else held / n for place, n in usable.items()}
+    return {place: None if (total_s := lost.get(place, 0.0)) is None else total_s / n for place, n in usable.items()}
 
 
-def _with(trial: TrialSample, found: Sequence[Cost], share: InstanceShare | None) -> TrialSample:
-    costs = tuple(MetricValue(c.phase, c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in found)
+def _with_metrics(trial: TrialSample, priced: Sequence[Cost], share: InstanceShare | None) -> TrialSample:
+    costs = tuple(MetricValue(c.phase, c.metric, "value", c.value, "USD", METRICS[c.metric].direction, 1) for c in priced)
     names = {c.metric for c in costs}
     return replace(trial, share=share, metrics=tuple(m for m in trial.metrics if m.metric not in names) + costs)
 

@@ -84,7 +84,7 @@ class CostModel:
     @property
     def ranges(self) -> dict[Driver, Range]:
         """The drivers that are known; what is paid by the month only where the volume is known."""
-        found: dict[Driver, Range | None] = {
+        ranges: dict[Driver, Range | None] = {
             "price": self.price,
             "rate": self.rate,
             "utilisation": self.utilisation,
@@ -92,7 +92,7 @@ class CostModel:
             "egress": self.egress if self.volume is not None else None,
             "storage": self.storage if self.volume is not None else None,
         }
-        return {driver: span for driver, span in found.items() if span is not None}
+        return {driver: span for driver, span in ranges.items() if span is not None}
 
     def at(self, ends: Mapping[Driver, Literal["low", "high"]]) -> dict[Driver, float]:
         """Every known driver's value: at the end that is named, else as expected."""

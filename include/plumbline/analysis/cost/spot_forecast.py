@@ -72,16 +72,16 @@ def expected_time(run: Run, per_s: float) -> Expected:
     if per_s <= 0:
         return Expected(run.work_s + checkpoints, run.work_s, checkpoints, 0.0, 0.0, 0.0)
     try:
-        held = _held(run, per_s)
+        paid_s = _paid_s(run, per_s)
     except OverflowError:
         return Expected(*[math.inf] * 6)
-    interruptions = per_s * held
+    interruptions = per_s * paid_s
     # A recovery lasts until work goes on or the next interruption, whichever comes first.
     restarting = interruptions * -math.expm1(-per_s * run.restart_s) / per_s
-    return Expected(held, run.work_s, checkpoints, restarting, max(0.0, held - run.work_s - checkpoints - restarting), interruptions)
+    return Expected(paid_s, run.work_s, checkpoints, restarting, max(0.0, paid_s - run.work_s - checkpoints - restarting), interruptions)
 
 
-def _held(run: Run, per_s: float) -> float:
+def _paid_s(run: Run, per_s: float) -> float:
     recovering = math.exp(per_s * run.restart_s)
     if run.every_s is None:
         return run.work_s * recovering

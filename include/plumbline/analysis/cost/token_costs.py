@@ -20,8 +20,8 @@ UNCOUNTED = "the endpoint reported no usage of some answered requests, so what i
 
 def token_rate(provider: Provider, on: date) -> TokenRate | str:
     """The rate that holds on a day, or why there is none."""
-    found = next((rate for rate in provider.token_prices if rate.holds(on)), None)
-    return found if found is not None else f"none of the token_prices of {provider.name} holds on {on.isoformat()}"
+    valid = next((rate for rate in provider.token_prices if rate.holds(on)), None)
+    return valid if valid is not None else f"none of the token_prices of {provider.name} holds on {on.isoformat()}"
 
 
 def token_lines(rate: TokenRate, usage: Sequence[TokenUsage], item: Item = "hosted") -> Iterator[Line | Unknown]:
@@ -74,11 +74,11 @@ def token_costs(provider: Provider, on: date, usage: Sequence[TokenUsage], measu
     total = None if isinstance(rate, str) else charged_usd(rate, usage)
     why = charge if isinstance(charge, str) else UNCOUNTED
     whole = "tokens and requests of all phases, the first inference and the evaluation included"
-    found = [Cost("cost_per_run", total, None, whole if total is not None else "", None if total is not None else why)]
+    costs = [Cost("cost_per_run", total, None, whole if total is not None else "", None if total is not None else why)]
     outcomes = [outcome for outcome in COSTS if outcome.kind == "inference"]
     if isinstance(charge, str):
-        return (*found, *(Cost(outcome.metric, None, None, reason=charge) for outcome in outcomes))
-    return (*found, *(_cost(outcome, charge, measured) for outcome in outcomes))
+        return (*costs, *(Cost(outcome.metric, None, None, reason=charge) for outcome in outcomes))
+    return (*costs, *(_cost(outcome, charge, measured) for outcome in outcomes))
 
 
 def charged_usd(rate: TokenRate, usage: Sequence[TokenUsage]) -> float | None:

@@ -57,11 +57,11 @@ def trial_bill(use: TrialUsage, provider: Provider, on: date, purchase: Purchase
     instance whose accelerators the trial did not all hold, its share of the instance-hours is billed: see `share_of`.
     """
     share = share_of(provider, use.gpus)
-    held = _hosted(use, provider, on) if provider.token_prices else _instance(use, provider, on, purchase, share)
-    found = [*held, *_beside(use, provider, on, share), *_engineering(use, provider, on, share)]
+    machine = _hosted(use, provider, on) if provider.token_prices else _instance(use, provider, on, purchase, share)
+    lines = [*machine, *_extra_lines(use, provider, on, share), *_engineering(use, provider, on, share)]
     return Bill(
-        tuple(each for each in found if isinstance(each, Line)),
-        tuple(each for each in found if isinstance(each, Unknown)),
+        tuple(each for each in lines if isinstance(each, Line)),
+        tuple(each for each in lines if isinstance(each, Unknown)),
     )
 
 
@@ -135,7 +135,7 @@ def _instance(use: TrialUsage, provider: Provider, on: date, purchase: Purchase,
     yield line("idle", float(exact(held_h) - exact(measured_h)), "start, probes, warm-up and stop")
 
 
-def _beside(use: TrialUsage, provider: Provider, on: date, share: InstanceShare | None) -> Iterator[Line | Unknown]:
+def _extra_lines(use: TrialUsage, provider: Provider, on: date, share: InstanceShare | None) -> Iterator[Line | Unknown]:
     """What is billed by rates of its own."""
     own_cpu = provider.accelerator.kind != "cpu" and any(rate.item == "cpu" for rate in provider.rates)
     if own_cpu:

@@ -124,7 +124,7 @@ def costs_of(
     `held_s`: seconds that the trial held the provider, idle time included, summed over its nodes. `epoch_tokens`: tokens of one pass
     over the data. `nodes`: instances that together delivered what was measured, each at the quoted price.
     """
-    found = [cost_per_run(quote, held_s)]
+    costs = [cost_per_run(quote, held_s)]
     for outcome in COSTS:
         if outcome.kind != kind:
             continue
@@ -134,10 +134,10 @@ def costs_of(
             continue
         amount = outcome.amount if outcome.amount is not None else epoch_tokens
         if amount is None:
-            found.append(Cost(outcome.metric, None, quote.basis, reason="the size of one epoch is not known"))
+            costs.append(Cost(outcome.metric, None, quote.basis, reason="the size of one epoch is not known"))
         else:
-            found.append(cost_of_outcome(outcome, quote, amount, outcome.delivered(measured), nodes))
-    return tuple(found)
+            costs.append(cost_of_outcome(outcome, quote, amount, outcome.delivered(measured), nodes))
+    return tuple(costs)
 
 
 def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
@@ -192,5 +192,5 @@ def not_measured(outcome: Outcome) -> str:
 def fitting_cost(kind: WorkloadKind, workload: str, trials: Sequence[TrialSample]) -> str:
     """The cost metric that fits what was measured: the first of `COST_METRICS` that any usable trial of the workload has a value of."""
     own = [t for t in trials if t.usable and t.kind == kind and t.workload == workload]
-    seen = {m.metric for t in own for m in t.metrics if m.value is not None}
-    return next((name for name in COST_METRICS[kind] if name in seen), COST_METRICS[kind][0])
+    measured = {m.metric for t in own for m in t.metrics if m.value is not None}
+    return next((name for name in COST_METRICS[kind] if name in measured), COST_METRICS[kind][0])

@@ -83,15 +83,15 @@ def cheapest(requirements: Requirements, cost_metric: str, trials: Sequence[Tria
     """Who meets the requirement, ranked by one cost metric. `trials`: priced trials; others than of the workload are left out."""
     own = [t for t in last_attempts(trials) if t.kind == requirements.kind and t.workload == requirements.workload]
     by_provider = {p: [t for t in own if t.provider == p] for p in sorted({t.provider for t in own})}
-    found = [_setup(name, requirements, cost_metric, of) for name, of in by_provider.items()]
-    able = [s for s in found if s.meets]
+    setups = [_setup(name, requirements, cost_metric, of) for name, of in by_provider.items()]
+    able = [s for s in setups if s.meets]
     chances, note = _chances(requirements, cost_metric, [t for s in able for t in by_provider[s.provider]])
     ranked = sorted(
         (Setup(**{**vars(s), "probability_cheapest": chances.get(s.provider)}) for s in able), key=lambda s: (s.cost or 0.0, s.provider)
     )
     texts = tuple(dict.fromkeys(c.text for c in (*requirements.gates, *requirements.acceptance)))
     return Cheapest(
-        requirements.kind, requirements.workload, cost_metric, texts, (*ranked, *(s for s in found if not s.meets)), _note(found, note)
+        requirements.kind, requirements.workload, cost_metric, texts, (*ranked, *(s for s in setups if not s.meets)), _note(setups, note)
     )
 
 
@@ -119,22 +119,22 @@ def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: 
 
 def _missed(requirements: Requirements, trials: Sequence[TrialSample]) -> tuple[Missed, ...]:
     """A gate is judged on the median, as in every decision; a promise about every run is broken by one of them."""
-    found = []
+    reasons = []
     for criterion in requirements.gates:
         gate = gate_of(criterion, requirements.workload, trials)
         if not gate.passed:
             outcome: Outcome = "insufficient" if gate.value is None else "fail"
             why = "no usable trial measured it" if gate.value is None else "the median does not meet it"
             inside = None if gate.value is None else margin(criterion, gate.value)
-            found.append(Missed(criterion.text, criterion.metric, gate.unit, gate.limit, gate.value, inside, outcome, why))
+            reasons.append(Missed(criterion.text, criterion.metric, gate.unit, gate.limit, gate.value, inside, outcome, why))
     for judged in (judge(criterion, trials) for criterion in requirements.acceptance):
-        if judged.outcome != "pass" and judged.text not in {m.text for m in found}:
-            found.append(
+        if judged.outcome != "pass" and judged.text not in {m.text for m in reasons}:
+            reasons.append(
                 Missed(
                     judged.text, judged.metric, judged.unit, judged.limit, judged.value, judged.margin, judged.outcome, judged.explanation
                 )
             )
-    return tuple(found)
+    return tuple(reasons)
 
 
 def _chances(requirements: Requirements, cost_metric: str, trials: Sequence[TrialSample]) -> tuple[dict[str, float | None], str]:
@@ -144,14 +144,14 @@ def _chances(requirements: Requirements, cost_metric: str, trials: Sequence[Tria
     alone = Preference.model_construct(
         workloads=(requirements.workload,), groups={}, weights={cost_metric: 1.0}, values={}, gates=requirements.gates
     )
-    found = decide("", requirements.kind, alone, trials)
-    return {r.provider: r.probability_first for r in found.ranking}, found.note
+    decision = decide("", requirements.kind, alone, trials)
+    return {r.provider: r.probability_first for r in decision.ranking}, decision.note
 
 
-def _note(found: Sequence[Setup], note: str) -> str:
-    if not found:
+def _note(setups: Sequence[Setup], note: str) -> str:
+    if not setups:
         return "No provider ran this workload."
-    able = [s for s in found if s.meets]
+    able = [s for s in setups if s.meets]
     if not able:
         return "No provider meets the requirement; each one shows what it misses."
     if len(able) == 1:

@@ -118,12 +118,12 @@ class TeamDecision:
     @cached_property
     def cheapest(self) -> tuple[Cheapest, ...]:
         """For each workload, the cheapest setup that meets the team's gates and the workload's own criteria."""
-        kind, found = self.decision.kind, []
+        kind, answers = self.decision.kind, []
         for name in self.preference.workloads:
             spec = self.current.workloads.get(name)
             needs = Requirements(kind, name, self.preference.gates, spec.acceptance if spec is not None else ())
-            found.append(cheapest(needs, fitting_cost(kind, name, self.current.trials), self.current.trials))
-        return tuple(found)
+            answers.append(cheapest(needs, fitting_cost(kind, name, self.current.trials), self.current.trials))
+        return tuple(answers)
 
 
 def matching_preferences(

@@ -72,8 +72,8 @@ class Repricing:
             numbers[whose, at] += (factors - 1) * self._per_factor[whose, j]
             numbers = np.where(eligible, numbers, numbers[stand_in, at])
             best = worth(column.metric, numbers).max(axis=0)
-            found = log_worths(column.metric, numbers, best)
-            scores += column.weight * log_values(column.metric, self._preference.values.get(column.metric), found, best)
+            worths = log_worths(column.metric, numbers, best)
+            scores += column.weight * log_values(column.metric, self._preference.values.get(column.metric), worths, best)
         first = np.where(eligible, scores, -np.inf).argmax(axis=0)
         return [self.providers[i] if known else None for i, known in zip(first, there, strict=True)]
 
@@ -87,8 +87,8 @@ class Repricing:
 
 def _line(pairs: Sequence[Sequence[Sequence[float | None]]], width: int) -> tuple[Array, Array]:
     """Numbers at today's price, and what each gains with a price factor of 1; both providers × `width`. `pairs`: at today's and twice it."""
-    found = np.array(pairs, dtype=float).reshape(len(pairs), 2, width)
-    return found[:, 0], found[:, 1] - found[:, 0]
+    coefficients = np.array(pairs, dtype=float).reshape(len(pairs), 2, width)
+    return coefficients[:, 0], coefficients[:, 1] - coefficients[:, 0]
 
 
 def decide(
@@ -117,16 +117,16 @@ def decide(
     ]
     rest = [c for c in candidates if not c.eligible]
     blind = [c for c in columns if no_sweep(c.metric, [t for t in own if t.workload == c.workload])]
-    said = _cannot_tell(blind) if blind else _note(candidates, eligible, own)
+    reason = _cannot_tell(blind) if blind else _note(candidates, eligible, own)
     if draws and len(eligible) > 1:
         names = {c.provider for c in eligible}
-        said = " ".join([*(f"Not comparable: {why}." for why in refusals(t for t in own if t.provider in names)), said]).strip()
+        reason = " ".join([*(f"Not comparable: {why}." for why in refusals(t for t in own if t.provider in names)), reason]).strip()
     compared = ComparisonClass()
     if draws:
         names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
         measured = (ComparedTrial(t.provider, t.conditions, t.share) for t in own if t.usable and t.provider in names)
         compared = classify_comparison(measured, costs=costs)
-    return Decision(team, kind, columns, (*ranked, *rest), said, seed, draws, compared, "no_sweep" if blind else None)
+    return Decision(team, kind, columns, (*ranked, *rest), reason, seed, draws, compared, "no_sweep" if blind else None)
 
 
 def _columns(preference: Preference, trials: Sequence[TrialSample]) -> tuple[Column, ...]:
@@ -157,9 +157,9 @@ def _candidate(provider: str, preference: Preference, columns: Sequence[Column],
         f'gate "{g.text}" on {g.workload} ' + ("was not measured" if g.value is None else "is not met") for g in gates if not g.passed
     ]
     usable = [t for t in trials if t.usable]
-    asked = {(c.workload, c.metric, c.statistic, c.phase) for c in columns}
-    asked |= {(w, g.metric, g.statistic, g.phase) for w in preference.workloads for g in preference.gates}
-    n = min(sum(t.workload == w and t.value(*rest) is not None for t in usable) for w, *rest in asked)
+    wanted = {(c.workload, c.metric, c.statistic, c.phase) for c in columns}
+    wanted |= {(w, g.metric, g.statistic, g.phase) for w in preference.workloads for g in preference.gates}
+    n = min(sum(t.workload == w and t.value(*rest) is not None for t in usable) for w, *rest in wanted)
     return Ranked(provider, not why_not, None, None, values, None, gates, tuple(why_not), n, tuple(t.trial_id for t in usable))
 
 
@@ -188,8 +188,8 @@ def _values(preference: Preference, columns: Sequence[Column], eligible: Sequenc
     for j, column in enumerate(columns):
         numbers = np.array([c.values[j] for c in eligible], dtype=float)
         best = float(worth(column.metric, numbers).max())
-        found = log_worths(column.metric, numbers, best)
-        table[:, j] = np.exp(log_values(column.metric, preference.values.get(column.metric), found, best))
+        worths = log_worths(column.metric, numbers, best)
+        table[:, j] = np.exp(log_values(column.metric, preference.values.get(column.metric), worths, best))
     return dict(zip((c.provider for c in eligible), table, strict=True))
 
 
@@ -213,9 +213,9 @@ def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequ
     few = min(eligible, key=lambda c: c.n)
     if few.n < 2:
         return f"{few.provider} has only {few.n} usable repeat of some number; a probability needs two."
-    said = []
+    notes = []
     if few.n < 6:
-        said.append(f"Probabilities rest on as few as {few.n} repeats and are indicative.")
+        notes.append(f"Probabilities rest on as few as {few.n} repeats and are indicative.")
     names = [c.provider for c in eligible]
     pairs = {(t.provider, t.workload): set[str]() for t in trials if t.usable and t.provider in names}
     for t in trials:
@@ -223,8 +223,8 @@ def _note(candidates: Sequence[Ranked], eligible: Sequence[Ranked], trials: Sequ
             pairs[t.provider, t.workload].add(t.slot)
     if single := sorted({provider for (provider, _), slots in pairs.items() if len(slots) == 1}):
         who = "All repeats" if len(single) == len(names) else f"The repeats of {', '.join(single)}"
-        said.append(f"{who} ran at one time of day; variation over the day is assumed, not measured.")
-    return " ".join(said)
+        notes.append(f"{who} ran at one time of day; variation over the day is assumed, not measured.")
+    return " ".join(notes)
 
 
 def no_sweep(metric: str, trials: Sequence[TrialSample]) -> bool:

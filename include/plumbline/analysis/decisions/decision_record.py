@@ -81,7 +81,7 @@ def _price(current: CurrentResults, provider: str, quote: Quote) -> dict[str, An
 
 
 def _campaigns(current: CurrentResults) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
+    by_provider: dict[str, set[str]] = defaultdict(set)
     for (provider, _), campaign in current.campaigns.items():
-        found[provider].add(campaign)
-    return {provider: sorted(campaigns) for provider, campaigns in sorted(found.items())}
+        by_provider[provider].add(campaign)
+    return {provider: sorted(campaigns) for provider, campaigns in sorted(by_provider.items())}

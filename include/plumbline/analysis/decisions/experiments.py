@@ -82,7 +82,7 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost], dr
     drawn = draw_scores(decided.preference, decision.columns, eligible, own, decision.seed, draws)
     if drawn is None:
         return ()
-    found: list[Experiment] = []
+    experiments: list[Experiment] = []
     for i, ranked in enumerate(eligible):
         if (ranked.probability_first or 0.0) < _CONTENDS:
             continue
@@ -100,8 +100,8 @@ def rank_experiments(decided: TeamDecision, costs: Mapping[Place, TrialCost], dr
                     for repeats, trials in _options(usable, cost)
                 )
                 # Fewer repeats gain less: where the most are not worth it, none are.
-                found += sorted(takewhile(lambda e: e.gain >= LEAST_GAIN, tried), key=_order)[:1]
-    return tuple(sorted(found, key=_order)[:SHOWN])
+                experiments += sorted(takewhile(lambda e: e.gain >= LEAST_GAIN, tried), key=_order)[:1]
+    return tuple(sorted(experiments, key=_order)[:SHOWN])
 
 
 def certainty_gain(first: Array, likelihoods: Array, own: Array, variance: Array, rng: np.random.Generator) -> float:

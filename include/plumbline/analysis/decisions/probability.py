@@ -79,7 +79,7 @@ def draw_scores(
     middle = np.array(
         [[log_worths(c.metric, np.array([p.values[j]], dtype=float), best[j])[0] for p in eligible] for j, c in enumerate(columns)]
     )
-    found = np.empty((len(columns), len(eligible), draws))
+    worths = np.empty((len(columns), len(eligible), draws))
     variances, own_moves = np.zeros((2, len(eligible), draws))
     open_gates = np.ones((len(eligible), draws), dtype=bool)
     # A stream of its own for each provider: taking another one away must not change this one's draws.
@@ -92,17 +92,17 @@ def draw_scores(
         moved = _move(preference, [columns[j] for j in here], [best[j] for j in here], middle[here], own, rngs, shared, draws)
         noise[workload] = [of.weights for of in moved]
         for i, (candidate, of) in enumerate(zip(eligible, moved, strict=True)):
-            found[here, i] = middle[here, i][:, None] + of.columns
+            worths[here, i] = middle[here, i][:, None] + of.columns
             variances[i] += of.weights.spread**2
             own_moves[i] += of.own
             values = {(g.workload, g.text): g.value for g in candidate.gates}
             for gate, deviations in zip(preference.gates, of.gates, strict=True):
                 level = (values[workload, gate.text] or 0.0) + deviations
                 open_gates[i] &= level <= gate.limit if gate.op == "<=" else level >= gate.limit
-    scores = _scores(preference, columns, found, best)
+    scores = _scores(preference, columns, worths, best)
     central = _scores(preference, columns, middle[:, :, None], best)
-    posterior, likelihoods = _together(central, scores - central, variances, np.random.default_rng([seed, 1]))
-    levels, _ = _together(central, own_moves, variances, np.random.default_rng([seed, 1]))
+    posterior, likelihoods = _draw_together(central, scores - central, variances, np.random.default_rng([seed, 1]))
+    levels, _ = _draw_together(central, own_moves, variances, np.random.default_rng([seed, 1]))
     return DrawnScores(levels, _shared_first(np.where(open_gates, posterior, -np.inf)), likelihoods, noise)
 
 
@@ -133,9 +133,9 @@ def _move(
     ]
 
 
-def _scores(preference: Preference, columns: Sequence[Column], found: Array, best: Sequence[float]) -> Array:
+def _scores(preference: Preference, columns: Sequence[Column], worths: Array, best: Sequence[float]) -> Array:
     """Log scores (providers × draws) of logarithms of worths (columns × providers × draws)."""
-    values = (c.weight * log_values(c.metric, preference.values.get(c.metric), found[j], best[j]) for j, c in enumerate(columns))
+    values = (c.weight * log_values(c.metric, preference.values.get(c.metric), worths[j], best[j]) for j, c in enumerate(columns))
     total: Array = np.sum(list(values), axis=0)
     return total
 
@@ -149,7 +149,7 @@ def _by_trial(preference: Preference, columns: Sequence[Column], best: Sequence[
     return score
 
 
-def _together(central: Array, moved: Array, variances: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def _draw_together(central: Array, moved: Array, variances: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Scores drawn given that providers differ as providers do, and how likely each draw's state of the world made what was measured.
 
     `central` (providers × 1), `moved` and `variances` (providers × draws): the scores as measured, their drawn deviations, and the
@@ -161,9 +161,9 @@ def _together(central: Array, moved: Array, variances: Array, rng: np.random.Gen
     total = precision.sum(axis=0)
     centre = (precision * central).sum(axis=0) / total
     log = 0.5 * np.log(precision).sum(axis=0) - 0.5 * np.log(total) - 0.5 * (precision * (central - centre) ** 2).sum(axis=0)
-    kept = spread * precision
+    shrunk = spread * precision
     field = centre + rng.standard_normal(draws) / np.sqrt(total)
-    return kept * central + (1 - kept) * field + np.sqrt(kept) * moved, np.exp(log - log.max())
+    return shrunk * central + (1 - shrunk) * field + np.sqrt(shrunk) * moved, np.exp(log - log.max())
 
 
 def _shared_first(scores: Array) -> Array:
@@ -235,8 +235,8 @@ class RepeatScatter:
     @property
     def precisions(self) -> Array:
         """Ratios × slots: precision of a slot's mean, in units of one repeat's."""
-        found: Array = 1 / (_RATIOS[:, None] + 1 / np.bincount(self.slots))
-        return found
+        precisions: Array = 1 / (_RATIOS[:, None] + 1 / np.bincount(self.slots))
+        return precisions
 
     @property
     def squares(self) -> Array:
@@ -244,16 +244,16 @@ class RepeatScatter:
         levels = self.means @ self.score
         centres = self.precisions @ levels / self.precisions.sum(axis=1)
         within = float(((self.score - levels[self.slots]) ** 2).sum())
-        found = within + (self.precisions * (levels - centres[:, None]) ** 2).sum(axis=1)
-        return np.where(found > _ROUNDING, found, 0.0)
+        squares = within + (self.precisions * (levels - centres[:, None]) ** 2).sum(axis=1)
+        return np.where(squares > _ROUNDING, squares, 0.0)
 
     def likelihoods(self) -> Array:
         """Logarithm of the likelihood of levels × ratios, with the ratios' prior in it."""
         sizes = np.bincount(self.slots)
         ratio = _RATIO_PRIOR - 0.5 * np.log1p(np.outer(_RATIOS, sizes)).sum(axis=1) - 0.5 * np.log(self.precisions.sum(axis=1))
         before = PEERS * _LEVELS[:, None]
-        found: Array = ratio + 0.5 * PEERS * np.log(before) - 0.5 * (PEERS + len(self.score) - 1) * np.log(before + self.squares)
-        return found
+        log_likelihoods: Array = ratio + 0.5 * PEERS * np.log(before) - 0.5 * (PEERS + len(self.score) - 1) * np.log(before + self.squares)
+        return log_likelihoods
 
 
 @dataclass(frozen=True)
@@ -289,8 +289,8 @@ class Draws:
     def _raw(self, numbers: Array) -> Array:
         by_slot = self._means @ numbers
         between = self._by_slot @ by_slot - self._by_slot.sum(axis=1, keepdims=True) * (self._centre @ by_slot)
-        found: Array = self._by_trial @ (numbers - by_slot[self._slots]) + between
-        return found
+        levels: Array = self._by_trial @ (numbers - by_slot[self._slots]) + between
+        return levels
 
 
 def draw(scatters: Sequence[RepeatScatter], rngs: Sequence[np.random.Generator], shared: np.random.Generator, draws: int) -> list[Draws]:

@@ -73,14 +73,14 @@ def cost_answers(decided: TeamDecision) -> Iterable[CostAnswer]:
 def stored_answers(team: str, kind: str, detail: Mapping[str, Any], price: PriceOf) -> tuple[CostAnswer, ...]:
     """The same of a stored decision, `detail` as decision_detail writes it; none of an older version's."""
     first = next((r["provider"] for r in detail.get("ranking", ()) if r.get("eligible")), None)
-    found = []
+    answers = []
     for one in detail.get("cheapest", ()):
         best = next((s for s in one["setups"] if s["meets"]), None)  # those that meet the requirements come first, the cheapest before all
         if best is not None and best["cost"] is not None:
             costs = {s["provider"]: s["cost"] for s in one["setups"] if s["cost"]}
             usual = detail.get("instead_of") or first
-            found.append(CostAnswer(team, kind, one["workload"], costs, best["provider"], best["probability_cheapest"], price, usual))
-    return tuple(found)
+            answers.append(CostAnswer(team, kind, one["workload"], costs, best["provider"], best["probability_cheapest"], price, usual))
+    return tuple(answers)
 
 
 def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
@@ -89,7 +89,7 @@ def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]
     A volume without a workload is shared equally among the workloads that its provider ran and no other volume names. Where several teams
     decide about a workload, the smallest saving counts.
     """
-    found: dict[tuple[str, str], list[Switch]] = {}
+    switches: dict[tuple[str, str], list[Switch]] = {}
     for provider in sorted({name for a in answers for name in a.costs}):
         own = [v for v in volumes if fnmatchcase(provider, v.provider)]
         named = {v.workload for v in own if v.workload}
@@ -104,9 +104,9 @@ def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]
                 worth += share * volume.time_per_month / 3600 * (a.price(provider, volume.purchase) or 0.0)
             if saving > 0 and worth:
                 one = Switch(a.workload, (a.team,), provider, a.cheapest, worth * saving, saving, a.probability)
-                found.setdefault((provider, a.workload), []).append(one)
-    least = [min(each, key=lambda s: s.usd) for each in found.values()]
-    teams = {key: tuple(sorted({t for s in each for t in s.teams})) for key, each in found.items()}
+                switches.setdefault((provider, a.workload), []).append(one)
+    least = [min(each, key=lambda s: s.usd) for each in switches.values()]
+    teams = {key: tuple(sorted({t for s in each for t in s.teams})) for key, each in switches.items()}
     merged = [replace(s, teams=teams[s.provider, s.workload]) for s in least]
     return tuple(sorted(merged, key=lambda s: (-s.usd, s.provider, s.workload)))
 
@@ -120,12 +120,12 @@ def instance_hours(provider: str, workloads: Sequence[str], volumes: Sequence[Re
 
 def relative_switches(answers: Sequence[CostAnswer]) -> tuple[Switch, ...]:
     """Without volumes: each team's move from where it ran to the cheapest, the largest share first; `usd` is 0, not known."""
-    found = [
+    switches = [
         Switch(a.workload, (a.team,), a.usual, a.cheapest, 0.0, _saving(a, a.usual), a.probability)
         for a in answers
         if a.usual is not None and _saving(a, a.usual) > 0
     ]
-    return tuple(sorted(found, key=lambda s: (-s.saving, s.teams, s.workload)))
+    return tuple(sorted(switches, key=lambda s: (-s.saving, s.teams, s.workload)))
 
 
 def _saving(answer: CostAnswer, provider: str) -> float:

@@ -134,31 +134,31 @@ def price_sensitivity(
     repricing = Repricing(kind, preference, trials, priced(dict.fromkeys(names, 2.0)))
     flips = [_flips(repricing, first, end) for end in (CHEAPEST, DEAREST)]
 
-    def flip(provider: str, found: Mapping[str, tuple[float, str]]) -> PriceFlip | None:
-        if provider not in found:
+    def flip(provider: str, factors: Mapping[str, tuple[float, str]]) -> PriceFlip | None:
+        if provider not in factors:
             return None
-        factor, then = found[provider]
+        factor, then = factors[provider]
         return PriceFlip(factor, None if (usd := (prices or {}).get(provider)) is None else usd * factor, then)
 
-    return tuple(PriceSwing(name, (prices or {}).get(name), *(flip(name, found) for found in flips)) for name in names)
+    return tuple(PriceSwing(name, (prices or {}).get(name), *(flip(name, factors) for factors in flips)) for name in names)
 
 
 def _flips(repricing: Repricing, first: str, end: float) -> dict[str, tuple[float, str]]:
     """Of each provider whose price changes the first place: the factor between 1 and `end` nearest to 1 at which it does, and who is first
     then. The providers are searched together: a step costs hardly more for fifty of them than for one."""
-    found: dict[int, tuple[float, float, str]] = {}
+    flips: dict[int, tuple[float, float, str]] = {}
     waiting = np.arange(len(repricing.providers))
     for step in range(1, _STEPS + 1):
         log = math.log(end) * step / _STEPS
         then = repricing.firsts(waiting, np.full(len(waiting), math.exp(log)))
         moved = [name is not None and name != first for name in then]
         same = math.log(end) * (step - 1) / _STEPS
-        found |= {int(i): (same, log, str(name)) for i, name, here in zip(waiting, then, moved, strict=True) if here}
+        flips |= {int(i): (same, log, str(name)) for i, name, here in zip(waiting, then, moved, strict=True) if here}
         waiting = waiting[~np.array(moved, dtype=bool)]
     # Each has been caught between two steps, so that all are narrowed down equally often.
-    while any(abs(other - same) > _EXACT for same, other, _ in found.values()):
-        middles = [(same + other) / 2 for same, other, _ in found.values()]
-        then = repricing.firsts(np.array([*found]), np.exp(middles))
-        for (i, (same, other, before)), middle, name in zip(list(found.items()), middles, then, strict=True):
-            found[i] = (middle, other, before) if name is None or name == first else (same, middle, name)
-    return {repricing.providers[i]: (math.exp(other), then) for i, (_, other, then) in found.items()}
+    while any(abs(other - same) > _EXACT for same, other, _ in flips.values()):
+        middles = [(same + other) / 2 for same, other, _ in flips.values()]
+        then = repricing.firsts(np.array([*flips]), np.exp(middles))
+        for (i, (same, other, before)), middle, name in zip(list(flips.items()), middles, then, strict=True):
+            flips[i] = (middle, other, before) if name is None or name == first else (same, middle, name)
+    return {repricing.providers[i]: (math.exp(other), then) for i, (_, other, then) in flips.items()}

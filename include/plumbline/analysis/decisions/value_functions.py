@@ -41,16 +41,16 @@ def log_worths(metric: str, values: Array, reference: float | Array) -> Array:
     ratios = np.where(np.equal(reference, 0), 1.0, ratios)
     # Something costs or takes nothing: only another nothing compares with it.
     ratios = np.where(np.isinf(reference), np.where(np.isinf(worths), 1.0, FLOOR), ratios)
-    found: Array = np.where(np.isnan(values), np.nan, np.log(ratios))
-    return found
+    log_ratios: Array = np.where(np.isnan(values), np.nan, np.log(ratios))
+    return log_ratios
 
 
-def log_values(metric: str, function: LinearValue | None, found: Array, reference: float | Array) -> Array:
+def log_values(metric: str, function: LinearValue | None, measured: Array, reference: float | Array) -> Array:
     """Logarithms of the values, from 0 (worth 1) down to that of `FLOOR`.
 
-    `found`: as `logs` gives them, shape (providers, …); each column is one state of the world, in which the best provider is looked for.
+    `measured`: as `logs` gives them, shape (providers, …); each column is one state of the world, in which the best provider is looked for.
     """
-    behind = found - found.max(axis=0)
+    behind = measured - measured.max(axis=0)
     if function is None:
         ratios: Array = np.maximum(behind, np.log(FLOOR))
         return ratios
@@ -60,15 +60,15 @@ def log_values(metric: str, function: LinearValue | None, found: Array, referenc
         if function.relative:
             numbers = np.exp(behind if known.direction == "higher_is_better" else -behind)
         else:
-            numbers = _numbers(metric, found, reference)
+            numbers = _numbers(metric, measured, reference)
     logarithms: Array = np.log(np.clip((numbers - worst) / (best - worst), FLOOR, 1.0))
     return logarithms
 
 
-def _numbers(metric: str, found: Array, reference: float | Array) -> Array:
+def _numbers(metric: str, measured: Array, reference: float | Array) -> Array:
     """Back from logarithms of worths to the metric's own unit."""
     known = METRICS[metric]
-    worths = np.exp(found) * reference
+    worths = np.exp(measured) * reference
     if known.direction == "higher_is_better":
         return worths
     if is_failure_share(known):

@@ -69,14 +69,14 @@ def explain_change(before: Mapping[str, Any], after: Mapping[str, Any], scatter:
 
     `scatter`: of the decision before and after.
     """
-    old, new = _first(before), _first(after)
+    old, new = _first_choice(before), _first_choice(after)
     if old is None or new is None or old == new:
         return None
     leads = [_columns(detail, new, old) for detail in (before, after)]
     missing = [
         text for detail, when in ((before, "before"), (after, "now")) for name in (new, old) for text in _missing(detail, name, when)
     ]
-    totals = [None if found is None else sum(w * d for w, d, _ in found.values()) for found in leads]
+    totals = [None if contributions is None else sum(w * d for w, d, _ in contributions.values()) for contributions in leads]
     if leads[0] is None or leads[1] is None:
         return WinnerChange(new, old, totals[0], totals[1], unknown=tuple(missing))
     parts, unproven = [], []
@@ -119,7 +119,7 @@ def interval_half(metric: str, value: float, low: float | None, high: float | No
     return abs(float(ends[1] - ends[0])) / 2
 
 
-def _first(detail: Mapping[str, Any]) -> str | None:
+def _first_choice(detail: Mapping[str, Any]) -> str | None:
     return next((str(r["provider"]) for r in detail.get("ranking", ()) if r.get("eligible")), None)
 
 

@@ -108,11 +108,11 @@ def _score(change: EnvironmentChange, lead: MetricComparison, probes: Sequence[P
     rule = fact_rule(change.key)
     touched = set(rule.causes) & set(_BY_METRIC.get(lead.metric, _USUAL))
     score = rule.weight * (1.0 if touched else 0.3) * change.trials / max(1, change.of_trials)
-    asked = [probe for probe in probes if _PROBES[probe.metric] in touched]
-    if any(probe.says == "agrees" for probe in asked):
+    concerned = [probe for probe in probes if _PROBES[probe.metric] in touched]
+    if any(probe.says == "agrees" for probe in concerned):
         return score * 1.5
     # The resource was measured and is as it was: only what is not that resource (software) is left of the explanation.
-    if asked and all(probe.says in ("unchanged", "contradicts") for probe in asked) and "software" not in touched:
+    if concerned and all(probe.says in ("unchanged", "contradicts") for probe in concerned) and "software" not in touched:
         return score * 0.3
     return score
 

@@ -49,14 +49,14 @@ def detect_changes(values: Sequence[float | None], *, floor: float = MINIMUM_CHA
     steps, noise = prune(series.y, candidate_boundaries(series.y), least)
     return tuple(
         SeriesChange(
-            index=int(series.at[found.at]),
-            kind="ramp" if isinstance(found, Ramp) else "step",
-            effect=series.ratio(found.after - found.before),
-            p=found.p,
-            before=series.level(found.before),
-            after=series.level(found.after),
+            index=int(series.at[change.at]),
+            kind="ramp" if isinstance(change, Ramp) else "step",
+            effect=series.ratio(change.after - change.before),
+            p=change.p,
+            before=series.level(change.before),
+            after=series.level(change.after),
         )
-        for found in add_ramps_between(series.y, merge_into_ramps(series.y, steps, noise), least)
+        for change in add_ramps_between(series.y, merge_into_ramps(series.y, steps, noise), least)
     )
 
 
@@ -133,7 +133,7 @@ def candidate_boundaries(y: Array) -> list[int]:
     """Ascending boundaries (first point after), at least `SMALLEST` points apart and away from both ends."""
     z = (y - y[0]) / successive_scatter(y)
     penalty, width = _PENALTY * math.log(len(y)), _kernel_width(z)
-    found: list[int] = []
+    boundaries: list[int] = []
     begin = 0
     while True:
         end = min(begin + _WINDOW, len(z))
@@ -143,14 +143,14 @@ def candidate_boundaries(y: Array) -> list[int]:
         except BadSegmentationParameters:  # the last window is too short to be cut
             inside = []
         if end == len(z):
-            return found + inside
+            return boundaries + inside
         # The next window begins in the middle of this one, on a boundary if there is one: what lies near a window's end is seen again.
         half = begin + _WINDOW // 2
-        kept = [b for b in inside if b <= half]
-        found += kept
-        begin = kept[-1] if kept and kept[-1] > half - SMALLEST else half
-        if found and found[-1] < begin < found[-1] + SMALLEST:
-            begin = found[-1]
+        first_half = [b for b in inside if b <= half]
+        boundaries += first_half
+        begin = first_half[-1] if first_half and first_half[-1] > half - SMALLEST else half
+        if boundaries and boundaries[-1] < begin < boundaries[-1] + SMALLEST:
+            begin = boundaries[-1]
 
 
 def _kernel_width(z: Array) -> float:
@@ -277,24 +277,24 @@ class Ramp:
 def merge_into_ramps(y: Array, steps: Sequence[Boundary], noise: float) -> list[Boundary | Ramp]:
     """`steps` with every run that is rather a ramp replaced by it; ascending."""
     ends = [0, *(s.at for s in steps), len(y)]
-    found: list[Boundary | Ramp] = []
+    merged: list[Boundary | Ramp] = []
     k = 0
     for _, group in itertools.groupby(steps, lambda s: s.after > s.before):
         run = list(group)
-        found += _as_ramp(y, max(ends[k], run[0].at - _REACH), min(ends[k + len(run) + 1], run[-1].at + _REACH), run, noise)
+        merged += _as_ramp(y, max(ends[k], run[0].at - _REACH), min(ends[k + len(run) + 1], run[-1].at + _REACH), run, noise)
         k += len(run)
-    return found
+    return merged
 
 
-def add_ramps_between(y: Array, found: Sequence[Boundary | Ramp], floor: float) -> list[Boundary | Ramp]:
-    """`found` and the ramps in the stretches that it leaves level; ascending. `floor` on the analysis scale."""
-    ends = [0, *(f.at for f in found), len(y)]
+def add_ramps_between(y: Array, changes: Sequence[Boundary | Ramp], floor: float) -> list[Boundary | Ramp]:
+    """`changes` and the ramps in the stretches that it leaves level; ascending. `floor` on the analysis scale."""
+    ends = [0, *(f.at for f in changes), len(y)]
     ramps = [
         _own_ramp(y, max(begin, end - 2 * _REACH), end, floor)
-        for start, (begin, end) in zip([None, *found], itertools.pairwise(ends), strict=True)
+        for start, (begin, end) in zip([None, *changes], itertools.pairwise(ends), strict=True)
         if not isinstance(start, Ramp) and end - begin >= _FEWEST
     ]
-    return sorted([*found, *(r for r in ramps if r)], key=lambda f: f.at)
+    return sorted([*changes, *(r for r in ramps if r)], key=lambda f: f.at)
 
 
 def _own_ramp(y: Array, begin: int, end: int, floor: float) -> Ramp | None:

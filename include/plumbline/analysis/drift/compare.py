@@ -141,10 +141,10 @@ def _measured(pair: SeriesPair, confidence: float, judged_only: bool) -> list[Ro
 
 
 def _by_metric(sample: CampaignSample) -> dict[_Key, dict[str, list[float]]]:
-    found: dict[_Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    values: dict[_Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for o in sample.observations:
-        found[o.metric, o.statistic, o.phase][o.slot].append(o.value)
-    return found
+        values[o.metric, o.statistic, o.phase][o.slot].append(o.value)
+    return values
 
 
 def _family(key: _Key, has_limits: bool, in_steady: bool) -> Family:
@@ -193,33 +193,33 @@ def find_incomparabilities(
     baseline: Sequence[CampaignSample], candidate: CampaignSample, across_providers: bool = False
 ) -> tuple[str, ...]:
     """Every reason why the comparison is refused, each naming the field and both values; empty if it may go on."""
-    found: list[str] = []
+    reasons: list[str] = []
     new = Series.parse(candidate.series_key)
     fields = REQUIRED_EQUAL if across_providers else {**REQUIRED_EQUAL, **_WITHIN_A_SERIES}
     for sample in baseline:
         old = Series.parse(sample.series_key)
         names = _names(sample, candidate)
         if _source(sample) != _source(candidate):
-            found.append(f"source: {_source(sample)} in {names[0]}, {_source(candidate)} in {names[1]}: {SOURCES_NEVER_MIX}")
+            reasons.append(f"source: {_source(sample)} in {names[0]}, {_source(candidate)} in {names[1]}: {SOURCES_NEVER_MIX}")
         for field, why in fields.items():
             before, after = getattr(old, field), getattr(new, field)
             if before != after:
-                found.append(f"{field}: {before} in {names[0]}, {after} in {names[1]}: {why}")
+                reasons.append(f"{field}: {before} in {names[0]}, {after} in {names[1]}: {why}")
         if sample.spec is not None and candidate.spec is not None:
-            found += [
+            reasons += [
                 f"{field}: {before} in {names[0]}, {after} in {names[1]}: {difference_reason(field)}"
                 for field, before, after in specification_differences(sample.spec, candidate.spec)
                 if field not in _NAMED_BY_THE_SERIES
             ]
         if (sample.series_key, sample.campaign_id) == (candidate.series_key, candidate.campaign_id):
-            found.append(f"campaign: {candidate.campaign_id} is part of the baseline that it is compared with")
+            reasons.append(f"campaign: {candidate.campaign_id} is part of the baseline that it is compared with")
     if not baseline:
-        found.append("baseline: the series has no accepted baseline yet")
+        reasons.append("baseline: the series has no accepted baseline yet")
     elif not any(sample.observations for sample in baseline):
-        found.append(f"baseline: no usable number in {', '.join(s.campaign_id for s in baseline)}")
+        reasons.append(f"baseline: no usable number in {', '.join(s.campaign_id for s in baseline)}")
     if not candidate.observations:
-        found.append(f"candidate: no usable number in {candidate.campaign_id}")
-    return tuple(dict.fromkeys(found))
+        reasons.append(f"candidate: no usable number in {candidate.campaign_id}")
+    return tuple(dict.fromkeys(reasons))
 
 
 def _names(old: CampaignSample, new: CampaignSample) -> tuple[str, str]:
@@ -257,10 +257,12 @@ def compare_trials(
         trials = {(o.slot, o.repeat) for o in sample.observations}
         if len(trials) > 1:
             raise ValueError(f"{len(trials)} trials of {sample.campaign_id}; expected one (compare campaigns for more)")
-    found = compare([baseline], candidate, rules=rules, limits=limits)
-    judged = sum(row.verdict is not None for row in found.rows)
-    rows = tuple(row if row.verdict is None else _judged(row, history, rules.false_discovery_rate / max(judged, 1)) for row in found.rows)
-    return replace(found, rows=rows)
+    comparison = compare([baseline], candidate, rules=rules, limits=limits)
+    judged = sum(row.verdict is not None for row in comparison.rows)
+    rows = tuple(
+        row if row.verdict is None else _judged(row, history, rules.false_discovery_rate / max(judged, 1)) for row in comparison.rows
+    )
+    return replace(comparison, rows=rows)
 
 
 def _judged(row: MetricComparison, history: Sequence[CampaignSample], level: float) -> MetricComparison:

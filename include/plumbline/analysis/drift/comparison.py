@@ -169,9 +169,9 @@ class Comparison:
     @property
     def verdict(self) -> Verdict | None:
         """The series' verdict: the gravest of its rows'; None if nothing was judged."""
-        found = {row.verdict for row in self.rows}
+        verdicts = {row.verdict for row in self.rows}
         order: tuple[Verdict, ...] = ("regressed", "improved", "suspected", "insufficient_data", "unchanged")
-        return next((v for v in order if v in found), None)
+        return next((v for v in order if v in verdicts), None)
 
 
 _SHORT = {
@@ -205,8 +205,8 @@ def format_metric_name(row: MetricComparison, lead_statistic: str) -> str:
 
 def parse_metric_name(named: str) -> tuple[str, str | None, str]:
     """Metric, statistic (None: the metric's usual one) and phase of what `name` made."""
-    said, _, phase = named.partition(" in ")
-    statistic, _, metric = said.rpartition(" ")
+    name, _, phase = named.partition(" in ")
+    statistic, _, metric = name.rpartition(" ")
     return metric, statistic or None, phase or "steady"
 
 

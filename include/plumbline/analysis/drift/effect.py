@@ -97,11 +97,11 @@ def estimate_effect(
     differences = np.sort(np.concatenate([np.subtract.outer(c, b).ravel() for b, c in blocks]))
     last = len(differences) - 1  # sorted, so the median is in the middle
     shift = float(differences[last // 2] + differences[(last + 1) // 2]) / 2
-    since = [_mapped(campaign, scale, unit) for campaign in history if _fits(campaign, scale)]
+    since = [_mapped(campaign, scale, unit) for campaign in history if _has_logarithms(campaign, scale)]
     noise, df = repeat_noise([*accepted, *since, new])
     usual = None if warn is None else to_analysis_scale(warn, scale) * _USUAL_SPREAD
     slots = set(new) if blocked else set()
-    spread = campaign_spread(_only(accepted, slots), _only(since, slots), noise, usual)
+    spread = campaign_spread(_only_slots(accepted, slots), _only_slots(since, slots), noise, usual)
     widened = spread.beyond(1 - confidence)
     k = rank_test.interval_rank(sizes, confidence)
     low, high = (None, None) if k is None else (float(differences[k - 1]) - widened, float(differences[-k]) + widened)
@@ -158,12 +158,12 @@ def _p_of_campaigns(shift: float, spread: CampaignSpread, noise: float | None, s
     return float(2 * special.stdtr(spread.df, -abs(shift) / total)) if total else None
 
 
-def _fits(campaign: Values, scale: Scale) -> bool:
+def _has_logarithms(campaign: Values, scale: Scale) -> bool:
     """Whether its values can stand on the scale: a zero has no logarithm."""
     return scale != "ratio" or min((v for values in campaign.values() for v in values), default=0.0) > 0
 
 
-def _only(campaigns: Sequence[Mapping[str, np.ndarray]], slots: set[str]) -> list[dict[str, np.ndarray]]:
+def _only_slots(campaigns: Sequence[Mapping[str, np.ndarray]], slots: set[str]) -> list[dict[str, np.ndarray]]:
     return [{slot: v for slot, v in campaign.items() if slot in slots} for campaign in campaigns]
 
 

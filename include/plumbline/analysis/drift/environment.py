@@ -139,8 +139,8 @@ class EnvironmentChange:
     @property
     def text(self) -> str:
         """Such as `usable cores 2 → 1 (5 of 5 trials)`."""
-        seen = f"{self.trials} of {self.of_trials} {self.unit}{'s' if self.of_trials != 1 or self.unit == 'trial' else ''}"
-        return f"{self.title} {format_values(self.old)} → {format_values(self.new)} ({seen})"
+        coverage = f"{self.trials} of {self.of_trials} {self.unit}{'s' if self.of_trials != 1 or self.unit == 'trial' else ''}"
+        return f"{self.title} {format_values(self.old)} → {format_values(self.new)} ({coverage})"
 
 
 def fact_rule(key: str) -> FactRule:
@@ -164,7 +164,7 @@ def diff_environments(
             continue
         rule = fact_rule(key)
         unseen = sum(value not in set(old) for value in new)
-        said = declared.says(key)
+        statement = declared.says(key)
         changes.append(
             EnvironmentChange(
                 group=rule.group,
@@ -172,12 +172,12 @@ def diff_environments(
                 title=_title(rule, key),
                 old=_by_frequency(old),
                 new=_by_frequency(new),
-                matters=(rule.matters if said is None else said) and unseen > 0,
+                matters=(rule.matters if statement is None else statement) and unseen > 0,
                 trials=unseen,
                 of_trials=len(new),
             )
         )
-    return _ordered(_alike(changes, set().union(*baseline, *candidate)))
+    return _ordered(_merge_alike(changes, set().union(*baseline, *candidate)))
 
 
 def diff_nodes(
@@ -191,24 +191,24 @@ def diff_nodes(
     changes = []
     shared = [key for key in sorted(known) if any(facts.get(key) is not None for facts in nodes)]
     for key in shared:
-        rule, said, old = fact_rule(key), declared.says(key), [_typed(value) for value in known[key]]
+        rule, statement, old = fact_rule(key), declared.says(key), [_typed(value) for value in known[key]]
         now = [_typed(value) for facts in nodes if (value := facts.get(key)) is not None]
         unseen = [value for value in now if value not in set(old)]
         if unseen:
-            matters = rule.matters if said is None else said
+            matters = rule.matters if statement is None else statement
             changes.append(
                 EnvironmentChange(
                     rule.group, key, _title(rule, key), _by_frequency(old), _by_frequency(unseen), matters, len(unseen), len(now), "node"
                 )
             )
-    return _ordered(_alike(changes, shared))
+    return _ordered(_merge_alike(changes, shared))
 
 
 def _ordered(changes: Sequence[EnvironmentChange]) -> tuple[EnvironmentChange, ...]:
     return tuple(sorted(changes, key=lambda c: (not c.matters, -fact_rule(c.key).weight, c.key)))
 
 
-def _alike(changes: Sequence[EnvironmentChange], keys: Collection[str]) -> list[EnvironmentChange]:
+def _merge_alike(changes: Sequence[EnvironmentChange], keys: Collection[str]) -> list[EnvironmentChange]:
     """The changes, with those of one fact that every device shows alike made one: eight GPUs of another product are one piece of news."""
     devices = Counter(_of_all(key) for key in keys)
     found: dict[EnvironmentChange, list[EnvironmentChange]] = {}
@@ -236,8 +236,8 @@ def _of_all(key: str) -> str:
 
 def changes_by_group(changes: Sequence[EnvironmentChange]) -> tuple[tuple[Group, tuple[EnvironmentChange, ...]], ...]:
     """The changes by group, groups in their usual order, each group's changes as they came; groups without any are left out."""
-    found = ((group, tuple(c for c in changes if c.group == group)) for group in GROUPS)
-    return tuple((group, own) for group, own in found if own)
+    groups = ((group, tuple(c for c in changes if c.group == group)) for group in GROUPS)
+    return tuple((group, own) for group, own in groups if own)
 
 
 def _typed(value: Scalar) -> tuple[str, Scalar]:
@@ -256,10 +256,10 @@ def _title(rule: FactRule, key: str) -> str:
     return key.replace(".version", "").replace(".*.", ".").replace(".", " ").replace("_", " ")
 
 
-def format_values(found: Sequence[Scalar]) -> str:
+def format_values(values: Sequence[Scalar]) -> str:
     """A fact's values in words, three at most."""
-    shown = ["absent" if v is None else str(v) for v in found[:3]]
-    return " or ".join(shown) + (f" or {len(found) - 3} more" if len(found) > 3 else "")
+    shown = ["absent" if v is None else str(v) for v in values[:3]]
+    return " or ".join(shown) + (f" or {len(values) - 3} more" if len(values) > 3 else "")
 
 
 FACT_NAMES = {
@@ -318,21 +318,21 @@ def fact_changes(readings: Sequence[FactReading]) -> tuple[FactChange, ...]:
 
     Nodes of one campaign may differ: a value comes where the campaign before has it on no node, and counts for a provider that has it on any.
     """
-    seen: dict[tuple[str, str], dict[str, tuple[datetime, set[str]]]] = {}
+    latest: dict[tuple[str, str], dict[str, tuple[datetime, set[str]]]] = {}
     for r in sorted(readings, key=lambda r: (r.at, r.campaign)):
-        seen.setdefault((r.fact, r.provider), {}).setdefault(r.campaign, (r.at, set()))[1].add(r.value)
+        latest.setdefault((r.fact, r.provider), {}).setdefault(r.campaign, (r.at, set()))[1].add(r.value)
     now: dict[str, dict[str, set[str]]] = {}
     came: dict[tuple[str, str], dict[str, tuple[str, str, datetime]]] = {}
-    for (fact, provider), campaigns in seen.items():
+    for (fact, provider), campaigns in latest.items():
         for (_, was), (campaign, (at, values)) in pairwise(campaigns.items()):
             for value in values - was[1]:
                 came.setdefault((fact, value), {})[provider] = (", ".join(sorted(was[1])), campaign, at)  # of several times the last
         now.setdefault(fact, {})[provider] = list(campaigns.values())[-1][1]
-    found = []
+    changes = []
     for (fact, value), own in came.items():
         have = tuple(sorted(p for p, values in now[fact].items() if value in values))
         adoptions = tuple(Adoption(p, *each, p in have) for p, each in sorted(own.items(), key=lambda one: (one[1][2], one[0])))
         others = tuple(sorted((p, ", ".join(sorted(values))) for p, values in now[fact].items() if value not in values))
         if have:
-            found.append(FactChange(fact, value, adoptions, have, len(now[fact]), others))
-    return tuple(sorted(found, key=lambda c: (-c.newest.timestamp(), c.fact, c.value)))
+            changes.append(FactChange(fact, value, adoptions, have, len(now[fact]), others))
+    return tuple(sorted(changes, key=lambda c: (-c.newest.timestamp(), c.fact, c.value)))

@@ -127,8 +127,8 @@ def repeats_needed(
 
     def settled(both: bool, extra: int) -> bool:
         grown = [_grown(size, i, extra, len(sizes), both) for i, size in enumerate(sizes)]
-        seen = minimum_detectable_effect(noise, df + extra * (2 if both else 1), grown, level, beyond)
-        return seen is not None and seen <= shift
+        detectable = minimum_detectable_effect(noise, df + extra * (2 if both else 1), grown, level, beyond)
+        return detectable is not None and detectable <= shift
 
     for both in (False, True):
         extra = 1 + bisect_left(range(1, _MOST_REPEATS + 1), True, key=partial(settled, both))

@@ -34,22 +34,22 @@ def judge_series(series: Sequence[Sequence[RowWithEffect]], rules: DriftRules) -
         level = rules.false_discovery_rate * max(1, past) / len(members)
         for (s, i, warn, effect), q in zip(members, corrected, strict=True):
             rows[s][i] = _verdict(rows[s][i], q, warn, effect, rules, level)
-    return [tuple(found) for found in rows]
+    return [tuple(series_rows) for series_rows in rows]
 
 
 def _verdict(row: MetricComparison, q: float, warn: float, effect: Effect, rules: DriftRules, level: float) -> MetricComparison:
     gate = 1 - rules.confidence
     detectable = minimum_detectable_effect(effect.noise, effect.noise_df, effect.sizes, gate, effect.spread.beyond(gate))
     mde = None if detectable is None else from_analysis_scale(detectable, effect.scale)
-    found = partial(replace, row, q=q, mde=mde)
+    judged = partial(replace, row, q=q, mde=mde)
     if abs(effect.effect) >= warn:
         if q <= rules.false_discovery_rate and effect.p <= gate:
-            return found(verdict="regressed" if row.worse else "improved")
-        return found(verdict="suspected", **_needed(row, effect, effect.effect, gate, level))
+            return judged(verdict="regressed" if row.worse else "improved")
+        return judged(verdict="suspected", **_needed(row, effect, effect.effect, gate, level))
     within = effect.ci_low is not None and effect.ci_high is not None and -warn <= effect.ci_low and effect.ci_high <= warn
     if within or (mde is not None and mde <= warn):
-        return found(verdict="unchanged")
-    return found(verdict="insufficient_data", **_needed(row, effect, warn, gate, gate))
+        return judged(verdict="unchanged")
+    return judged(verdict="insufficient_data", **_needed(row, effect, warn, gate, gate))
 
 
 def _needed(row: MetricComparison, effect: Effect, change: float, gate: float, level: float) -> dict[str, Any]:

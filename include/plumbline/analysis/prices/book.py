@@ -128,7 +128,7 @@ def with_effective_prices(provider: Provider, accepted: Iterable[AcceptedPrice])
 
     `accepted`: prices of this provider. A simulated provider keeps its own list.
     """
-    return provider if provider.simulated else _with(provider, accepted)
+    return provider if provider.simulated else _with_accepted(provider, accepted)
 
 
 def all_with_effective_prices(providers: Iterable[Provider], accepted: Iterable[AcceptedPrice]) -> dict[str, Provider]:
@@ -139,13 +139,19 @@ def all_with_effective_prices(providers: Iterable[Provider], accepted: Iterable[
     return {p.name: with_effective_prices(p, by_provider.get(p.name, ())) for p in providers}
 
 
-def _with(provider: Provider, accepted: Iterable[AcceptedPrice]) -> Provider:
+def _with_accepted(provider: Provider, accepted: Iterable[AcceptedPrice]) -> Provider:
     own: list[Price] = []
-    for held in sorted(accepted, key=lambda p: p.since, reverse=True):
-        newer = [p.since for p in provider.prices if p.purchase == held.purchase and p.since > held.since]
-        until = min((day for day in (held.until, *newer) if day is not None), default=None)
-        if held.term is None and until != held.since:
-            of: Any = {"purchase": held.purchase, "price": held.usd_per_hour, "since": held.since, "until": until, "source": held.source}
+    for accepted_price in sorted(accepted, key=lambda p: p.since, reverse=True):
+        newer = [p.since for p in provider.prices if p.purchase == accepted_price.purchase and p.since > accepted_price.since]
+        until = min((day for day in (accepted_price.until, *newer) if day is not None), default=None)
+        if accepted_price.term is None and until != accepted_price.since:
+            of: Any = {
+                "purchase": accepted_price.purchase,
+                "price": accepted_price.usd_per_hour,
+                "since": accepted_price.since,
+                "until": until,
+                "source": accepted_price.source,
+            }
             own.append(Price.model_construct(None, **of))
     return provider.model_copy(update={"prices": (*own, *provider.prices)})
 

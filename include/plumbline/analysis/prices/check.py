@@ -95,8 +95,8 @@ def check_price(
     latest_own = own[-1]
     if now is not None and latest_own.source == "csv" and latest_own.amount > 0 and now - latest_own.observed_at >= CONFIRMATION_PERIOD:
         own.append(replace(latest_own, observed_at=now))
-    found = _spot(own, others, accepted) if newest.purchase == "spot" else _listed(own, others, accepted, on_demand)
-    return replace(found, reading=latest_own)
+    verdict = _spot(own, others, accepted) if newest.purchase == "spot" else _listed(own, others, accepted, on_demand)
+    return replace(verdict, reading=latest_own)
 
 
 def implausible(reading: Reading, accepted: float | None, on_demand: float | None) -> str | None:
@@ -187,12 +187,12 @@ def _sightings(own: Sequence[Reading]) -> list[Reading]:
     counted: list[Reading] = []
     for reading in own:
         last = counted[-1] if counted else None
-        if last is None or reading.amount != last.amount or reading.observed_at - last.observed_at >= _anew(reading, last):
+        if last is None or reading.amount != last.amount or reading.observed_at - last.observed_at >= _least_distance(reading, last):
             counted.append(reading)
     return counted
 
 
-def _anew(reading: Reading, last: Reading) -> timedelta:
+def _least_distance(reading: Reading, last: Reading) -> timedelta:
     """How long after the last answer the same one counts as another."""
     return CONFIRMATION_PERIOD if reading.source == "gpuhunt" and reading.source_version == last.source_version else APART
 

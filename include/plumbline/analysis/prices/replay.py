@@ -91,7 +91,7 @@ def replay_readings(readings: Iterable[Reading]) -> ReplayResult:
         checked = check_price(one.readings, one.accepted, on_demand=on_demand.get(reading.provider))
         if reading.purchase == "on_demand" and checked.status != "held":
             on_demand[reading.provider] = checked.price
-        _take(done, one, checked)
+        _apply_verdict(done, one, checked)
     done.series = len(series)
     return done
 
@@ -107,11 +107,11 @@ def _count(done: ReplayResult, one: _Series, reading: Reading) -> None:
             done.raw_spot_large += moved_by(now, before, SPOT_MOVE)
 
 
-def _take(done: ReplayResult, one: _Series, checked: PriceVerdict) -> None:
+def _apply_verdict(done: ReplayResult, one: _Series, checked: PriceVerdict) -> None:
     """Note what the check said, and accept what it confirmed."""
     if checked.status == "held":
         alert = done.alerts[one.held] if one.held is not None else None
-        if alert is not None and one.held is not None and _same(alert.new, checked.price):
+        if alert is not None and one.held is not None and _is_same_price(alert.new, checked.price):
             done.alerts[one.held] = replace(alert, last=checked.reading.observed_at)
             return
         one.held = len(done.alerts)
@@ -125,7 +125,7 @@ def _take(done: ReplayResult, one: _Series, checked: PriceVerdict) -> None:
         one.accepted = checked.price
 
 
-def _same(before: float, now: float) -> bool:
+def _is_same_price(before: float, now: float) -> bool:
     return before == now or (before > 0 and now > 0 and not moved_by(now, before, LIST_MOVE))
 
 
@@ -170,25 +170,25 @@ class ReplayEvaluation:
 def evaluate_replay(replayed: ReplayResult, known: Sequence[KnownChange]) -> ReplayEvaluation:
     """Compare a replay's reports about list prices with the known changes; known changes below 1 % may be reported or not."""
     listed = [k for k in known if k.purchase != "spot"]
-    told = [t for t in replayed.alerts if t.purchase != "spot"]
+    alerts = [t for t in replayed.alerts if t.purchase != "spot"]
     by_key: dict[tuple[str, Purchase, Term | None], list[ReplayAlert]] = {}
-    for one in told:
+    for one in alerts:
         by_key.setdefault((one.provider, one.purchase, one.term), []).append(one)
     answers = [
         (k, _answer(k, by_key.get((k.provider, k.purchase, k.term), ()))) for k in listed if k.old > 0 and moved_by(k.new, k.old, LIST_MOVE)
     ]
     days = {(k.provider, k.purchase, k.term, k.on): k.new for k in listed}
     invented = [
-        t for t in told if t.what == "changed" and not _agree(days.get((t.provider, t.purchase, t.term, t.since.date()), 0.0), t.new)
+        t for t in alerts if t.what == "changed" and not _agree(days.get((t.provider, t.purchase, t.term, t.since.date()), 0.0), t.new)
     ]
     return ReplayEvaluation(tuple(answers), tuple(invented))
 
 
-def _answer(known: KnownChange, told: Collection[ReplayAlert]) -> Answer:
-    for one in told:
+def _answer(known: KnownChange, alerts: Collection[ReplayAlert]) -> Answer:
+    for one in alerts:
         if one.since.date() == known.on and _agree(one.new, known.new):
             return one.what
-    on_the_way = any(at.date() == known.on and _agree(price, known.new) for one in told for at, price in one.steps)
+    on_the_way = any(at.date() == known.on and _agree(price, known.new) for one in alerts for at, price in one.steps)
     return "on the way" if on_the_way else "missed"
 
 

@@ -66,8 +66,8 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
     rows = [(t.trial_id, m) for t in trials if t.usable and (m := t.number(criterion.metric, criterion.statistic, criterion.phase))]
     small = [(m.n, reason) for _, m in rows if (reason := _too_small(criterion, m))]
     rows = [(trial_id, m) for trial_id, m in rows if not _too_small(criterion, m)]
-    found = [(trial_id, v) for trial_id, m in rows if (v := math.inf if never_reached(m) else m.value) is not None]
-    values = [v for _, v in found]
+    trial_values = [(trial_id, v) for trial_id, m in rows if (v := math.inf if never_reached(m) else m.value) is not None]
+    values = [v for _, v in trial_values]
     met = sum(criterion.met_by(v) for v in values)
     middle = median(values) if values else None
     outcome, explanation = _outcome(criterion, middle, met, len(values), planned, any(t.usable for t in trials))
@@ -90,7 +90,7 @@ def judge(criterion: Criterion, trials: Sequence[TrialSample]) -> CriterionVerdi
         met=met,
         n=len(values),
         planned=planned,
-        trials=tuple(trial_id for trial_id, _ in found),
+        trials=tuple(trial_id for trial_id, _ in trial_values),
         explanation="; ".join([explanation, *notes]),
     )
 
@@ -143,21 +143,23 @@ def never_reached(number: MetricValue) -> bool:
 
 def caveats(criterion: Criterion, numbers: Sequence[MetricValue]) -> list[str]:
     """What to know of the verdict on a criterion, from the rows of the repeats that measured it; one sentence each."""
-    said: list[str] = []
+    sentences: list[str] = []
     n = len(numbers)
     if failed := sum(map(never_reached, numbers)):
         where = "" if n == 1 else f"in {failed} of {n} "
-        said.append(f"{where}so many requests failed that {criterion.statistic} was never reached")
+        sentences.append(f"{where}so many requests failed that {criterion.statistic} was never reached")
     unsure = [m for m in numbers if _contains_the_limit(criterion, m)]
     if unsure:
         widest = max(unsure, key=lambda m: (m.ci_high or 0.0) - (m.ci_low or 0.0))
         where = f"within its {_PERCENT} interval (" if n == 1 else f"within the {_PERCENT} interval of {len(unsure)} of {n} (the widest: "
-        said.append(f"the limit lies {where}{_between(widest)}){_would_tell(criterion, widest)}")
+        sentences.append(f"the limit lies {where}{_format_bounds(widest)}){_would_tell(criterion, widest)}")
     q = QUANTILES.get(criterion.statistic)
     if q is not None and (few := [m.n for m in numbers if m.n < min_observations_for_interval(q)]):
         text = f"{criterion.statistic} has no {_PERCENT} interval below {min_observations_for_interval(q)} observations"
-        said.append(f"{text}; here were {few[0]}" if n == 1 else f"{text}, which {len(few)} of {n} did not have (the smallest {min(few)})")
-    return said
+        sentences.append(
+            f"{text}; here were {few[0]}" if n == 1 else f"{text}, which {len(few)} of {n} did not have (the smallest {min(few)})"
+        )
+    return sentences
 
 
 def _contains_the_limit(criterion: Criterion, number: MetricValue) -> bool:
@@ -166,7 +168,7 @@ def _contains_the_limit(criterion: Criterion, number: MetricValue) -> bool:
     return criterion.met_by(number.ci_low) != criterion.met_by(number.ci_high)
 
 
-def _between(number: MetricValue) -> str:
+def _format_bounds(number: MetricValue) -> str:
     unit = METRICS[number.metric].unit
     return f"{format_quantity(number.ci_low, unit)} … {format_quantity(number.ci_high, unit)}"
 

@@ -50,18 +50,18 @@ def incomparable(cards: Iterable[Scorecard]) -> tuple[Incomparable, ...]:
     def identity(card: Scorecard) -> tuple[str, str]:
         return (card.kind, card.workload)
 
-    found: list[Incomparable] = []
+    findings: list[Incomparable] = []
     for _, group in groupby(sorted(cards, key=identity), key=identity):
         side_by_side = sorted(group, key=lambda c: (c.provider, c.version))
-        found += [
+        findings += [
             *_versions(side_by_side),
             *_conditions(side_by_side),
             *_lengths(side_by_side),
             *_degraded(side_by_side),
-            *_apart(side_by_side),
+            *_measured_apart(side_by_side),
             *_limited(side_by_side),
         ]
-    return tuple(sorted(found, key=lambda i: i.weight != "refused"))
+    return tuple(sorted(findings, key=lambda i: i.weight != "refused"))
 
 
 def refusals(trials: Iterable[TrialSample]) -> tuple[str, ...]:
@@ -78,21 +78,21 @@ def _versions(cards: Sequence[Scorecard]) -> list[Incomparable]:
 
 def _conditions(cards: Sequence[Scorecard]) -> list[Incomparable]:
     """What was asked and how it was measured, field by field; of cards of one version, since another version differs anyway."""
-    found = []
+    differences = []
     for _, group in groupby(sorted(cards, key=lambda c: c.version), key=lambda c: c.version):
         measured = [(card.provider, fields) for card in group for fields in map(_fields, card.conditions)]
         for field in (*_HOW, *sorted({name for _, fields in measured for name in fields} - {*_HOW, *_OF_THE_SERIES})):
             values = _by_value(measured, field)
             if len(values) > 1:
                 named = values if field == "source" else {f"{field} {value}": providers for value, providers in values.items()}
-                found.append(_refused(cards, named, _HOW.get(field) or difference_reason(field)))
-    return found
+                differences.append(_refused(cards, named, _HOW.get(field) or difference_reason(field)))
+    return differences
 
 
 def _fields(conditions: Conditions) -> dict[str, str]:
     """Everything that must be the same, as text by field."""
-    asked = {name: str(value) for name, value in conditions.asked}
-    return {**asked, "source": conditions.source, "protocol": conditions.protocol, "engine": conditions.engine}
+    requested = {name: str(value) for name, value in conditions.asked}
+    return {**requested, "source": conditions.source, "protocol": conditions.protocol, "engine": conditions.engine}
 
 
 def _by_value(measured: Sequence[tuple[str, dict[str, str]]], field: str) -> dict[str, list[str]]:
@@ -113,12 +113,14 @@ def _refused(cards: Sequence[Scorecard], values: dict[str, list[str]], why: str)
 
 def _lengths(cards: Sequence[Scorecard]) -> list[Incomparable]:
     """Answers that came out of different lengths: an endpoint may end them earlier than it was asked to."""
-    found = {c.provider: tokens for c in cards if (tokens := _tokens_an_answer(c)) is not None}
-    if len(found) < 2 or max(found.values()) <= min(found.values()) * (1 + SAME_LENGTH):
+    by_provider = {c.provider: tokens for c in cards if (tokens := _tokens_an_answer(c)) is not None}
+    if len(by_provider) < 2 or max(by_provider.values()) <= min(by_provider.values()) * (1 + SAME_LENGTH):
         return []
-    lengths = "; ".join(f"answers of {tokens:.0f} tokens on {provider}" for provider, tokens in found.items())
+    lengths = "; ".join(f"answers of {tokens:.0f} tokens on {provider}" for provider, tokens in by_provider.items())
     return [
-        Incomparable(cards[0].kind, cards[0].workload, tuple(found), f"{lengths}: {difference_reason('requests.output_tokens')}", "refused")
+        Incomparable(
+            cards[0].kind, cards[0].workload, tuple(by_provider), f"{lengths}: {difference_reason('requests.output_tokens')}", "refused"
+        )
     ]
 
 
@@ -143,7 +145,7 @@ def _degraded(cards: Sequence[Scorecard]) -> list[Incomparable]:
     ]
 
 
-def _apart(cards: Sequence[Scorecard]) -> list[Incomparable]:
+def _measured_apart(cards: Sequence[Scorecard]) -> list[Incomparable]:
     dated = sorted(((c.first, c) for c in cards if c.first is not None), key=lambda pair: (pair[0], pair[1].provider))
     if len({c.provider for _, c in dated}) < 2 or (days := (dated[-1][0] - dated[0][0]).days) <= MONTHS_APART_D:
         return []
@@ -154,10 +156,10 @@ def _apart(cards: Sequence[Scorecard]) -> list[Incomparable]:
 
 def _limited(cards: Sequence[Scorecard]) -> list[Incomparable]:
     """Stacks and accelerators that differ, and costs that charge a part of an instance that is sold whole."""
-    found = classify_comparison(ComparedTrial(c.provider, conditions, c.charged) for c in cards for conditions in c.conditions)
+    classified = classify_comparison(ComparedTrial(c.provider, conditions, c.charged) for c in cards for conditions in c.conditions)
     names = tuple(dict.fromkeys(c.provider for c in cards))
-    cautions = [("native_stack", f"each provider's own stack: {', '.join(found.differences)}")] if found.differences else []
-    cautions += [(each.code, each.text) for each in found.limitations]
+    cautions = [("native_stack", f"each provider's own stack: {', '.join(classified.differences)}")] if classified.differences else []
+    cautions += [(each.code, each.text) for each in classified.limitations]
     return [Incomparable(cards[0].kind, cards[0].workload, names, text, "caution", code) for code, text in cautions]
 
 
@@ -236,25 +238,25 @@ def classify_comparison(measured: Iterable[ComparedTrial], *, costs: bool = True
         stacks.setdefault(each.provider, []).append(dict(each.conditions.stack) if each.conditions else {})
     if len(stacks) < 2 or not all(stack for several in stacks.values() for stack in several):
         return ComparisonClass(None, (), tuple(limitations))
-    found: list[str] = []
+    reasons: list[str] = []
     for fact in (*VERSIONS, ENGINE_ARGS, IMAGE):
         values: dict[str, list[str]] = {}
         for provider, several in stacks.items():
             for value in sorted({stack.get(fact, _NONE) for stack in several}):
                 values.setdefault(value, []).append(provider)
         # An image that differs in versions too needs no second name.
-        if len(values) > 1 and not (fact == IMAGE and found):
-            found.append(_named(fact, values))
-    return ComparisonClass("native" if found else "standardised", tuple(found), tuple(limitations))
+        if len(values) > 1 and not (fact == IMAGE and reasons):
+            reasons.append(_named(fact, values))
+    return ComparisonClass("native" if reasons else "standardised", tuple(reasons), tuple(limitations))
 
 
 def _named(fact: str, values: ProvidersByValue) -> str:
     name = "image" if fact == IMAGE else fact.removesuffix(".version")
     shown = {value.removeprefix("sha256:")[:_DIGEST_CHARACTERS] if fact == IMAGE else value: where for value, where in values.items()}
-    return f"{name} {_against(shown)}"
+    return f"{name} {_format_against(shown)}"
 
 
-def _against(values: ProvidersByValue) -> str:
+def _format_against(values: ProvidersByValue) -> str:
     return " against ".join(f"{value} ({', '.join(where)})" for value, where in values.items())
 
 
@@ -264,7 +266,7 @@ def _gpu_classes(measured: Iterable[ComparedTrial]) -> list[Limitation]:
         product = each.conditions.accelerator if each.conditions else None
         if product and each.provider not in values.setdefault(product, []):
             values[product].append(each.provider)
-    return [Limitation(GPU_CLASS, f"Accelerators differ: {_against(values)}")] if len(values) > 1 else []
+    return [Limitation(GPU_CLASS, f"Accelerators differ: {_format_against(values)}")] if len(values) > 1 else []
 
 
 def _shares(measured: Iterable[ComparedTrial]) -> list[Limitation]:

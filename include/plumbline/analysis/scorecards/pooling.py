@@ -68,14 +68,14 @@ class PooledMetric:
     reason: str = ""
 
 
-def pool_measurements(metric: str, found: Sequence[tuple[str, float]], reason: str) -> PooledMetric:
+def pool_measurements(metric: str, measurements: Sequence[tuple[str, float]], reason: str) -> PooledMetric:
     """The measurements (trial id, value) of a metric pooled; `reason` says why there is none, and is dropped where there is one."""
-    if not found:
+    if not measurements:
         return PooledMetric(metric, None, None, None, None, 0, (), (), reason)
-    values = tuple(value for _, value in found)
+    values = tuple(value for _, value in measurements)
     pooled = pool(values)
     return PooledMetric(
-        metric, pooled.value, pooled.low, pooled.high, pooled.coverage, pooled.n, values, tuple(trial for trial, _ in found)
+        metric, pooled.value, pooled.low, pooled.high, pooled.coverage, pooled.n, values, tuple(trial for trial, _ in measurements)
     )
 
 

@@ -116,7 +116,7 @@ def _lead_time(trials: Sequence[TrialSample], provider: Provider | None) -> Lead
     time = lead_time_of(trials, provider)
     promised = provider.sla.provisioning_lead_time if provider is not None else None
     within = sum(value <= promised for value in time.values) if promised is not None else 0
-    kept = wilson_interval(within, time.n if promised is not None else 0)
+    interval = wilson_interval(within, time.n if promised is not None else 0)
     verdict: PromiseVerdict
     if promised is None:
         verdict = "none_declared"
@@ -124,16 +124,16 @@ def _lead_time(trials: Sequence[TrialSample], provider: Provider | None) -> Lead
         verdict = "unproven"
     else:
         verdict = "met" if within == time.n else "missed"
-    return LeadTime(time, promised, kept, verdict)
+    return LeadTime(time, promised, interval, verdict)
 
 
 def _of_pods(trials: Sequence[TrialSample], metric: str, provider: Provider | None) -> PooledMetric:
-    found = _values(trials, metric)
+    seconds = _values(trials, metric)
     reason = _NO_POD.get(provider.launcher.kind) if provider is not None else None
     if reason is None:
         scheduled = metric == "image_pull_time" and _values(trials, "pod_scheduling_time")
         reason = "no image pull observed: the nodes had the image or did not report it" if scheduled else _unmeasured(trials)
-    return pool_measurements(metric, found, reason)
+    return pool_measurements(metric, seconds, reason)
 
 
 def _values(trials: Sequence[TrialSample], metric: str) -> list[tuple[str, float]]:

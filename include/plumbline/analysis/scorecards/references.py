@@ -50,7 +50,7 @@ def reference_shares(card: Scorecard, references: References, provider: Provider
     nearest ones are named, without a share. `provider` and `workload`: as they were when the card was measured.
     """
     sheet = references.sheet_of(provider.accelerator.product)
-    return (*_published(card, references, sheet, workload, _together(workload, provider)), *_physical(card, sheet, workload))
+    return (*_published(card, references, sheet, workload, _pooled_accelerators(workload, provider)), *_physical(card, sheet, workload))
 
 
 def _published(
@@ -58,15 +58,15 @@ def _published(
 ) -> list[ReferenceShare]:
     if sheet is None:
         return []
-    found: list[tuple[PublishedFigure, Row, tuple[str, ...]]] = []
+    figures: list[tuple[PublishedFigure, Row, tuple[str, ...]]] = []
     for entry in references.published:
         row = card.row(entry.compared_with)
         if entry.accelerator == sheet.name and entry.kind in (card.kind, "hardware") and row is not None and row.value:
             differs = _differs(entry, workload, together)
             if differs is not None:
-                found.append((entry, row, differs))
-    exact = [(e, r, d) for e, r, d in found if not d]
-    of_shape = [(e, r, d) for e, r, d in found if e.shape is not None]
+                figures.append((entry, row, differs))
+    exact = [(e, r, d) for e, r, d in figures if not d]
+    of_shape = [(e, r, d) for e, r, d in figures if e.shape is not None]
     if not any(e.shape is not None for e, _, _ in exact) and of_shape:
         fewest = min(len(d) for _, _, d in of_shape)
         exact += [(e, r, d) for e, r, d in of_shape if len(d) == fewest]
@@ -97,15 +97,15 @@ def _differs(entry: PublishedFigure, workload: AnyWorkload, together: int) -> tu
     shape, here = entry.shape, _parameters(workload)
     if here is None or abs(here / shape.parameters - 1) > NEAR:
         return None
-    said = []
+    differences = []
     if abs(here / shape.parameters - 1) > SAME:
-        said.append(f"{shape.parameters / 1e9:.2f} billion parameters, here {here / 1e9:.2f}")
+        differences.append(f"{shape.parameters / 1e9:.2f} billion parameters, here {here / 1e9:.2f}")
     if shape.precision != (precision := _precision(workload)):
-        said.append(f"{shape.precision}, here {precision}")
+        differences.append(f"{shape.precision}, here {precision}")
     if entry.count != together:
-        said.append(f"{entry.count} accelerators together, here {together}")
-    said += _differs_in_work(entry, workload)
-    return tuple(said)
+        differences.append(f"{entry.count} accelerators together, here {together}")
+    differences += _differs_in_work(entry, workload)
+    return tuple(differences)
 
 
 def _differs_in_work(entry: PublishedFigure, workload: AnyWorkload) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _devices(workload: AnyWorkload) -> int:
     return workload.parallelism.world if isinstance(workload, TrainingWorkload) else workload.accelerators
 
 
-def _together(workload: AnyWorkload, provider: Provider) -> int:
+def _pooled_accelerators(workload: AnyWorkload, provider: Provider) -> int:
     """Accelerators whose results a trial adds up: those of one model, times its replicas."""
     replicas = 1 if isinstance(workload, TrainingWorkload) else workload.replicas_on(provider.accelerator.count)
     return _devices(workload) * replicas
@@ -138,8 +138,8 @@ def _precision(workload: AnyWorkload) -> str:
 
 
 def _parameters(workload: AnyWorkload) -> int | None:
-    found = getattr(workload.model, "parameters", None)
-    return found if isinstance(found, int) else None
+    parameters = getattr(workload.model, "parameters", None)
+    return parameters if isinstance(parameters, int) else None
 
 
 _OWN_LIMITS = {
@@ -184,9 +184,9 @@ def _physical(card: Scorecard, sheet: AcceleratorSheet | None, workload: AnyWork
 def _limits(card: Scorecard, sheet: AcceleratorSheet, workload: AnyWorkload) -> dict[str, float | None]:
     """By metric, the rate that the data sheet allows; of a model's arithmetic that of all devices together."""
     peak = sheet.flops(_precision(workload))
-    found = dict.fromkeys(("model_flops", "prefill_flops"), None if peak is None else peak * _devices(workload))
+    limits = dict.fromkeys(("model_flops", "prefill_flops"), None if peak is None else peak * _devices(workload))
     probes = [name for name in _OF_PRECISION if name != "matmul_tflops" or card.row("matmul_tflops_bf16") is None]  # the two are one
-    return {**found, **{name: sheet.flops(_OF_PRECISION[name]) for name in probes}, "memory_bandwidth": sheet.bytes_per_second}
+    return {**limits, **{name: sheet.flops(_OF_PRECISION[name]) for name in probes}, "memory_bandwidth": sheet.bytes_per_second}
 
 
 def _limit(

@@ -142,7 +142,7 @@ def scorecard(
         acceptance=tuple(judge(criterion, final) for criterion in acceptance),
         reasons=tuple(dict.fromkeys(reason for t in final for reason in t.reasons)),
         degraded_by=tuple(dict.fromkeys(reason for t in usable if t.status == "degraded" for reason in t.reasons)),
-        primary=_first(rows, primary),
+        primary=_primary_row(rows, primary),
         primary_metric=primary,
         friction=friction(trials, place),
         capacity=capacity(trials if launches is None else launches, place),
@@ -153,7 +153,7 @@ def scorecard(
     )
 
 
-def _first(rows: Sequence[Row], primary: Primary | None) -> Row | None:
+def _primary_row(rows: Sequence[Row], primary: Primary | None) -> Row | None:
     if primary is None:
         return None
     wanted = [r for r in rows if (r.metric, r.statistic) == (primary.metric, primary.statistic) and r.value is not None]
@@ -176,8 +176,8 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
     homes = {name: leading_phase(usable, name, METRICS[name].statistic) for name in {metric for metric, _, _ in readings}}
     rows = []
     for (metric, statistic, phase), numbers in readings.items():
-        found = [(trial_id, m.value) for trial_id, m in numbers if m.value is not None]
-        values = tuple(value for _, value in found)
+        measured = [(trial_id, m.value) for trial_id, m in numbers if m.value is not None]
+        values = tuple(value for _, value in measured)
         pooled = pool(values) if values else None
         rows.append(
             Row(
@@ -194,7 +194,7 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
                 n=len(values),
                 observations=sum(m.n for _, m in numbers if m.value is not None),
                 values=values,
-                trials=tuple(trial_id for trial_id, _ in found),
+                trials=tuple(trial_id for trial_id, _ in measured),
                 leading=statistic == METRICS[metric].statistic and phase == (homes[metric] or phase),
             )
         )

@@ -89,7 +89,7 @@ class Budget(Declared):
     )
 
     @model_validator(mode="after")
-    def _any(self) -> Budget:
+    def _require_a_limit(self) -> Budget:
         if self.gpu_hours_per_month is None and self.usd_per_month is None:
             raise ValueError("has no limit; expected gpu_hours_per_month, usd_per_month or both")
         return self

@@ -112,7 +112,7 @@ class Images(Declared):
     inference: Image | None = None
 
     @model_validator(mode="after")
-    def _any(self) -> Images:
+    def _require_an_image(self) -> Images:
         if self.training is None and self.inference is None:
             raise ValueError("has no image; expected training, inference or both")
         return self
@@ -221,7 +221,7 @@ class KubernetesLauncher(LauncherBase):
     )
 
     @model_validator(mode="after")
-    def _carried(self) -> KubernetesLauncher:
+    def _check_pod_patch(self) -> KubernetesLauncher:
         beside = (*self.init_containers, *self.sidecars)
         check_mounts(self.volumes, beside)
         check_patch(self.pod_patch, {container.name for container in beside}, trainjob=self.gang == "trainjob")
@@ -353,7 +353,7 @@ class EndpointLauncher(LauncherBase):
     timeout: Duration = Field(3600.0, description="time limit of a trial")
 
     @model_validator(mode="after")
-    def _speaks(self) -> EndpointLauncher:
+    def _check_protocol(self) -> EndpointLauncher:
         scheme = self.url.partition("://")[0]
         if (self.protocol == "kserve_grpc") != scheme.startswith("grpc"):
             raise ValueError(

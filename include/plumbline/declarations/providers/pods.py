@@ -179,7 +179,7 @@ class SideContainer(Declared):
     privileged: bool = Field(False, description="all devices and capabilities of the node; only where the cloud documents no other way")
 
     @model_validator(mode="after")
-    def _another(self) -> SideContainer:
+    def _check_container(self) -> SideContainer:
         if self.name in ("harness", "node"):
             raise ValueError(f'name "{self.name}" is that of the trial\'s own container; expected another')
         if self.image.endswith(":latest"):

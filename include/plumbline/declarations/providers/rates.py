@@ -307,7 +307,7 @@ class TokenTier(Declared):
     output: TokenPrice
 
     @model_validator(mode="after")
-    def _told_apart(self) -> TokenTier:
+    def _check_step(self) -> TokenTier:
         if all(self.above % step for step in _STEPS):
             raise ValueError(f"above is {self.above}; expected a multiple of 1,000 or 1,024, at which results tell lengths apart")
         return self

@@ -126,11 +126,11 @@ def _mapping(where: str, value: Any, field_name: str = "") -> Mapping[str, Any]:
 
 def _whole(where: str, field_name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != int(value):
-        raise LogError(f"{where}, {field_name} is {_shown(value)}; expected a whole number, at least 0")
+        raise LogError(f"{where}, {field_name} is {_quote(value)}; expected a whole number, at least 0")
     return int(value)
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     """A value in a message. Longer text could be a prompt."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"a {type(value).__name__}"
@@ -142,12 +142,12 @@ def _moment(where: str, field_name: str, value: Any) -> float:
         return float(value)
     if isinstance(value, str):
         try:
-            found = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+            moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
         except ValueError:
             pass
         else:
-            return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
-    raise LogError(f"{where}, {field_name} is {_shown(value)}; expected epoch seconds, or a time such as 2026-11-16T18:17:03.5Z")
+            return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+    raise LogError(f"{where}, {field_name} is {_quote(value)}; expected epoch seconds, or a time such as 2026-11-16T18:17:03.5Z")
 
 
 # vLLM. Lines of several loggers, of which those of the request logger matter; a date without a year.
@@ -165,7 +165,7 @@ _LEAP_YEAR = 2000
 
 
 def _vllm(text: str, name: str, log: AccessLog) -> None:
-    found: dict[str, LoggedRequest] = {}
+    requests: dict[str, LoggedRequest] = {}
     prompt_tokens: dict[str, int] = {}
     answered: dict[str, int] = {}
     year, month = _LEAP_YEAR, 0
@@ -201,19 +201,19 @@ def _vllm(text: str, name: str, log: AccessLog) -> None:
         at += float((match["fraction"] or ".0").replace(",", "."))
         request = match["id"]
         if match["what"] == "Received request":
-            if request not in found:
-                found[request] = LoggedRequest(number, at, _ids(_PROMPT_IDS, match["rest"]))
+            if request not in requests:
+                requests[request] = LoggedRequest(number, at, _ids(_PROMPT_IDS, match["rest"]))
             continue
         count = _ids(_OUTPUT_IDS, match["rest"])
         if match["stream"] == "streaming delta":
             answered[request] = answered.get(request, 0) + (count or 0)
             continue
         # An answer is logged by its response's id, which lacks the number that a completion's prompts have.
-        numbered = request if request in found else f"{request}-0"
-        if numbered in found:
+        numbered = request if request in requests else f"{request}-0"
+        if numbered in requests:
             written = count if count is not None else answered.get(request) or None
-            found[numbered] = replace(found[numbered], output_tokens=written, ended=at)
-    log.requests = [replace(request, input_tokens=prompt_tokens.get(key, request.input_tokens)) for key, request in found.items()]
+            requests[numbered] = replace(requests[numbered], output_tokens=written, ended=at)
+    log.requests = [replace(request, input_tokens=prompt_tokens.get(key, request.input_tokens)) for key, request in requests.items()]
     if not fractions:
         log.requests = _spread_over_seconds(log.requests)
         log.notes.append("times within a second: the log has whole seconds, over which its requests are spread evenly")

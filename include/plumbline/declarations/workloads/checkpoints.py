@@ -52,7 +52,7 @@ class UrlCheckpoint(_Checkpoint):
 
     @field_validator("url")
     @classmethod
-    def _plain(cls, value: str) -> str:
+    def _check_no_credentials(cls, value: str) -> str:
         scheme, _, place = value.partition("://")
         user, at, _ = place.partition("/")[0].rpartition("@")
         if at and (":" in user or scheme in ("http", "https")):

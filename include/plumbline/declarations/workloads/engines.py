@@ -190,8 +190,8 @@ class EngineOptions(Declared):
     def fetched_files(self) -> dict[str, Checkpoint]:
         """Drafts and adapters that are fetched before the server starts, by their field: `speculative`, `adapters.legal`."""
         declared = {"speculative": self.speculative.model} if self.speculative is not None else {}
-        found: dict[str, object] = {**declared, **{f"adapters.{name}": files for name, files in (self.adapters or {}).items()}}
-        return {field: files for field, files in found.items() if isinstance(files, Checkpoint)}
+        named_files: dict[str, object] = {**declared, **{f"adapters.{name}": files for name, files in (self.adapters or {}).items()}}
+        return {field: files for field, files in named_files.items() if isinstance(files, Checkpoint)}
 
     @property
     def draft_path(self) -> str | None:
@@ -204,10 +204,10 @@ class EngineOptions(Declared):
     @property
     def adapter_paths(self) -> dict[str, str]:
         """Of the adapters by name, once they are fetched."""
-        found = self.adapters or {}
-        if unread := [name for name, files in found.items() if not isinstance(files, str)]:
+        adapters = self.adapters or {}
+        if unread := [name for name, files in adapters.items() if not isinstance(files, str)]:
             raise TypeError(f"server.adapters.{unread[0]} is not fetched yet")
-        return {name: str(files) for name, files in found.items()}
+        return {name: str(files) for name, files in adapters.items()}
 
 
 def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, text: bool) -> None:

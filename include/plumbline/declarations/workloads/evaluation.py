@@ -179,11 +179,11 @@ def _problems(name: str, files: dict[str, str]) -> Iterator[str]:
 def _data_files(root: yaml.MappingNode) -> Iterator[str]:
     """Paths in dataset_kwargs.data_files, which is a path, a list of paths, or a mapping of splits to either."""
     for step in ("dataset_kwargs", "data_files"):
-        found = next((value for key, value in root.value if key.value == step), None)
-        if isinstance(found, yaml.MappingNode):
-            root = found
+        files = next((value for key, value in root.value if key.value == step), None)
+        if isinstance(files, yaml.MappingNode):
+            root = files
             continue
-        yield from _scalars(found) if step == "data_files" else ()
+        yield from _scalars(files) if step == "data_files" else ()
         return
     yield from _scalars(root)
 
@@ -219,7 +219,7 @@ class Question(Declared):
     pattern: str | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
-    def _decidable(self) -> Question:
+    def _check_expected_answer(self) -> Question:
         if (self.answer is None) == (self.pattern is None) or (self.choices is not None and self.pattern is not None):
             raise ValueError("expected answer, or choices and answer, or pattern")
         if self.choices is not None and self.answer not in tuple(LETTERS[: len(self.choices)]):
@@ -246,11 +246,11 @@ class Question(Declared):
             return re.search(self.pattern, output) is not None
         assert self.answer is not None
         if self.choices is not None:
-            found = re.search(rf"(?<![A-Za-z])[{LETTERS[: len(self.choices)]}](?![A-Za-z])", output)
-            return found is not None and found[0] == self.answer
-        expected = _plain(self.answer)
-        lines = [_plain(line) for line in output.splitlines()]
-        return expected in lines or re.match(rf"{re.escape(expected)}(?!\w)", _plain(output)) is not None
+            letter = re.search(rf"(?<![A-Za-z])[{LETTERS[: len(self.choices)]}](?![A-Za-z])", output)
+            return letter is not None and letter[0] == self.answer
+        expected = _normalize(self.answer)
+        lines = [_normalize(line) for line in output.splitlines()]
+        return expected in lines or re.match(rf"{re.escape(expected)}(?!\w)", _normalize(output)) is not None
 
 
 class Evaluation(Declared):
@@ -271,7 +271,7 @@ class Evaluation(Declared):
     lm_eval: TaskEvaluation | None = Field(None, description="tasks of lm-eval, by an lm-eval in the engine's Python")
 
     @model_validator(mode="after")
-    def _some(self) -> Evaluation:
+    def _require_questions(self) -> Evaluation:
         if self.file is None and self.lm_eval is None:
             raise ValueError("nothing to ask; expected file: questions.jsonl, or lm_eval: {tasks: [arc_easy]}")
         for name in ("sample", "output_tokens", "accuracy", "lost", "questions"):
@@ -289,19 +289,21 @@ def read_questions(folder: Path, declared: Evaluation) -> tuple[Question, ...]:
         raise EvaluationError(f"{name} cannot be read ({error.strerror}); expected a file in {folder.name}/") from None
     except UnicodeDecodeError as error:
         raise EvaluationError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file") from None
-    found = [_question(f"{name}:{number}", line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if not found:
+    questions = [_question(f"{name}:{number}", line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    if not questions:
         raise EvaluationError(f"{name} holds no question; expected lines such as {_EXAMPLE}")
-    if declared.sample is not None and declared.sample > len(found):
-        raise EvaluationError(f"sample {declared.sample} of {name}, which holds {len(found)} questions; expected at most {len(found)}")
+    if declared.sample is not None and declared.sample > len(questions):
+        raise EvaluationError(
+            f"sample {declared.sample} of {name}, which holds {len(questions)} questions; expected at most {len(questions)}"
+        )
     if declared.sample is not None:
         # By a hash: the same questions on every machine and in every version of Python.
-        order = sorted(range(len(found)), key=lambda i: hashlib.sha256(f"{declared.seed} {i}".encode()).digest())
-        found = [found[i] for i in sorted(order[: declared.sample])]
-    if len(found) > MAX_QUESTIONS or (size := sum(len(each.model_dump_json(exclude_none=True)) for each in found)) > MAX_BYTES:
-        taken = f"{len(found):,} questions" if len(found) > MAX_QUESTIONS else f"{size:,} bytes of questions"
+        order = sorted(range(len(questions)), key=lambda i: hashlib.sha256(f"{declared.seed} {i}".encode()).digest())
+        questions = [questions[i] for i in sorted(order[: declared.sample])]
+    if len(questions) > MAX_QUESTIONS or (size := sum(len(each.model_dump_json(exclude_none=True)) for each in questions)) > MAX_BYTES:
+        taken = f"{len(questions):,} questions" if len(questions) > MAX_QUESTIONS else f"{size:,} bytes of questions"
         raise EvaluationError(f"{name} has {taken}; expected at most {MAX_QUESTIONS:,} and {MAX_BYTES:,} bytes in all: set sample")
-    return tuple(found)
+    return tuple(questions)
 
 
 def load_questions(data: Any, folder: Path) -> list[tuple[tuple[str | int, ...], str]]:
@@ -345,5 +347,5 @@ def _question(where: str, line: str) -> Question:
         raise EvaluationError(f"{where}{f', {field}' if field else ''}: {reason}; expected a question such as {_EXAMPLE}") from None
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".!")

@@ -94,27 +94,27 @@ def unsupported_retrieval(
 def _exceeds_context(retrieval: Retrieval, model: ServedGpt, requests: Requests, phases: Sequence[PhaseSpec]) -> str | None:
     added, document = retrieval.added_tokens, retrieval.document_tokens
     for where, read, written in _longest_queries(requests, phases):
-        for name, context, held, of in (
+        for name, context, limit, of in (
             ("model", model.context, read + added + written, f"{read} of a query, {added} of {retrieval.top} documents, {written} out"),
             ("retrieval.embedding", retrieval.embedding.context, max(read, document), f"a query has {read}, a document {document}"),
             ("retrieval.reranking", retrieval.reranking.context, read + document, f"{read} of a query and {document} of a document"),
         ):
-            if held > context:
-                return f"{where}: {held} tokens ({of}), over {name}.context {context}; expected at most the context"
+            if limit > context:
+                return f"{where}: {limit} tokens ({of}), over {name}.context {context}; expected at most the context"
     return None
 
 
 def _longest_queries(requests: Requests, phases: Sequence[PhaseSpec]) -> list[tuple[str, int, int]]:
     """The longest query: its field, its tokens, and those of its answer."""
-    found = [("requests", requests.prompt_lengths.longest, requests.output_tokens.longest)]
+    queries = [("requests", requests.prompt_lengths.longest, requests.output_tokens.longest)]
     for i, phase in enumerate(phases):
         if isinstance(phase, ContextPhaseSpec):
-            found.append((f"phases[{i}].input_tokens", phase.input_tokens[-1], requests.output_tokens.longest))
+            queries.append((f"phases[{i}].input_tokens", phase.input_tokens[-1], requests.output_tokens.longest))
         elif not isinstance(phase, SearchPhaseSpec) and (trace := phase.arrivals.trace) is not None:
-            found += [
+            queries += [
                 (f"phases[{i}].arrivals.trace {trace.row(k)}", read, written) for k, (_, read, written) in enumerate(trace.rows or ())
             ]
-    return found
+    return queries
 
 
 TOKENIZER_VOCABULARY = 2048
@@ -253,7 +253,7 @@ class Slo(Declared):
     request_scheduled_latency: Duration | None = None
 
     @model_validator(mode="after")
-    def _some(self) -> Slo:
+    def _require_a_limit(self) -> Slo:
         if not self.model_dump(exclude_none=True):
             raise ValueError("an empty slo limits nothing; expected at least one limit such as time_to_first_token: 2s")
         return self
@@ -389,7 +389,7 @@ class InferenceWorkload(Workload):
 
     def _outputs(self) -> None:
         """What can be known of a model's answers depends on whose weights it has."""
-        checkpoint, quality, asked = isinstance(self.model, Checkpoint), self.quality, self.evaluation
+        checkpoint, quality, evaluation = isinstance(self.model, Checkpoint), self.quality, self.evaluation
         if quality is not None and not checkpoint:
             for what in ("log_probability_difference", "text"):
                 if getattr(quality, what) is not None:
@@ -398,14 +398,14 @@ class InferenceWorkload(Workload):
                     )
             if isinstance(quality.reference, Checkpoint):
                 raise ValueError("quality.reference is a checkpoint, the model is none; expected a precision such as fp32")
-        if asked is None:
+        if evaluation is None:
             return
         if not checkpoint and self.server.backend != "external":
             raise ValueError("evaluation of a model whose weights are random; expected a checkpoint (model.source), or backend external")
         if self.retrieval is not None or isinstance(self.model, Encoder):
             raise ValueError("evaluation of a model that generates no text by itself; expected a causal LM without retrieval")
-        tasks = asked.lm_eval
-        for field, lost in (("lost", asked.lost), ("lm_eval.lost", tasks and tasks.lost)):
+        tasks = evaluation.lm_eval
+        for field, lost in (("lost", evaluation.lost), ("lm_eval.lost", tasks and tasks.lost)):
             if lost is not None and quality is None:
                 raise ValueError(
                     f"evaluation.{field} without quality: there is no reference to compare with; expected quality, or accuracy alone"

@@ -72,7 +72,7 @@ class LengthShare(_LengthDistribution):
     share: Percent = Field(gt=0, le=1)
 
     @model_validator(mode="after")
-    def _one(self) -> LengthShare:
+    def _require_exactly_one(self) -> LengthShare:
         if sum(part is not None for part in (self.constant, self.normal, self.uniform)) != 1:
             raise ValueError("expected a share and exactly one of constant, normal, uniform, such as {share: 20%, constant: 512}")
         return self
@@ -84,7 +84,7 @@ class Tokens(_LengthDistribution):
     mixed: tuple[LengthShare, ...] | None = Field(None, min_length=2, max_length=16)
 
     @model_validator(mode="after")
-    def _one(self) -> Tokens:
+    def _require_exactly_one(self) -> Tokens:
         if sum(part is not None for part in (self.constant, self.normal, self.uniform, self.mixed)) != 1:
             raise ValueError("expected exactly one of constant, normal, uniform, mixed, such as {constant: 64}")
         if self.mixed and abs(sum(portion.share for portion in self.mixed) - 1) > 1e-9:
@@ -261,7 +261,7 @@ class Arrivals(Declared):
     closed: Closed | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Arrivals:
+    def _require_exactly_one(self) -> Arrivals:
         if sum(getattr(self, name) is not None for name in type(self).model_fields) != 1:
             raise ValueError(f"expected exactly one of {', '.join(type(self).model_fields)}, such as {{poisson: {{rate: 8/s}}}}")
         return self

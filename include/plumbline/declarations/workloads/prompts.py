@@ -188,8 +188,8 @@ def unpack(content: str, selection: str | None) -> tuple[PromptRow, ...]:
         rows = tuple(PromptRow(int(r["line"]), r.get("text"), tuple(r.get("messages", ()))) for r in records)
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise PromptsError(f"requests.prompts.content is damaged ({type(error).__name__}); expected the trial as it was planned") from None
-    if (found := selection_hash(rows)) != selection:
-        raise PromptsError(f"requests.prompts.content hashes to {found}; expected selection {selection}")
+    if (hash_of_rows := selection_hash(rows)) != selection:
+        raise PromptsError(f"requests.prompts.content hashes to {hash_of_rows}; expected selection {selection}")
     return rows
 
 
@@ -270,10 +270,10 @@ def _row(where: str, line: int, record: Any, kind: PromptFormat) -> PromptRow:
     if kind == "text":
         if isinstance(record, str):
             return PromptRow(line, text=_content(where, "text", record))
-        found = next((name for name in _TEXT_FIELDS if isinstance(record, dict) and name in record), None)
-        if found is None:
+        field = next((name for name in _TEXT_FIELDS if isinstance(record, dict) and name in record), None)
+        if field is None:
             raise PromptsError(f"{where} has no field prompt; expected an object such as {{prompt: …}}")
-        return PromptRow(line, text=_content(where, found, record[found]))
+        return PromptRow(line, text=_content(where, field, record[field]))
     listed = "messages" if kind == "messages" else "conversations"
     if not isinstance(record, dict) or not isinstance(record.get(listed), list):
         raise PromptsError(f"{where} has no list {listed}; expected an object with {listed} for format {kind}")
@@ -296,8 +296,8 @@ def _message(where: str, field: str, message: Any, kind: PromptFormat) -> Messag
 
 def _content(where: str, field: str, value: Any, *, may_be_empty: bool = False) -> str:
     if not isinstance(value, str):
-        found = "missing" if value is None else f"a {type(value).__name__}"
-        raise PromptsError(f"{where}, {field} is {found}; expected text")
+        problem = "missing" if value is None else f"a {type(value).__name__}"
+        raise PromptsError(f"{where}, {field} is {problem}; expected text")
     if any("\ud800" <= character <= "\udfff" for character in value):  # half of a pair, which JSON can hold and UTF-8 cannot
         raise PromptsError(f"{where}, {field} has half of a surrogate pair; expected Unicode text")
     if not value.strip() and not may_be_empty:

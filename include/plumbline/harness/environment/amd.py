@@ -56,7 +56,7 @@ def amd_facts(root: Path = ROOT, amdsmi: Any = None) -> dict[str, Scalar]:
     except DriverUnavailable as error:
         return _unknown(str(error))
     try:
-        return _all(driver, root)
+        return _facts(driver, root)
     except driver.library.AmdSmiException as error:
         return _unknown(str(error))
     finally:
@@ -81,7 +81,7 @@ def _unknown(reason: str) -> dict[str, Scalar]:
     return {"gpu.count": None, "gpu.unknown_because": f"/dev/kfd is there, but {reason}", "driver.version": None, "rocm.version": None}
 
 
-def _all(driver: AmdDriver, root: Path) -> dict[str, Scalar]:
+def _facts(driver: AmdDriver, root: Path) -> dict[str, Scalar]:
     shown = driver.handles()
     found: dict[str, Scalar] = {
         "gpu.count": len(shown),
@@ -90,11 +90,11 @@ def _all(driver: AmdDriver, root: Path) -> dict[str, Scalar]:
         "rocm.version": read_text(root / "opt/rocm/.info/version"),
     }
     for position, handle in enumerate(shown):
-        found |= {f"gpu.{position}.{name}": value for name, value in _one(driver, handle).items()}
+        found |= {f"gpu.{position}.{name}": value for name, value in _gpu_facts(driver, handle).items()}
     return found
 
 
-def _one(driver: AmdDriver, handle: Any) -> dict[str, Scalar]:
+def _gpu_facts(driver: AmdDriver, handle: Any) -> dict[str, Scalar]:
     clocks = driver.library.AmdSmiClkType
     asic, memory = driver.ask("gpu_asic_info", handle), first_number(driver.ask("gpu_vram_usage", handle), "vram_total")
     cap, pcie = driver.ask("power_cap_info", handle), (driver.ask("pcie_info", handle) or {}).get("pcie_static")

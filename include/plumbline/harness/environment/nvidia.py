@@ -59,7 +59,7 @@ def nvidia_facts(root: Path = ROOT, nvml: Any = None) -> dict[str, Scalar]:
     except DriverUnavailable as error:
         return _without_nvml(str(error), root)
     try:
-        return _all(driver)
+        return _facts(driver)
     except driver.library.NVMLError as error:
         return {"gpu.count": None, "gpu.unknown_because": str(error), "driver.version": None, "cuda.version": None}
     finally:
@@ -91,7 +91,7 @@ def _nvidia_traces(root: Path) -> str | None:
     return None
 
 
-def _all(driver: NvidiaDriver) -> dict[str, Scalar]:
+def _facts(driver: NvidiaDriver) -> dict[str, Scalar]:
     shown, nvml = driver.handles(), driver.library
     cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
     found: dict[str, Scalar] = {
@@ -101,7 +101,9 @@ def _all(driver: NvidiaDriver) -> dict[str, Scalar]:
         "cuda.version": f"{cuda // 1000}.{cuda % 1000 // 10}",
     }
     for position, handle in enumerate(shown):
-        found |= {f"gpu.{position}.{name}": value for name, value in {**_one(driver, handle), **_nvlink_facts(driver, handle)}.items()}
+        found |= {
+            f"gpu.{position}.{name}": value for name, value in {**_gpu_facts(driver, handle), **_nvlink_facts(driver, handle)}.items()
+        }
     if len(shown) > 1:
         found["gpu.nvlink_topology"] = _nvlink_topology(nvml, shown)
     return found
@@ -120,7 +122,7 @@ def visible_indices(devices: list[tuple[str, str]], setting: str | None) -> list
     return shown
 
 
-def _one(driver: NvidiaDriver, handle: Any) -> dict[str, Scalar]:
+def _gpu_facts(driver: NvidiaDriver, handle: Any) -> dict[str, Scalar]:
     nvml = driver.library
 
     def ask(function: str, *arguments: Any) -> Any:

@@ -38,7 +38,7 @@ class Format:
 
     def missing(self, whole: Fields) -> str | None:
         """The first mark that the file lacks."""
-        return next((mark for mark in self.marks if not _has(whole, mark)), None)
+        return next((mark for mark in self.marks if not _has_field(whole, mark)), None)
 
 
 FORMATS = {
@@ -67,7 +67,7 @@ def read_benchmark_file(raw: bytes, file: str, tool: str) -> BenchmarkFile:
     return chosen.read(raw, file)
 
 
-def _has(whole: Fields, mark: str) -> bool:
+def _has_field(whole: Fields, mark: str) -> bool:
     value: object = whole.values
     for name in mark.split("."):
         if not isinstance(value, dict) or name not in value:

@@ -50,17 +50,17 @@ def _load(config: Fields) -> Load:
 
 
 def _gaps(whole: Fields) -> list[Gap]:
-    found = [gap("tpot_as_itl", "the file's inter_token_latency is each request's mean: it is imported as time_per_output_token")]
+    gaps = [gap("tpot_as_itl", "the file's inter_token_latency is each request's mean: it is imported as time_per_output_token")]
     client, server = whole.maybe_part("output_sequence_length"), whole.maybe_part("usage_completion_tokens")
     if client and server and client.number("avg") != server.number("avg"):
-        found.append(
+        gaps.append(
             gap(
                 "tokens_counted_by_client",
                 f"{client.number('avg'):g} output tokens a request by the client's tokenizer, {server.number('avg'):g} by the server's",
                 *BY_TOKENS,
             )
         )
-    return found
+    return gaps
 
 
 def _invalid(whole: Fields) -> list[Reason]:

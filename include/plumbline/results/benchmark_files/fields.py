@@ -51,18 +51,18 @@ class Fields:
 
     def parts(self, name: str) -> list[Fields]:
         """A list of at least one object."""
-        found = self._required(name, "a list of objects")
-        if not isinstance(found, list) or not found:
-            raise self.error(name, f"is {_shown(found)}", "a list of at least one object")
-        return [self._object(f"{name}.{i}", one) for i, one in enumerate(found)]
+        objects = self._required(name, "a list of objects")
+        if not isinstance(objects, list) or not objects:
+            raise self.error(name, f"is {_describe(objects)}", "a list of at least one object")
+        return [self._object(f"{name}.{i}", one) for i, one in enumerate(objects)]
 
     def number(self, name: str, unit: str = "", least: float = 0.0) -> float:
         """A number from `least` to MAX_NUMBER. `unit` is named by the error."""
         shape = f"a number of at least {least:g}{f' in {unit}' if unit else ''}"
-        found = self._required(name, shape)
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not least <= found <= MAX_NUMBER:
-            raise self.error(name, f"is {_shown(found)}", shape)
-        return float(found)
+        value = self._required(name, shape)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MAX_NUMBER:
+            raise self.error(name, f"is {_describe(value)}", shape)
+        return float(value)
 
     def maybe_number(self, name: str, unit: str = "", least: float = 0.0) -> float | None:
         """The number, or None where it is missing or null."""
@@ -70,17 +70,17 @@ class Fields:
 
     def whole(self, name: str, least: int = 0) -> int:
         """A whole number of at least `least`."""
-        found = self.number(name, least=least)
-        if found != int(found):
-            raise self.error(name, f"is {found:g}", f"a whole number of at least {least}")
-        return int(found)
+        number = self.number(name, least=least)
+        if number != int(number):
+            raise self.error(name, f"is {number:g}", f"a whole number of at least {least}")
+        return int(number)
 
     def text(self, name: str, shape: str = "text") -> str:
         """Text that is not empty."""
-        found = self._required(name, shape)
-        if not isinstance(found, str) or not found.strip() or not found.isprintable():
-            raise self.error(name, f"is {_shown(found)}", shape)
-        return found.strip()
+        value = self._required(name, shape)
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise self.error(name, f"is {_describe(value)}", shape)
+        return value.strip()
 
     def day(self, name: str) -> date:
         """The day, in UTC, of a time in seconds since 1970."""
@@ -106,7 +106,7 @@ class Fields:
 
     def _object(self, name: str, value: Any) -> Fields:
         if not isinstance(value, dict):
-            raise self.error(name, f"is {_shown(value)}", "an object")
+            raise self.error(name, f"is {_describe(value)}", "an object")
         return Fields(self.file, value, f"{self.path}.{name}" if self.path else name)
 
 
@@ -114,12 +114,12 @@ def json_fields(raw: bytes, file: str) -> Fields:
     """The JSON object that the file is."""
     check_size(len(raw), file, MAX_FILE_BYTES)
     try:
-        found = from_json(raw, cache_strings="none")
+        parsed = from_json(raw, cache_strings="none")
     except ValueError as error:
         raise UnreadableFile(f"{file}: not whole JSON ({error}); expected one JSON object") from error
-    if not isinstance(found, dict):
-        raise UnreadableFile(f"{file}: the file is {_shown(found)}; expected one JSON object")
-    return Fields(file, found)
+    if not isinstance(parsed, dict):
+        raise UnreadableFile(f"{file}: the file is {_describe(parsed)}; expected one JSON object")
+    return Fields(file, parsed)
 
 
 def text_lines(raw: bytes, file: str) -> list[str]:
@@ -131,7 +131,7 @@ def text_lines(raw: bytes, file: str) -> list[str]:
         raise UnreadableFile(f"{file}: not text in UTF-8 ({error.reason} at byte {error.start}); expected a text file") from error
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -44,12 +44,12 @@ def _run(benchmark: Fields) -> Run:
     requests, failed = totals.whole("successful", least=1), totals.whole("errored")
     rows: list[MetricRow] = []
     for metric, (name, unit) in _LATENCIES.items():
-        found = metrics.part(name, "successful") if metric == "request_latency" else metrics.maybe_part(name, "successful")
+        statistics = metrics.part(name, "successful") if metric == "request_latency" else metrics.maybe_part(name, "successful")
         # GuideLLM writes zeros for what it did not observe.
-        if found is not None and (metric == "request_latency" or found.whole("count") > 0):
-            found.number("mean", unit)
-            rows += latency_rows(found, metric, _SUMMARY, unit, requests)
-            rows += latency_rows(found.part("percentiles"), metric, _PERCENTILES, unit, requests)
+        if statistics is not None and (metric == "request_latency" or statistics.whole("count") > 0):
+            statistics.number("mean", unit)
+            rows += latency_rows(statistics, metric, _SUMMARY, unit, requests)
+            rows += latency_rows(statistics.part("percentiles"), metric, _PERCENTILES, unit, requests)
     rows.append(rate_row(metrics.part("requests_per_second", "successful"), "request_throughput", "mean", "requests/s", requests))
     rows.append(rate_row(metrics.part("output_tokens_per_second", "successful"), "output_token_throughput", "mean", "tokens/s", requests))
     rows.append(error_row(failed, requests + failed, f"{totals.path}.errored over successful and errored"))
@@ -71,8 +71,8 @@ def _load(benchmark: Fields) -> Load:
 
 def _lengths(metrics: Fields) -> dict[str, Scalar]:
     names = {"input_tokens": "prompt_token_count", "output_tokens": "output_token_count"}
-    found = {name: metrics.maybe_part(field, "successful") for name, field in names.items()}
-    return {name: part.number("mean", "tokens") for name, part in found.items() if part is not None}
+    parts = {name: metrics.maybe_part(field, "successful") for name, field in names.items()}
+    return {name: part.number("mean", "tokens") for name, part in parts.items() if part is not None}
 
 
 def _unfinished(totals: Fields) -> list[Gap]:

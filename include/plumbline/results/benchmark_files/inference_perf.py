@@ -40,14 +40,14 @@ def _load(summary: Fields) -> Load:
 
 def _lengths(successes: Fields) -> dict[str, Scalar]:
     names = {"input_tokens": "prompt_tokens", "output_tokens": "output_tokens"}
-    found = {name: successes.maybe_part(field) for name, field in names.items()}
-    return {name: part.number("mean", "tokens") for name, part in found.items() if part is not None}
+    parts = {name: successes.maybe_part(field) for name, field in names.items()}
+    return {name: part.number("mean", "tokens") for name, part in parts.items() if part is not None}
 
 
 def _gaps(whole: Fields) -> list[Gap]:
-    found = []
+    gaps = []
     if whole.part("successes", "latency").has("inter_token_latency"):
-        found.append(
+        gaps.append(
             gap(
                 "itl_between_tokens_of_events",
                 "the file's inter_token_latency is 0 between tokens of one event, so its median can be 0",
@@ -57,14 +57,14 @@ def _gaps(whole: Fields) -> list[Gap]:
     delay = whole.maybe_part("load_summary", "schedule_delay")
     if delay is not None and not whole.part("load_summary").has("concurrency"):  # a closed loop has no schedule
         late = delay.number("p99" if delay.has("p99") else "max", "s", least=float("-inf"))
-        found.append(gap("client_delay", f"the client sent 99 % of the requests at most {1e3 * late:.3g} ms after their time"))
+        gaps.append(gap("client_delay", f"the client sent 99 % of the requests at most {1e3 * late:.3g} ms after their time"))
     mismatched = whole.part("successes").maybe_number("token_count_mismatches")
     if mismatched:
-        found.append(
+        gaps.append(
             gap(
                 "tokens_counted_by_client",
                 f"{mismatched:g} answers have other token counts by the client's tokenizer than by the server's",
                 *BY_TOKENS,
             )
         )
-    return found
+    return gaps

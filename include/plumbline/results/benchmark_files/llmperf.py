@@ -30,10 +30,10 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
     rows.append(each_minute.model_copy(update={"value": (each_minute.value or 0.0) / 60}))
     rows.append(rate_row(whole, "output_token_throughput", "results_mean_output_throughput_token_per_s", "tokens/s", requests))
     rows.append(error_row(failed, started, "results_number_errors over results_num_requests_started"))
-    asked: dict[str, Scalar] = {
+    settings: dict[str, Scalar] = {
         "input_tokens": whole.number("results_number_input_tokens_mean", "tokens"),
         "output_tokens": whole.number("results_number_output_tokens_mean", "tokens"),
     }
     load = Load("closed", concurrency=whole.whole("num_concurrent_requests", least=1))
-    run = Run(load, tuple(rows), requests, gaps=(_GAP,), asked=asked)
+    run = Run(load, tuple(rows), requests, gaps=(_GAP,), asked=settings)
     return BenchmarkFile("llmperf", f"layout {whole.text('version')}", whole.day("timestamp"), (run.with_common_gaps(),))

@@ -36,16 +36,16 @@ def _keys(lines: list[str], file: str) -> dict[str, Any]:
         raise UnreadableFile(
             f"{file}: this is mlperf_log_summary.txt; expected mlperf_log_detail.txt, which the load generator writes beside it"
         )
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     for number, line in enumerate(lines, 1):
         if not line.startswith(MARK):
             raise UnreadableFile(f"{file}: line {number} does not begin with {MARK.strip()}; expected lines of {FILE}")
         try:
             entry = json.loads(line[len(MARK) :])
-            found[entry["key"]] = entry["value"]
+            keys[entry["key"]] = entry["value"]
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableFile(f"{file}: line {number} is damaged ({error}); expected one JSON object with key and value") from error
-    return found
+    return keys
 
 
 def _server(whole: Fields, invalid: tuple[Reason, ...]) -> Run:

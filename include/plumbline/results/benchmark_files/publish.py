@@ -40,9 +40,9 @@ def _day(read: BenchmarkFile, name: str, day: date | None) -> date:
         raise ValueError(f"{name}: the file does not say when it was measured; expected --date, such as --date 2026-11-23")
     if read.day is not None and day is not None and day != read.day:
         raise ValueError(f"{name}: --date is {day}, the file says {read.day}; expected no --date, or the same day")
-    found = read.day or day
-    assert found is not None
-    return found
+    measured_on = read.day or day
+    assert measured_on is not None
+    return measured_on
 
 
 def _result(

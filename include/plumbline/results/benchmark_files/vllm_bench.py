@@ -29,7 +29,7 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
     rows.append(rate_row(whole, "output_token_throughput", "output_throughput", "tokens/s", requests))
     if failed is not None:
         rows.append(error_row(int(failed), requests + int(failed), "failed over num_prompts"))
-    asked: dict[str, Scalar] = {
+    settings: dict[str, Scalar] = {
         "input_tokens": whole.number("total_input_tokens", "tokens") / requests,
         "output_tokens": whole.number("total_output_tokens", "tokens") / requests,
     }
@@ -38,7 +38,7 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
         "the file's itl counts gaps between events; tokens of one event have none, so it is lower than TPOT if events carry several",
         "inter_token_latency",
     )
-    run = Run(_load(whole), tuple(rows), requests, gaps=(between_events,) if whole.has("mean_itl_ms") else (), asked=asked)
+    run = Run(_load(whole), tuple(rows), requests, gaps=(between_events,) if whole.has("mean_itl_ms") else (), asked=settings)
     return BenchmarkFile("vllm-bench", None, _day(whole), (run.with_common_gaps(),))
 
 
