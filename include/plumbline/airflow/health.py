@@ -32,8 +32,8 @@ def unreadable_files(bundle: Path) -> dict[str, str]:
         raise RuntimeError(f"the DAG files in {bundle} were not parsed within {_LIMIT_S} s") from None
     if done.returncode != 0:
         raise RuntimeError(f"the DAG files in {bundle} could not be parsed: {' '.join(done.stderr.strip().splitlines()[-1:])}")
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    errors: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return errors
 
 
 def main(bundle: str) -> None:

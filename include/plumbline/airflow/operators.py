@@ -108,12 +108,12 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
 
     def trigger_reentry(self, context: Any, event: Row) -> Row:
         """Resume from the triggerer: the pods started (wait again) or ended."""
-        seen = decode_observation(event)
+        observation = decode_observation(event)
         with _as_failure():
             if event["status"] == "started":
-                self.attempt.started(seen)
+                self.attempt.started(observation)
             else:
-                return self._ended(close_attempt(self.attempt, seen))
+                return self._ended(close_attempt(self.attempt, observation))
         return self.wait()
 
     def resume_execution(self, next_method: str, next_kwargs: Row | None, context: Any) -> Any:
@@ -247,8 +247,8 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
     def trigger_reentry(self, context: Any, event: Row) -> Row:
         """Resume from the triggerer; or the pod requests its deletion, as declared by the trial."""
         if event["status"] == "deletion_asked":
-            seen = decode_observation(event)
-            if self.keeping(lambda: attempts.begin_replacement(self.attempt, seen)):
+            observation = decode_observation(event)
+            if self.keeping(lambda: attempts.begin_replacement(self.attempt, observation)):
                 return self._replace(context)
             event = {**event, "status": "finished"}
         return super().trigger_reentry(context, event)

@@ -269,7 +269,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
             secret=secret,
         )
 
-    def _now(self) -> float:
+    def _monotonic_now(self) -> float:
         """Seconds since the epoch on a monotonic clock: a clock correction must not end a launch."""
         return self._clock + time.monotonic()
 
@@ -305,7 +305,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                     self.log.exception("The trigger of %s failed, retrying", self.launch)
                     decision, pause = self._not_answered(RequestFailed(f"the trigger itself failed: {error!r}"), outage)
                 else:
-                    if (outage_s := outage.answered(self._now())) is not None:
+                    if (outage_s := outage.answered(self._monotonic_now())) is not None:
                         self.log.info("The API of namespace %s answers again, after %.0f s", self.namespace, outage_s)
                     await self._report(cluster, state, log, decision)
                     if decision is None and self.due_deletion and log.asked_deletion == self.due_deletion:
@@ -333,15 +333,15 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         if await self._is_deferred():
             self.log.warning("The trigger of %s moved to another triggerer; its pods stay", self.launch)
             return
-        outage, until = Outage(_DELETE_LIMIT_S), self._now() + _DELETE_LIMIT_S
+        outage, until = Outage(_DELETE_LIMIT_S), self._monotonic_now() + _DELETE_LIMIT_S
         async with AsyncClusterApi(self.connection, self.namespace, min(self.request_timeout_s, _DELETE_LIMIT_S / 4)) as cluster:
             while True:
                 try:
                     await cluster.delete(self.owner, self.selector, self.secret)
                 except RequestFailed as problem:
-                    gives_up = outage.failed(problem, self._now()) is not None
+                    gives_up = outage.failed(problem, self._monotonic_now()) is not None
                     pause = outage.wait_s(problem)
-                    if gives_up or self._now() + pause > until:
+                    if gives_up or self._monotonic_now() + pause > until:
                         self.log.error("Could not delete %s; upkeep deletes it when it expires; last error: %s", self.launch, problem)
                         break
                     await asyncio.sleep(pause)
@@ -354,10 +354,10 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         pods, cluster_now = await cluster.pods(self.selector, cached=True)
         if state.lacks(pods):
             pods, cluster_now = await cluster.pods(self.selector, cached=False)
-        return state.look(pods, self._now(), cluster_now)
+        return state.look(pods, self._monotonic_now(), cluster_now)
 
     def _not_answered(self, problem: RequestFailed, outage: Outage) -> tuple[pod_watch.Decision | None, float]:
-        stop = outage.failed(problem, self._now())
+        stop = outage.failed(problem, self._monotonic_now())
         if outage.is_new():
             self.log.warning("The API of namespace %s gives no usable answer, retrying: %s", self.namespace, problem)
         return (None if stop is None else pod_watch.Decision("stopped", stop)), outage.wait_s(problem)
@@ -366,10 +366,10 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
         self, cluster: AsyncClusterApi, state: pod_watch.PodWatch, log: LogReader, decision: pod_watch.Decision | None
     ) -> None:
         """Copy events and the pod's log to the task's log and the progress file, at a slower pace and at the end."""
-        now = self._now()
+        now = self._monotonic_now()
         if self._events_at + _EVENT_POLLS * self.poll_s <= now or decision is not None:
             self._events_at = now
-            await self._tolerated("events", self._hear(cluster, state))
+            await self._tolerated("events", self._read_events(cluster, state))
         started = decision is not None and decision.status == "started"  # the next trigger reads the log from its beginning
         news = state.news()
         for line in news:
@@ -391,7 +391,7 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
                 self._unread.add(what)
                 self.log.warning("The %s of %s could not be read (logged once): %r", what, self.launch, problem)
 
-    async def _hear(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch) -> None:
+    async def _read_events(self, cluster: AsyncClusterApi, state: pod_watch.PodWatch) -> None:
         for pod in state.awaited()[:_EVENT_PODS]:
             state.hear(await cluster.events(pod))
 
@@ -420,8 +420,8 @@ class LaunchTrigger(BaseTrigger):  # type: ignore[misc]  # airflow's types are n
 def _state_of(task: Any) -> str | None:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
-    found = RuntimeTaskInstance.get_task_states(
+    states = RuntimeTaskInstance.get_task_states(
         dag_id=task.dag_id, task_ids=[task.task_id], run_ids=[task.run_id], map_index=task.map_index
     )
-    state = found[task.run_id].get(task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}")
+    state = states[task.run_id].get(task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}")
     return None if state is None else str(state)

@@ -141,10 +141,10 @@ def _marks(axes: Axes, history: History) -> None:
 
 def _range(history: History) -> tuple[float, float]:
     """Lowest and highest shown: all that is drawn, with room for a label; never so narrow that noise looks like a cliff."""
-    seen = [v for p in history.points for v in p.values]
-    seen += [history.level] if history.level is not None else []
-    seen += history.band or ()
-    low, high = min(seen), max(seen)
+    values = [v for p in history.points for v in p.values]
+    values += [history.level] if history.level is not None else []
+    values += history.band or ()
+    low, high = min(values), max(values)
     room = max(0.18 * (high - low), 0.01 * max(abs(low), abs(high))) or 1.0
     bottom = low - room
     return (max(0.0, bottom) if low >= 0 else bottom), high + room

@@ -57,8 +57,8 @@ class Digest:
 
     def waiting(self) -> list[Entry]:
         """Open and acknowledged findings by cost, highest first; then by severity and age."""
-        found = [e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated]
-        return sorted(found, key=lambda e: (-abs(e.cost.usd or 0.0), _SEVERITY_ORDER[e.finding.severity], e.opened, e.finding.finding_id))
+        entries = [e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated]
+        return sorted(entries, key=lambda e: (-abs(e.cost.usd or 0.0), _SEVERITY_ORDER[e.finding.severity], e.opened, e.finding.finding_id))
 
     def opened(self) -> list[Entry]:
         """Findings opened in the month."""

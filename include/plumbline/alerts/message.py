@@ -102,7 +102,7 @@ def render_details(finding: Finding, report: str | None = None, context: AlertCo
         SectionBlock(fields=[_field(name, value) for name, value in _facts(finding, context)]),
     ]
     if len(finding.members) > 1:
-        blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=capitalize_first(_together(finding)))))
+        blocks.append(SectionBlock(text=text_object(_members(finding), SECTION_LIMIT, label=capitalize_first(_members_title(finding)))))
     remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
     commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
     blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}" + _report_line(report), SECTION_LIMIT))))
@@ -168,7 +168,7 @@ def _facts(finding: Finding, context: AlertContext) -> list[tuple[str, str]]:
     return [*facts, ("State", _state(finding, context))]
 
 
-def _together(finding: Finding) -> str:
+def _members_title(finding: Finding) -> str:
     if is_decision_change(finding):
         return "eligible, best first"
     return "missing" if finding.kind == "missing_data" else "moved together"
@@ -237,7 +237,7 @@ def _plain(finding: Finding, report: str | None, context: AlertContext) -> str:
     if context.choice:
         lines.append(context.choice)
     if len(finding.members) > 1:
-        lines.append(f"{_together(finding)}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
+        lines.append(f"{_members_title(finding)}: " + "; ".join(m.text for m in finding.members[:_MOST_MEMBERS]))
     if finding.remedy:
         lines.append(finding.remedy)
     lines += [f"{command}   ({why})" for command, why in next_steps(finding)]
@@ -288,15 +288,15 @@ _REQUIRED_ACTIONS = "/required_actions?response_received=false"
 def finding_links(finding: Finding, airflow_url: str, trial_id: str | None = None, asked: bool = False) -> tuple[tuple[str, str], ...]:
     """Pairs of address and label. `airflow_url`: Airflow's public address. `trial_id`: a trial that shows the finding. `asked`: a decision is due."""
     base = airflow_url.rstrip("/")
-    found = [(f"{base}/plumbline/findings/{quote(finding.finding_id, safe='')}", "finding")]
+    links = [(f"{base}/plumbline/findings/{quote(finding.finding_id, safe='')}", "finding")]
     if asked and finding.state == "open":
-        found.append((f"{base}{_REQUIRED_ACTIONS}", "decide in Airflow"))
+        links.append((f"{base}{_REQUIRED_ACTIONS}", "decide in Airflow"))
     if is_decision_change(finding):
         team, kind, workloads = parse_decision_subject(finding.subject)
         of = f"?workload={quote(workloads[0], safe='')}" if len(workloads) == 1 else ""
-        found.append((f"{base}/plumbline/decisions/{quote(team, safe='')}/{kind}{of}", "decision"))
+        links.append((f"{base}/plumbline/decisions/{quote(team, safe='')}/{kind}{of}", "decision"))
     if finding.campaigns:
-        found.append((f"{base}/plumbline/campaigns/{quote(finding.campaigns[-1], safe='')}", "campaign"))
+        links.append((f"{base}/plumbline/campaigns/{quote(finding.campaigns[-1], safe='')}", "campaign"))
     if trial_id is not None:
-        found.append((f"{base}/plumbline/trials/{quote(trial_id, safe='')}", "trial with evidence"))
-    return tuple(found)
+        links.append((f"{base}/plumbline/trials/{quote(trial_id, safe='')}", "trial with evidence"))
+    return tuple(links)

@@ -79,13 +79,13 @@ def monthly_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on
 
 def _paces(finding: Finding) -> dict[str, _TimeChange]:
     """By workload, how much longer the same work takes."""
-    found: dict[str, _TimeChange] = {}
+    paces: dict[str, _TimeChange] = {}
     for key in dict.fromkeys(m.series_key or finding.series_key for m in finding.members):
         members = [m for m in finding.members if (m.series_key or finding.series_key) == key and m.effect is not None]
         lead = min((m for m in members if _metric(m) in _PACE), key=lambda m: _PACE.index(_metric(m)), default=None)
         if lead is not None and key:
-            found[Series.parse(key).workload] = _time_change(lead)
-    return found
+            paces[Series.parse(key).workload] = _time_change(lead)
+    return paces
 
 
 def _metric(member: Member) -> str:

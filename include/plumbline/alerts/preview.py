@@ -60,19 +60,19 @@ def page(message: Message, picture: Picture | None = None, details: Message | No
 
 def lines(message: Message) -> list[Line]:
     """The message line by line, fields below each other. ValueError for a block that is not known here."""
-    found: list[Line] = []
+    shown_lines: list[Line] = []
     for block in message.blocks:
         kind = _block_type(block)
         if kind == "divider":
-            found.append(Line("divider"))
+            shown_lines.append(Line("divider"))
         elif kind == "header":
-            found.append(Line("header", (Span(block["text"]["text"], bold=True),)))
+            shown_lines.append(Line("header", (Span(block["text"]["text"], bold=True),)))
         elif kind == "context":
-            found += _lines("context", [e["text"] for e in block["elements"] if "text" in e])
+            shown_lines += _lines("context", [e["text"] for e in block["elements"] if "text" in e])
         else:
             fields = [f["text"].replace("*\n", ":* ", 1) for f in block.get("fields", ())]
-            found += _lines("text", [*([block["text"]["text"]] if "text" in block else []), *fields])
-    return found
+            shown_lines += _lines("text", [*([block["text"]["text"]] if "text" in block else []), *fields])
+    return shown_lines
 
 
 def _lines(kind: str, texts: Sequence[str]) -> list[Line]:

@@ -168,11 +168,11 @@ def _restore_postgresql(url: URL, file: Path, replace: bool) -> None:
     pg_restore, psql = _program("pg_restore"), _program("psql")
     arguments, environment = _connection(url)
     listing = [pg_restore, "--clean", "--if-exists", "--no-owner", "--no-privileges", "--file=-", str(file)]
-    asked = [psql, "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1", "--output=/dev/null", *arguments]
+    command = [psql, "--no-psqlrc", "--quiet", "--no-password", "--set=ON_ERROR_STOP=1", "--output=/dev/null", *arguments]
     with (
         tempfile.TemporaryFile() as words,
         subprocess.Popen(listing, stdout=subprocess.PIPE, stderr=words) as script,
-        subprocess.Popen(asked, stdin=subprocess.PIPE, stderr=words, env=environment) as client,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=words, env=environment) as client,
     ):
         assert script.stdout is not None and client.stdin is not None
         with suppress(BrokenPipeError):  # psql ends at the first error, and says which
@@ -216,10 +216,10 @@ def _run_client(name: str, url: URL, *arguments: str) -> None:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise BackupError(f"{name} is not on PATH; {_CLIENT}")
-    return found
+    return path
 
 
 def _connection(url: URL) -> tuple[list[str], dict[str, str]]:

@@ -78,9 +78,14 @@ def join(session: Session, now: datetime, series_key: str, campaign_id: str, rul
     LookupError for an unknown series.
     """
     _lock(session, series_key)
-    held = list(session.scalars(select(Baseline).where(Baseline.series_key == series_key).order_by(Baseline.accepted_at, Baseline.id)))
-    campaigns = [b.campaign_id for b in held]
-    if not held or len(held) >= rules.bootstrap_campaigns or campaign_id in campaigns or any(b.rule != "bootstrap" for b in held):
+    baselines = list(session.scalars(select(Baseline).where(Baseline.series_key == series_key).order_by(Baseline.accepted_at, Baseline.id)))
+    campaigns = [b.campaign_id for b in baselines]
+    if (
+        not baselines
+        or len(baselines) >= rules.bootstrap_campaigns
+        or campaign_id in campaigns
+        or any(b.rule != "bootstrap" for b in baselines)
+    ):
         return False
     if not _slots(session, series_key, campaign_id) >= _slots(session, series_key, campaigns[0]):
         return False  # reviewed after each slot: the next one may show what this one did not

@@ -196,8 +196,8 @@ _POLL_S = 0.1
 @contextmanager
 def advisory_lock(engine: Engine, what: str, patience_s: float) -> Iterator[bool]:
     """Hold the lock named `what` (letters and digits); yields whether it was had within `patience_s` seconds."""
-    held = _file_lock if engine.dialect.name == "sqlite" else _session_lock
-    with held(engine, what, time.monotonic() + patience_s) as had:
+    lock = _file_lock if engine.dialect.name == "sqlite" else _session_lock
+    with lock(engine, what, time.monotonic() + patience_s) as had:
         yield had
 
 

@@ -103,10 +103,10 @@ class Paging:
                 own = own.where(SeriesCampaign.series_key > after)
             known = session.scalars(own.order_by(SeriesCampaign.series_key).limit(limit + 1)).all()
             shown = known[:limit]
-            found = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(shown)))}
+            by_key = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(shown)))}
             pairs = [(key, campaign_id) for key in shown]
             ended, values = _series_outcomes(session, pairs), _steady_values(session, pairs, measured)
-            rows = [SeriesOutcome(view_of(SeriesView, found[key]), ended.get(key, Outcomes()), values.get(key, {})) for key in shown]
+            rows = [SeriesOutcome(view_of(SeriesView, by_key[key]), ended.get(key, Outcomes()), values.get(key, {})) for key in shown]
             return Slice(tuple(rows), shown[-1] if len(known) > limit else None)
 
     def trials_page(
@@ -227,7 +227,7 @@ def _steady_values(
     keys = {(metric, statistic, "steady"): metric for metric, statistic in measured}
     values = _series_values(session, pairs, tuple(keys))
     return {
-        series: {name: found for key, name in keys.items() if (found := tuple(trial[key] for trial in trials if key in trial))}
+        series: {name: own_values for key, name in keys.items() if (own_values := tuple(trial[key] for trial in trials if key in trial))}
         for series, trials in values.items()
     }
 
@@ -279,8 +279,8 @@ class Overview:
         """Names of providers with a series of their own, in order; imported results have no provider of ours."""
         query = select(Series.provider).where(Series.provider > after, NOT_IMPORTED).distinct()
         with reading(self.engine) as session:
-            found = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
-        return Slice(tuple(found[:limit]), found[limit - 1] if len(found) > limit else None)
+            names = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
+        return Slice(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
 
     def series_of(self, providers: Sequence[str], kind: str | None = None, workload: str | None = None) -> list[SeriesView]:
         """The series of these providers, imported ones aside, by key."""
@@ -305,22 +305,22 @@ class Overview:
             part = and_(SeriesCampaign.series_key == Series.series_key, SeriesCampaign.campaign_id == campaign_id)
             query = query.where(select(SeriesCampaign.series_key).where(part).exists())
         with reading(self.engine) as session:
-            found = [view_of(SeriesView, row) for row in session.scalars(query.order_by(Series.series_key).limit(limit + 1))]
-        return Slice(tuple(found[:limit]), found[limit - 1].series_key if len(found) > limit else None)
+            views = [view_of(SeriesView, row) for row in session.scalars(query.order_by(Series.series_key).limit(limit + 1))]
+        return Slice(tuple(views[:limit]), views[limit - 1].series_key if len(views) > limit else None)
 
     def workload_names(self) -> list[WorkloadName]:
         """Every version of every workload that was run here, training first."""
         query = select(Series.kind, Series.workload, Series.version).where(NOT_IMPORTED).distinct()
         with reading(self.engine) as session:
-            found = [WorkloadName(*row) for row in session.execute(query)]
-        return sorted(found, key=lambda w: (w.kind != "training", w.workload, w.version))
+            names = [WorkloadName(*row) for row in session.execute(query)]
+        return sorted(names, key=lambda w: (w.kind != "training", w.workload, w.version))
 
     def providers_of(self, workload: str, after: str = "", limit: int = 20) -> Slice[str]:
         """Providers that ran a workload, by name."""
         query = select(Series.provider).where(Series.workload == workload, Series.provider > after, NOT_IMPORTED).distinct()
         with reading(self.engine) as session:
-            found = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
-        return Slice(tuple(found[:limit]), found[limit - 1] if len(found) > limit else None)
+            names = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
+        return Slice(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
 
     def newest_parts(self, series: Sequence[SeriesView], measured: Sequence[MetricKey] = ()) -> list[SeriesResult]:
         """Each of these series in its newest campaign, in the given order. `measured`: the numbers to hand out."""
@@ -330,9 +330,9 @@ class Overview:
             pairs = [(key, campaign) for key, (campaign, _) in newest.items()]
             ended, values = _series_outcomes(session, pairs), _series_values(session, pairs, measured)
             current = select(Baseline.series_key).where(Baseline.series_key.in_(keys), Baseline.superseded_at.is_(None))
-            held = set(session.scalars(current.distinct()))
+            measured_keys = set(session.scalars(current.distinct()))
         return [
-            SeriesResult(one, *newest[key], ended.get(key, Outcomes()), key in held, values.get(key, ()))
+            SeriesResult(one, *newest[key], ended.get(key, Outcomes()), key in measured_keys, values.get(key, ()))
             for key, one in keys.items()
             if key in newest
         ]
@@ -348,8 +348,8 @@ class Overview:
                 same_time = and_(Campaign.planned_at == last.planned_at, Campaign.campaign_id < last.campaign_id)
                 query = query.where(or_(Campaign.planned_at < last.planned_at, same_time))
             query = query.order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc()).limit(limit + 1)
-            found = [CampaignHead(row.campaign_id, row.reason, row.planned_at) for row in session.scalars(query)]
-        return Slice(tuple(found[:limit]), found[limit - 1].campaign_id if len(found) > limit else None)
+            heads = [CampaignHead(row.campaign_id, row.reason, row.planned_at) for row in session.scalars(query)]
+        return Slice(tuple(heads[:limit]), heads[limit - 1].campaign_id if len(heads) > limit else None)
 
     def marked(self, campaigns: Sequence[str]) -> dict[str, tuple[Source, ...]]:
         """Of each of these campaigns, which other sources than our own measurements it has: "simulated", "imported"."""
@@ -357,11 +357,11 @@ class Overview:
         few = select(Series.series_key).where(Series.source.in_(("simulated", "imported")))
         query = select(SeriesCampaign.campaign_id, Series.source).join(Series, Series.series_key == SeriesCampaign.series_key)
         query = query.where(SeriesCampaign.series_key.in_(few), SeriesCampaign.campaign_id.in_(campaigns)).distinct()
-        found: dict[str, set[Source]] = defaultdict(set)
+        sources: dict[str, set[Source]] = defaultdict(set)
         with reading(self.engine) as session:
             for row in session.execute(query):
-                found[row.campaign_id].add(cast(Source, row.source))
-        return {campaign: tuple(sorted(found[campaign])) for campaign in campaigns}
+                sources[row.campaign_id].add(cast(Source, row.source))
+        return {campaign: tuple(sorted(sources[campaign])) for campaign in campaigns}
 
 
 def _newest_campaign(session: Session, keys: Sequence[str]) -> dict[str, tuple[str, datetime]]:
@@ -402,7 +402,7 @@ def _series_values(
     trials: dict[int, dict[MetricKey, float]] = {trial: {} for trial in best.values()}
     for row in session.execute(query):
         trials[row.trial_pk][row.metric, row.statistic, row.phase] = row.value
-    found: dict[str, tuple[Mapping[MetricKey, float], ...]] = {}
+    values_of: dict[str, tuple[Mapping[MetricKey, float], ...]] = {}
     for (key, *_), trial in sorted(best.items(), key=lambda item: item[1]):
-        found[key] = (*found.get(key, ()), trials[trial])
-    return found
+        values_of[key] = (*values_of.get(key, ()), trials[trial])
+    return values_of

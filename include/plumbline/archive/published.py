@@ -162,10 +162,10 @@ def _batches(results: Sequence[Item], size: int = 500) -> Iterator[Sequence[Item
 
 def _first_of_each(rows: Sequence[Any], name: Literal["campaign_id", "series_key", "environment_hash"]) -> list[Any]:
     """One of each value, in the values' order: all writers lock in one order, so that no two wait for each other."""
-    found: dict[str, Any] = {}
+    firsts: dict[str, Any] = {}
     for row in rows:
-        found.setdefault(cast(str, getattr(row, name)), row)
-    return [found[key] for key in sorted(found)]
+        firsts.setdefault(cast(str, getattr(row, name)), row)
+    return [firsts[key] for key in sorted(firsts)]
 
 
 @dataclass(frozen=True)
@@ -198,13 +198,13 @@ def list_imports(session: Session, import_id: str | None = None) -> list[Importe
     contents = dict(
         session.execute(select(Document.trial_pk, Document.content).where(Document.trial_pk.in_([r.first for r in rows]))).tuples().all()
     )
-    found = []
+    imports = []
     for row in rows:
         result = PublishedResult.model_validate_json(contents[row.first])
         file = result.source.name if result.source is not None else None
         about = (row.campaign_id, result.publisher, file, row.provider, row.workload, row.version, row.runs)
-        found.append(ImportedRuns(*about, result.published_at.date(), row.at))
-    return found
+        imports.append(ImportedRuns(*about, result.published_at.date(), row.at))
+    return imports
 
 
 def forget_import(

@@ -226,15 +226,15 @@ def _already_recorded(
 def metric_rows(document: ResultDocument, action: Action, extra: Sequence[MetricRow]) -> list[MetricRow]:
     """The numbers of the attempt; Refused if it repeats one and is not rejected."""
     rows = [*document.metrics, *extra]
-    seen = Counter((r.phase, r.metric, r.statistic) for r in rows)
-    repeated = sorted(key for key, count in seen.items() if count > 1)
+    counts = Counter((r.phase, r.metric, r.statistic) for r in rows)
+    repeated = sorted(key for key, count in counts.items() if count > 1)
     if repeated and action != "reject":
         raise Refused(
-            f"{document.trial.trial_id}: {' '.join(repeated[0])} appears {seen[repeated[0]]} times; expected one row for each phase, "
+            f"{document.trial.trial_id}: {' '.join(repeated[0])} appears {counts[repeated[0]]} times; expected one row for each phase, "
             "metric and statistic"
         )
     # Of a rejected document the ambiguous rows are left out; the document itself is kept whole.
-    return [r for r in rows if seen[r.phase, r.metric, r.statistic] == 1]
+    return [r for r in rows if counts[r.phase, r.metric, r.statistic] == 1]
 
 
 def correct(

@@ -76,32 +76,32 @@ def due_evidence(session: Session, now: datetime, keep_s: float, store_url: str)
         )
     )
     cited = citations(session)
-    due, kept, elsewhere = [], Counter[Citation](), 0
+    due, kept_by, elsewhere = [], Counter[Citation](), 0
     for one, about in _attempts(session, query):
         why = cited.of(about.series_key, about.provider, one.campaign_id, one.trial_id, one.attempt)
         if not _in_store(one, store_url):
             elsewhere += 1
         elif why is not None:
-            kept[why] += 1
+            kept_by[why] += 1
         else:
             due.append(one)
-    return DueEvidence(tuple(due), dict(kept), elsewhere)
+    return DueEvidence(tuple(due), dict(kept_by), elsewhere)
 
 
 def expire_evidence(session: Session, now: datetime, keep_s: float, rule: str, store_url: str) -> DueEvidence:
     """Mark what is due as expired by `rule` (words); from then on `verify` does not miss it. The audit log has an entry for each campaign."""
-    found = due_evidence(session, now, keep_s, store_url)
+    due = due_evidence(session, now, keep_s, store_url)
     rows = [
         {"trial_pk": one.trial_pk, "position": position, "expired_at": now, "rule": rule, "removed_at": None}
-        for one in found.due
+        for one in due.due
         for position in one.positions
     ]
     insert_missing(session, Expired, rows, _KEY)
-    for campaign_id, attempts in groupby(found.due, lambda one: one.campaign_id):
+    for campaign_id, attempts in groupby(due.due, lambda one: one.campaign_id):
         gone = list(attempts)
         detail = {"attempts": len(gone), "files": sum(len(one.files) for one in gone), "bytes": sum(one.bytes for one in gone)}
         audit.write_entry(session, now, who=ACTOR, what="evidence_expired", subject=campaign_id, why=rule, detail=detail)
-    return found
+    return due
 
 
 def evidence_to_delete(session: Session, store_url: str) -> list[tuple[OldEvidence, datetime, str]]:
@@ -109,10 +109,10 @@ def evidence_to_delete(session: Session, store_url: str) -> list[tuple[OldEviden
     query = _files(Expired.expired_at, Expired.rule).join(
         Expired, (Expired.trial_pk == Evidence.trial_pk) & (Expired.position == Evidence.position)
     )
-    found = _attempts(
+    attempts = _attempts(
         session, query.where(Expired.removed_at.is_(None), Evidence.uri.startswith(_EVIDENCE_FOLDER), ~Evidence.uri.contains(".."))
     )
-    return [(one, about.expired_at, about.rule) for one, about in found if _in_store(one, store_url)]
+    return [(one, about.expired_at, about.rule) for one, about in attempts if _in_store(one, store_url)]
 
 
 def expired_files(session: Session, trial_id: str, attempt: int) -> dict[str, tuple[datetime, str]]:
@@ -155,14 +155,14 @@ def _files(*more: object) -> Select[tuple[object, ...]]:
 
 def _attempts(session: Session, query: Select[tuple[object, ...]]) -> list[tuple[OldEvidence, Row[tuple[object, ...]]]]:
     """Attempts with their files, each with the first of its rows."""
-    found = []
+    attempts = []
     for pk, group in groupby(session.execute(query), lambda row: row.trial_pk):
         rows = list(group)
         first = rows[0]
         files, positions = tuple(row.uri for row in rows), tuple(row.position for row in rows)
         size = sum(row.bytes for row in rows)
-        found.append((OldEvidence(pk, first.campaign_id, first.trial_id, first.attempt, first.folder, files, positions, size), first))
-    return found
+        attempts.append((OldEvidence(pk, first.campaign_id, first.trial_id, first.attempt, first.folder, files, positions, size), first))
+    return attempts
 
 
 def _in_store(one: OldEvidence, store_url: str) -> bool:
@@ -198,50 +198,50 @@ def citations(session: Session) -> Citations:
     """Everything that is pointed to: by baselines, old ones too, by findings and decisions whatever their state, by corrections, by what
     waits in quarantine for a second look. Each series' newest campaign counts as well: the next report and comparison start from it.
     """
-    found = Citations()
-    _cite_newest(session, found)
+    cited = Citations()
+    _cite_newest(session, cited)
     for series_key, campaign_id in session.execute(select(Baseline.series_key, Baseline.campaign_id)):
-        found.series_campaigns[series_key, campaign_id] = "baseline"
+        cited.series_campaigns[series_key, campaign_id] = "baseline"
     known = set(session.scalars(select(SeriesCampaign.series_key).distinct()))
     for finding in session.scalars(select(Finding)):
-        _cite_finding(finding, known, found)
-    _cite_decisions(session, found)
+        _cite_finding(finding, known, cited)
+    _cite_decisions(session, cited)
     either = select(Correction.trial_pk).union(select(Correction.corrects))
     for trial_id, attempt in session.execute(select(Trial.trial_id, Trial.attempt).where(Trial.id.in_(either))):
-        found.attempts[trial_id, attempt] = "correction"
+        cited.attempts[trial_id, attempt] = "correction"
     for trial_id, attempt in session.execute(select(Quarantined.trial_id, Quarantined.attempt).where(Quarantined.state == "kept")):
-        found.attempts[trial_id, attempt] = "quarantine"
-    return found
+        cited.attempts[trial_id, attempt] = "quarantine"
+    return cited
 
 
-def _cite_newest(session: Session, found: Citations) -> None:
+def _cite_newest(session: Session, cited: Citations) -> None:
     rows = session.execute(select(SeriesCampaign.series_key, SeriesCampaign.campaign_id).order_by(SeriesCampaign.planned_at))
     for key, campaign_id in dict(rows.tuples().all()).items():  # the last one of a series wins
-        found.series_campaigns[key, campaign_id] = "newest campaign"
+        cited.series_campaigns[key, campaign_id] = "newest campaign"
 
 
-def _cite_finding(finding: Finding, known: set[str], found: Citations) -> None:
+def _cite_finding(finding: Finding, known: set[str], cited: Citations) -> None:
     """A finding cites its series in the campaigns that showed it and in its baseline campaigns."""
     detail = finding.detail
     series = {finding.series_key, *detail.get("series", ())} & known
     for campaign_id in {finding.campaign_id, *detail.get("seen_in", ()), *detail.get("baseline_campaigns", ())} - {None}:
         for key in series:
-            found.series_campaigns[key, campaign_id] = "finding"
+            cited.series_campaigns[key, campaign_id] = "finding"
         if not series:
-            found.provider_campaigns[finding.provider, campaign_id] = "finding"
+            cited.provider_campaigns[finding.provider, campaign_id] = "finding"
 
 
-def _cite_decisions(session: Session, found: Citations) -> None:
+def _cite_decisions(session: Session, cited: Citations) -> None:
     # Whatever a decision was made from, it names it by campaign or by trial, somewhere in its detail.
     named: dict[str, None] = dict.fromkeys(text for detail in session.scalars(select(Decision.detail)) for text in _texts(detail))
     if not named:
         return
     for campaign_id in session.scalars(select(SeriesCampaign.campaign_id).distinct()):
         if campaign_id in named:
-            found.campaigns[campaign_id] = "decision"
+            cited.campaigns[campaign_id] = "decision"
     for trial_id in session.scalars(select(Trial.trial_id).distinct()):
         if trial_id in named:
-            found.trials[trial_id] = "decision"
+            cited.trials[trial_id] = "decision"
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -282,8 +282,8 @@ def delete_quarantined(session: Session, now: datetime, keep_s: float, below: st
     which the caller deletes. The audit log describes each one.
     """
     before = now - timedelta(seconds=keep_s)
-    found = session.scalars(select(Quarantined).where(Quarantined.quarantined_at < before).order_by(Quarantined.quarantine_id)).all()
-    gone = [row for row in found if row.uri.startswith(f"{below}/") and ".." not in row.uri.split("/")]
+    rows = session.scalars(select(Quarantined).where(Quarantined.quarantined_at < before).order_by(Quarantined.quarantine_id)).all()
+    gone = [row for row in rows if row.uri.startswith(f"{below}/") and ".." not in row.uri.split("/")]
     for row in gone:
         detail = {"uri": row.uri, "sha256": row.sha256, "trial_id": row.trial_id, "attempt": row.attempt, "state": row.state}
         audit.write_entry(session, now, who=ACTOR, what="document_forgotten", subject=row.quarantine_id, why=rule, detail=detail)
@@ -316,8 +316,8 @@ def table_sizes(session: Session) -> list[TableSize]:
         sizes = {str(name): int(size) for name, size in session.execute(query)}
     except OperationalError:
         sizes = {}
-    found = [TableSize(name, count, sizes.get(name)) for name, count in rows.items()]
-    return sorted(found, key=lambda one: (-(one.bytes or 0), -one.rows, one.table))
+    tables = [TableSize(name, count, sizes.get(name)) for name, count in rows.items()]
+    return sorted(tables, key=lambda one: (-(one.bytes or 0), -one.rows, one.table))
 
 
 class Retention:

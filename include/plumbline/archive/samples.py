@@ -30,10 +30,10 @@ def samples(
     session: Session, parts: Collection[tuple[str, str]], metrics: Collection[str] | None = None
 ) -> dict[tuple[str, str], SampleView]:
     """The sample of each (series, campaign), as `sample` gives it; a few statements for hundreds of them."""
-    found: dict[tuple[str, str], SampleView] = {}
+    views: dict[tuple[str, str], SampleView] = {}
     for pairs in _batches(sorted(set(parts))):
-        found |= _samples(session, pairs, metrics)
-    return found
+        views |= _samples(session, pairs, metrics)
+    return views
 
 
 def _samples(
@@ -98,8 +98,8 @@ def _samples(
 def _observations(session: Session, trials: Mapping[int, Any], metrics: Collection[str] | None) -> dict[tuple[str, str], list[Observation]]:
     """(series, campaign) → what these attempts measured, by the number of their row."""
     columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
-    found: dict[tuple[str, str], list[Observation]] = defaultdict(list)
-    places = {trial_pk: (found[of.series_key, of.campaign_id], of.slot, of.repeat) for trial_pk, of in trials.items()}
+    observations: dict[tuple[str, str], list[Observation]] = defaultdict(list)
+    places = {trial_pk: (observations[of.series_key, of.campaign_id], of.slot, of.repeat) for trial_pk, of in trials.items()}
     for batch in _batches(list(trials)):
         query = select(*columns).where(Metric.trial_pk.in_(batch), Metric.value.is_not(None))
         if metrics is not None:
@@ -108,7 +108,7 @@ def _observations(session: Session, trials: Mapping[int, Any], metrics: Collecti
         for trial_pk, metric, statistic, phase, unit, direction, value in rows:
             own, slot, repeat = places[trial_pk]
             own.append(Observation(metric, statistic, phase, unit, direction, slot, repeat, value))
-    return found
+    return observations
 
 
 def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics: Sequence[str]) -> dict[str, tuple[Observation, ...]]:
@@ -123,13 +123,13 @@ def levels(session: Session, series_key: str, campaigns: Sequence[str], metrics:
     ).all()
     best = {(row.campaign_id, row.slot, row.repeat): row.id for row in attempts}
     places = {trial: key for key, trial in best.items()}
-    found: dict[str, list[Observation]] = {campaign: [] for campaign in campaigns}
+    observations: dict[str, list[Observation]] = {campaign: [] for campaign in campaigns}
     columns = (Metric.trial_pk, Metric.metric, Metric.statistic, Metric.phase, Metric.unit, Metric.direction, Metric.value)
     query = select(*columns).where(Metric.trial_pk.in_(places), Metric.metric.in_(metrics), Metric.value.is_not(None))
     for row in session.execute(query):
         campaign, slot, repeat = places[row.trial_pk]
-        found[campaign].append(Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, repeat, row.value))
-    return {campaign: tuple(rows) for campaign, rows in found.items()}
+        observations[campaign].append(Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, repeat, row.value))
+    return {campaign: tuple(rows) for campaign, rows in observations.items()}
 
 
 @dataclass(frozen=True)
@@ -205,9 +205,9 @@ def newest_usable(
         query = query.where(Series.workload.in_(workloads))
     if providers is not None:
         query = query.where(Series.provider.in_(providers))
-    found = [(view_of(SeriesView, row[0]), cast(str, row.campaign_id)) for row in session.execute(query) if row.campaign_id is not None]
+    rows = [(view_of(SeriesView, row[0]), cast(str, row.campaign_id)) for row in session.execute(query) if row.campaign_id is not None]
     planned: dict[tuple[str, str], datetime] = {}
-    for pairs in _batches([(series.series_key, campaign) for series, campaign in found]):
+    for pairs in _batches([(series.series_key, campaign) for series, campaign in rows]):
         key = (SeriesCampaign.series_key, SeriesCampaign.campaign_id)
         chosen = (
             SeriesCampaign.series_key.in_({key for key, _ in pairs}),
@@ -217,7 +217,7 @@ def newest_usable(
             (row.series_key, row.campaign_id): row.planned_at
             for row in session.execute(select(*key, SeriesCampaign.planned_at).where(*chosen))
         }
-    return [CurrentSeries(series, campaign, planned[series.series_key, campaign]) for series, campaign in found]
+    return [CurrentSeries(series, campaign, planned[series.series_key, campaign]) for series, campaign in rows]
 
 
 def measured_anything(session: Session) -> bool:
@@ -233,26 +233,26 @@ def simulated_only(session: Session) -> bool:
 
 def attempts_of(session: Session, parts: Sequence[CurrentSeries]) -> list[EffectiveAttempt]:
     """All attempts of these series in these campaigns that no correction replaced, failed ones too, by trial and attempt."""
-    found = []
+    attempts = []
     for pairs in _batches([(part.series.series_key, part.campaign_id) for part in parts]):
         columns = (Trial.id, Trial.trial_id, Trial.attempt, Trial.series_key, Trial.quality_action, Trial.quality_reasons, Trial.checksum)
         query = select(*columns).where(in_series_campaigns(pairs), EFFECTIVE)
-        found += [
+        attempts += [
             EffectiveAttempt(
                 row.id, row.trial_id, row.attempt, row.series_key, row.quality_action,
                 tuple(Reason(**r) for r in row.quality_reasons), row.checksum,
             )
             for row in session.execute(query)
         ]  # fmt: skip
-    return sorted(found, key=lambda a: (a.trial_id, a.attempt))
+    return sorted(attempts, key=lambda a: (a.trial_id, a.attempt))
 
 
 def contents(session: Session, trial_pks: Sequence[int]) -> Mapping[int, str]:
     """Result documents as JSON, by the row numbers that `attempts_of` gives: many at once, and unread."""
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for batch in _batches(trial_pks):
-        found |= session.execute(select(Document.trial_pk, Document.content).where(Document.trial_pk.in_(batch))).tuples().all()
-    return found
+        texts |= session.execute(select(Document.trial_pk, Document.content).where(Document.trial_pk.in_(batch))).tuples().all()
+    return texts
 
 
 def numbers_of(
@@ -272,23 +272,23 @@ def numbers_of(
                 if (known := trials.get((series, slot, repeat))) is None or known[0] != trial:
                     known = trials[series, slot, repeat] = (trial, {})
                 known[1][metric, statistic, phase] = value
-    found: dict[str, list[Mapping[tuple[str, str, str], float]]] = {}
+    by_series: dict[str, list[Mapping[tuple[str, str, str], float]]] = {}
     for (series, _, _), (_, numbers) in sorted(trials.items()):
-        found.setdefault(series, []).append(numbers)
-    return {series: tuple(each) for series, each in found.items()}
+        by_series.setdefault(series, []).append(numbers)
+    return {series: tuple(each) for series, each in by_series.items()}
 
 
 def repeats_of(session: Session, trial_ids: Collection[str], metrics: Collection[str]) -> dict[tuple[str, str, str, str], dict[str, float]]:
     """(workload, metric, statistic, phase) → trial → value, of the last usable attempt of each of these trials."""
-    found: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    repeats: dict[tuple[str, str, str, str], dict[str, float]] = {}
     columns = (Series.workload, Trial.trial_id, Metric.metric, Metric.statistic, Metric.phase, Metric.value)
     for ids in _batches(sorted(trial_ids)):
         query = select(*columns).join(Metric, Metric.trial_pk == Trial.id).join(Series, Series.series_key == Trial.series_key)
         query = query.where(Trial.trial_id.in_(ids), Metric.value.is_not(None), Metric.metric.in_(metrics), *USABLE)
         for workload, trial, metric, statistic, phase, value in session.execute(query.order_by(Trial.attempt)):
             if value is not None:
-                found.setdefault((workload, metric, statistic, phase), {})[trial] = value
-    return found
+                repeats.setdefault((workload, metric, statistic, phase), {})[trial] = value
+    return repeats
 
 
 def fact_readings(session: Session, facts: Sequence[str]) -> list[tuple[str, str, datetime, str, str]]:

@@ -132,7 +132,7 @@ def _facts_by(session: Session, key: InstrumentedAttribute[str], of: ColumnEleme
     rows = session.execute(query.distinct().order_by(Trial.environment_hash)).all()
     known = select(Environment).where(Environment.environment_hash.in_({row.environment_hash for row in rows}))
     facts = {row.environment_hash: row.facts for row in session.scalars(known)}
-    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    by_campaign: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        found[row.key].append(facts[row.environment_hash])
-    return {each: tuple(several) for each, several in found.items()}
+        by_campaign[row.key].append(facts[row.environment_hash])
+    return {each: tuple(several) for each, several in by_campaign.items()}

@@ -167,10 +167,10 @@ def _series_by_campaign(session: Session, series_key: str | None, ids: Sequence[
         query = query.where(SeriesCampaign.series_key == series_key)
     if ids is not None:
         query = query.where(SeriesCampaign.campaign_id.in_(ids))
-    found: dict[str, Counter[Source]] = defaultdict(Counter)
+    counts: dict[str, Counter[Source]] = defaultdict(Counter)
     for row in session.execute(query.group_by(SeriesCampaign.campaign_id, Series.source)):
-        found[row.campaign_id][cast(Source, row.source)] += row.n
-    return found
+        counts[row.campaign_id][cast(Source, row.source)] += row.n
+    return counts
 
 
 def outcomes(attempts: Iterable[Any]) -> Outcomes:
@@ -208,10 +208,10 @@ def document(session: Session, trial_id: str, attempt: int | None = None) -> Res
     )
     # An attempt that is asked for is shown, corrected or not.
     query = query.where(Trial.attempt == attempt if attempt is not None else EFFECTIVE)
-    found = session.execute(query.order_by(Trial.attempt, Trial.id)).all()
-    if not found:
+    rows = session.execute(query.order_by(Trial.attempt, Trial.id)).all()
+    if not rows:
         return None
-    best = max(found, key=lambda row: (usable(row), row.attempt))
+    best = max(rows, key=lambda row: (usable(row), row.attempt))
     return _parsed(best.content, trial_id, best.attempt)
 
 

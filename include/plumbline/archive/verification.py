@@ -44,16 +44,16 @@ def _references(session: Session) -> Iterator[str]:
 
 def _environments(session: Session) -> Iterator[str]:
     for row in session.execute(select(Environment.environment_hash, Environment.facts)):
-        found = digest(dict(sorted(row.facts.items())))
-        if found != row.environment_hash:
-            yield f"environment {row.environment_hash}: the facts hash to {found}"
+        actual = digest(dict(sorted(row.facts.items())))
+        if actual != row.environment_hash:
+            yield f"environment {row.environment_hash}: the facts hash to {actual}"
 
 
 def _snapshots(session: Session) -> Iterator[str]:
     for row in session.execute(select(Snapshot.snapshot_id, Snapshot.provider, Snapshot.facts, Snapshot.facts_hash)):
-        found = digest(dict(sorted(row.facts.items())))
-        if found != row.facts_hash:
-            yield f"snapshot {row.snapshot_id} of {row.provider}: the facts hash to {found}, not to {row.facts_hash}"
+        actual = digest(dict(sorted(row.facts.items())))
+        if actual != row.facts_hash:
+            yield f"snapshot {row.snapshot_id} of {row.provider}: the facts hash to {actual}, not to {row.facts_hash}"
 
 
 def _without_trials(session: Session) -> Iterator[str]:
@@ -101,9 +101,9 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
         yield f"{name}: its document does not hold: {where}{': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
         return
     for column, expected in _columns(trial, document).items():
-        found = getattr(trial, column)
-        if found != expected:
-            yield f"{name}: {column} is {found}; its document says {expected}"
+        stored = getattr(trial, column)
+        if stored != expected:
+            yield f"{name}: {column} is {stored}; its document says {expected}"
     series = published.published_series_row(document) if isinstance(document, PublishedResult) else series_row(document)
     there = session.get(Series, trial.series_key)
     for column, expected in series.items():
@@ -112,9 +112,9 @@ def trial_problems(session: Session, trial: Trial) -> Iterator[str]:
     yield from _metrics(session, name, trial, document)
     yield from _parts(session, name, trial, document)
     if isinstance(document, ResultDocument):
-        found = signing.verify(document, recording.signing_keys(session, trial.campaign_id, trial.trial_id))
-        if found.status == "broken":
-            yield f"{name}: {found.detail}"
+        stored = signing.verify(document, recording.signing_keys(session, trial.campaign_id, trial.trial_id))
+        if stored.status == "broken":
+            yield f"{name}: {stored.detail}"
 
 
 _NOT_IN_DOCUMENT = ("quality_action", "quality_reasons", "uri", "recorded_at")
@@ -197,22 +197,24 @@ def file_problems(session: Session, share: tuple[int, int] = (0, 1)) -> Iterator
             if problem:
                 yield f"{row.trial_id}#{row.attempt}: evidence {row.folder}/{row.uri} {problem}"
         last = (batch[-1].trial_pk, batch[-1].position)
-    for held in session.execute(select(Quarantined.quarantine_id, Quarantined.uri, Quarantined.sha256).order_by(Quarantined.quarantine_id)):
-        folder, _, name = held.uri.rpartition("/")
-        problem = _file_problem(stores, folder, name, held.sha256, bounded_json.MAX_BYTES)
+    for quarantined in session.execute(
+        select(Quarantined.quarantine_id, Quarantined.uri, Quarantined.sha256).order_by(Quarantined.quarantine_id)
+    ):
+        folder, _, name = quarantined.uri.rpartition("/")
+        problem = _file_problem(stores, folder, name, quarantined.sha256, bounded_json.MAX_BYTES)
         if problem:
-            yield f"quarantine {held.quarantine_id}: {held.uri} {problem}"
+            yield f"quarantine {quarantined.quarantine_id}: {quarantined.uri} {problem}"
 
 
 def _file_problem(stores: Sequence[str], folder: str, name: str, sha256: str, most: int) -> str | None:
     """What is wrong with one file; None if it holds."""
     try:
         # What is away now is reported as away: waiting for each of a million files would hide that the whole store is.
-        found, count = ResultStore(evidence_files.check_address(folder, stores), patience_s=0.0).digest(name, most)
+        digest, count = ResultStore(evidence_files.check_address(folder, stores), patience_s=0.0).digest(name, most)
     except FileNotFoundError:
         return "is missing"
     except (OSError, ValueError, ImportError) as error:
         return f"cannot be read ({error})"
     if count > most:
         return f"has more than the {most:,} bytes that the archive says"
-    return None if found == sha256 else f"has SHA-256 {found}; the archive says {sha256}"
+    return None if digest == sha256 else f"has SHA-256 {digest}; the archive says {sha256}"

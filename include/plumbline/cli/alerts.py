@@ -40,7 +40,7 @@ def preview(
     """Show a finding's message as Slack would: here, as Block Kit JSON (--json), or as a page with its chart (--save)."""
     if [finding_id is not None, everything, example].count(True) != 1:
         fail("expected a finding's id, --all or --example: one of them")
-    _tell(_example() if example else _stored(finding_id, as_json), save, as_json)
+    _show(_example() if example else _stored(finding_id, as_json), save, as_json)
 
 
 @alerts.command()
@@ -54,7 +54,7 @@ def digest(
     now = datetime.now(timezone.utc)
     with clear_errors(ValueError, DeclarationError), read_archive(listing=True, as_json=as_json) as archive:
         made = build_digest(archive, load(), month or previous_month(now), now, simulated=simulated)
-    _tell([Preview(f"digest-{made.month}", render_digest(made))], save, as_json)
+    _show([Preview(f"digest-{made.month}", render_digest(made))], save, as_json)
 
 
 def _example() -> list[Preview]:
@@ -85,7 +85,7 @@ def _stored(finding_id: str | None, as_json: bool) -> list[Preview]:
         ]
 
 
-def _tell(made: list[Preview], save: Path | None, as_json: bool) -> None:
+def _show(made: list[Preview], save: Path | None, as_json: bool) -> None:
     if save is not None:
         _write(made, save)
 

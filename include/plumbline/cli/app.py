@@ -113,13 +113,13 @@ class _Commands(TyperGroup):
 def load_command(name: str) -> Any:
     """The command or group of that name, with its options."""
     module, _, attribute = COMMANDS[name][0].partition(":")
-    found = getattr(import_module(f"plumbline.cli.{module}"), attribute)
-    if isinstance(found, typer.Typer):
-        group = get_group(found)
+    command = getattr(import_module(f"plumbline.cli.{module}"), attribute)
+    if isinstance(command, typer.Typer):
+        group = get_group(command)
         group.name = name
         return group
     alone = typer.Typer(add_completion=False)
-    alone.command(name, context_settings=_ANY_WORDS if name == "airflow" else None)(found)
+    alone.command(name, context_settings=_ANY_WORDS if name == "airflow" else None)(command)
     return get_command(alone)
 
 

@@ -96,21 +96,21 @@ def campaigns(
 ) -> None:
     """List the campaigns, newest first."""
     with read_archive(listing=True, as_json=as_json) as archive:
-        found = archive.campaigns()
+        rows = archive.campaigns()
 
     def show() -> None:
         shown = table("Campaigns", "campaign", "planned (UTC)", "why", "usable", "not usable", right=("usable", "not usable"))
-        listed = found[::-1] if everything else found[: -_NEWEST - 1 : -1]
+        listed = rows[::-1] if everything else rows[: -_NEWEST - 1 : -1]
         for c in listed:
             bad = c.outcomes.planned - c.outcomes.usable
             other = " and ".join(source for source in c.sources if source != "measured")
             why = marked("{}[yellow]{}[/]", c.reason, f" {other.upper()}" if other else "")
             shown.add_row(c.campaign_id, f"{c.planned_at:%Y-%m-%d %H:%M}", why, str(c.outcomes.usable), str(bad) if bad else "")
         out.print(shown)
-        if older := len(found) - len(listed):
+        if older := len(rows) - len(listed):
             out.print(f"{older} older: --all", style="dim")
 
-    emit(as_json, found, show)
+    emit(as_json, rows, show)
 
 
 @contextmanager
@@ -135,16 +135,16 @@ def expire(
     if dry_run == yes:
         fail("deletes raw evidence for good; expected --dry-run to see what would go, or --yes")
     with clear_errors(DeclarationError, OSError), read_archive(listing=True, as_json=as_json) as archive:
-        found = workflows.retain.expired_evidence(archive)
-        if found is None:
+        due = workflows.retain.expired_evidence(archive)
+        if due is None:
             fail("evidence never expires: include/config/upkeep.yaml declares no evidence.keep")
         done = workflows.retain.expire_evidence(archive) if yes else None
-    emit(as_json, {"due": found.due, "cited": found.cited, "elsewhere": found.elsewhere, "removed": done}, lambda: _show(found, yes))
+    emit(as_json, {"due": due.due, "cited": due.cited, "elsewhere": due.elsewhere, "removed": done}, lambda: _show(due, yes))
     if done is not None and not as_json:
         out.print(f"{done.files} files of {done.attempts} attempts deleted, {done.bytes:,} B")
 
 
-def _show(found: DueEvidence, gone: bool) -> None:
+def _show(due: DueEvidence, gone: bool) -> None:
     shown = table(
         f"Raw evidence that {'goes' if gone else 'would go'}",
         "campaign",
@@ -153,15 +153,15 @@ def _show(found: DueEvidence, gone: bool) -> None:
         "bytes",
         right=("attempts", "files", "bytes"),
     )
-    for campaign, group in groupby(found.due, lambda one: one.campaign_id):
+    for campaign, group in groupby(due.due, lambda one: one.campaign_id):
         attempts = list(group)
         size = sum(one.bytes for one in attempts)
         shown.add_row(campaign, str(len(attempts)), str(sum(len(one.files) for one in attempts)), f"{size:,}")
-    out.print(shown if found.due else "nothing is due")
-    for why, count in sorted(found.cited.items()):
+    out.print(shown if due.due else "nothing is due")
+    for why, count in sorted(due.cited.items()):
         out.print(f"  {count} older attempts stay: {why}", style="dim")
-    if found.elsewhere:
-        out.print(f"  {found.elsewhere} older attempts lie in another store and are left to it", style="dim")
+    if due.elsewhere:
+        out.print(f"  {due.elsewhere} older attempts lie in another store and are left to it", style="dim")
 
 
 def migrate(
@@ -188,19 +188,19 @@ def migrate(
 def size(as_json: Json = False) -> None:
     """Show what the archive's tables, the result store, reports, logs and caches take, and how long each is kept."""
     with clear_errors(DeclarationError, OSError), read_archive(listing=True, as_json=as_json) as archive:
-        found = workflows.retain.storage_sizes(archive)
+        sizes = workflows.retain.storage_sizes(archive)
 
     def show() -> None:
         parts = table("What grows", "part", "where", "files", "bytes", "keep", right=("files", "bytes"))
-        for part in found.parts:
+        for part in sizes.parts:
             parts.add_row(part.part, part.where, f"{part.files:,}", _bytes(part.bytes), part.keep)
         out.print(parts)
         tables = table("Tables of the archive", "table", "rows", "bytes", right=("rows", "bytes"))
-        for one in found.tables:
+        for one in sizes.tables:
             tables.add_row(one.table, f"{one.rows:,}", _bytes(one.bytes))
         out.print(tables)
 
-    emit(as_json, found, show)
+    emit(as_json, sizes, show)
 
 
 def _bytes(number: int | None) -> str:
@@ -302,32 +302,32 @@ def list_(
 ) -> None:
     """List the documents in quarantine, oldest first."""
     with read_archive(listing=True, as_json=as_json) as opened:
-        found = opened.quarantined(everything=everything, campaign_id=campaign)
+        rows = opened.quarantined(everything=everything, campaign_id=campaign)
 
     def show() -> None:
         shown = table("Quarantine", "id", "trial", "attempt", "since (UTC)", "state", "why", right=("attempt",))
-        for q in found:
+        for q in rows:
             shown.add_row(q.quarantine_id, q.trial_id, str(q.attempt), f"{q.quarantined_at:%Y-%m-%d %H:%M}", q.state, q.reason)
-        out.print(shown if found else "nothing is in quarantine")
+        out.print(shown if rows else "nothing is in quarantine")
 
-    emit(as_json, found, show)
+    emit(as_json, rows, show)
 
 
 @quarantine.command("show")
 def show_(quarantine_id: Annotated[str, typer.Argument()], as_json: Json = False) -> None:
     """Show why a document is in quarantine, where it is kept, and what was done about it."""
     with clear_errors(LookupError), read_archive() as opened:
-        found = opened.quarantined_one(quarantine_id)
+        row = opened.quarantined_one(quarantine_id)
         history = opened.audit(quarantine_id)
 
     def show() -> None:
         for name in ("trial_id", "attempt", "state", "reason", "uri", "sha256"):
-            out.print(f"{name:9s} {getattr(found, name)}")
+            out.print(f"{name:9s} {getattr(row, name)}")
         for entry in history:
             line = f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}"
             out.print(line, style="dim")
 
-    emit(as_json, {"document": found, "audit": history}, show)
+    emit(as_json, {"document": row, "audit": history}, show)
 
 
 @quarantine.command()
@@ -345,8 +345,8 @@ def retry(
 
     def show() -> None:
         for one in done:
-            said = "fails its checks again" if one.attempt is None else f"released as attempt {one.attempt}"
-            out.print(f"{one.quarantine_id}: {said}: {one.reason}")
+            outcome = "fails its checks again" if one.attempt is None else f"released as attempt {one.attempt}"
+            out.print(f"{one.quarantine_id}: {outcome}: {one.reason}")
         if not done:
             out.print("nothing is in quarantine")
 

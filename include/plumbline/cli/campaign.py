@@ -98,10 +98,10 @@ class CampaignProgress:
         if before is None or before.stage != state.stage:
             err.print(_STAGES[state.stage])
         for trial in state.trials:
-            said = f"{trial.phase} {trial.status or ''}".strip()
+            text = f"{trial.phase} {trial.status or ''}".strip()
             # A trial is over when its verdict is known: that is one line, not two.
-            if self._said.get(trial.trial_id, "waiting") != said and not (trial.phase in ("measured", "failed") and trial.status is None):
-                self._said[trial.trial_id] = said
+            if self._said.get(trial.trial_id, "waiting") != text and not (trial.phase in ("measured", "failed") and trial.status is None):
+                self._said[trial.trial_id] = text
                 took = f" in {format_quantity(trial.seconds, 's')}" if trial.ended and trial.seconds is not None else ""
                 left = f"; {state.ended} of {len(state.trials)} done{_left(state)}" if trial.ended else ""
                 err.print(f"  {_name(trial)}: {trial.status or trial.phase}{took}{left}")
@@ -164,7 +164,7 @@ def run(
 ) -> None:
     """Measure a campaign on this machine through Airflow, compare it with the baseline, and write scorecards and the report."""
     declared = load_with_local_gpus()
-    asked = RunParameters(
+    request = RunParameters(
         campaign_id=campaign or datetime.now(timezone.utc).strftime("run-%Y%m%d-%H%M%S"),
         reason=reason,
         workloads=tuple(workload) if workload else None,
@@ -174,7 +174,7 @@ def run(
     )
     announce_new_archive()
     with stop_on_signal():
-        outcome = measure_campaign(declared, asked, provider)
+        outcome = measure_campaign(declared, request, provider)
     with open_archive() as archive:
         data = campaign_data(archive, outcome.campaign_id)
     emit(as_json, {"outcome": outcome, **_facts(data)}, lambda: _show(data, outcome))
@@ -228,10 +228,12 @@ def load_with_local_gpus() -> Declarations:
     return load_declarations()
 
 
-def measure_campaign(declared: Declarations, asked: RunParameters, providers: list[str] | None = None, home: Path | None = None) -> Outcome:
+def measure_campaign(
+    declared: Declarations, request: RunParameters, providers: list[str] | None = None, home: Path | None = None
+) -> Outcome:
     """Start Airflow, run the campaign with live progress, stop Airflow again. Leaves with a sentence and an exit code if it cannot."""
     try:
-        planned = planned_trials(declared, asked, providers)
+        planned = planned_trials(declared, request, providers)
     except PlanError as error:
         fail(f"{error}\nnothing was started")
     planned = _apply_budgets(declared, planned)
@@ -239,7 +241,7 @@ def measure_campaign(declared: Declarations, asked: RunParameters, providers: li
         with CampaignProgress() as watching:
             watching.status("starting Airflow")
             with AirflowServer(home or installation_paths().airflow_home).start(watching.status) as server:
-                outcome = run_campaign(server, declared, asked, planned, watching.state)
+                outcome = run_campaign(server, declared, request, planned, watching.state)
                 watching.status("stopping Airflow")
         return outcome
     except (CampaignError, ServerError, AirflowError, DeclarationError) as error:
@@ -255,11 +257,11 @@ def _apply_budgets(declared: Declarations, planned: dict[str, list[Trial]]) -> d
     for cut in cuts.values():
         if cut.left_out:
             err.print(f"{cut}. To go on: {budget.budget_remedy(cut.provider)}", style="yellow")
-    kept = {name: [t for t in trials if name not in cuts or t in cuts[name].kept] for name, trials in planned.items()}
-    found = {name: trials for name, trials in kept.items() if trials}
-    if not found:
+    affordable = {name: [t for t in trials if name not in cuts or t in cuts[name].kept] for name, trials in planned.items()}
+    planned_now = {name: trials for name, trials in affordable.items() if trials}
+    if not planned_now:
         fail("nothing was started")
-    return found
+    return planned_now
 
 
 @contextmanager

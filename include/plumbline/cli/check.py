@@ -46,10 +46,10 @@ class PatchedField:
 
 def patched_fields(declared: Declarations, providers: Sequence[Provider]) -> list[PatchedField]:
     """Of a typical trial's pod of each of the providers that has a `pod_patch`."""
-    return [field for provider in sorted(providers, key=lambda p: p.name) for field in _of(declared, provider)]
+    return [field for provider in sorted(providers, key=lambda p: p.name) for field in _patched_fields(declared, provider)]
 
 
-def _of(declared: Declarations, provider: Provider) -> list[PatchedField]:
+def _patched_fields(declared: Declarations, provider: Provider) -> list[PatchedField]:
     if not provider.launcher.runs_pods or not (launcher := cluster_declaration(provider)).pod_patch:
         return []
     now = datetime.now(timezone.utc)
@@ -59,8 +59,8 @@ def _of(declared: Declarations, provider: Provider) -> list[PatchedField]:
     plain = trial.model_copy(update={"provider": provider.model_copy(update={"launcher": launcher.model_copy(update={"pod_patch": {}})})})
     before, after = (manifests.pod_manifest(t, requested_at=now) for t in (plain, trial))
     unknown = unknown_fields(after)
-    found = [PatchedField(provider.name, *fields, known=True) for fields in differences(before, after)]
-    return found + [PatchedField(provider.name, field, None, None, known=False) for field in unknown]
+    patches = [PatchedField(provider.name, *fields, known=True) for fields in differences(before, after)]
+    return patches + [PatchedField(provider.name, field, None, None, known=False) for field in unknown]
 
 
 def show_patched_fields(fields: list[PatchedField]) -> None:
@@ -102,15 +102,15 @@ def check(
     try:
         declared = load(config)
     except DeclarationError as error:
-        found = error.problems
+        invalid = error.problems
 
         def problems() -> None:
-            for problem in found:
+            for problem in invalid:
                 err.print(str(problem), style="red")
-            count = len(found)
+            count = len(invalid)
             err.print(f"{count} problem{'s' if count != 1 else ''}; nothing was started")
 
-        emit(as_json, {"ok": False, "problems": found}, problems)
+        emit(as_json, {"ok": False, "problems": invalid}, problems)
         raise typer.Exit(UNUSABLE) from None
     today = datetime.now(timezone.utc).date()
     providers = sorted(declared.providers.values(), key=lambda p: (not p.enabled, p.name))

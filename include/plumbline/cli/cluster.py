@@ -166,12 +166,12 @@ def sweep(
 def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:
     with clear_errors(DeclarationError):
         declared = load()
-    found = declared.providers.get(name)
-    if found is None:
+    provider = declared.providers.get(name)
+    if provider is None:
         fail(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}')
-    if not found.launcher.runs_pods:
-        fail(f'"{name}" is reached by the launcher "{found.launcher.kind}"; expected a provider of the launcher kubernetes')
-    return found, cluster_declaration(found), declared
+    if not provider.launcher.runs_pods:
+        fail(f'"{name}" is reached by the launcher "{provider.launcher.kind}"; expected a provider of the launcher kubernetes')
+    return provider, cluster_declaration(provider), declared
 
 
 def _provide_connections(launcher: KubernetesLauncher, kubeconfig: Path | None) -> None:

@@ -40,37 +40,37 @@ def compare(
     What is not comparable is refused field by field. Exit code 4 if something drifted.
     """
     with clear_errors(LookupError, DeclarationError, ValueError), read_archive() as archive:
-        found = compare_named(archive, load(), old, new, provider=provider, workload=workload)
-    comparisons = found.comparisons
-    only = {"old": found.only_old, "new": found.only_new}
+        compared = compare_named(archive, load(), old, new, provider=provider, workload=workload)
+    comparisons = compared.comparisons
+    only = {"old": compared.only_old, "new": compared.only_new}
     emit(
         as_json,
-        {"verdict": overall(comparisons), "comparisons": comparisons, "only_in": only, "series": found.series},
-        lambda: _show(found, old, new, everything),
+        {"verdict": overall(comparisons), "comparisons": comparisons, "only_in": only, "series": compared.series},
+        lambda: _show(compared, old, new, everything),
     )
     # Two providers differ, and that is no drift.
-    raise typer.Exit(DRIFTED if found.kind != "provider" and any(c.moved for c in comparisons) else OK)
+    raise typer.Exit(DRIFTED if compared.kind != "provider" and any(c.moved for c in comparisons) else OK)
 
 
-def overall(found: Sequence[Comparison]) -> str:
+def overall(comparisons: Sequence[Comparison]) -> str:
     """The gravest verdict of all series; `not judged` if what was comparable has no thresholds, `not comparable` if nothing was."""
-    verdicts = [c.verdict for c in found if c.verdict is not None]
+    verdicts = [c.verdict for c in comparisons if c.verdict is not None]
     order = ("regressed", "improved", "suspected", "insufficient_data", "unchanged")
-    return next((v for v in order if v in verdicts), "not judged" if any(not c.problems for c in found) else "not comparable")
+    return next((v for v in order if v in verdicts), "not judged" if any(not c.problems for c in comparisons) else "not comparable")
 
 
-def _show(found: ComparisonSet, old: str, new: str, everything: bool) -> None:
-    counted = Counter(r.verdict.replace("_", " ") for c in found.comparisons for r in c.rows if r.verdict)
+def _show(compared: ComparisonSet, old: str, new: str, everything: bool) -> None:
+    counted = Counter(r.verdict.replace("_", " ") for c in compared.comparisons for r in c.rows if r.verdict)
     summary = ", ".join(f"{n} {verdict}" for verdict, n in counted.most_common())
-    verdict = overall(found.comparisons)
+    verdict = overall(compared.comparisons)
     out.print(Text.assemble((verdict.replace("_", " "), _STYLE.get(verdict, "bold")), f"  (metrics: {summary})" if summary else ""))
-    equal = [c for c in found.comparisons if not everything and len(found.comparisons) > 1 and _unchanged(c)]
-    for comparison, series in zip(found.comparisons, found.series, strict=True):
+    equal = [c for c in compared.comparisons if not everything and len(compared.comparisons) > 1 and _unchanged(c)]
+    for comparison, series in zip(compared.comparisons, compared.series, strict=True):
         if comparison not in equal:
-            _one(comparison, series, everything)
+            _show_comparison(comparison, series, everything)
     if equal:
         out.print(f"{len(equal)} series unchanged: {', '.join(c.series_key for c in equal[:2])}{', …' if equal[2:] else ''} (--all)")
-    for side, only in ((old, found.only_old), (new, found.only_new)):
+    for side, only in ((old, compared.only_old), (new, compared.only_new)):
         if only:
             out.print(f"{len(only)} series only in {side}: {', '.join(only[:3])}{', …' if len(only) > 3 else ''}", style="dim")
 
@@ -80,7 +80,7 @@ def _unchanged(comparison: Comparison) -> bool:
     return quiet and comparison.verdict == "unchanged" and not comparison.imported
 
 
-def _one(comparison: Comparison, series: tuple[str, str], everything: bool) -> None:
+def _show_comparison(comparison: Comparison, series: tuple[str, str], everything: bool) -> None:
     against = ", ".join(comparison.baseline_campaigns)
     other = "  SIMULATED" if comparison.simulated else "  IMPORTED" if comparison.imported else ""
     out.print(marked("[bold]{}[/][yellow]{}[/]", comparison.series_key, other))
@@ -172,10 +172,10 @@ def detect(
 def _values(line: str) -> list[float | None]:
     """The series of one line. Raises ValueError that names the field and what was expected."""
     try:
-        said: Any = json.loads(line)
+        parsed: Any = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f'not JSON ({error}); expected {{"values": [101.2, 100.9, null]}}') from None
-    values = said.get("values") if isinstance(said, dict) else None
+    values = parsed.get("values") if isinstance(parsed, dict) else None
     if not isinstance(values, list):
         raise ValueError('values: missing or no list; expected {"values": [101.2, 100.9, null]}')
     for place, value in enumerate(values):

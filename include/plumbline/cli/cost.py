@@ -81,24 +81,24 @@ def plan(
     if unknown:
         fail(f'{file}: no provider is called "{unknown[0]}"; expected one of {", ".join(sorted(declared.providers))}')
     with clear_errors(MixedUnits):
-        found = plan_bills(written, declared.providers, datetime.now(timezone.utc).date())
+        bills = plan_bills(written, declared.providers, datetime.now(timezone.utc).date())
 
     def show() -> None:
         if written.description:
             out.print(written.description)
-        for option in found:
+        for option in bills:
             out.print(lines_table(option.name, option.bill))
             incomplete(option.bill)
-        if len(found) > 1:
-            _compared(found)
+        if len(bills) > 1:
+            _compared(bills)
 
-    emit(as_json, {"plan": written.name, "options": [{"name": o.name, "dearer": o.dearer, **as_data(o.bill)} for o in found]}, show)
+    emit(as_json, {"plan": written.name, "options": [{"name": o.name, "dearer": o.dearer, **as_data(o.bill)} for o in bills]}, show)
 
 
-def _compared(found: tuple[PlannedOption, ...]) -> None:
-    against = f"against {found[0].name}"
+def _compared(bills: tuple[PlannedOption, ...]) -> None:
+    against = f"against {bills[0].name}"
     shown = table("Side by side", "option", "total", against, right=("total", against))
-    for option in found:
+    for option in bills:
         total = "–" if option.bill.total is None else f"{'' if option.bill.complete else '≥ '}{option.bill.total}"
         shown.add_row(option.name, total, "" if option.dearer is None else _difference(option.dearer))
     out.print(shown)
@@ -147,10 +147,10 @@ def trial(
         document = archive.document(trial_id)
         if document is None:
             raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN --json` names those of a campaign')
-        found = campaign_bill(archive, load(), document.trial.campaign_id)
-    bill = found.bills(day, way)[trial_id].condensed()
-    counts = (trial_id, document.trial.attempt) not in found.rejected
-    provider = found.providers[document.trial.provider.name]
+        campaign_costs = campaign_bill(archive, load(), document.trial.campaign_id)
+    bill = campaign_costs.bills(day, way)[trial_id].condensed()
+    counts = (trial_id, document.trial.attempt) not in campaign_costs.rejected
+    provider = campaign_costs.providers[document.trial.provider.name]
     outcomes = outcome_costs(document, provider, day, way) if counts else ()
     share = share_of(provider, document.trial.workload.gpus)
     caveats = [share.caveat] if share is not None and share.caveat else []
@@ -179,15 +179,15 @@ def campaign(
     way, day = as_purchase(purchase), as_day(on)
     with clear_errors(DeclarationError, LookupError, InvalidResult), read_archive() as archive:
         name = campaign_id or newest_campaign(archive)
-        found = campaign_bill(archive, load(), name).by_provider(day, way)
-    items = [item for item in ITEMS if any(p.bill.of(item) is not None for p in found)]
+        costs = campaign_bill(archive, load(), name).by_provider(day, way)
+    items = [item for item in ITEMS if any(p.bill.of(item) is not None for p in costs)]
 
     def show() -> None:
         headings = [item.replace("_", " ") for item in items]
         counts = ("trials", "finished", "lost")
         numbers = (*counts, *headings, "total", "per finished run")
         shown = table(f"Campaign {name}, USD", "provider", "kind", *numbers, right=numbers)
-        for p in found:
+        for p in costs:
             least = "" if p.bill.complete else "≥ "
             shown.add_row(
                 marked("{}[yellow]{}[/]", p.provider, " SIMULATED" if p.simulated else ""),
@@ -197,7 +197,7 @@ def campaign(
                 *("–" if money is None else f"{least}{_amount(money)}" for money in (p.bill.total, p.per_finished_run)),
             )
         print_table(shown, None if everything else TOP)
-        _gaps(found)
+        _gaps(costs)
 
     rows = [
         {
@@ -211,15 +211,15 @@ def campaign(
             "why_not": p.why_not,
             **as_data(p.bill),
         }
-        for p in found
+        for p in costs
     ]
     emit(as_json, {"campaign": name, "providers": rows}, show)
 
 
-def _gaps(found: Sequence[ProviderCost]) -> None:
+def _gaps(costs: Sequence[ProviderCost]) -> None:
     """What no bill has, a line for each reason that providers share."""
     alike: dict[str, dict[str, None]] = {}
-    for p in found:
+    for p in costs:
         for each in p.bill.unknown:
             reason = each.reason.removesuffix(f" for {p.provider}")
             alike.setdefault(f"{each.item.replace('_', ' ')} not known: {reason}", {})[p.provider] = None

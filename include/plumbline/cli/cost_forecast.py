@@ -52,65 +52,65 @@ class _ForecastCase:
 @cost.command()
 def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """Best, expected and worst cost of an outcome, with what it is made of."""
-    way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
-    found = cost_forecast(*asked.case, way)
-    told = _require_forecast(found, as_json, asked)
-    points = told.scenarios
+    way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
+    forecast = cost_forecast(*case.case, way)
+    complete = _require_forecast(forecast, as_json, case)
+    points = complete.scenarios
     assert points is not None
 
     def show() -> None:
         numbers = ("best", "expected", "worst")
-        shown = table(_title(f"{told.outcome}, {workload} on {provider}, USD", asked), "", *numbers, right=numbers)
+        shown = table(_title(f"{complete.outcome}, {workload} on {provider}, USD", case), "", *numbers, right=numbers)
         for part, words in PARTS.items():
             values = [getattr(points, name).by_name()[part] for name in numbers]
             if any(value is not None for value in values):
                 shown.add_row(words, *(_usd(v) for v in values), end_section=part == "engineering")
         shown.add_row("together", *(_usd(getattr(points, name).total) for name in numbers), style="bold")
         out.print(shown)
-        _basis(told, asked)
+        _basis(complete, case)
 
     totals = {name: getattr(points, name).total for name in ("best", "expected", "worst")}
-    emit(as_json, {**_as_data(asked, told), "scenarios": points, "totals": totals}, show)
+    emit(as_json, {**_as_data(case, complete), "scenarios": points, "totals": totals}, show)
 
 
 @cost.command()
 def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """What the cost of an outcome hangs on: each driver over its range, the widest first."""
-    way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
-    found = cost_forecast(*asked.case, way)
-    told = _require_forecast(found, as_json, asked)
-    spread = told.tornado
+    way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
+    forecast = cost_forecast(*case.case, way)
+    complete = _require_forecast(forecast, as_json, case)
+    spread = complete.tornado
     assert spread is not None
 
     def show() -> None:
         numbers = ("low", "expected", "high", "USD at low", "USD at high", "moves it by")
-        title = _title(f"{told.outcome}, {workload} on {provider}: {_usd(spread.expected)} USD as expected", asked)
+        title = _title(f"{complete.outcome}, {workload} on {provider}: {_usd(spread.expected)} USD as expected", case)
         shown = table(title, "driver", *numbers, right=numbers)
         for bar in spread.bars:
             ends = (format_driver(bar.driver, value) for value in (bar.range.low, bar.range.expected, bar.range.high))
             shown.add_row(DRIVERS[bar.driver], *ends, _usd(bar.at_low), _usd(bar.at_high), f"{bar.width / spread.expected:.1%}")
-        out.print(shown if spread.bars else f"{told.outcome}: {_usd(spread.expected)} USD; nothing that it depends on has a range")
-        _basis(told, asked)
+        out.print(shown if spread.bars else f"{complete.outcome}: {_usd(spread.expected)} USD; nothing that it depends on has a range")
+        _basis(complete, case)
 
-    emit(as_json, {**_as_data(asked, told), "tornado": spread}, show)
+    emit(as_json, {**_as_data(case, complete), "tornado": spread}, show)
 
 
 @cost.command()
 def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_json: Json = False) -> None:
     """A finished training run on spot against on demand, restarts and work done again included."""
-    asked = _forecast_case(provider, workload, on)
+    case = _forecast_case(provider, workload, on)
     with clear_errors(ValueError):
         work_s = None if run is None else parse(run, SECONDS, "--run: a duration", "500h")
     if work_s is not None and work_s <= 0:
         fail(f'--run "{run}" is no work; expected a duration such as 500h')
-    found = spot_forecast(*asked.case, work_s)
-    if found.cost is None:
-        _exit_without_figure(found.reason, as_json, asked, found)
-    cost, expected = found.cost, found.cost.expected
+    forecast = spot_forecast(*case.case, work_s)
+    if forecast.cost is None:
+        _exit_without_figure(forecast.reason, as_json, case, forecast)
+    cost, expected = forecast.cost, forecast.cost.expected
 
     def show() -> None:
-        shown = table(_title(f"A finished run, {workload} on {provider}", asked), "", "on demand", "spot", right=("on demand", "spot"))
-        shown.add_row("USD/h of all instances", _usd(found.on_demand_per_hour), _usd(found.spot_per_hour))
+        shown = table(_title(f"A finished run, {workload} on {provider}", case), "", "on demand", "spot", right=("on demand", "spot"))
+        shown.add_row("USD/h of all instances", _usd(forecast.on_demand_per_hour), _usd(forecast.spot_per_hour))
         hours = (("work", expected.work_s, expected.work_s), ("checkpoints", expected.checkpoint_s, expected.checkpoint_s))
         for words, quiet, disturbed in (*hours, ("restarting", 0.0, expected.restarting_s), ("done again", 0.0, expected.again_s)):
             shown.add_row(f"hours {words}", format_grouped(quiet / 3600), format_grouped(disturbed / 3600))
@@ -119,41 +119,41 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
         out.print(shown)
         _print_notes(
             f"spot saves {cost.saving:.1%}; {cost.why}",
-            f"run: {found.run_basis}",
-            f"restart: {found.restart_basis}",
-            f"interruptions: {format_grouped(found.per_hour or 0.0)} an hour of the run ({found.rate.source if found.rate else ''})",
-            *(f"price: {basis}" for basis in found.prices),
-            f"trials of {asked.campaign}: {', '.join(found.trials)}",
+            f"run: {forecast.run_basis}",
+            f"restart: {forecast.restart_basis}",
+            f"interruptions: {format_grouped(forecast.per_hour or 0.0)} an hour of the run ({forecast.rate.source if forecast.rate else ''})",
+            *(f"price: {basis}" for basis in forecast.prices),
+            f"trials of {case.campaign}: {', '.join(forecast.trials)}",
         )
-        _unknown(found.unknown)
+        _unknown(forecast.unknown)
 
-    emit(as_json, {**_head(asked), "spot": found, "saving": cost.saving}, show)
+    emit(as_json, {**_head(case), "spot": forecast, "saving": cost.saving}, show)
 
 
 @cost.command("break-even")
 def break_even(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """From which utilisation and which monthly volume on a model of one's own is cheaper than a hosted one."""
-    way, asked = as_purchase(purchase), _forecast_case(provider, workload, on)
-    found = hosted_forecast(*asked.case, way)
-    if found.own is None:
-        _exit_without_figure(found.reason, as_json, asked, found)
+    way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
+    forecast = hosted_forecast(*case.case, way)
+    if forecast.own is None:
+        _exit_without_figure(forecast.reason, as_json, case, forecast)
 
     def show() -> None:
         numbers = ("USD a request there", "USD a month there", "USD a month of one's own", "break-even volume", "break-even utilisation")
-        shown = table(_title(f"One's own or hosted, {workload} on {provider}", asked), "hosted", *numbers, right=numbers)
-        for each in found.against:
+        shown = table(_title(f"One's own or hosted, {workload} on {provider}", case), "hosted", *numbers, right=numbers)
+        for each in forecast.against:
             volume, share = each.volume.value if each.volume else None, each.utilisation.value if each.utilisation else None
             cells = (_usd(each.per_request), _usd(each.hosted_monthly), _usd(each.own_monthly))
             shown.add_row(each.hosted.name, *cells, "–" if volume is None else f"{volume:,.0f}", "–" if share is None else f"{share:.1%}")
         out.print(shown)
-        for each in found.against:
+        for each in forecast.against:
             _print_notes(*(f"{each.hosted.name}: {even.sentence}" for even in (each.volume, each.utilisation) if even is not None))
             _print_notes(f"{each.hosted.name}: {each.request or each.reason}; {each.hosted.source}, {each.hosted.since}")
-        monthly = "not declared" if found.volume is None else f"{found.volume:,.0f} requests a month"
-        _print_notes(f"inputs: volume {monthly}, utilisation {found.expected:.0%}, rate {found.rate}", f"price: {found.price}")
-        _unknown(found.unknown)
+        monthly = "not declared" if forecast.volume is None else f"{forecast.volume:,.0f} requests a month"
+        _print_notes(f"inputs: volume {monthly}, utilisation {forecast.expected:.0%}, rate {forecast.rate}", f"price: {forecast.price}")
+        _unknown(forecast.unknown)
 
-    emit(as_json, {**_head(asked), "break_even": found}, show)
+    emit(as_json, {**_head(case), "break_even": forecast}, show)
 
 
 def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCase:
@@ -174,37 +174,37 @@ def _forecast_case(provider: str, workload: str, on: str | None) -> _ForecastCas
     )
 
 
-def _require_forecast(found: CostForecast, as_json: bool, asked: _ForecastCase) -> CostForecast:
-    if found.model is None:
-        _exit_without_figure(found.reason, as_json, asked, found)
-    return found
+def _require_forecast(forecast: CostForecast, as_json: bool, case: _ForecastCase) -> CostForecast:
+    if forecast.model is None:
+        _exit_without_figure(forecast.reason, as_json, case, forecast)
+    return forecast
 
 
-def _exit_without_figure(reason: str | None, as_json: bool, asked: _ForecastCase, found: Any) -> NoReturn:
+def _exit_without_figure(reason: str | None, as_json: bool, case: _ForecastCase, forecast: Any) -> NoReturn:
     """There is no figure: say why and leave with 1."""
-    emit(as_json, {**_head(asked), "reason": reason, "found": found}, lambda: err.print(reason, style="red"))
+    emit(as_json, {**_head(case), "reason": reason, "found": forecast}, lambda: err.print(reason, style="red"))
     raise typer.Exit(FAILED)
 
 
-def _head(asked: _ForecastCase) -> dict[str, Any]:
-    names = {"provider": asked.provider.name, "workload": asked.workload.name, "campaign": asked.campaign}
-    return {**names, "simulated": asked.simulated, "on": asked.day}
+def _head(case: _ForecastCase) -> dict[str, Any]:
+    names = {"provider": case.provider.name, "workload": case.workload.name, "campaign": case.campaign}
+    return {**names, "simulated": case.simulated, "on": case.day}
 
 
-def _as_data(asked: _ForecastCase, found: CostForecast) -> dict[str, Any]:
-    told = ("metric", "what", "amount", "purchase", "model", "price", "rate", "sources", "trials")
-    unknown = [{"what": m.what, "reason": m.reason, "remedy": m.remedy} for m in found.unknown]
-    return {**_head(asked), **{name: getattr(found, name) for name in told}, "unknown": unknown}
+def _as_data(case: _ForecastCase, forecast: CostForecast) -> dict[str, Any]:
+    names = ("metric", "what", "amount", "purchase", "model", "price", "rate", "sources", "trials")
+    unknown = [{"what": m.what, "reason": m.reason, "remedy": m.remedy} for m in forecast.unknown]
+    return {**_head(case), **{name: getattr(forecast, name) for name in names}, "unknown": unknown}
 
 
-def _basis(found: CostForecast, asked: _ForecastCase) -> None:
-    _print_notes(f"price: {found.price}", f"rate: {found.rate}; {len(found.trials)} trials of {asked.campaign}")
+def _basis(forecast: CostForecast, case: _ForecastCase) -> None:
+    _print_notes(f"price: {forecast.price}", f"rate: {forecast.rate}; {len(forecast.trials)} trials of {case.campaign}")
     alike: dict[str, list[str]] = {}
-    for what, source in found.sources:
+    for what, source in forecast.sources:
         if what != "price":
             alike.setdefault(source, []).append(what.replace("_", " "))
     _print_notes(*(f"{', '.join(what)}: {source}" for source, what in alike.items()))
-    _unknown(found.unknown)
+    _unknown(forecast.unknown)
 
 
 def _unknown(missing: Iterable[UnknownInput]) -> None:
@@ -217,8 +217,8 @@ def _print_notes(*lines: str) -> None:
         out.print(f"  {line}", style="dim")
 
 
-def _title(text: str, asked: _ForecastCase) -> Text:
-    return marked("{}[yellow]{}[/]", text, "  SIMULATED" if asked.simulated else "")
+def _title(text: str, case: _ForecastCase) -> Text:
+    return marked("{}[yellow]{}[/]", text, "  SIMULATED" if case.simulated else "")
 
 
 def _usd(value: float | None) -> str:
@@ -239,10 +239,10 @@ def precision(
     made_up = provider in declared.providers and declared.providers[provider].simulated
     with read_archive(listing=True, as_json=as_json) as archive:
         now = current_results(archive, declared, day, purchase=way, simulated=made_up)
-    found = [each for each in precision_levers(now.trials, now.workloads) if provider in (None, each.provider)]
+    levers = [each for each in precision_levers(now.trials, now.workloads) if provider in (None, each.provider)]
 
     def show() -> None:
-        for each in found:
+        for each in levers:
             simulated = "  SIMULATED" if each.provider in now.simulated else ""
             name = f"{each.outcome}, {each.rows[0].workload} on {each.provider}, {each.load}"
             title = marked("{}[yellow]{}[/]", name, simulated)
@@ -254,8 +254,8 @@ def precision(
             for row in each.rows:
                 if row.why:
                     out.print(f"  {row.precision}: {row.why}", style="dim")
-        if not found:
+        if not levers:
             who = f"no campaign of {provider}" if provider else "no provider's campaigns"
             out.print(f"{who} ran two precisions of one model; chat-limits-cpu and chat-limits-int8-cpu are such a pair")
 
-    emit(as_json, {"on": day, "simulated": sorted(now.simulated), "levers": found}, show)
+    emit(as_json, {"on": day, "simulated": sorted(now.simulated), "levers": levers}, show)

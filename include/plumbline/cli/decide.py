@@ -58,7 +58,9 @@ def show_decided(
         _experiments(experiments)
     for answer in decided.cheapest:
         _cheapest(answer, most if details else 0)
-    for names, reason in _alike((each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.current.left_out):
+    for names, reason in _group_by_reason(
+        (each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.current.left_out
+    ):
         _line(f"{names}: {reason}", "dim")
     if trials:
         for ranked in decided.decision.ranking:
@@ -101,18 +103,18 @@ def _ranking(decided: TeamDecision, most: int | None, details: bool) -> None:
         campaigns = sorted({campaign for (provider, _), campaign in current.campaigns.items() if provider == row.provider})
         shown.add_row(row.place, row.provider, row.chance, row.score, *values, price, ", ".join(campaigns))
     print_table(shown, most)
-    for names, reason in _alike((row.provider, "; ".join(row.why_not)) for row in rank_rows(decision) if row.why_not):
+    for names, reason in _group_by_reason((row.provider, "; ".join(row.why_not)) for row in rank_rows(decision) if row.why_not):
         _line(f"{names} {'is' if ',' not in names and ' more' not in names else 'are'} not eligible: {reason}")
-    for names, reason in _alike((name, quote.reason or "") for name, quote in decided.prices.items() if quote.basis is None):
+    for names, reason in _group_by_reason((name, quote.reason or "") for name, quote in decided.prices.items() if quote.basis is None):
         _line(f"{names}: {reason}")
 
 
-def _alike(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _group_by_reason(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The providers that share a reason, and the reason."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for name, reason in pairs:
-        found.setdefault(reason, []).append(name)
-    for reason, names in found.items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
         yield ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""), reason
 
 
@@ -136,46 +138,46 @@ def _changes(what: str, sentences: Sequence[str], most: int | None) -> None:
         _line(f"What another {what} would change:")
         for sentence in sentences[:most]:
             _line(f"  {sentence}")
-        _rest(len(sentences), most)
+        _show_rest(len(sentences), most)
 
 
-def _winner_change(found: StoredChange) -> None:
-    title = f"{change_title(found.change)}, since {found.decided_at:%Y-%m-%d}"
-    if steps := change_steps(found.change):
+def _winner_change(change: StoredChange) -> None:
+    title = f"{change_title(change.change)}, since {change.decided_at:%Y-%m-%d}"
+    if steps := change_steps(change.change):
         _line(f"{title}:")
         shown = table("", "step", "lead, about percent", right=("lead, about percent",))
         for step in steps:
             shown.add_row(step.name, step.text)
         print_table(shown)
     else:
-        _line(f"{title}: {'; '.join(found.change.unknown)}")
+        _line(f"{title}: {'; '.join(change.change.unknown)}")
 
 
-def _experiments(found: Sequence[Experiment]) -> None:
+def _experiments(experiments: Sequence[Experiment]) -> None:
     _line("Next best experiment:")
     numbers = ("P(right choice)", "cost", "per USD")
     shown = table("", "provider", "workload", "repeats", *numbers, right=numbers)
-    for row in experiment_rows(found):
+    for row in experiment_rows(experiments):
         shown.add_row(row.provider, row.workload, row.repeats, row.gain, row.cost, row.per_usd)
     print_table(shown)
 
 
-def _rest(count: int, most: int | None) -> None:
+def _show_rest(count: int, most: int | None) -> None:
     if most is not None and count > most:
         _line(f"  and {count - most} more: --all", "dim")
 
 
 def _cheapest(answer: Cheapest, most: int | None) -> None:
-    asked = join_words(answer.requirements) or "nothing is required"
+    requirements = join_words(answer.requirements) or "nothing is required"
     best = answer.answer
     if best is None:
-        _line(f"The cheapest setup that meets the requirement of {answer.workload} ({asked}): {answer.note}")
+        _line(f"The cheapest setup that meets the requirement of {answer.workload} ({requirements}): {answer.note}")
     else:
         sure = format_certainty(best.probability_cheapest)
         _line(
             marked(
                 "The cheapest setup that meets the requirement of {} ({}): [bold]{}[/]{}, {} {}",
-                *(answer.workload, asked, best.provider, sure, format_name(answer.metric), _cost(answer, best)),
+                *(answer.workload, requirements, best.provider, sure, format_name(answer.metric), _cost(answer, best)),
             )
         )
     if most == 0:
@@ -183,7 +185,7 @@ def _cheapest(answer: Cheapest, most: int | None) -> None:
     others = [setup for setup in answer.setups if setup is not best]
     for setup in others[:most]:
         _line(f"  {setup.provider}: {_cost(answer, setup)}{'' if setup.meets else '; ' + '; '.join(setup.why_not)}")
-    _rest(len(others), most)
+    _show_rest(len(others), most)
 
 
 def _cost(answer: Cheapest, setup: Setup) -> str:
@@ -227,7 +229,7 @@ def decide(
         declared = load()
         if keep and (weights or simulated or purchase != "on_demand"):
             raise ValueError("--keep stores the declared decisions; expected no --weights, --simulated or --purchase with it")
-        found = decide_teams(
+        team_decisions = decide_teams(
             archive,
             declared,
             on,
@@ -240,24 +242,25 @@ def decide(
         )
         details = verbose or everything
         changes = [
-            team_winner_change(archive, d.decision.team, d.decision.kind, d.preference.workloads) if details else None for d in found
+            team_winner_change(archive, d.decision.team, d.decision.kind, d.preference.workloads) if details else None
+            for d in team_decisions
         ]
-        experiments = [next_experiments(declared, d) if details or as_json else () for d in found]  # seconds with 50 providers
-        kept = decide_all(archive, declared, on, why) if keep else []
-        if not any(decided.decision.ranking for decided in found):
+        experiments = [next_experiments(declared, d) if details or as_json else () for d in team_decisions]  # seconds with 50 providers
+        recorded = decide_all(archive, declared, on, why) if keep else []
+        if not any(decided.decision.ranking for decided in team_decisions):
             there = sorted({part.series.workload for part in archive.newest_usable()})
-            wanted = ", ".join(sorted({w for decided in found for w in decided.preference.workloads}))
+            wanted = ", ".join(sorted({w for decided in team_decisions for w in decided.preference.workloads}))
             fail(f"no usable results of {wanted}; measured: {', '.join(there) or 'none'}. To measure one: plumbline trigger")
-    idle = [decided for decided in found if not decided.decision.ranking]
+    idle = [decided for decided in team_decisions if not decided.decision.ranking]
 
     def show() -> None:
-        for decided, change, tried in zip(found, changes, experiments, strict=True):
+        for decided, change, tried in zip(team_decisions, changes, experiments, strict=True):
             if decided.decision.ranking:
                 show_decided(decided, details=details, change=change, experiments=tried, trials=trials, everything=everything)
         for decided in idle:
             team_of = f"team {decided.decision.team}, {decided.decision.kind}"
             out.print(f"{team_of}: no results of {', '.join(decided.preference.workloads)}", style="dim")
-        for one in kept:
+        for one in recorded:
             out.print(f"{'stored' if one.new else 'unchanged'}: {one.text}")
         if not details:
             out.print("gates, and what would change a choice: -v", style="dim")
@@ -269,20 +272,20 @@ def decide(
             **decision_detail(decided),
             "experiments": tried,
         }
-        for decided, tried in zip(found, experiments, strict=True)
+        for decided, tried in zip(team_decisions, experiments, strict=True)
     ]
-    emit(as_json, {"day": on, "decisions": data, "kept": kept}, show)
+    emit(as_json, {"day": on, "decisions": data, "kept": recorded}, show)
 
 
 def _weights(text: str | None) -> dict[str, float] | None:
     """The weights that a person typed, by metric; ValueError if they are none."""
     if text is None:
         return None
-    found = {}
+    weights = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
         try:
-            found[name.strip()] = float(value)
+            weights[name.strip()] = float(value)
         except ValueError:
             raise ValueError(f'"{part.strip()}" is no weight; expected METRIC=NUMBER, such as time_to_first_token=0.5') from None
-    return found
+    return weights

@@ -54,21 +54,21 @@ def demo_drift(
         after = _staged(declared, repeats)
         with open_archive() as archive:
             data = campaign_data(archive, after.campaign_id)
-            found = [Finding.of(f.detail).with_state(f.state) for f in archive.findings(campaign_id=after.campaign_id)]
-    kinds = {f.kind for f in found}
-    attributed = any(f.kind == "performance" and "cpu.usable" in f.attributed_to for f in found)
+            findings = [Finding.of(f.detail).with_state(f.state) for f in archive.findings(campaign_id=after.campaign_id)]
+    kinds = {f.kind for f in findings}
+    attributed = any(f.kind == "performance" and "cpu.usable" in f.attributed_to for f in findings)
     shown = after.complete and {"environment", "performance"} <= kinds and attributed
 
     def tell() -> None:
         show_drift(data)
-        for finding in found:
+        for finding in findings:
             out.print(marked("\n[bold]The alert[/] ({})", finding.kind))
             out.print(render(finding).text)
         out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings")
         if after.report:
             out.print(f"report: {after.report}")
 
-    emit(as_json, {"shown": shown, "findings": found, "outcome": after}, tell)
+    emit(as_json, {"shown": shown, "findings": findings, "outcome": after}, tell)
     for problem in after.problems:
         err.print(problem, style="red")
     if not shown:
@@ -81,7 +81,7 @@ def _staged(declared: Declarations, repeats: int | None) -> Outcome:
     before = RunParameters(f"demo-{stamp}-before", "drift demo: as declared", workloads=(WORKLOAD,), repeats=repeats)
     after = RunParameters(f"demo-{stamp}-after", "drift demo: the monthly rerun", workloads=(WORKLOAD,), repeats=repeats)
     try:
-        plans = [planned_trials(declared, asked, [PROVIDER]) for asked in (before, after)]
+        plans = [planned_trials(declared, request, [PROVIDER]) for request in (before, after)]
         # The same Airflow home as `make run` has: what is staged apart are the results, not the scheduler.
         with CampaignProgress() as watching, AirflowServer(installation_paths().airflow_home).start(watching.status) as server:
             run_campaign(server, declared, before, plans[0], watching.state)
@@ -159,17 +159,17 @@ def demo_own_model(as_json: Json = False) -> None:
         checkpoints = demo_model.make(home / "models", watching.status)
         _clear_results(home)
         with override_home(home, demo_model.stage(home, *checkpoints, demo_model.questions())):
-            asked = RunParameters(f"own-model-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}", "demonstration of an own model")
+            request = RunParameters(f"own-model-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}", "demonstration of an own model")
             try:
                 declared = load()
-                planned = planned_trials(declared, asked, demo_model.PROVIDERS)
+                planned = planned_trials(declared, request, demo_model.PROVIDERS)
                 with AirflowServer(installation_paths().airflow_home).start(watching.status) as server:
-                    outcome = run_campaign(server, declared, asked, planned, watching.state)
+                    outcome = run_campaign(server, declared, request, planned, watching.state)
                     watching.status("stopping Airflow")
             except (CampaignError, ServerError, AirflowError, DeclarationError, PlanError) as error:
                 fail(str(error), FAILED)
             with open_archive() as archive:
-                data = campaign_data(archive, asked.campaign_id)
+                data = campaign_data(archive, request.campaign_id)
     rows = demo_model.rows_of(data.documents)
 
     def tell() -> None:
@@ -177,8 +177,8 @@ def demo_own_model(as_json: Json = False) -> None:
         for row in rows:
             shown.add_row(*astuple(row))
         out.print(shown)
-        for said in summary_items(conclude(data)):
-            for line in said.lines:
+        for item in summary_items(conclude(data)):
+            for line in item.lines:
                 out.print(f"  {line}")
         out.print(
             f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} PLUMBLINE_CONFIG={home / 'config'} plumbline cost precision"

@@ -63,14 +63,14 @@ def watch(
     """
     chosen = _chosen(providers)
     _adopt_connections(chosen)
-    seen = [_look(place.name, probe) for place in chosen]
+    reports = [_check(place.name, probe) for place in chosen]
 
     def show() -> None:
-        for one in seen:
+        for one in reports:
             _show(one, facts)
 
-    emit(as_json, seen, show)
-    raise typer.Exit(FAILED if any(s.failures for s in seen) else DRIFTED if any(s.changed for s in seen) else OK)
+    emit(as_json, reports, show)
+    raise typer.Exit(FAILED if any(s.failures for s in reports) else DRIFTED if any(s.changed for s in reports) else OK)
 
 
 def _chosen(names: list[str] | None) -> list[Provider]:
@@ -79,10 +79,10 @@ def _chosen(names: list[str] | None) -> list[Provider]:
     unknown = [name for name in names or () if name not in declared.providers]
     if unknown:
         fail(f'no provider is called "{unknown[0]}"; declared: {", ".join(sorted(declared.providers))}')
-    found = [declared.providers[name] for name in dict.fromkeys(names)] if names else monitored_providers(declared)
-    if not found:
+    providers = [declared.providers[name] for name in dict.fromkeys(names)] if names else monitored_providers(declared)
+    if not providers:
         fail("no enabled provider is watched; name one, or set `enabled: true` (and leave watch.enabled true) in its declaration")
-    return found
+    return providers
 
 
 def _adopt_connections(places: list[Provider]) -> None:
@@ -98,44 +98,44 @@ def _adopt_connections(places: list[Provider]) -> None:
             provide_connections(wanted)
 
 
-def _look(provider: str, inside: bool) -> _ProviderReport:
-    seen = _ProviderReport(provider)
+def _check(provider: str, inside: bool) -> _ProviderReport:
+    report = _ProviderReport(provider)
     try:
-        seen.looked = check_environment(provider)
+        report.looked = check_environment(provider)
     except (TrialFailure, ApiRefused) as error:
-        seen.failures.append(str(error))
-    seen.priced = read_provider_prices(provider)
-    seen.failures += seen.priced.notes
+        report.failures.append(str(error))
+    report.priced = read_provider_prices(provider)
+    report.failures += report.priced.notes
     if inside:
         try:
-            seen.probed = probe_provider(provider)
+            report.probed = probe_provider(provider)
         except (TrialFailure, ApiRefused, OSError) as error:
-            seen.failures.append(str(error))
-    return seen
+            report.failures.append(str(error))
+    return report
 
 
-def _show(seen: _ProviderReport, facts: bool) -> None:
-    looked, priced = seen.looked, seen.priced
+def _show(report: _ProviderReport, facts: bool) -> None:
+    looked, priced = report.looked, report.priced
     nodes = "" if looked is None else f"{looked.nodes} node{'s' * (looked.nodes != 1)}, "
     prices = f"{len(priced.checks) or 'no'} price{'s' * (len(priced.checks) != 1)}" if priced else "no prices"
-    out.print(marked("[bold]{}[/]  [dim]{}{}[/]", seen.provider, nodes, prices))
+    out.print(marked("[bold]{}[/]  [dim]{}{}[/]", report.provider, nodes, prices))
     for row in looked.changes if looked else ():
-        told = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
-        _line(f"{row['fact']} {row['old']} → {row['new']}  ({told})")
-    _show_probe(seen)
+        novelty = "news" if looked and any(n["fact"] == row["fact"] for n in looked.news) else "known"
+        _line(f"{row['fact']} {row['old']} → {row['new']}  ({novelty})")
+    _show_probe(report)
     if priced is not None:
         for check in (check for check in priced.checks if check.status != "unchanged"):
             _line(_price(check, priced.unit))
     for finding in dict.fromkeys(
-        (*(looked.findings if looked else ()), *(seen.probed.findings if seen.probed else ()), *(priced.findings if priced else ()))
+        (*(looked.findings if looked else ()), *(report.probed.findings if report.probed else ()), *(priced.findings if priced else ()))
     ):
         _line(f"plumbline findings show {finding}")
     moving = any(check.status == "seen_once" for check in priced.checks) if priced else False
-    if looked is not None and looked.nodes and not (seen.changed or moving):
+    if looked is not None and looked.nodes and not (report.changed or moving):
         _line("nothing changed")
     for note in looked.notes if looked else ():
         _line(note, style="yellow")
-    for failure in seen.failures:
+    for failure in report.failures:
         err.print(f"  {failure}", style="red")
     if facts and looked is not None and looked.facts:
         shown = table("", "fact", "value")
@@ -144,13 +144,13 @@ def _show(seen: _ProviderReport, facts: bool) -> None:
         out.print(shown)
 
 
-def _show_probe(seen: _ProviderReport) -> None:
-    probed = seen.probed
+def _show_probe(report: _ProviderReport) -> None:
+    probed = report.probed
     if probed is None:
         return
     if probed.put_off is not None:
         _line(probed.put_off, style="yellow")
-    known = {row["fact"] for row in seen.looked.changes} if seen.looked else set()
+    known = {row["fact"] for row in report.looked.changes} if report.looked else set()
     for row in (row for row in probed.changes if row["fact"] not in known):
         _line(f"{row['fact']} {row['old']} → {row['new']}")
     for figure in probed.figures:

@@ -41,26 +41,26 @@ def list_findings(settled: Settled = False, verbose: Verbose = False, as_json: J
     """List the open findings, most severe first."""
     with read_archive(listing=True, as_json=as_json) as archive:
         # By state: an old archive has far more settled findings than open ones.
-        found = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
-    found.sort(key=lambda f: f.opened_at, reverse=True)
+        views = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
+    views.sort(key=lambda f: f.opened_at, reverse=True)
 
     def show() -> None:
-        if not found:
+        if not views:
             out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
             return
-        graded = sorted(found, key=lambda f: _ORDER.index(f.severity))
-        counts = ", ".join(f"{n} {severity}" for severity in _ORDER if (n := sum(f.severity == severity for f in found)))
-        out.print(marked("[bold]{}[/]: {}", f"{len(found)} {'' if settled else 'open '}finding{'s' * (len(found) != 1)}", counts))
+        graded = sorted(views, key=lambda f: _ORDER.index(f.severity))
+        counts = ", ".join(f"{n} {severity}" for severity in _ORDER if (n := sum(f.severity == severity for f in views)))
+        out.print(marked("[bold]{}[/]: {}", f"{len(views)} {'' if settled else 'open '}finding{'s' * (len(views) != 1)}", counts))
         for f in graded if verbose else graded[:_MOST]:
-            _one(f, verbose)
+            _show_one(f, verbose)
         if not verbose:
-            more = f"{len(found) - _MOST} more, causes and commands" if len(found) > _MOST else "causes and commands"
+            more = f"{len(views) - _MOST} more, causes and commands" if len(views) > _MOST else "causes and commands"
             out.print(f"{more}: -v, or plumbline findings show ID", style="dim")
 
-    emit(as_json, found, show)
+    emit(as_json, views, show)
 
 
-def _one(view: FindingView, verbose: bool) -> None:
+def _show_one(view: FindingView, verbose: bool) -> None:
     readable = _readable(view)
     symbol, style = SEVERITY[view.severity]
     began = view.campaign_id or (readable.began if readable else f"{view.opened_at:%Y-%m-%d}")
@@ -92,25 +92,29 @@ def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) ->
     from plumbline.alerts import render  # with statistics, which a list of findings does not wait for
 
     with clear_errors(LookupError), read_archive() as archive:
-        found = archive.finding(finding_id)
+        view = archive.finding(finding_id)
         history = archive.audit(finding_id)
 
     def tell() -> None:
-        told = _readable(found)
-        text = render(told).text if told else f"{found.headline}\n      cannot be read in full: stored by another version (--json shows it)"
+        finding = _readable(view)
+        text = (
+            render(finding).text
+            if finding
+            else f"{view.headline}\n      cannot be read in full: stored by another version (--json shows it)"
+        )
         out.print(text)
         for entry in history:
             out.print(f"  {entry.at:%Y-%m-%d %H:%M} UTC  {entry.who}: {entry.what}  {entry.why}", style="dim")
 
-    emit(as_json, {"finding": found, "audit": history}, tell)
+    emit(as_json, {"finding": view, "audit": history}, tell)
 
 
 @findings.command()
 def acknowledge(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
     """Acknowledge a finding: it has an owner, reminders stop."""
     with clear_errors(LookupError, ValueError), read_archive() as archive:
-        found = archive.set_finding_state(finding_id, "acknowledged", by=getpass.getuser(), why=why)
-    emit(as_json, found, lambda: out.print(f"{finding_id} is acknowledged"))
+        view = archive.set_finding_state(finding_id, "acknowledged", by=getpass.getuser(), why=why)
+    emit(as_json, view, lambda: out.print(f"{finding_id} is acknowledged"))
 
 
 @findings.command()
@@ -126,19 +130,19 @@ def snooze(
     with clear_errors(ValueError):
         end = workflows.finding_action.snooze_end(until, datetime.now(timezone.utc))
     with clear_errors(LookupError, ValueError), read_archive() as archive:
-        found = archive.snooze_finding(finding_id, end, by=getpass.getuser(), why=why)
-    said = (
-        f"{finding_id} is snoozed until {found.snoozed_until:%Y-%m-%d %H:%M} UTC" if found.snoozed_until else f"{finding_id} is not snoozed"
+        view = archive.snooze_finding(finding_id, end, by=getpass.getuser(), why=why)
+    text = (
+        f"{finding_id} is snoozed until {view.snoozed_until:%Y-%m-%d %H:%M} UTC" if view.snoozed_until else f"{finding_id} is not snoozed"
     )
-    emit(as_json, found, lambda: out.print(said))
+    emit(as_json, view, lambda: out.print(text))
 
 
 @findings.command()
 def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
     """Resolve a finding: fixed, or a false alarm. The baseline stays."""
     with clear_errors(LookupError, ValueError), read_archive() as archive:
-        found = archive.set_finding_state(finding_id, "resolved", by=getpass.getuser(), why=why)
-    emit(as_json, found, lambda: out.print(f"{finding_id} is resolved; the baseline stays"))
+        view = archive.set_finding_state(finding_id, "resolved", by=getpass.getuser(), why=why)
+    emit(as_json, view, lambda: out.print(f"{finding_id} is resolved; the baseline stays"))
 
 
 @findings.command()

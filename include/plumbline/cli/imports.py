@@ -118,16 +118,16 @@ def _day(text: str | None) -> date | None:
 def imports(as_json: Json = False) -> None:
     """List what was imported from other tools and publishers, newest first, with the id that `forget-import` takes."""
     with read_archive(listing=True, as_json=as_json) as opened:
-        found = opened.imports()
+        rows = opened.imports()
 
     def show() -> None:
         shown = table("Imports", "id", "tool", "file", "provider", "workload", "measured", "runs", right=("runs",))
-        for one in found:
+        for one in rows:
             workload = f"{one.workload}@{one.version}"
             shown.add_row(one.import_id, one.publisher, one.file or "", one.provider, workload, str(one.measured_on), str(one.runs))
-        out.print(shown if found else "nothing was imported; `plumbline archive import FILE --from TOOL` imports a file")
+        out.print(shown if rows else "nothing was imported; `plumbline archive import FILE --from TOOL` imports a file")
 
-    emit(as_json, found, show)
+    emit(as_json, rows, show)
 
 
 def forget_import(

@@ -55,13 +55,13 @@ def add(
         with clear_errors(DeclarationError):
             declared = load()
         template = add_model.template_of(declared, like)
-        found = add_model.find_source(source, revision, mirror, os.environ.get("HF_TOKEN") or None)
-        contents = add_model.look_at(found)
+        source_files = add_model.find_source(source, revision, mirror, os.environ.get("HF_TOKEN") or None)
+        contents = add_model.look_at(source_files)
         err.print(_described(contents), style="dim")
-        fetched = None if metadata_only else add_model.fetch_here(found, lambda text: err.print(text, style="dim"))
-        manifest = add_model.listed_manifest(found) if fetched is None else fetched.manifest
-        chosen = name or add_model.default_name(found)
-        section = add_model.model_section(found, contents, manifest, template, precision, context)
+        fetched = None if metadata_only else add_model.fetch_here(source_files, lambda text: err.print(text, style="dim"))
+        manifest = add_model.listed_manifest(source_files) if fetched is None else fetched.manifest
+        chosen = name or add_model.default_name(source_files)
+        section = add_model.model_section(source_files, contents, manifest, template, precision, context)
         config = installation_paths().config
         text = add_model.declaration(
             config / "workloads" / "inference" / f"{template.name}.yaml", template, chosen, section, contents.quantised_to
@@ -127,5 +127,5 @@ def _verdict(row: ProviderFit) -> str:
         return f"no: {row.why}"
     if fit is None:
         return "unknown: the provider declares no memory (accelerator.memory, or a known product)"
-    held = fit.full_sequences
-    return "yes" if held >= fit.sequences else f"yes, {held} of {fit.sequences} sequences at full length"
+    sequences = fit.full_sequences
+    return "yes" if sequences >= fit.sequences else f"yes, {sequences} of {fit.sequences} sequences at full length"

@@ -243,6 +243,6 @@ def _flow(pairs: list[Text], width: int) -> Iterator[Text]:
 
 
 def _text(cell: object, style: str) -> Text:
-    found = cell.copy() if isinstance(cell, Text) else Text(str(cell))
-    found.stylize_before(style)
-    return found
+    text = cell.copy() if isinstance(cell, Text) else Text(str(cell))
+    text.stylize_before(style)
+    return text

@@ -123,20 +123,20 @@ def check_prices(
         world = load()
     chosen = (_declared(world.providers, provider),) if provider is not None else world.enabled_providers()
     with read_archive(empty=True) as archive:
-        seen = [read_and_store_prices(archive, world, place, at) for place in chosen]
+        results = [read_and_store_prices(archive, world, place, at) for place in chosen]
 
     def show() -> None:
-        _show_checks(chosen, seen)
-        for note in (note for one in seen for note in one.notes):
+        _show_checks(chosen, results)
+        for note in (note for one in results for note in one.notes):
             err.print(note, style="red")
-        silent = [one.provider for one in seen if not one.checks and not one.notes]
+        silent = [one.provider for one in results if not one.checks and not one.notes]
         if silent:
             out.print(f"no source reports a price: {', '.join(silent)}")
 
-    emit(as_json, [_plain(one) for one in seen], show)
-    if any(one.notes for one in seen):
+    emit(as_json, [_as_data(one) for one in results], show)
+    if any(one.notes for one in results):
         raise typer.Exit(FAILED)
-    if any(c.status in ("changed", "held") for one in seen for c in one.checks):
+    if any(c.status in ("changed", "held") for one in results for c in one.checks):
         raise typer.Exit(DRIFTED)
 
 
@@ -163,13 +163,13 @@ def accept(
             accepted = accept_price(archive, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price, declared=declared)
     made = accepted.price
     per_gpu = made.usd_per_hour / place.accelerator.count
-    said = f"{provider} {format_price_name(purchase, term)}: {per_gpu:.4f} USD per {price_unit(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
+    text = f"{provider} {format_price_name(purchase, term)}: {per_gpu:.4f} USD per {price_unit(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
     if place.simulated:
-        said += "; its costs stay what its simulation declares"
+        text += "; its costs stay what its simulation declares"
     moved = [one for one in accepted.decisions if one.new and one.first != one.before]
 
     def show() -> None:
-        out.print(said)
+        out.print(text)
         for one in moved:
             out.print(f"{one.text}, was {one.before or 'none'}")
 
@@ -182,8 +182,8 @@ def _declared(providers: dict[str, Provider], name: str) -> Provider:
     return providers[name]
 
 
-def _show_checks(places: Sequence[Provider], seen: list[PriceCheckResult]) -> None:
-    rows = [(place, checked) for place, one in zip(places, seen, strict=True) for checked in one.checks]
+def _show_checks(places: Sequence[Provider], results: list[PriceCheckResult]) -> None:
+    rows = [(place, checked) for place, one in zip(places, results, strict=True) for checked in one.checks]
     if not rows:
         return
     money = ("accepted", "price", "move")
@@ -217,7 +217,7 @@ def _show_checks(places: Sequence[Provider], seen: list[PriceCheckResult]) -> No
             out.print(f"{named} is held: {checked.reason}; {remedy}")
 
 
-def _plain(one: PriceCheckResult) -> dict[str, Any]:
+def _as_data(one: PriceCheckResult) -> dict[str, Any]:
     return {
         "provider": one.provider,
         "at": one.at,
@@ -261,7 +261,7 @@ def replay_prices(
     change of 1 % or more is missed, or an unknown one is reported.
     """
     with clear_errors(HistoryError):
-        done = replay_readings(_only(read_history(file), provider))
+        done = replay_readings(_of_provider(read_history(file), provider))
         compared = None
         if events is not None:
             compared = evaluate_replay(done, [k for k in known_changes(events) if _concerns(k.provider, provider)])
@@ -278,7 +278,7 @@ def replay_prices(
         raise typer.Exit(FAILED)
 
 
-def _only(readings: Iterator[Reading], provider: str | None) -> Iterator[Reading]:
+def _of_provider(readings: Iterator[Reading], provider: str | None) -> Iterator[Reading]:
     return (r for r in readings if _concerns(r.provider, provider))
 
 

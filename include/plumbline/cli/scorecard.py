@@ -30,13 +30,13 @@ _COLOURS = {"good": "green", "bad": "red"}
 
 def show_rows(rows: ScorecardRows, chosen: Collection[str]) -> None:
     """The rows of one table of scorecards, a column for each chosen provider; then its shares and refusals, a line each."""
-    kept = [i for i, name in enumerate(rows.providers) if name in chosen]
-    shown = ProviderTable("", ("beside the metrics",), [rows.providers[i] for i in kept])
+    columns = [i for i, name in enumerate(rows.providers) if name in chosen]
+    shown = ProviderTable("", ("beside the metrics",), [rows.providers[i] for i in columns])
     if rows.primary is not None:
-        shown.add((Text(rows.primary.name, style="bold"),), [_row_cell(rows.primary.cells[i]) for i in kept], end=True)
+        shown.add((Text(rows.primary.name, style="bold"),), [_row_cell(rows.primary.cells[i]) for i in columns], end=True)
     for group in (rows.friction, rows.capacity):
         for n, row in enumerate(group, start=1):
-            shown.add((row.name,), [_row_cell(row.cells[i]) for i in kept], end=n == len(group))
+            shown.add((row.name,), [_row_cell(row.cells[i]) for i in columns], end=n == len(group))
     shown.print()
     for line in rows.shares:
         if line.provider in chosen:

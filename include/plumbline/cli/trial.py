@@ -67,7 +67,7 @@ def show(document: ResultDocument, everything: bool = False) -> None:
     else:
         if rows := {key: rows for key, rows in measured.items() if key[0] != left_out}:
             out.print(_metrics(rows))
-        _rest(document, left_out if left_out in phases else None)
+        _show_rest(document, left_out if left_out in phases else None)
     if document.selfcheck and (everything or any(line.status == "fail" for line in document.selfcheck)):
         out.print(compact(document.selfcheck), style="dim")
     if document.replay:
@@ -81,9 +81,11 @@ def _criteria(document: ResultDocument, everything: bool) -> None:
         out.print(f"  its {len(criteria)} acceptance criteria are not judged: a trial that is {status} proves nothing", style="dim")
     elif criteria:
         judged = table("", "criterion", "", "value", "", "", right=("value",))
-        for text, found in criteria:
-            why = found.explanation if everything or found.outcome != "pass" else ""
-            judged.add_row(text, Text(found.outcome, style=_OUTCOME[found.outcome]), found.value, found.margin, Text(why, style="dim"))
+        for text, verdict in criteria:
+            why = verdict.explanation if everything or verdict.outcome != "pass" else ""
+            judged.add_row(
+                text, Text(verdict.outcome, style=_OUTCOME[verdict.outcome]), verdict.value, verdict.margin, Text(why, style="dim")
+            )
         out.print(judged)
 
 
@@ -120,7 +122,7 @@ def _metrics(measured: RowsByMetric) -> Table:
     return shown
 
 
-def _rest(document: ResultDocument, left_out: str | None) -> None:
+def _show_rest(document: ResultDocument, left_out: str | None) -> None:
     """Lengths of requests, and the evidence."""
     for sampled in document.telemetry:
         if sampled.unit == "tokens" and sampled.phase != left_out:
@@ -186,19 +188,19 @@ _READY_S, _LOOK_S = 300.0, 0.5
 def serve(workload: Annotated[str, typer.Argument(help="name of a declared inference workload, such as chat-tiny-cpu")]) -> None:
     """Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint."""
     with clear_errors(DeclarationError):
-        found = load().workloads.get(workload.removeprefix("inference/"))
-    if not isinstance(found, InferenceWorkload):
+        spec = load().workloads.get(workload.removeprefix("inference/"))
+    if not isinstance(spec, InferenceWorkload):
         fail(f'no inference workload is called "{workload}"; `plumbline check` lists what is declared')
     try:
         with stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="plumbline-serve-") as folder:
             checkpoint = None
-            if isinstance(found.model, Checkpoint):
+            if isinstance(spec.model, Checkpoint):
                 token = os.environ.get("HF_TOKEN") or None
                 cache = installation_paths().cache / "models"
-                fetched, found = fetch_for_trial(found, None, cache, None, (token, None), lambda text: err.print(text, style="dim"))
+                fetched, spec = fetch_for_trial(spec, None, cache, None, (token, None), lambda text: err.print(text, style="dim"))
                 checkpoint = fetched.folder
-            repository = backends.write(found, Path(folder) / "models", threads=len(os.sched_getaffinity(0)), checkpoint=checkpoint)
-            err.print(f"starting Triton with the model of {found.name}…", style="dim")
+            repository = backends.write(spec, Path(folder) / "models", threads=len(os.sched_getaffinity(0)), checkpoint=checkpoint)
+            err.print(f"starting Triton with the model of {spec.name}…", style="dim")
             with Triton(
                 tritonserver.find_installation(), repository.folder, repository.model, Path(folder), ready_within_s=_READY_S, http=True
             ) as triton:
@@ -229,9 +231,9 @@ def trial(
     with clear_errors(DeclarationError, PlanError):
         declared = load()
         kind, _, name = workload.rpartition("/")
-        found = declared.workloads.get(name)
-        if kind and found is not None and found.kind != kind:
-            fail(f'"{name}" is a workload of kind {found.kind}; expected {found.kind}/{name}')
+        spec = declared.workloads.get(name)
+        if kind and spec is not None and spec.kind != kind:
+            fail(f'"{name}" is a workload of kind {spec.kind}; expected {spec.kind}/{name}')
         planned = plan_single_trial(declared, name, _local(declared, name) if provider == LOCAL else provider)
     _run(planned, everything, as_json)
 

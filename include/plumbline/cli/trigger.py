@@ -35,7 +35,7 @@ def trigger(
 ) -> None:
     """Start benchmarks of these providers as one campaign, in the Airflow of this machine or of the team's server. Does not wait."""
     declared = load_declarations()
-    asked = RunParameters(
+    request = RunParameters(
         campaign_id=campaign or on_demand_campaign_id(datetime.now(timezone.utc)),
         reason=reason,
         workloads=tuple(workload) if workload else None,
@@ -44,9 +44,9 @@ def trigger(
         placement=placement,
     )
     try:
-        wanted = plan_runs(declared, asked, provider)
+        wanted = plan_runs(declared, request, provider)
         with planning_archive() as archive:
-            wanted = apply_budgets(archive, declared, asked, wanted)
+            wanted = apply_budgets(archive, declared, request, wanted)
         airflow = client.connect()
     except (PlanError, RunsNotStarted, AirflowError) as error:
         fail(f"{error}\nnothing was started")
@@ -58,8 +58,8 @@ def trigger(
             fail(f"{error}\nnothing was started")
         except AirflowError as error:
             fail(str(error), FAILED)
-    rows = [{"campaign": asked.campaign_id, **_row(one, address)} for one in started]
-    emit(as_json, rows, lambda: _show(asked, started, address))
+    rows = [{"campaign": request.campaign_id, **_row(one, address)} for one in started]
+    emit(as_json, rows, lambda: _show(request, started, address))
 
 
 def budget(
@@ -74,8 +74,8 @@ def budget(
             fail(f"{name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
     limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]
     with read_archive(empty=True) as archive:
-        found = [(budget_balance(archive, p, now), monthly_use(archive, declared, p, now)) for p in limited]
-    emit(as_json, [_figures(*one) for one in found], lambda: _show_balances(found))
+        balances = [(budget_balance(archive, p, now), monthly_use(archive, declared, p, now)) for p in limited]
+    emit(as_json, [_figures(*one) for one in balances], lambda: _show_balances(balances))
 
 
 def _row(one: StartedRun, address: str) -> dict[str, object]:
@@ -97,15 +97,15 @@ def _url(one: StartedRun, address: str) -> str:
     return f"{address}/dags/{one.start.dag_id}/runs/{quote(one.run_id, safe='')}"
 
 
-def _show(asked: RunParameters, started: list[StartedRun], address: str) -> None:
-    out.print(f"campaign {asked.campaign_id}: {asked.reason}")
+def _show(request: RunParameters, started: list[StartedRun], address: str) -> None:
+    out.print(f"campaign {request.campaign_id}: {request.reason}")
     for one in started:
         start = one.start
         out.print(f"  {start.provider}: {_trials(start)}{_waits(one)}")
         if start.budget is not None:
             out.print(f"      budget: {start.budget} after them, if they take as long as the last ones")
         out.print(f"      {_url(one, address)}")
-    out.print(f"then: `plumbline scorecard {asked.campaign_id}`, `plumbline findings`")
+    out.print(f"then: `plumbline scorecard {request.campaign_id}`, `plumbline findings`")
 
 
 def _trials(start: PlannedRun) -> str:
@@ -133,24 +133,24 @@ def _figures(balance: Balance, rerun: BudgetUse) -> dict[str, object]:
     }
 
 
-def _show_balances(found: list[tuple[Balance, BudgetUse]]) -> None:
-    if not found:
+def _show_balances(balances: list[tuple[Balance, BudgetUse]]) -> None:
+    if not balances:
         out.print("no provider declares a budget; `budget: {usd_per_month: 5000}` in a declaration sets one")
         return
     columns = ("a month", "used", "left", "a whole rerun")
-    shown = table(f"Budgets of {found[0][0].month} (UTC)", "provider", "limit", *columns, right=columns)
-    for b, rerun in found:
+    shown = table(f"Budgets of {balances[0][0].month} (UTC)", "provider", "limit", *columns, right=columns)
+    for b, rerun in balances:
         if (limit := b.budget.gpu_hours_per_month) is not None:
             shown.add_row(b.provider, "GPU-hours", *map(_number, (limit, b.used.gpu_hours, b.gpu_hours_left, rerun.gpu_hours)))
         if (limit := b.budget.usd_per_month) is not None:
             shown.add_row(b.provider, "USD", *map(_number, (limit, b.used.usd, b.usd_left, rerun.usd)))
     out.print(shown)
-    for b, rerun in found:
+    for b, rerun in balances:
         if why := b.used.unpriced or rerun.unpriced:
             out.print(f"{b.provider}: {why}")
         elif past := replace(b, used=rerun).exceeded:
-            told = f"{b.provider}: a whole monthly rerun is expected to take {past}: the budget will not carry it"
-            out.print(told, style="yellow")
+            warning = f"{b.provider}: a whole monthly rerun is expected to take {past}: the budget will not carry it"
+            out.print(warning, style="yellow")
 
 
 def _number(value: float | None) -> str:

@@ -145,10 +145,10 @@ def _criteria(counts: dict[str, int]) -> Text:
     if counts.get("pass") == total:
         return Text.assemble((f"all {total} pass", "green"))
     parts = [(f"{counts[name]} {word}", style) for name, (word, style) in words.items() if counts.get(name)]
-    found = Text()
+    cell = Text()
     for number, part in enumerate(parts):
-        found.append(", " if number else "").append(*part)
-    return found.append(f" of {total}")
+        cell.append(", " if number else "").append(*part)
+    return cell.append(f" of {total}")
 
 
 def _named(name: str, value: str | Text) -> Table:

@@ -68,15 +68,15 @@ def prompts(
 ) -> None:
     """Fetch, render and tokenise a workload's own prompts, compare them with the model's context and show their lengths; no server starts."""
     with clear_errors(DeclarationError):
-        found = load().workloads.get(name.removeprefix("inference/"))
-    if not isinstance(found, InferenceWorkload):
+        spec = load().workloads.get(name.removeprefix("inference/"))
+    if not isinstance(spec, InferenceWorkload):
         fail(f'no inference workload is called "{name}"; `plumbline check` lists what is declared')
     # NumPy and the tokenizers take half a second, which `plumbline workload --help` does not wait for.
     from plumbline.harness.inference.load.own_prompts import FetchFailed
     from plumbline.workflows.check_prompts import check_prompts
 
     with clear_errors(ValueError, FetchFailed):
-        checked = check_prompts(found, tokenizer)
+        checked = check_prompts(spec, tokenizer)
 
     def show() -> None:
         out.print(f"{checked.prompts:,} prompts, {checked.requests:,} requests, SHA-256 {checked.sha256}")

@@ -108,10 +108,10 @@ def seconds_left(trials: Sequence[TrialState], since_first: float | None) -> flo
         return None
     busy = sum(t.seconds or 0.0 for t in trials)
     overhead = max(since_first / busy, 1.0) if busy else 1.0
-    return overhead * sum(_left(t, done) for t in trials if not t.ended)
+    return overhead * sum(_remaining_s(t, done) for t in trials if not t.ended)
 
 
-def _left(trial: TrialState, done: Sequence[TrialState]) -> float:
+def _remaining_s(trial: TrialState, done: Sequence[TrialState]) -> float:
     alike = [t for t in done if t.workload == trial.workload and t.provider == trial.provider]
     alike = alike or [t for t in done if t.workload == trial.workload] or list(done)
     expected = sum(t.seconds or 0.0 for t in alike) / len(alike)
@@ -151,7 +151,7 @@ class Outcome:
 
 
 def run_campaign(
-    server: AirflowServer, declared: Declarations, asked: RunParameters, planned: dict[str, list[Trial]], on_state: OnState
+    server: AirflowServer, declared: Declarations, request: RunParameters, planned: dict[str, list[Trial]], on_state: OnState
 ) -> Outcome:
     """Measure the planned trials, review and report them. Blocks; calls `on_state` about twice a second.
 
@@ -159,7 +159,7 @@ def run_campaign(
     """
     with server.client(patience_s=_RESTART_LIMIT_S) as client:
         trials = tuple(TrialState.of(t) for several in planned.values() for t in several)
-        campaign = _Campaign(server, client, declared, asked, planned, on_state, trials)
+        campaign = _Campaign(server, client, declared, request, planned, on_state, trials)
         with campaign.dags_ready(), campaign.nothing_left_running():
             return campaign.run()
 
@@ -249,7 +249,7 @@ class _Campaign:
             time.sleep(0.2)
 
     def _measure(self) -> None:
-        seen: dict[str, tuple[DagRun, list[TaskInstance]]] = {}
+        states: dict[str, tuple[DagRun, list[TaskInstance]]] = {}
         polled = float("-inf")
         while True:
             self.server.check()
@@ -258,21 +258,21 @@ class _Campaign:
             if time.monotonic() - polled >= patience:
                 polled = time.monotonic()
                 for name, run in self.runs.items():
-                    if name not in seen or not seen[name][0].ended:
+                    if name not in states or not states[name][0].ended:
                         # The run before its tasks: the tasks of an ended run do not change.
                         now = self.client.run(run.dag_id, run.run_id)
-                        seen[name] = (now, self.client.tasks(run.dag_id, run.run_id))
-            tasks = {t.trial_id: i for name, (_, found) in seen.items() for t, i in self._by_trial(name, found)}
+                        states[name] = (now, self.client.tasks(run.dag_id, run.run_id))
+            tasks = {t.trial_id: i for name, (_, instances) in states.items() for t, i in self._by_trial(name, instances)}
             self.began = min((i.started_at for i in tasks.values() if i.started_at), default=None)
             self.trials = update_states(self.trials, tasks, progress)
             self.trials = tuple(self._with_status(t) for t in self.trials)
             self._report_state()
-            if seen and all(run.ended for run, _ in seen.values()):
+            if states and all(run.ended for run, _ in states.values()):
                 break
             time.sleep(_REPORT_EVERY_S)
-        for name, (run, found) in seen.items():
+        for name, (run, instances) in states.items():
             if run.state != "success":
-                self._explain(name, run, found)
+                self._explain(name, run, instances)
 
     def _by_trial(self, provider: str, tasks: Sequence[TaskInstance]) -> Iterator[tuple[Trial, TaskInstance]]:
         for lane in trial_groups(self.declared, self.declared.providers[provider]):

@@ -101,8 +101,8 @@ class AirflowClient:
 
     def import_errors(self, since: datetime | None = None) -> dict[str, str]:
         """File → error text; `since`: only of imports at that time or later."""
-        found = self._pages("/api/v2/importErrors", "import_errors")
-        times = ((e, _time(e.get("timestamp"))) for e in found)
+        errors = self._pages("/api/v2/importErrors", "import_errors")
+        times = ((e, _time(e.get("timestamp"))) for e in errors)
         return {e["filename"]: e["stack_trace"] for e, at in times if since is None or at is None or at >= since}
 
     def set_paused(self, dag_id: str, paused: bool) -> None:

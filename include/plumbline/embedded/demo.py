@@ -159,8 +159,8 @@ class Demo:
         while time.monotonic() < deadline:
             self.server.check()
             try:
-                if found := poll():
-                    return found
+                if answer := poll():
+                    return answer
             except AirflowError as error:
                 last_error = str(error)  # the API server is slow on a busy machine
             time.sleep(_LOOK_EVERY_S)

@@ -90,10 +90,10 @@ def quantise(checkpoint: Path, folder: Path) -> None:
 
 
 def _train(folder: Path, note: Callable[[str], None]) -> None:
-    asked = questions()
-    bpe = _tokenizer([f"{question} {answer}" for question, answer in asked])
-    prompts = [[0, _USER, *bpe.encode(question).ids, _END, _ASSISTANT] for question, _ in asked]
-    answers = [[*bpe.encode(answer).ids, _END] for _, answer in asked]
+    lines = questions()
+    bpe = _tokenizer([f"{question} {answer}" for question, answer in lines])
+    prompts = [[0, _USER, *bpe.encode(question).ids, _END, _ASSISTANT] for question, _ in lines]
+    answers = [[*bpe.encode(answer).ids, _END] for _, answer in lines]
     longest = max(len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True))
     ids, labels = torch.full((QUESTIONS, longest), _END), torch.full((QUESTIONS, longest), -100)
     for i, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
@@ -172,9 +172,9 @@ def stage(home: Path, exact: Path, quantised: Path, questions: Iterable[tuple[st
     shutil.copy(shipped / "thresholds.yaml", folder)
     for name in PROVIDERS:
         shutil.copy(shipped / "providers" / f"{name}.yaml", folder / "providers")
-    asked = list(questions)
-    _write_lines(folder / "prompts" / "capitals.jsonl", ({"messages": [{"role": "user", "content": question}]} for question, _ in asked))
-    _write_lines(folder / "evaluations" / "capitals.jsonl", ({"prompt": question, "answer": answer} for question, answer in asked))
+    lines = list(questions)
+    _write_lines(folder / "prompts" / "capitals.jsonl", ({"messages": [{"role": "user", "content": question}]} for question, _ in lines))
+    _write_lines(folder / "evaluations" / "capitals.jsonl", ({"prompt": question, "answer": answer} for question, answer in lines))
     reference = {"source": "folder", "path": str(exact), "precision": "bf16"}
     _declare(folder, _workload(BF16, reference))
     quality = {"reference": reference, "agreement": "85%", "prompts": 32}

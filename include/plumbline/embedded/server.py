@@ -65,13 +65,13 @@ def read_record(file: Path) -> ServerRecord | None:
 
 def remaining_processes(record: ServerRecord) -> list[psutil.Process]:
     """Living processes of that start: its session, and those with its mark, with their descendants."""
-    found = set(tagged_processes(SERVER_MARK, record.server_id))
+    pids = set(tagged_processes(SERVER_MARK, record.server_id))
     if _leader_is_ours(record):
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 if os.getsid(process.pid) == record.supervisor and process.pid != os.getpid() and is_live(process):
-                    found.add(process)
-    return list(found)
+                    pids.add(process)
+    return list(pids)
 
 
 def end_leftovers(record: ServerRecord) -> list[int]:

@@ -24,10 +24,10 @@ def write_settings(home: Path, port: int, *, reparse: bool) -> Path:
     `reparse`: read edited DAG files again. Otherwise each file is parsed once at the start.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    kept = _kept_secrets(home / "secrets.json")
-    _write_private(_password_file(home), json.dumps({USERNAME: kept["password"]}) + "\n")
+    secrets = _read_secrets(home / "secrets.json")
+    _write_private(_password_file(home), json.dumps({USERNAME: secrets["password"]}) + "\n")
     config = configparser.ConfigParser(interpolation=None)
-    config.read_dict(_settings(home, port, kept, reparse))
+    config.read_dict(_settings(home, port, secrets, reparse))
     target = home / "airflow.cfg"
     draft = home / ".airflow.cfg.part"
     _write_private(draft, "")
@@ -40,13 +40,13 @@ def write_settings(home: Path, port: int, *, reparse: bool) -> Path:
 def environment(home: Path, base: Mapping[str, str]) -> dict[str, str]:
     """The environment of Airflow's processes: `base` with our home and library, without what would override airflow.cfg."""
     ours = {f"AIRFLOW__{s.upper()}__{k.upper()}" for s, keys in _settings(home, 0, _NO_SECRETS, False).items() for k in keys}
-    kept = {k: v for k, v in base.items() if k not in ours and k.removesuffix("_CMD").removesuffix("_SECRET") not in ours}
+    inherited = {k: v for k, v in base.items() if k not in ours and k.removesuffix("_CMD").removesuffix("_SECRET") not in ours}
     library = str(REPOSITORY / "include")
     others = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != library]
     # With it, every start compiles all of Airflow.
-    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    inherited.pop("PYTHONDONTWRITEBYTECODE", None)
     return {
-        **kept,
+        **inherited,
         "AIRFLOW_HOME": str(home),
         "AIRFLOW_CONFIG": str(home / "airflow.cfg"),
         "PYTHONPATH": os.pathsep.join([library, *others]),
@@ -59,7 +59,7 @@ def password(home: Path) -> str:
     return str(json.loads(_password_file(home).read_text())[USERNAME])
 
 
-def _settings(home: Path, port: int, kept: Mapping[str, str], reparse: bool) -> dict[str, dict[str, str]]:
+def _settings(home: Path, port: int, secrets: Mapping[str, str], reparse: bool) -> dict[str, dict[str, str]]:
     address = f"http://127.0.0.1:{port}"
     return {
         "core": {
@@ -76,7 +76,7 @@ def _settings(home: Path, port: int, kept: Mapping[str, str], reparse: bool) -> 
             "simple_auth_manager_users": f"{USERNAME}:admin",
             "simple_auth_manager_all_admins": "False",
             "simple_auth_manager_passwords_file": str(_password_file(home)),
-            "fernet_key": kept["fernet_key"],
+            "fernet_key": secrets["fernet_key"],
             # Our own message about an invalid declaration, without a long traceback.
             "dagbag_import_error_traceback_depth": "0",
         },
@@ -86,9 +86,9 @@ def _settings(home: Path, port: int, kept: Mapping[str, str], reparse: bool) -> 
             "port": str(port),
             "base_url": address,
             "workers": "1",
-            "secret_key": kept["secret_key"],
+            "secret_key": secrets["secret_key"],
         },
-        "api_auth": {"jwt_secret": kept["jwt_secret"]},
+        "api_auth": {"jwt_secret": secrets["jwt_secret"]},
         # The components must idle beside the measurement: polling is as slow as answers permit.
         "scheduler": {
             "job_heartbeat_sec": "10",
@@ -121,7 +121,7 @@ def _password_file(home: Path) -> Path:
     return home / "passwords.json"
 
 
-def _kept_secrets(file: Path) -> dict[str, str]:
+def _read_secrets(file: Path) -> dict[str, str]:
     wanted: dict[str, Callable[[], str]] = {
         # Fernet's own key format: 32 random bytes, urlsafe base64.
         "fernet_key": lambda: urlsafe_b64encode(os.urandom(32)).decode(),
@@ -129,11 +129,11 @@ def _kept_secrets(file: Path) -> dict[str, str]:
         "jwt_secret": lambda: secrets.token_urlsafe(48),
         "password": lambda: secrets.token_urlsafe(15),
     }
-    found: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
-    if set(found) != set(wanted):
-        found = {name: found.get(name) or make() for name, make in wanted.items()}
-        _write_private(file, json.dumps(found))
-    return found
+    stored: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+    if set(stored) != set(wanted):
+        stored = {name: stored.get(name) or make() for name, make in wanted.items()}
+        _write_private(file, json.dumps(stored))
+    return stored
 
 
 def _write_private(file: Path, text: str) -> None:

@@ -67,7 +67,7 @@ def _run(home: Path, wake: int) -> int:
                 return _report(name, status)
             children |= _start({name: COMPONENTS[name]}, home / "logs")
             started[name] = time.monotonic()
-            _say(f"{name} ended with status {status} and was restarted")
+            _print_line(f"{name} ended with status {status} and was restarted")
     return STOPPED_BY_OWNER
 
 
@@ -121,11 +121,11 @@ def _watch(children: _Children, wake: int) -> list[tuple[str, int]] | None:
 
 
 def _report(name: str, status: int) -> int:
-    _say(f"{name} ended with status {status}")
+    _print_line(f"{name} ended with status {status}")
     return COMPONENT_ENDED
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -145,8 +145,8 @@ def _reaped() -> list[tuple[int, int]]:
     """(pid, status) of every ended child, adopted ones too."""
     ended = []
     with contextlib.suppress(ChildProcessError):
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            ended.append((found[0], os.waitstatus_to_exitcode(found[1])))
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            ended.append((child[0], os.waitstatus_to_exitcode(child[1])))
     return ended
 
 

@@ -74,6 +74,6 @@ class Launcher(ABC):
         return ProbeSkipped(f"{provider.name} has no hardware probe")
 
 
-def machine_facts(seen: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def machine_facts(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """The machine's own facts among those that a process sees."""
-    return {k: v for k, v in seen.items() if v is not None and not k.startswith(_PROCESS_FACTS) and k != "gpu.unknown_because"}
+    return {k: v for k, v in facts.items() if v is not None and not k.startswith(_PROCESS_FACTS) and k != "gpu.unknown_because"}

@@ -125,10 +125,10 @@ def _may_have_written(record: LaunchRecord | None) -> bool:
 def _reclassified(document: ResultDocument, failure_class: FailureClass, detail: str) -> ResultDocument:
     """The same document under the launcher's class. The document as the harness signed it stays in result.json."""
     reasons = (Reason(code=failure_class, detail=detail), *document.validity.reasons)
-    kept = {name: getattr(document, name) for name in type(document).model_fields if name not in ("validity", "checksum", "launch")}
+    fields = {name: getattr(document, name) for name in type(document).model_fields if name not in ("validity", "checksum", "launch")}
     if document.signature is not None:
-        kept["signature"] = document.signature.model_copy(update={"validity": document.signature.validity or document.validity})
-    return ResultDocument.sealed(**kept, validity=Validity(status="failed", reasons=reasons, failure_class=failure_class))
+        fields["signature"] = document.signature.model_copy(update={"validity": document.signature.validity or document.validity})
+    return ResultDocument.sealed(**fields, validity=Validity(status="failed", reasons=reasons, failure_class=failure_class))
 
 
 def _read_launch(store: ResultStore, folder: str) -> tuple[LaunchRecord | None, str | None]:

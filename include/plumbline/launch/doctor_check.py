@@ -18,13 +18,13 @@ class DoctorCheck:
     remedy: str = ""
 
 
-def ok(check: str, found: str) -> DoctorCheck:
-    return DoctorCheck(check, "ok", found)
+def ok(check: str, detail: str) -> DoctorCheck:
+    return DoctorCheck(check, "ok", detail)
 
 
-def failed(check: str, found: str, remedy: str) -> DoctorCheck:
-    return DoctorCheck(check, "failed", found, remedy)
+def failed(check: str, detail: str, remedy: str) -> DoctorCheck:
+    return DoctorCheck(check, "failed", detail, remedy)
 
 
-def unknown(check: str, found: str) -> DoctorCheck:
-    return DoctorCheck(check, "unknown", found)
+def unknown(check: str, detail: str) -> DoctorCheck:
+    return DoctorCheck(check, "unknown", detail)

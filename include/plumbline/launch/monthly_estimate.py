@@ -151,13 +151,13 @@ def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
     """What is never measured: enabled providers without monthly workloads, workloads skipped for an engine or scratch disk, trials longer than
     their time limit, workloads of teams that no provider runs, missing sweeps."""
     enabled = declared.enabled_providers()
-    found = [
+    gaps = [
         f"{p.name} is enabled but has no monthly workload: {_why_unmeasured(declared, p)}"
         for p in enabled
         if not declared.monthly_workloads(p)
     ]
-    found += [f"{p.name} does not measure {w.name} monthly: {why}" for p in enabled for w, why in declared.left_out(p)]
-    found += [why for p in enabled for w in declared.monthly_workloads(p) if (why := _beyond_limit(p, w)) is not None]
+    gaps += [f"{p.name} does not measure {w.name} monthly: {why}" for p in enabled for w, why in declared.left_out(p)]
+    gaps += [why for p in enabled for w in declared.monthly_workloads(p) if (why := _beyond_limit(p, w)) is not None]
     measured = {w.name for p in enabled for w in declared.monthly_workloads(p)}
     teams: dict[str, list[str]] = {}
     for name, team in sorted(declared.teams.items()):
@@ -168,8 +168,8 @@ def measurement_gaps(declared: Declarations) -> tuple[str, ...]:
     for workload, names in sorted(teams.items()):
         fits = [p.name for p in enabled if workload in {w.name for w in declared.workloads_for(p)}]
         why = f"on {', '.join(fits)} it is on demand only" if fits else "it fits no enabled provider"
-        found.append(f"{_teams_decide(names)} by {workload}, which no enabled provider measures monthly: {why}")
-    return (*found, *_missing_sweeps(declared))
+        gaps.append(f"{_teams_decide(names)} by {workload}, which no enabled provider measures monthly: {why}")
+    return (*gaps, *_missing_sweeps(declared))
 
 
 def _beyond_limit(provider: Provider, workload: AnyWorkload) -> str | None:
@@ -184,7 +184,7 @@ def _beyond_limit(provider: Provider, workload: AnyWorkload) -> str | None:
 
 def _missing_sweeps(declared: Declarations) -> list[str]:
     """Costs without a sweep: inference is costed at the highest rate that meets the SLO, which only a sweep finds."""
-    found = []
+    gaps = []
     for name, team in sorted(declared.teams.items()):
         for preference in team.preferences("inference"):
             costs = ", ".join(metric for metric in preference.weights if sustained(metric))
@@ -193,11 +193,11 @@ def _missing_sweeps(declared: Declarations) -> list[str]:
                     continue
                 closed = any(isinstance(phase, LoadPhaseSpec) and phase.arrivals.closed is not None for phase in workload.phases)
                 loop = "runs a closed loop and " if closed else ""
-                found.append(
+                gaps.append(
                     f"team {name} weighs {costs} by {workload.name}, which {loop}declares no sweep, so no decision is possible; expected a "
                     "phase such as {name: sweep, search: {goodput: 99%, between: [1/s, 64/s]}}, or no cost among the team's weights"
                 )
-    return found
+    return gaps
 
 
 def _why_unmeasured(declared: Declarations, provider: Provider) -> str:

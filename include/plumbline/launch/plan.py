@@ -229,7 +229,7 @@ def typical_trials(declared: Declarations, provider: Provider, now: datetime) ->
 
     Where none fits, as on a new provider, any workload of the kind replaces it, on all accelerators of one node.
     """
-    found = []
+    trials = []
     for kind in KINDS:
         if provider.launcher.image_for(kind) is None:
             continue
@@ -243,9 +243,9 @@ def typical_trials(declared: Declarations, provider: Provider, now: datetime) ->
         workload = max(candidates, key=lambda w: (w.nodes, w.gpus or provider.accelerator.count))
         here = provider.model_copy(update={"enabled": True})
         world = Declarations({here.name: here}, {workload.name: workload}, {}, declared.thresholds)
-        asked = RunRequest(_TYPICAL_CAMPAIGN, "examines what a trial needs", workloads=[workload.name], repeats=1)
-        found.append(plan(world, asked, now)[0])
-    return found
+        request = RunRequest(_TYPICAL_CAMPAIGN, "examines what a trial needs", workloads=[workload.name], repeats=1)
+        trials.append(plan(world, request, now)[0])
+    return trials
 
 
 def _whole_node_variant(workload: AnyWorkload, provider: Provider) -> AnyWorkload:

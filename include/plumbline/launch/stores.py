@@ -53,38 +53,38 @@ def next_attempt(trial: Trial, store: ResultStore) -> Trial:
     return trial.model_copy(update={"attempt": max([trial.attempt - 1, *numbers]) + 1})
 
 
-def fetch_attempt(trial: Trial, away: ResultStore, kept: ResultStore) -> str | None:
+def fetch_attempt(trial: Trial, away: ResultStore, home: ResultStore) -> str | None:
     """Copy an attempt's evidence and then its document, if there is one, from the provider's store; why the document was not copied, or None.
 
     Copies only `result.json` and the files below `evidence/` that it lists, within the declared bounds; `collect` validates them at home.
     Idempotent. OSError if the store does not answer and home has no document.
     """
-    folder = kept.folder(trial)
+    folder = home.folder(trial)
     path = f"{folder}/result.json"
     try:
         raw = away.get(path)
     except FileNotFoundError:
         return None
     except InvalidResult as error:
-        quarantine.put(kept, folder, "result.json", str(error), away)
+        quarantine.put(home, folder, "result.json", str(error), away)
         return str(error)
     except OSError:
-        if kept.exists(path):  # from the pod's log, or an earlier call
+        if home.exists(path):  # from the pod's log, or an earlier call
             return None
         raise
-    known = kept.exists(path) and kept.head(path, len(raw) + 1) == raw
-    gone = evidence_files.read_expired(kept, folder) if known else None
+    known = home.exists(path) and home.head(path, len(raw) + 1) == raw
+    gone = evidence_files.read_expired(home, folder) if known else None
     for item in _listed_evidence(raw, away.uri(path)):
-        if known and ((gone and item.uri in gone.files) or kept.exists(f"{folder}/{item.uri}")):
+        if known and ((gone and item.uri in gone.files) or home.exists(f"{folder}/{item.uri}")):
             continue
         with suppress(FileNotFoundError):  # `collect` names what is missing at home
-            copy_evidence(item, away, folder, kept, folder)
+            copy_evidence(item, away, folder, home, folder)
     if not known:
-        kept.put(path, raw)
+        home.put(path, raw)
     return None
 
 
-def store_from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
+def store_from_log(trial: Trial, log: bytes, home: ResultStore) -> bool:
     """Store the result that the harness printed because its own store was unavailable; False if the log has none.
 
     Takes only files that the document lists as evidence. InvalidBlock if the printed result is invalid.
@@ -102,8 +102,8 @@ def store_from_log(trial: Trial, log: bytes, kept: ResultStore) -> bool:
         raise log_transport.InvalidBlock(problems[0])
     for item in document.evidence:
         if item.uri in files:
-            kept.put(f"{kept.folder(trial)}/{item.uri}", files[item.uri])
-    kept.put(f"{kept.folder(trial)}/result.json", files["result.json"])
+            home.put(f"{home.folder(trial)}/{item.uri}", files[item.uri])
+    home.put(f"{home.folder(trial)}/result.json", files["result.json"])
     return True
 
 

@@ -27,12 +27,12 @@ def accepted_price(archive: Archive, provider: Provider, purchase: Purchase, ter
     return None if usd is None else usd / provider.accelerator.count
 
 
-def price_in_force(held: PriceView | None, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
-    """The same in USD per instance-hour. `held`: the last accepted price, which has no end."""
+def price_in_force(accepted: PriceView | None, provider: Provider, purchase: Purchase, term: Term | None, on: date) -> float | None:
+    """The same in USD per instance-hour. `accepted`: the last accepted price, which has no end."""
     listed = _declared_price(provider, purchase, term, on)
-    if listed is not None and (held is None or listed.since > held.since):
+    if listed is not None and (accepted is None or listed.since > accepted.since):
         return float(listed.price)
-    return None if held is None else held.usd_per_hour
+    return None if accepted is None else accepted.usd_per_hour
 
 
 def _declared_price(provider: Provider, purchase: Purchase, term: Term | None, on: date) -> Price | None:

@@ -66,9 +66,9 @@ def look_at(source: ModelSource) -> Contents:
 
 
 def _remote(source: ModelSource) -> Source:
-    found = source.remote
-    assert found is not None
-    return found
+    remote = source.remote
+    assert remote is not None
+    return remote
 
 
 def listed_manifest(source: ModelSource) -> Manifest | None:
@@ -124,10 +124,10 @@ def template_of(declared: Declarations, like: str | None) -> InferenceWorkload:
     known = {name: w for name, w in declared.workloads.items() if isinstance(w, InferenceWorkload)}
     if like is None and _DEFAULT_TEMPLATE not in known:
         raise ValueError(f"no workload is called {_DEFAULT_TEMPLATE}; expected --like with one of {', '.join(sorted(known))}")
-    found = known.get(like or _DEFAULT_TEMPLATE)
-    if found is None:
+    template = known.get(like or _DEFAULT_TEMPLATE)
+    if template is None:
         raise ValueError(f'no inference workload is called "{like}"; expected one of {", ".join(sorted(known))}')
-    return found
+    return template
 
 
 def default_name(source: ModelSource) -> str:

@@ -47,7 +47,7 @@ def alert_of(archive: Archive, declared: Declarations | None, view: FindingView,
     """The finding with its alert context; without declarations it has no cost and no owner."""
     alerts = declared.alerts if declared else Alerts()
     finding = Finding.of(view.detail).with_state(view.state)
-    before = _before(archive, alerts, finding, view)
+    before = _recurring(archive, alerts, finding, view)
     address = alerts.airflow_url or airflow_url()
     snoozed = view.snoozed_until is not None and view.snoozed_until > (now or datetime.now(timezone.utc))
     cost = monthly_cost_of(archive, declared, view) if declared else MonthlyCost(None, "")
@@ -63,7 +63,7 @@ def alert_of(archive: Archive, declared: Declarations | None, view: FindingView,
     return Alert(finding, context, before.finding_id if before else None)
 
 
-def _before(archive: Archive, alerts: Alerts, finding: Finding, view: FindingView) -> FindingView | None:
+def _recurring(archive: Archive, alerts: Alerts, finding: Finding, view: FindingView) -> FindingView | None:
     """The recently resolved finding that recurs as this one."""
     within = timedelta(seconds=alerts.reopen_within)
     resolved = [
@@ -229,11 +229,11 @@ def send_digest(month: str | None = None) -> str:
 
 def digest_entries(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, Entry]:
     """By id, each finding with its monthly cost and the teams that use its workloads; one that cannot be read is left out."""
-    costs, found = monthly_costs(archive, declared, views), {}
+    costs, entries = monthly_costs(archive, declared, views), {}
     for view in views:
         with suppress(*UNREADABLE_ERRORS):
-            found[view.finding_id] = _entry(declared, view, costs[view.finding_id])
-    return found
+            entries[view.finding_id] = _entry(declared, view, costs[view.finding_id])
+    return entries
 
 
 def _entry(declared: Declarations, view: FindingView, cost: MonthlyCost) -> Entry:

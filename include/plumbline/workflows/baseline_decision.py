@@ -136,9 +136,11 @@ class Question:
 def build_question(finding: Finding, declared: Declarations, answer_by: datetime) -> Question:
     """The question about an open finding; without an answer by `answer_by` (UTC) the baseline stays."""
     parts = [
-        *([_plain(f"{capitalize_first(finding.explanation)}.")] if finding.explanation else []),
+        *([_escape_markdown(f"{capitalize_first(finding.explanation)}.")] if finding.explanation else []),
         "\n".join(["**What changed**", "", *_members(finding)]),
-        "\n".join(["**What each answer does**", "", *(f"- **{name}**: {_plain(does)}" for name, does in _answers(finding, declared))]),
+        "\n".join(
+            ["**What each answer does**", "", *(f"- **{name}**: {_escape_markdown(does)}" for name, does in _answers(finding, declared))]
+        ),
         f"Without an answer by {answer_by:%Y-%m-%d %H:%M} UTC the baseline stays and the finding remains open.",
         "\n".join(["In a terminal:", "", *(f"- `{command}`" for command in _commands(finding))]),
     ]
@@ -147,16 +149,16 @@ def build_question(finding: Finding, declared: Declarations, answer_by: datetime
 
 def _members(finding: Finding) -> list[str]:
     several = len(finding.series) > 1
-    lines = [f"- {_plain(m.text)}{_of(m.series_key) if several else ''}" for m in finding.members[:_MOST_MEMBERS]]
+    lines = [f"- {_escape_markdown(m.text)}{_format_series(m.series_key) if several else ''}" for m in finding.members[:_MOST_MEMBERS]]
     more = len(finding.members) - _MOST_MEMBERS
     return [*lines, *([f"- … and {more} more"] if more > 0 else [])]
 
 
-def _of(series_key: str | None) -> str:
+def _format_series(series_key: str | None) -> str:
     if series_key is None:
         return ""
     series = Series.parse(series_key)
-    return _plain(f" ({series.kind} {series.workload})")
+    return _escape_markdown(f" ({series.kind} {series.workload})")
 
 
 def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:
@@ -196,7 +198,7 @@ def _commands(finding: Finding) -> list[str]:
     ]
 
 
-def _plain(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Escapes what Markdown reads as emphasis, code or a tag."""
     for mark in "\\`*_<[":
         text = text.replace(mark, f"\\{mark}")

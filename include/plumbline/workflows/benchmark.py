@@ -51,16 +51,16 @@ _CAMPAIGNS_AVOIDED = 3
 _log = logging.getLogger(__name__)
 
 
-def note_rerun(asked: RunParameters, providers: Sequence[str], by: str, run_id: str) -> None:
+def note_rerun(request: RunParameters, providers: Sequence[str], by: str, run_id: str) -> None:
     """Write a rerun that a person asked for to the audit log, once a run of the DAG; its subject is the campaign."""
-    detail = {"providers": list(providers), "workloads": list(asked.workloads or ()), "repeats": asked.repeats, "run_id": run_id}
+    detail = {"providers": list(providers), "workloads": list(request.workloads or ()), "repeats": request.repeats, "run_id": run_id}
     with open_archive() as archive:
         archive.add_audit(
-            who=by, what="rerun_asked", subject=asked.campaign_id, why=asked.reason, detail=detail, once=f"rerun_asked/{run_id}"
+            who=by, what="rerun_asked", subject=request.campaign_id, why=request.reason, detail=detail, once=f"rerun_asked/{run_id}"
         )
 
 
-def plan_trials(provider: str, lane: TrialGroup, asked: RunParameters, most: int | None = None) -> list[Row]:
+def plan_trials(provider: str, lane: TrialGroup, request: RunParameters, most: int | None = None) -> list[Row]:
     """Plan the trials of one lane and store their specifications; one {campaign_id, trial_id, title} each.
 
     Planning again gives the same trials and keeps stored specifications. PlanError if the campaign has a trial of that name with another
@@ -68,8 +68,8 @@ def plan_trials(provider: str, lane: TrialGroup, asked: RunParameters, most: int
     with a finding; BudgetReached if none of the lane is left.
     """
     declared, now = load(), datetime.now(timezone.utc)
-    trials = lane.of(trials_of(asked, declared, declared.providers[provider], lane.kind, now))
-    if asked.workloads is None:
+    trials = lane.of(trials_of(request, declared, declared.providers[provider], lane.kind, now))
+    if request.workloads is None:
         for workload, why in declared.left_out(declared.providers[provider]):
             _log.warning("%s does not measure %s monthly: %s", provider, workload.name, why)
     if most is not None and len(trials) > most:
@@ -77,8 +77,8 @@ def plan_trials(provider: str, lane: TrialGroup, asked: RunParameters, most: int
             f"{len(trials)} trials of {lane.name} on {provider} in one run, but Airflow maps at most {most} tasks (core.max_map_length); "
             "expected fewer repeats or workloads, or a higher setting in all of Airflow's components"
         )
-    trials = _within_budget(declared, declared.providers[provider], lane, asked, trials, now)
-    if asked.placement == "fresh_node":
+    trials = _within_budget(declared, declared.providers[provider], lane, request, trials, now)
+    if request.placement == "fresh_node":
         trials = _on_fresh_nodes(trials)
     store = stores.home()
     for trial in trials:
@@ -177,23 +177,23 @@ def record_trial_in(archive: Archive, checked: Mapping[str, Any]) -> Row:
 
 
 def _within_budget(
-    declared: Declarations, provider: Provider, lane: TrialGroup, asked: RunParameters, trials: list[Trial], now: datetime
+    declared: Declarations, provider: Provider, lane: TrialGroup, request: RunParameters, trials: list[Trial], now: datetime
 ) -> list[Trial]:
     if provider.budget is None or not trials:
         return trials
-    every = [trial for kind in KINDS for trial in trials_of(asked, declared, provider, kind, now)]
+    every = [trial for kind in KINDS for trial in trials_of(request, declared, provider, kind, now)]
     with open_archive() as archive:
         cut = budget.apply_budget(archive, provider, every, now)
         # All lanes of a run are cut alike: the first one with trials opens the finding.
         reports = lane == next(own for own in trial_groups(declared, provider) if own.of(every))
-        found = budget.store_budget_finding(archive, cut, now) if reports else None
-    if found is not None:
+        finding = budget.store_budget_finding(archive, cut, now) if reports else None
+    if finding is not None:
         alert.send_alerts()
     _log.log(logging.WARNING if cut.left_out else logging.INFO, "budget: %s", cut)
-    kept = {trial.trial_id for trial in cut.kept}
-    if not any(trial.trial_id in kept for trial in trials):
+    kept_ids = {trial.trial_id for trial in cut.kept}
+    if not any(trial.trial_id in kept_ids for trial in trials):
         raise budget.BudgetReached(cut.advice)
-    return [trial for trial in trials if trial.trial_id in kept]
+    return [trial for trial in trials if trial.trial_id in kept_ids]
 
 
 def _on_fresh_nodes(trials: list[Trial]) -> list[Trial]:
@@ -225,9 +225,9 @@ def sweep_cluster(provider: str) -> list[str]:
         return []
     launcher = cluster_declaration(declared)
     deleted = swept(launcher)
-    found = sweep.count_pods(launcher)
-    sweep.store_count(provider, found)
-    _log.info("%s has %s", provider, found)
+    pods = sweep.count_pods(launcher)
+    sweep.store_count(provider, pods)
+    _log.info("%s has %s", provider, pods)
     return deleted
 
 
@@ -240,11 +240,11 @@ def store_planned_trial(store: ResultStore, trial: Trial) -> None:
     if not store.exists(path):
         store.put(path, trial.model_dump_json(indent=1).encode())
         return
-    held = stores.planned_trial(store, {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
-    if (held.series_key, held.spec_hash, held.criteria_hash) != (trial.series_key, trial.spec_hash, trial.criteria_hash):
+    stored = stores.planned_trial(store, {"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
+    if (stored.series_key, stored.spec_hash, stored.criteria_hash) != (trial.series_key, trial.spec_hash, trial.criteria_hash):
         raise _specification_conflict(trial)
-    again = held.model_copy(update={field: getattr(trial, field) for field in ("provider", "placement", "avoid_nodes")})
-    if again != held:
+    again = stored.model_copy(update={field: getattr(trial, field) for field in ("provider", "placement", "avoid_nodes")})
+    if again != stored:
         store.put(path, again.model_dump_json(indent=1).encode())
 
 

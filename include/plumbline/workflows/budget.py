@@ -48,9 +48,9 @@ def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: s
 def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> BudgetUse:
     """The expected use of one trial: as the last ones of its series; without any, as estimated by `launch.monthly_estimate`, within its launcher's
     limit."""
-    held = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
+    durations_s = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
     estimated = min(workload.nodes * estimate_trial_s(workload, provider), limit_s(provider, workload.nodes))
-    return use_now(archive, provider, expected_held_s(held, estimated), now, workload.gpus)
+    return use_now(archive, provider, expected_held_s(durations_s, estimated), now, workload.gpus)
 
 
 def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime, gpus: int | None = None) -> BudgetUse:
@@ -96,9 +96,9 @@ def _held_s(attempt: TrialView, document: ResultDocument | None, provider: Provi
         return 0.0
     if document is None:
         return limit_s(provider, 1)
-    held = held_seconds(document)
-    if held is not None:
-        return held
+    seconds = held_seconds(document)
+    if seconds is not None:
+        return seconds
     # Its launcher saw the end: without a span it never held a node.
     return 0.0 if document.launch is not None else limit_s(provider, document.trial.workload.nodes)
 
@@ -151,8 +151,8 @@ def apply_budget(archive: Archive, provider: Provider, trials: Sequence[Trial], 
     ordered = [rounds[key] for key in sorted(rounds)]
     taken = [_sum(uses[t.workload.name] for t in several) for several in ordered]
     fit, why = rounds_within_budget(balance, taken)
-    kept, left_out = (tuple(t for several in part for t in several) for part in (ordered[:fit], ordered[fit:]))
-    return Cut(provider, balance, balance.with_used(_sum(taken[:fit])), kept, left_out, why)
+    affordable, left_out = (tuple(t for several in part for t in several) for part in (ordered[:fit], ordered[fit:]))
+    return Cut(provider, balance, balance.with_used(_sum(taken[:fit])), affordable, left_out, why)
 
 
 def budget_cuts(archive: Archive, declared: Declarations, planned: Mapping[str, Sequence[Trial]], now: datetime) -> dict[str, Cut]:
@@ -173,8 +173,8 @@ def budget_blocks(
     """
     if provider.budget is None:
         return None
-    asked = RunParameters(on_demand_campaign_id(now), "a change of the provider", workloads=workloads)
-    trials = [trial for kind in KINDS for trial in trials_of(asked, declared, provider, kind, now)]
+    request = RunParameters(on_demand_campaign_id(now), "a change of the provider", workloads=workloads)
+    trials = [trial for kind in KINDS for trial in trials_of(request, declared, provider, kind, now)]
     done = apply_budget(archive, provider, trials, now)
     if done.kept or not trials:
         return None
@@ -197,12 +197,12 @@ def store_budget_finding(archive: Archive, done: Cut, now: datetime) -> Finding 
         resolved += [(old, why) for old in this_month if {m.series_key for m in old.members} <= planned]
         apply(archive, Reconciliation(resolved=tuple(resolved)), by=_BY, seen_in="")
         return None
-    found = _finding(done, now)
+    finding = _finding(done, now)
     if this_month:
-        found = replace(found, finding_id=this_month[0].finding_id, since=this_month[0].since)
-    opened, continued = ((), (found,)) if this_month else ((found,), ())
+        finding = replace(finding, finding_id=this_month[0].finding_id, since=this_month[0].since)
+    opened, continued = ((), (finding,)) if this_month else ((finding,), ())
     apply(archive, Reconciliation(opened, continued, tuple(resolved)), by=_BY, seen_in=done.left_out[0].campaign_id)
-    return found
+    return finding
 
 
 def _open_findings(archive: Archive, provider: Provider) -> list[Finding]:
@@ -254,9 +254,9 @@ def _sum(uses: Iterable[BudgetUse]) -> BudgetUse:
     return total
 
 
-def apply_budgets(archive: Archive, declared: Declarations, asked: RunParameters, wanted: Sequence[PlannedRun]) -> list[PlannedRun]:
+def apply_budgets(archive: Archive, declared: Declarations, request: RunParameters, wanted: Sequence[PlannedRun]) -> list[PlannedRun]:
     """The runs cut to their budgets; RunsNotStarted if a budget permits no trial, with each such provider."""
-    planned = planned_trials(declared, asked, [start.provider for start in wanted])
+    planned = planned_trials(declared, request, [start.provider for start in wanted])
     done = budget_cuts(archive, declared, planned, datetime.now(timezone.utc))
     if spent := [one for one in done.values() if not one.kept]:
         raise RunsNotStarted("\n".join(one.advice for one in spent))

@@ -93,18 +93,18 @@ def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]
 
 def _choices(archive: Archive, newer: set[str]) -> Mapping[ChoiceKey, str]:
     """By choice, the first provider of the newest stored decision that rests on none of the `newer` campaigns."""
-    found: dict[ChoiceKey, str] = {}
+    choices: dict[ChoiceKey, str] = {}
     after: str | None = None
     for _ in range(_MOST_DECISIONS // _PAGE):
         page = archive.decisions_page(after=after, limit=_PAGE)
         for view in page.rows:
             rests_on = {c for campaigns in view.detail.get("campaigns", {}).values() for c in campaigns}
             if view.winner is not None and "workloads" in view.detail and not rests_on & newer:
-                found.setdefault((view.team, view.kind, tuple(view.detail["workloads"])), view.winner)
+                choices.setdefault((view.team, view.kind, tuple(view.detail["workloads"])), view.winner)
         after = page.after
         if after is None:
             break
-    return found
+    return choices
 
 
 def speed_index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -155,8 +155,8 @@ def fleet_year(archive: Archive, between: Span = (None, None)) -> FleetYear:
         newest[part.series.provider] = max(
             newest.get(part.series.provider, (part.planned_at, "", "")), (part.planned_at, part.series.series_key, part.campaign_id)
         )
-    found = archive.newest_facts([(key, campaign) for _, key, campaign in newest.values()])
-    facts = {provider: _shared(found.get(key, ())) for provider, (_, key, _) in newest.items()}
+    newest_facts = archive.newest_facts([(key, campaign) for _, key, campaign in newest.values()])
+    facts = {provider: _shared(newest_facts.get(key, ())) for provider, (_, key, _) in newest.items()}
     return FleetYear(heads, speed_index(archive, [head.campaign_id for head in heads]) if heads else {}, facts)
 
 

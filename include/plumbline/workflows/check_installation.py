@@ -83,7 +83,10 @@ def find_failures(
     archive: Archive, declared: Declarations | None, airflow: AirflowView, now: datetime
 ) -> tuple[list[InstallationFailure], Sequence[FailureCode]]:
     """The failures, and the codes that were checked: without declarations only those that need none."""
-    failures = [*(_dag_unreadable(file, why, now) for file, why in sorted(airflow.unreadable_files().items())), *_away(airflow, now)]
+    failures = [
+        *(_dag_unreadable(file, why, now) for file, why in sorted(airflow.unreadable_files().items())),
+        *_silent_components(airflow, now),
+    ]
     if declared is None:
         return failures, WITHOUT_DECLARATIONS
     failures += map(_task_failed, _failed_runs(declared, airflow))
@@ -133,8 +136,8 @@ def _step(task: str) -> str:
 
 def _time_of(run_id: str) -> datetime:
     """The time in a run id; the present for an id without one."""
-    found = re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", run_id)
-    return datetime.fromisoformat(found[0]).replace(tzinfo=timezone.utc) if found else datetime.now(timezone.utc)
+    match = re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", run_id)
+    return datetime.fromisoformat(match[0]).replace(tzinfo=timezone.utc) if match else datetime.now(timezone.utc)
 
 
 def _dag_unreadable(file: str, why: str, now: datetime) -> InstallationFailure:
@@ -212,7 +215,7 @@ def _paused(declared: Declarations, airflow: AirflowView, now: datetime) -> Iter
             )
 
 
-def _away(airflow: AirflowView, now: datetime) -> Iterable[InstallationFailure]:
+def _silent_components(airflow: AirflowView, now: datetime) -> Iterable[InstallationFailure]:
     for component, beat in sorted(airflow.heartbeats().items()):
         if beat is not None and now - beat <= AWAY_AFTER:
             continue

@@ -84,8 +84,8 @@ def _shared(provider: Provider, looked: dict[str, Sequence[Any]], trials: Sequen
     names = set().union(*trials) & looked.keys() if looked else set().union(*trials)
     if provider.launcher.runs_pods:
         names &= shared_facts(provider)
-    found = {name: list(dict.fromkeys(v for facts in trials if (v := facts.get(name)) is not None)) for name in names}
-    return {name: own for name, own in found.items() if own}
+    values = {name: list(dict.fromkeys(v for facts in trials if (v := facts.get(name)) is not None)) for name in names}
+    return {name: own for name, own in values.items() if own}
 
 
 def shared_facts(provider: Provider) -> set[str]:
@@ -131,20 +131,20 @@ def check_environment(provider: str, at: datetime | None = None, *, patience_s: 
     known = declared_provider(declared, provider)
     now = at or datetime.now(timezone.utc)
     try:
-        seen = launcher_for(known).discover(known, now, patience_s=patience_s)
+        facts = launcher_for(known).discover(known, now, patience_s=patience_s)
     except (Unreachable, BadDeclaration, ApiRefused) as error:
         with open_archive() as archive:
             _report_unreachable(archive, known, now, str(error))
         raise
     with open_archive() as archive:
-        return compare_with_accepted(archive, declared, known, seen, now)
+        return compare_with_accepted(archive, declared, known, facts, now)
 
 
 def compare_with_accepted(
     archive: Archive,
     declared: Declarations,
     provider: Provider,
-    seen: ProviderFacts,
+    provider_facts: ProviderFacts,
     now: datetime,
     *,
     probed: Mapping[str, float] | None = None,
@@ -153,7 +153,7 @@ def compare_with_accepted(
 
     `probed`: the figures, if it was a probe that saw it from inside.
     """
-    nodes = [{**facts, **seen.whole} for facts in seen.nodes]
+    nodes = [{**facts, **provider_facts.whole} for facts in provider_facts.nodes]
     findings = archive.findings_of(provider.name)
     open_findings = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
     before = accepted_facts(archive, provider, findings, now)
@@ -178,10 +178,10 @@ def compare_with_accepted(
         if provider.watch.enabled
         else []
     )
-    counts = environment_check.count_values(nodes or [seen.whole])
+    counts = environment_check.count_values(nodes or [provider_facts.whole])
     if counts:
         # Last: after a crash the next check compares with the same past.
-        facts = environment_check.merge_facts(nodes or [seen.whole])
+        facts = environment_check.merge_facts(nodes or [provider_facts.whole])
         if probed is not None:
             archive.save_snapshot(SnapshotRecord(provider.name, "probe", now, facts, probed))
         else:
@@ -189,7 +189,9 @@ def compare_with_accepted(
             archive.save_snapshot(SnapshotRecord(provider.name, "cluster", now, facts, {"nodes": len(nodes), **figures}))
     first = ("first environment check: later changes open findings",) if nodes and not before.facts else ()
     words = {key: environment_check.format_counts(own) for key, own in counts.items()}
-    return EnvironmentCheck(provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*seen.notes, *first))
+    return EnvironmentCheck(
+        provider.name, now, len(nodes), words, tuple(changes), tuple(news), tuple(concerned), (*provider_facts.notes, *first)
+    )
 
 
 def _concerned(shown: EnvironmentReconciliation, open_findings: Sequence[Finding]) -> list[str]:

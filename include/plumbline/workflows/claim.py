@@ -170,15 +170,17 @@ def _promises(provider: Provider | None, launches: Sequence[LaunchCounts]) -> li
     if provider.sla.launch_success is not None:
         shares = [launch_success(c) for c in launches]
         tried, started = sum(s.n for s in shares), sum(s.successes for s in shares)
-        seen = f"measured {started} of {tried} launches ({format_percent(started / tried, 1)})" if tried else "no launch in these campaigns"
-        lines.append(f"- Launch success: promised {format_percent(provider.sla.launch_success, 1)}, {seen}")
+        measured = (
+            f"measured {started} of {tried} launches ({format_percent(started / tried, 1)})" if tried else "no launch in these campaigns"
+        )
+        lines.append(f"- Launch success: promised {format_percent(provider.sla.launch_success, 1)}, {measured}")
     if provider.sla.provisioning_lead_time is not None:
         promised = provider.sla.provisioning_lead_time
         times = [t for c in launches for t in c.lead_times]
         unit = common_scale("s", [promised, *times], "provisioning_lead_time")
         late = sum(t > promised for t in times)
-        seen = f"measured a median of {unit.text(median(times))}, {late} of {len(times)} later" if times else "not measured"
-        lines.append(f"- Lead time: promised {unit.text(promised)}, {seen}")
+        measured = f"measured a median of {unit.text(median(times))}, {late} of {len(times)} later" if times else "not measured"
+        lines.append(f"- Lead time: promised {unit.text(promised)}, {measured}")
     return lines
 
 
@@ -189,8 +191,8 @@ def _measured(finding: Finding) -> list[str]:
         f"- {finding.headline.removeprefix(finding.severity.upper()).strip()}"
     ]
     more = len(finding.members) - _MOST_LINES
-    seen = [f"- Shown by campaign {join_words(finding.campaigns)}{against}"] if finding.campaigns else []
-    return [*shown, *([f"- and {more} more, in finding.json"] if more > 0 else []), *seen]
+    lines = [f"- Shown by campaign {join_words(finding.campaigns)}{against}"] if finding.campaigns else []
+    return [*shown, *([f"- and {more} more, in finding.json"] if more > 0 else []), *lines]
 
 
 def _demand(provider: Provider | None, cost: MonthlyCost, usd: float | None) -> list[str]:
@@ -212,8 +214,8 @@ def _demand(provider: Provider | None, cost: MonthlyCost, usd: float | None) -> 
 
 def _index(pack: EvidencePack) -> dict[str, Any]:
     with zipfile.ZipFile(pack.file) as packed:
-        found: dict[str, Any] = json.loads(packed.read("index.json"))
-    return found
+        index: dict[str, Any] = json.loads(packed.read("index.json"))
+    return index
 
 
 def _evidence(pack: EvidencePack, sha256: str) -> list[str]:

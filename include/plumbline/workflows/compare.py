@@ -120,11 +120,11 @@ def _paired(
     pairs: list[tuple[_Part, _Part]] = []
     rest = [{part.series_key: part for part in side} for side in (old, new)]
     for level in levels:
-        found: dict[tuple[str, ...], tuple[list[_Part], list[_Part]]] = defaultdict(lambda: ([], []))
+        sides: dict[tuple[str, ...], tuple[list[_Part], list[_Part]]] = defaultdict(lambda: ([], []))
         for i, side in enumerate(rest):
             for part in side.values():
-                found[tuple(getattr(part.named, name) for name in level)][i].append(part)
-        for both in found.values():
+                sides[tuple(getattr(part.named, name) for name in level)][i].append(part)
+        for both in sides.values():
             if [len(parts) for parts in both] == [1, 1]:
                 pairs.append((both[0][0], both[1][0]))
                 for side, parts in zip(rest, both, strict=True):
@@ -142,14 +142,14 @@ def _of_providers(archive: Archive, old: str, new: str) -> _Sides:
     source = {s.series_key: s.source for own in series for s in own}
     usable = [{s.series_key: [c.campaign_id for c in archive.campaigns(s.series_key) if c.outcomes.usable] for s in own} for own in series]
     chosen: _Sides = ({}, {})
-    for own, other, found in zip(usable, reversed(usable), chosen, strict=True):
+    for own, other, campaign in zip(usable, reversed(usable), chosen, strict=True):
         there: dict[tuple[str, str], set[str]] = defaultdict(set)
         for series_key, campaigns in other.items():
             there[_workload_of(series_key)].update(campaigns)
         for series_key, campaigns in own.items():
             newest = [c for c in campaigns if c in there[_workload_of(series_key)]] or campaigns
             if newest:
-                found[series_key] = (newest[-1], source[series_key])
+                campaign[series_key] = (newest[-1], source[series_key])
     return chosen
 
 
@@ -168,65 +168,67 @@ def _compared(
 ) -> ComparisonSet:
     made, keys = [], []
     for before, after in pairs:
-        asked, candidate = _sample(archive, after)
-        made.append(SeriesPair([_sample(archive, before)[1]], candidate, _limits(declared, asked)))
+        specification, candidate = _sample(archive, after)
+        made.append(SeriesPair([_sample(archive, before)[1]], candidate, _limits(declared, specification)))
         keys.append((before.series_key, after.series_key))
-    found = compare_series(made, rules=declared.thresholds.drift, across_providers=kind == "provider")
-    return ComparisonSet(kind, tuple(found), tuple(keys), *(tuple(sorted(p.series_key for p in parts)) for parts in (only_old, only_new)))
+    comparison = compare_series(made, rules=declared.thresholds.drift, across_providers=kind == "provider")
+    return ComparisonSet(
+        kind, tuple(comparison), tuple(keys), *(tuple(sorted(p.series_key for p in parts)) for parts in (only_old, only_new))
+    )
 
 
 def _sample(archive: Archive, part: _Part) -> tuple[_Specification, CampaignSample]:
     """The series in its campaign, with its trials' specification."""
-    asked = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
-    return asked, replace(archive.sample(part.series_key, part.campaign_id).for_comparison(), spec=asked.spec)
+    specification = _specification(_document(archive, archive.trials(part.campaign_id, part.series_key)[0].trial_id))
+    return specification, replace(archive.sample(part.series_key, part.campaign_id).for_comparison(), spec=specification.spec)
 
 
 def _document(archive: Archive, trial_id: str) -> ResultDocument | PublishedResult:
-    found = archive.document(trial_id) or archive.imported(trial_id)
-    if found is None:
+    document = archive.document(trial_id) or archive.imported(trial_id)
+    if document is None:
         raise LookupError(f'the archive has no document of "{trial_id}"; `plumbline archive verify` lists missing ones')
-    return found
+    return document
 
 
-def _specification(kept: ResultDocument | PublishedResult) -> _Specification:
-    if isinstance(kept, PublishedResult):
-        return _Specification(None, dict(kept.spec))
-    return _Specification(kept.trial.workload, requested_specification(kept.trial))
+def _specification(document: ResultDocument | PublishedResult) -> _Specification:
+    if isinstance(document, PublishedResult):
+        return _Specification(None, dict(document.spec))
+    return _Specification(document.trial.workload, requested_specification(document.trial))
 
 
-def _limits(declared: Declarations, asked: _Specification) -> Limits:
-    return lambda metric: declared.thresholds.drift_limits(asked.workload, metric)
+def _limits(declared: Declarations, specification: _Specification) -> Limits:
+    return lambda metric: declared.thresholds.drift_limits(specification.workload, metric)
 
 
 def _trials(archive: Archive, declared: Declarations, old: str, new: str) -> ComparisonSet:
     first, second = (_document(archive, name) for name in (old, new))
-    before, after = _one(first), _one(second)
+    before, after = _sample_of_trial(first), _sample_of_trial(second)
     history = [
         archive.sample(before.series_key, c.campaign_id).for_comparison()
         for c in archive.campaigns(before.series_key)
         if c.campaign_id != (second.campaign_id if isinstance(second, PublishedResult) else second.trial.campaign_id)
     ]
-    found = compare_trials(before, after, history, rules=declared.thresholds.drift, limits=_limits(declared, _specification(second)))
-    return ComparisonSet("trial", (found,), ((before.series_key, after.series_key),))
+    comparison = compare_trials(before, after, history, rules=declared.thresholds.drift, limits=_limits(declared, _specification(second)))
+    return ComparisonSet("trial", (comparison,), ((before.series_key, after.series_key),))
 
 
-def _one(kept: ResultDocument | PublishedResult) -> CampaignSample:
+def _sample_of_trial(document: ResultDocument | PublishedResult) -> CampaignSample:
     """A single trial as a sample, called by its trial id."""
-    imported = isinstance(kept, PublishedResult)
-    trial, slot = (kept, kept.system) if isinstance(kept, PublishedResult) else (kept.trial, kept.trial.slot)
-    environment = kept.environment if isinstance(kept, PublishedResult) else effective_environment(kept)
-    usable = kept.validity.status in ("valid", "degraded")
+    imported = isinstance(document, PublishedResult)
+    trial, slot = (document, document.system) if isinstance(document, PublishedResult) else (document.trial, document.trial.slot)
+    environment = document.environment if isinstance(document, PublishedResult) else effective_environment(document)
+    usable = document.validity.status in ("valid", "degraded")
     return CampaignSample(
         series_key=trial.series_key,
         campaign_id=trial.trial_id,
-        simulated=not isinstance(kept, PublishedResult) and kept.simulated,
+        simulated=not isinstance(document, PublishedResult) and document.simulated,
         imported=imported,
         observations=tuple(
             Observation(row.metric, row.statistic, row.phase, row.unit, row.direction, slot, trial.repeat, row.value)
-            for row in kept.metrics
+            for row in document.metrics
             if usable and row.value is not None
         ),
         environments=(environment.facts,) if environment else (),
         planned=1,
-        spec=_specification(kept).spec,
+        spec=_specification(document).spec,
     )

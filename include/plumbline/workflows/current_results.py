@@ -50,8 +50,8 @@ def cached_documents(
 ) -> tuple[dict[int, CachedDocument], list[tuple[EffectiveAttempt, str]]]:
     """The documents by row number; and the attempts with invalid documents, each with the reason."""
     with _LOCK:
-        found = {a.trial_pk: _KEPT[a.checksum] for a in attempts if a.checksum in _KEPT}
-    missing = [a for a in attempts if a.trial_pk not in found]
+        documents = {a.trial_pk: _KEPT[a.checksum] for a in attempts if a.checksum in _KEPT}
+    missing = [a for a in attempts if a.trial_pk not in documents]
     damaged = []
     fresh: dict[str, CachedDocument] = {}
     contents = archive.contents([a.trial_pk for a in missing])
@@ -63,12 +63,12 @@ def cached_documents(
             damaged.append((attempt, f"the document of {attempt.trial_id}#{attempt.attempt} {why} (`plumbline archive verify`)"))
             continue
         one = CachedDocument(sample_of(document), document.trial.provider, document.trial.workload)
-        found[attempt.trial_pk] = fresh[attempt.checksum] = one
+        documents[attempt.trial_pk] = fresh[attempt.checksum] = one
     with _LOCK:
         _KEPT.update(fresh)
         while len(_KEPT) > CACHE_SIZE:
             del _KEPT[next(iter(_KEPT))]
-    return found, damaged
+    return documents, damaged
 
 
 def current_results(
@@ -92,20 +92,20 @@ def current_results(
         left_out = [gone for gone in left_out if gone.workload in workloads]
     by_key = {part.series.series_key: part for part in parts}
     attempts = archive.attempts_of(parts)
-    found, damaged = cached_documents(archive, attempts)
+    documents, damaged = cached_documents(archive, attempts)
     left_out += [ExcludedSeries(by_key[a.series_key].series.provider, by_key[a.series_key].series.workload, why) for a, why in damaged]
     trials: list[TrialSample] = []
     places: dict[str, Provider] = {}
     specs: dict[str, AnyWorkload] = {}
     for attempt in attempts:
-        one = found.get(attempt.trial_pk)
+        one = documents.get(attempt.trial_pk)
         if one is None:
             continue
         reasons = tuple(f"{r.code}: {r.detail}" for r in attempt.quality_reasons)
         trials.append(with_quality_verdict(one.numbers, Quality(attempt.quality_action, reasons)))
     # By planned time: the newest trial's declaration is the current one.
     for attempt in sorted(attempts, key=lambda a: by_key[a.series_key].planned_at):
-        if (one := found.get(attempt.trial_pk)) is not None:
+        if (one := documents.get(attempt.trial_pk)) is not None:
             places[one.provider.name] = one.provider
             specs[one.workload.name] = one.workload
     providers = all_with_effective_prices(
@@ -142,19 +142,19 @@ def decide_teams(
     `workload`: only the choices about it. `weights`: by metric, in place of the declared ones; the others are rescaled.
     LookupError for an undeclared team or workload, or one without a choice; ValueError for impossible weights.
     """
-    asked = matching_preferences(declared, team, kind, workload)
+    matching = matching_preferences(declared, team, kind, workload)
     if weights:
-        if len(asked) != 1:
-            of = ", ".join(f"{name} {of} {'+'.join(p.workloads)}" for name, of, p in asked)
-            raise ValueError(f"weights need one choice, but {len(asked)} match ({of}); expected a team with a workload")
-        asked = [(name, of, with_weights(preference, weights)) for name, of, preference in asked]
-    wanted = {w for _, _, preference in asked for w in preference.workloads}
+        if len(matching) != 1:
+            of = ", ".join(f"{name} {of} {'+'.join(p.workloads)}" for name, of, p in matching)
+            raise ValueError(f"weights need one choice, but {len(matching)} match ({of}); expected a team with a workload")
+        matching = [(name, of, with_weights(preference, weights)) for name, of, preference in matching]
+    wanted = {w for _, _, preference in matching for w in preference.workloads}
     now = current_results(archive, declared, on, workloads=wanted, purchase=purchase, simulated=simulated)
-    found = []
-    for name, of, preference in asked:
+    decided = []
+    for name, of, preference in matching:
         part = now.of(preference.workloads)
-        found.append(TeamDecision(decide(name, of, preference, part.trials), preference, part))
-    return tuple(found)
+        decided.append(TeamDecision(decide(name, of, preference, part.trials), preference, part))
+    return tuple(decided)
 
 
 def select_series(
@@ -172,7 +172,7 @@ def select_series(
             parts = archive.newest_usable()
     else:
         parts = archive.newest_usable(providers=providers)
-        if providers is not None and not _alone(archive, declared, parts):
+        if providers is not None and not _is_independent(archive, declared, parts):
             parts = archive.newest_usable()
     left_out: list[ExcludedSeries] = []
 
@@ -216,7 +216,7 @@ def _decides_alone(archive: Archive, declared: Declarations, parts: Sequence[Cur
     return any(part.series.source != "simulated" for part in known) or (bool(known) and not archive.measured_anything())
 
 
-def _alone(archive: Archive, declared: Declarations, parts: Sequence[CurrentSeries]) -> bool:
+def _is_independent(archive: Archive, declared: Declarations, parts: Sequence[CurrentSeries]) -> bool:
     """Whether other providers' series cannot matter: all of these are declared, and of the newest version in the archive."""
     newest: dict[str, int] = {}
     for name in archive.workload_names():

@@ -62,7 +62,7 @@ def write_evidence_pack(archive: Archive, subject: str, file: Path) -> EvidenceP
                 trials.append(trial)
                 problems += wrong
             if finding is not None:
-                _add(pack, content, "finding.json", _json(_about(finding)))
+                _add(pack, content, "finding.json", _json(_finding_fields(finding)))
             index = {"format": 1, "subject": subject, "kind": "campaign" if finding is None else "finding", "trials": trials}
             hashes = {name: digest.hex() for name, digest in sorted(content.items())}
             _write(pack, "index.json", _json({**index, "files": hashes}))
@@ -82,19 +82,19 @@ def _attempts(archive: Archive, subject: str) -> tuple[FindingView | None, list[
     try:
         finding = archive.finding(subject)
     except LookupError:
-        found = archive.trials(campaign_id=subject)
-        if not found:
+        views = archive.trials(campaign_id=subject)
+        if not views:
             raise LookupError(f'the archive has no finding and no campaign "{subject}"') from None
-        return None, _ordered(archive, found)
+        return None, _ordered(archive, views)
     detail = finding.detail
     series = {finding.series_key, *detail.get("series", ())} - {None}
     campaigns = {finding.campaign_id, *detail.get("seen_in", ()), *detail.get("baseline_campaigns", ())} - {None}
-    found = [view for campaign in campaigns for view in archive.trials(campaign_id=campaign) if view.series_key in series]
-    if not found:  # a finding about a provider, such as a silence or a failed launch
-        found = [view for campaign in campaigns for view in archive.trials(campaign_id=campaign, provider=finding.provider)]
-    if not found:
+    views = [view for campaign in campaigns for view in archive.trials(campaign_id=campaign) if view.series_key in series]
+    if not views:  # a finding about a provider, such as a silence or a failed launch
+        views = [view for campaign in campaigns for view in archive.trials(campaign_id=campaign, provider=finding.provider)]
+    if not views:
         raise LookupError(f'finding "{subject}" has no recorded trial and so no evidence to export')
-    return finding, _ordered(archive, found)
+    return finding, _ordered(archive, views)
 
 
 def _ordered(archive: Archive, views: list[TrialView]) -> list[TrialView]:
@@ -109,12 +109,12 @@ def _trial(archive: Archive, view: TrialView, pack: zipfile.ZipFile, content: di
     if document is None:
         raise InvalidResult(f"{name}: its document is missing in the archive")
     folder = f"trials/{view.trial_id}-attempt-{view.attempt}"
-    found = signing.verify(document, archive.signing_keys(document.trial.campaign_id, view.trial_id))
-    problems = [f"{name}: {found.detail}"] if found.status == "broken" else []
+    signature = signing.verify(document, archive.signing_keys(document.trial.campaign_id, view.trial_id))
+    problems = [f"{name}: {signature.detail}"] if signature.status == "broken" else []
     _add(pack, content, f"{folder}/document.json", document.signed_bytes())
-    if document.signature is not None and found.key is not None:
+    if document.signature is not None and signature.key is not None:
         _add(pack, content, f"{folder}/signature.bin", bytes.fromhex(document.signature.value))
-        _add(pack, content, f"{folder}/public-key.pem", _pem(found.key))
+        _add(pack, content, f"{folder}/public-key.pem", _pem(signature.key))
     recorded = {
         "validity": document.validity.model_dump(mode="json"),
         "quality_action": view.quality_action,
@@ -134,7 +134,7 @@ def _trial(archive: Archive, view: TrialView, pack: zipfile.ZipFile, content: di
         "provider": document.trial.provider.name,
         "workload": document.trial.workload.name,
         "signed": document.signature is not None,
-        "signature": found.detail,
+        "signature": signature.detail,
         "absent": absent,
     }, problems
 
@@ -162,7 +162,7 @@ def _evidence(
         _add(pack, content, f"{folder}/{item.uri}", data)
 
 
-def _about(finding: FindingView) -> dict[str, Any]:
+def _finding_fields(finding: FindingView) -> dict[str, Any]:
     names = (
         "finding_id",
         "kind",

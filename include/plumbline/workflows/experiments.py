@@ -33,8 +33,8 @@ def _costs(declared: Declarations, decided: TeamDecision) -> Iterator[tuple[Plac
         # Another version, engine or instance starts a series of its own, which does not compare with the others' results.
         if series_key(spec, enabled[name]) != current.series.get((name, workload)):
             continue
-        held = [t.held_s for t in current.trials if t.usable and (t.provider, t.workload) == (name, workload) and t.held_s]
-        each_s = expected_held_s(held, spec.nodes * estimate_trial_s(spec, enabled[name]))
+        durations_s = [t.held_s for t in current.trials if t.usable and (t.provider, t.workload) == (name, workload) and t.held_s]
+        each_s = expected_held_s(durations_s, spec.nodes * estimate_trial_s(spec, enabled[name]))
         use = budget_use(current.providers[name], each_s, current.day, spec.gpus)
         slots = len(declared_slots(enabled[name], spec))
         yield (name, workload), TrialCost(slots, use.usd, use.unpriced, MAX_REPEATS)

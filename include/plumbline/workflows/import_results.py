@@ -48,7 +48,7 @@ def import_benchmark_file(
     return ImportedFile(tuple(results), archive.import_outside(results))
 
 
-def _declared(kind: str, name: str, found: Mapping[str, Declared]) -> Declared:
-    if name not in found:
-        raise LookupError(f'no {kind} is called "{name}"; declared: {", ".join(sorted(found))}')
-    return found[name]
+def _declared(kind: str, name: str, known: Mapping[str, Declared]) -> Declared:
+    if name not in known:
+        raise LookupError(f'no {kind} is called "{name}"; declared: {", ".join(sorted(known))}')
+    return known[name]

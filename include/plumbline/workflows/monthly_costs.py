@@ -31,11 +31,11 @@ def monthly_cost_of(archive: Archive, declared: Declarations, view: FindingView)
 
 def monthly_costs(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, MonthlyCost]:
     """The same of several findings by id, in one statement; one that cannot be read is left out."""
-    held, found = _accepted(archive, declared, views), {}
+    accepted, costs = _accepted(archive, declared, views), {}
     for view in views:
         with suppress(*UNREADABLE_ERRORS):
-            found[view.finding_id] = _cost(declared, view, held)
-    return found
+            costs[view.finding_id] = _cost(declared, view, accepted)
+    return costs
 
 
 def sum_costs(costs: Iterable[MonthlyCost]) -> MonthlyTotal:
@@ -48,7 +48,7 @@ def _accepted(archive: Archive, declared: Declarations, views: Sequence[FindingV
     return {(p.provider, p.purchase): p for p in archive.prices(names) if p.until is None and p.term is None} if names else {}
 
 
-def _cost(declared: Declarations, view: FindingView, held: Mapping[tuple[str, str], PriceView]) -> MonthlyCost:
+def _cost(declared: Declarations, view: FindingView, accepted: Mapping[tuple[str, str], PriceView]) -> MonthlyCost:
     finding = Finding.of(view.detail)
     provider, began = declared.providers.get(finding.provider), view.opened_at.date()
     if finding.kind == "price" and view.state in SETTLED:
@@ -56,7 +56,7 @@ def _cost(declared: Declarations, view: FindingView, held: Mapping[tuple[str, st
 
     def price(purchase: Purchase) -> float | None:
         assert provider is not None  # called for declared providers only
-        return price_in_force(held.get((provider.name, purchase)), provider, purchase, None, began)
+        return price_in_force(accepted.get((provider.name, purchase)), provider, purchase, None, began)
 
     return monthly_cost(finding, declared.alerts, provider, began, price)
 

@@ -58,15 +58,15 @@ def pending_event(archive: Archive, provider: str) -> dict[str, Any] | None:
     """The event with every change that no later run measures; None without one, or if all are back."""
     log = archive.audit(provider)
     measured = max((e.detail["up_to"] for e in log if e.what == CHANGE_MEASURED), default="")
-    seen = [e for e in log if e.what == CHANGE_DETECTED and _at(e) > measured]
+    detected = [e for e in log if e.what == CHANGE_DETECTED and _time_text(e) > measured]
     merged: dict[str, Change] = {}
-    for change in (change for entry in seen for change in entry.detail["diff"]):
+    for change in (change for entry in detected for change in entry.detail["diff"]):
         merged[change["fact"]] = {**change, "old": merged.get(change["fact"], change)["old"]}
     diff = [change for _, change in sorted(merged.items()) if change["old"] != change["new"]]
     if not diff:
         return None
-    findings = sorted({finding for entry in seen for finding in entry.detail["findings"]})
-    return {"provider": provider, "reason": change_summary(diff), "diff": diff, "findings": findings, "at": _at(seen[-1])}
+    findings = sorted({finding for entry in detected for finding in entry.detail["findings"]})
+    return {"provider": provider, "reason": change_summary(diff), "diff": diff, "findings": findings, "at": _time_text(detected[-1])}
 
 
 def providers_with_pending_changes(archive: Archive, declared: Declarations) -> list[str]:
@@ -104,31 +104,31 @@ def record_event(archive: Archive, provider: str, event: Mapping[str, Any]) -> N
     archive.add_audit(who=AUTHOR, what=EVENT_SENT, subject=provider, why=str(event["reason"]), detail=dict(event))
 
 
-def record_measured(archive: Archive, provider: str, asked: RunParameters, changes: Sequence[Mapping[str, Any]], now: datetime) -> None:
+def record_measured(archive: Archive, provider: str, request: RunParameters, changes: Sequence[Mapping[str, Any]], now: datetime) -> None:
     """Record which pending changes a benchmark run measures: those of the events that started it, or all if a person or another event started a
     run of everything. A monthly slot or a choice of workloads measures none.
     """
-    run_id = asked.origin.run_id if asked.origin else ""
+    run_id = request.origin.run_id if request.origin else ""
     sent = [str(change["at"]) for change in changes if "at" in change]
-    whole = asked.workloads is None and (asked.kinds is None or {*asked.kinds} == {*KINDS})
-    everything = asked.slot is None and (whole or bool(changes))
+    whole = request.workloads is None and (request.kinds is None or {*request.kinds} == {*KINDS})
+    everything = request.slot is None and (whole or bool(changes))
     if not sent and not (everything and pending_event(archive, provider)):
         return
     if any(e.detail["run_id"] == run_id for e in archive.audit(provider) if e.what == CHANGE_MEASURED):
         return  # every lane of a run is planned by itself
     up_to = max(sent) if sent else _text(now)
-    archive.add_audit(who=AUTHOR, what=CHANGE_MEASURED, subject=provider, why=asked.reason, detail={"run_id": run_id, "up_to": up_to})
+    archive.add_audit(who=AUTHOR, what=CHANGE_MEASURED, subject=provider, why=request.reason, detail={"run_id": run_id, "up_to": up_to})
 
 
-def record_run(provider: str, asked: RunParameters, changes: Sequence[Mapping[str, Any]]) -> None:
+def record_run(provider: str, request: RunParameters, changes: Sequence[Mapping[str, Any]]) -> None:
     """`record_measured` with the installation's archive, as of now."""
     with open_archive() as archive:
-        record_measured(archive, provider, asked, changes, datetime.now(timezone.utc))
+        record_measured(archive, provider, request, changes, datetime.now(timezone.utc))
 
 
 def change_summary(diff: Sequence[Mapping[str, Any]]) -> str:
     """Such as `driver.version 550.90.07 → 570.86.15; and 2 more facts changed`."""
-    named = [f"{c['fact']} {_shown(c['old'])} → {_shown(c['new'])}" for c in diff[:_NAMED]]
+    named = [f"{c['fact']} {_format_fact(c['old'])} → {_format_fact(c['new'])}" for c in diff[:_NAMED]]
     more = len(diff) - len(named)
     return "; ".join([*named, f"and {more} more fact{'s' * (more > 1)} changed"] if more else named)
 
@@ -138,7 +138,7 @@ def _known(log: Sequence[AuditView]) -> dict[str, Any]:
     return {change["fact"]: change["new"] for entry in log if entry.what == CHANGE_DETECTED for change in entry.detail["diff"]}
 
 
-def _at(entry: AuditView) -> str:
+def _time_text(entry: AuditView) -> str:
     """Its time, as text that sorts."""
     return _text(entry.at)
 
@@ -147,5 +147,5 @@ def _text(at: datetime) -> str:
     return at.astimezone(timezone.utc).isoformat(timespec="microseconds")
 
 
-def _shown(value: object) -> str:
+def _format_fact(value: object) -> str:
     return "unknown" if value is None else str(value)

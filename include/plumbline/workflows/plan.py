@@ -110,37 +110,37 @@ def change_reason(changes: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(reasons)[:REASON_LIMIT]
 
 
-def trials_of(asked: RunParameters, declared: Declarations, provider: Provider, kind: str, planned_at: datetime) -> list[Trial]:
+def trials_of(parameters: RunParameters, declared: Declarations, provider: Provider, kind: str, planned_at: datetime) -> list[Trial]:
     """The trials of one kind on one provider; empty if the request has none of this kind, or a simulated provider is silent then. PlanError for
     an unknown workload."""
-    if asked.kinds is not None and kind not in asked.kinds:
+    if parameters.kinds is not None and kind not in parameters.kinds:
         return []
     fitting = {w.name: w for w in declared.workloads_for(provider, kind)}
-    unknown = set(asked.workloads or ()) - {w.name for w in declared.workloads_for(provider)}
+    unknown = set(parameters.workloads or ()) - {w.name for w in declared.workloads_for(provider)}
     if unknown:
         raise PlanError(
             f"{', '.join(sorted(unknown))}: unknown workload on {provider.name}; "
             f"expected some of {', '.join(w.name for w in declared.workloads_for(provider)) or '(none)'}"
         )
     wanted = (
-        [w for w in fitting.values() if w.name in asked.workloads]
-        if asked.workloads is not None
+        [w for w in fitting.values() if w.name in parameters.workloads]
+        if parameters.workloads is not None
         else list(declared.monthly_workloads(provider, kind))
     )
-    if asked.slot is not None:
-        wanted = [w for w in wanted if asked.slot in declared_slots(provider, w)]
+    if parameters.slot is not None:
+        wanted = [w for w in wanted if parameters.slot in declared_slots(provider, w)]
     wanted = [w for w in wanted if not provider.launcher.skips(w.name, planned_at)]
     if not wanted:
         return []
     request = RunRequest(
-        campaign_id=asked.campaign_id,
-        reason=asked.reason,
+        campaign_id=parameters.campaign_id,
+        reason=parameters.reason,
         providers=(provider.name,),
         workloads=tuple(w.name for w in wanted),
         kinds=(kind,),
-        slots=(asked.slot,) if asked.slot else None,
-        repeats=asked.repeats,
-        origin=asked.origin,
+        slots=(parameters.slot,) if parameters.slot else None,
+        repeats=parameters.repeats,
+        origin=parameters.origin,
     )
     return plan(declared, request, planned_at)
 
@@ -156,41 +156,41 @@ def declared_provider(declared: Declarations, name: str) -> Provider:
 POOL_DESCRIPTION = "Trials that must not disturb each other or exceed a quota. Created by Plumbline."
 
 
-def planned_trials(declared: Declarations, asked: RunParameters, providers: Sequence[str] | None = None) -> dict[str, list[Trial]]:
+def planned_trials(declared: Declarations, request: RunParameters, providers: Sequence[str] | None = None) -> dict[str, list[Trial]]:
     """The trials of a campaign by provider, before anything starts; PlanError if there are none, or a name is unknown."""
     known = {p.name: p for p in declared.enabled_providers()}
     unknown = sorted(set(providers or ()) - set(known))
     if unknown:
         raise PlanError(f"no enabled provider is called {', '.join(unknown)}; expected some of {', '.join(known) or '(none enabled)'}")
     now = datetime.now(timezone.utc)
-    undeclared = {w for w in asked.workloads or () if w not in declared.workloads}
+    undeclared = {w for w in request.workloads or () if w not in declared.workloads}
     if undeclared:
         raise PlanError(f"no workload is called {', '.join(sorted(undeclared))}; declared: {', '.join(sorted(declared.workloads))}")
     planned = {}
     for name in sorted(set(providers)) if providers else known:
         fitting = {w.name for w in declared.workloads_for(known[name])}
-        wanted = tuple(w for w in asked.workloads if w in fitting) if asked.workloads is not None else None
-        mine = replace(asked, workloads=wanted)
+        wanted = tuple(w for w in request.workloads if w in fitting) if request.workloads is not None else None
+        mine = replace(request, workloads=wanted)
         trials = [t for kind in KINDS for t in trials_of(mine, declared, known[name], kind, now)]
         if trials:
             planned[name] = trials
-    if asked.placement == "fresh_node" and (fixed := [n for n in planned if not known[n].launcher.runs_pods]):
+    if request.placement == "fresh_node" and (fixed := [n for n in planned if not known[n].launcher.runs_pods]):
         raise PlanError(f"placement fresh_node needs providers on clusters; {', '.join(fixed)} has one place only")
     if not planned:
         raise PlanError("nothing to run: no enabled provider fits the request; `plumbline check` shows what runs where")
     return planned
 
 
-def dag_conf(asked: RunParameters, trials: Sequence[Trial]) -> dict[str, Any]:
+def dag_conf(request: RunParameters, trials: Sequence[Trial]) -> dict[str, Any]:
     """The values of the form of a provider's benchmark DAG, for these trials."""
     conf = {
-        "campaign": asked.campaign_id,
-        "reason": asked.reason,
+        "campaign": request.campaign_id,
+        "reason": request.reason,
         "workloads": sorted({t.workload.name for t in trials}),
         "kinds": sorted({t.workload.kind for t in trials}),
-        "repeats": asked.repeats,
+        "repeats": request.repeats,
     }
-    return conf if asked.placement == "any" else {**conf, "placement": asked.placement}
+    return conf if request.placement == "any" else {**conf, "placement": request.placement}
 
 
 def pool_slots(providers: Iterable[Provider]) -> dict[str, int]:
@@ -220,16 +220,16 @@ class PlannedRun:
     slots: int = 1
 
 
-def plan_runs(declared: Declarations, asked: RunParameters, providers: Sequence[str]) -> list[PlannedRun]:
+def plan_runs(declared: Declarations, request: RunParameters, providers: Sequence[str]) -> list[PlannedRun]:
     """The runs of one campaign on the providers; PlanError if something does not exist or fit, or without a reason."""
-    if not asked.reason.strip():
+    if not request.reason.strip():
         raise PlanError('reason is empty; expected a few words that every result keeps, such as "driver upgrade on 12 November"')
-    planned = planned_trials(declared, asked, providers)
+    planned = planned_trials(declared, request, providers)
     if idle := sorted(set(providers) - set(planned)):
         raise PlanError(f"no requested workload runs on {', '.join(idle)}; `plumbline check` shows which ones do")
     slots = pool_slots(declared.enabled_providers())
     wanted = ((declared.providers[name], trials) for name, trials in planned.items())
-    return [PlannedRun(p.name, p.dag_id, dag_conf(asked, trials), len(trials), pool=p.pool, slots=slots[p.pool]) for p, trials in wanted]
+    return [PlannedRun(p.name, p.dag_id, dag_conf(request, trials), len(trials), pool=p.pool, slots=slots[p.pool]) for p, trials in wanted]
 
 
 @dataclass(frozen=True)

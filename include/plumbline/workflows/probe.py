@@ -101,7 +101,7 @@ def compare_with_history(archive: Archive, declared: Declarations, provider: Pro
         simulated=provider.simulated,
         settled={f.finding_id for f in findings} - {f.finding_id for f in open_findings},
     )
-    news, concerned = _keep(archive, provider, now, at)
+    news, concerned = _store(archive, provider, now, at)
     # Last, with the snapshot: after a crash the next probe compares with the same past.
     checked = check_provider.compare_with_accepted(
         archive, declared, provider, ProviderFacts((_facts(archive, provider, document),), {}), at, probed=figures
@@ -121,7 +121,7 @@ def compare_with_history(archive: Archive, declared: Declarations, provider: Pro
     )
 
 
-def _keep(archive: Archive, provider: Provider, now: ProbeReconciliation, at: datetime) -> tuple[list[pending_changes.Change], list[str]]:
+def _store(archive: Archive, provider: Provider, now: ProbeReconciliation, at: datetime) -> tuple[list[pending_changes.Change], list[str]]:
     """Store the reconciliation; the pending changes, and the ids of the findings."""
     concerned = [finding.finding_id for finding in now.findings]
     # The usual figure, not this one: a change that no benchmark measured is then reverted and starts none.

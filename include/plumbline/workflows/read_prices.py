@@ -61,10 +61,10 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
     kinds = sorted({(r.purchase, r.term) for r in report.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
     checks = [checked_price(archive, provider, purchase, term, at) for purchase, term in kinds]
     silences = _silent_sources(archive, provider, at, report)
-    seen = _keep(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, report.failures)))
+    result = _store(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, report.failures)))
     # A price accepted by rule or a declared price that takes effect today moves decisions; else nothing is stored.
     decide_all(archive, declared, at.date(), f"price check of {provider.name}")
-    return seen
+    return result
 
 
 def _silent_sources(archive: Archive, provider: Provider, at: datetime, report: PriceReport) -> list[str]:
@@ -89,7 +89,7 @@ def _silent_sources(archive: Archive, provider: Provider, at: datetime, report: 
     return [finding.finding_id for finding in reconciliation.findings]
 
 
-def _keep(
+def _store(
     archive: Archive,
     provider: Provider,
     at: datetime,

@@ -40,12 +40,12 @@ def override_verdict(archive: Archive, trial_id: str, attempt: int, action: Acti
     document = archive.document(trial_id, attempt)
     if document is None:
         raise LookupError(_unknown_attempt(archive, trial_id, attempt))
-    held = next(t for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if _is(t, trial_id, attempt))
-    if held.corrected:
+    view = next(t for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if _is_attempt(t, trial_id, attempt))
+    if view.corrected:
         raise ValueError(f"{trial_id}#{attempt} was corrected already; expected the attempt that replaced it")
-    if held.quality_action == action:
+    if view.quality_action == action:
         raise ValueError(f"{trial_id}#{attempt} has the verdict {action} already; expected another one")
-    return record_as_correction(archive, document, attempt, held.uri, action, (Reason(code=BY_HAND, detail=why),), by, why)
+    return record_as_correction(archive, document, attempt, view.uri, action, (Reason(code=BY_HAND, detail=why),), by, why)
 
 
 def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOutcome:
@@ -53,27 +53,27 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
 
     LookupError for an unknown id; FileNotFoundError if the store no longer has it.
     """
-    held = archive.quarantined_one(quarantine_id)
-    if held.state == "released":
+    row = archive.quarantined_one(quarantine_id)
+    if row.state == "released":
         return RetryOutcome(quarantine_id, None, "already released")
     try:
-        store = ResultStore(evidence_files.check_address(held.uri).rpartition(f"/{QUARANTINE_FOLDER}/")[0])
+        store = ResultStore(evidence_files.check_address(row.uri).rpartition(f"/{QUARANTINE_FOLDER}/")[0])
     except InvalidResult as error:
         return RetryOutcome(quarantine_id, None, str(error))
-    folder = f"{held.campaign_id}/{held.trial_id}/attempt-{held.attempt}"
-    path = held.uri.removeprefix(f"{store.url}/")
+    folder = f"{row.campaign_id}/{row.trial_id}/attempt-{row.attempt}"
+    path = row.uri.removeprefix(f"{store.url}/")
     try:
-        document = signing.verify_collected(_verified_document(store, folder, path), archive.signing_keys(held.campaign_id, held.trial_id))
+        document = signing.verify_collected(_verified_document(store, folder, path), archive.signing_keys(row.campaign_id, row.trial_id))
     except ValueError as error:  # an invalid document or signature
         return RetryOutcome(quarantine_id, None, str(error))
     action, reasons = _checked(document)
     if action == "reject":
         return RetryOutcome(quarantine_id, None, "; ".join(f"{reason.code}: {reason.detail}" for reason in reasons))
-    why = f"quarantined: {held.reason}; valid now"
-    if any(_is(t, held.trial_id, held.attempt) for t in archive.trials(held.campaign_id, document.trial.series_key)):
-        attempt = record_as_correction(archive, document, held.attempt, store.uri(folder), action, reasons, by, why)
+    why = f"quarantined: {row.reason}; valid now"
+    if any(_is_attempt(t, row.trial_id, row.attempt) for t in archive.trials(row.campaign_id, document.trial.series_key)):
+        attempt = record_as_correction(archive, document, row.attempt, store.uri(folder), action, reasons, by, why)
     else:
-        attempt = held.attempt
+        attempt = row.attempt
         _record(archive, document, store.uri(folder), action, reasons)
     archive.release(quarantine_id, by, why)
     return RetryOutcome(quarantine_id, attempt, why)
@@ -82,11 +82,11 @@ def retry_quarantined(archive: Archive, quarantine_id: str, by: str) -> RetryOut
 def retry_all_quarantined(archive: Archive, by: str) -> list[RetryOutcome]:
     """Check every quarantined document again; one that the archive refuses or the store has lost blocks no other."""
     done = []
-    for held in archive.quarantined():
+    for row in archive.quarantined():
         try:
-            done.append(retry_quarantined(archive, held.quarantine_id, by))
+            done.append(retry_quarantined(archive, row.quarantine_id, by))
         except (Refused, FileNotFoundError) as error:
-            done.append(RetryOutcome(held.quarantine_id, None, str(error)))
+            done.append(RetryOutcome(row.quarantine_id, None, str(error)))
     return done
 
 
@@ -124,23 +124,23 @@ def record_as_correction(
     last = max(
         t.attempt for t in archive.trials(document.trial.campaign_id, document.trial.series_key) if t.trial_id == document.trial.trial_id
     )
-    asked = stores.next_attempt(document.trial.model_copy(update={"attempt": last + 1}), home)
+    trial = stores.next_attempt(document.trial.model_copy(update={"attempt": last + 1}), home)
     fields = {name: getattr(document, name) for name in type(document).model_fields if name not in ("trial", "checksum")}
     if (signature := document.signature) is not None:
         fields["signature"] = signature.model_copy(update={"attempt": signature.attempt or document.trial.attempt})
-    new = ResultDocument.sealed(trial=asked, **fields)
+    new = ResultDocument.sealed(trial=trial, **fields)
     if before is not None:
         for item in new.evidence:
             with suppress(FileNotFoundError):  # lost evidence must not block the correction; verify names it
-                stores.copy_evidence(item, before, "", home, home.folder(asked))
+                stores.copy_evidence(item, before, "", home, home.folder(trial))
         if gone := evidence_files.read_expired(before, ""):
-            evidence_files.record_expired(home, home.folder(asked), gone.files, gone.expired_at, gone.rule)
-    home.put_trial(asked)
+            evidence_files.record_expired(home, home.folder(trial), gone.files, gone.expired_at, gone.rule)
+    home.put_trial(trial)
     home.put_document(new)
     folder = home.put_collected(new)
     extra = launch_metrics(new.launch) if new.launch else ()
     archive.correct(new, corrects, by=by, why=why, action=action, quality_reasons=reasons, uri=home.uri(folder), extra_metrics=extra)
-    return asked.attempt
+    return trial.attempt
 
 
 def _readable(folder: str) -> ResultStore | None:
@@ -163,11 +163,11 @@ def _unknown_attempt(archive: Archive, trial_id: str, attempt: int) -> str:
     last = archive.document(trial_id)
     if last is None:
         return f'the archive has no trial "{trial_id}"; reports and campaign pages name the trials'
-    held = archive.trials(last.trial.campaign_id, last.trial.series_key)
-    return f"{trial_id} has no attempt {attempt}; expected one of {', '.join(str(t.attempt) for t in held if t.trial_id == trial_id)}"
+    views = archive.trials(last.trial.campaign_id, last.trial.series_key)
+    return f"{trial_id} has no attempt {attempt}; expected one of {', '.join(str(t.attempt) for t in views if t.trial_id == trial_id)}"
 
 
-def _is(view: TrialView, trial_id: str, attempt: int) -> bool:
+def _is_attempt(view: TrialView, trial_id: str, attempt: int) -> bool:
     return (view.trial_id, view.attempt) == (trial_id, attempt)
 
 
@@ -189,9 +189,9 @@ def record_attempt(archive: Archive, store: ResultStore, folder: str, action: Ac
     in quarantine, as are those that `collect` replaced with a failure. "corrected": the document replaces the trial's row of status missing.
     """
     for file in _FILES:
-        held = quarantine.read_note(store, folder, file)
-        if held is not None:
-            list_quarantined(archive, store, folder, held)
+        note = quarantine.read_note(store, folder, file)
+        if note is not None:
+            list_quarantined(archive, store, folder, note)
     try:
         document = _verified(archive, store, folder)
         extra = launch_metrics(document.launch) if document.launch else ()
@@ -239,8 +239,8 @@ def _verified(archive: Archive, store: ResultStore, folder: str) -> ResultDocume
 def _missing_before(archive: Archive, document: ResultDocument) -> int | None:
     """The trial's attempt, this or an earlier one, with status missing; None without one."""
     trial = document.trial
-    held = archive.trials(trial.campaign_id, trial.series_key) if document.validity.status != "missing" else ()
-    attempts = [t for t in held if t.trial_id == trial.trial_id and t.attempt <= trial.attempt]
+    views = archive.trials(trial.campaign_id, trial.series_key) if document.validity.status != "missing" else ()
+    attempts = [t for t in views if t.trial_id == trial.trial_id and t.attempt <= trial.attempt]
     return next((t.attempt for t in attempts if t.status == "missing" and not t.corrected), None)
 
 

@@ -43,11 +43,11 @@ def months_of(text: str, now: datetime) -> tuple[datetime, ...]:
     begin, end = numbers[0], numbers[-1]
     if end < begin:
         raise PlanError(f'"{text}" ends before it begins; expected 2026-01..2026-10')
-    found = tuple(datetime(number // 12, number % 12 + 1, 1, tzinfo=timezone.utc) for number in range(begin, end + 1))
+    months = tuple(datetime(number // 12, number % 12 + 1, 1, tzinfo=timezone.utc) for number in range(begin, end + 1))
     # The slots of a month are on its first day.
-    if found[-1].date() >= now.astimezone(timezone.utc).date():
-        raise PlanError(f"{found[-1]:%Y-%m} has not begun yet; expected months whose first day has passed, up to {now:%Y-%m}")
-    return found
+    if months[-1].date() >= now.astimezone(timezone.utc).date():
+        raise PlanError(f"{months[-1]:%Y-%m} has not begun yet; expected months whose first day has passed, up to {now:%Y-%m}")
+    return months
 
 
 def simulated(declared: Declarations, names: Sequence[str]) -> Declarations:
@@ -68,15 +68,15 @@ def simulated(declared: Declarations, names: Sequence[str]) -> Declarations:
     return replace(declared, providers=chosen)
 
 
-def trials_in(declared: Declarations, provider: Provider, month: datetime, asked: RunParameters) -> list[Trial]:
+def trials_in(declared: Declarations, provider: Provider, month: datetime, request: RunParameters) -> list[Trial]:
     """The trials of one provider in one month, each at its slot on the first day, without those of a silent time."""
     slots = sorted({slot for w in declared.workloads_for(provider) for slot in declared_slots(provider, w)})
-    found = []
+    trials = []
     for slot in slots:
         at = month.replace(hour=int(slot[:2]), minute=int(slot[3:]))
         for kind in KINDS:
-            found += trials_of(replace(asked, slot=slot), declared, provider, kind, at)
-    return found
+            trials += trials_of(replace(request, slot=slot), declared, provider, kind, at)
+    return trials
 
 
 def rehearse_months(
@@ -131,8 +131,8 @@ def rehearse_months(
             for row in (row for place in places for row in checked[campaign_id, place.name]):
                 benchmark.record_trial_in(archive, row)
         for place in places:
-            seen = statuses[campaign_id, place.name]
-            done.append(RehearsedCampaign(campaign_id, place.name, seen.total(), dict(seen), _reviewed(campaign_id, place.name)))
+            status = statuses[campaign_id, place.name]
+            done.append(RehearsedCampaign(campaign_id, place.name, status.total(), dict(status), _reviewed(campaign_id, place.name)))
             on_campaign(done[-1])
         if alerting:
             send_alerts()

@@ -70,24 +70,24 @@ def write_files(
     if pdf:
         find_browser()
     with open_archive() as archive:
-        found = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
-        found = replace(found, winner_changes=dict(_winner_changes(archive, found)))
-    page = html_report.write_concluded(found, installation_paths().reports, forms)
+        conclusions = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
+        conclusions = replace(conclusions, winner_changes=dict(_winner_changes(archive, conclusions)))
+    page = html_report.write_concluded(conclusions, installation_paths().reports, forms)
     printed = write_pdf(page) if pdf else None
     return WrittenReport(
         report=page,
         tables=page.parent / "tables" if forms else None,
         pdf=printed,
-        mail=write_mail(found, page, to, (printed,) if printed else ()) if mail else None,
+        mail=write_mail(conclusions, page, to, (printed,) if printed else ()) if mail else None,
     )
 
 
 def newest_campaign(archive: Archive) -> str:
     """The campaign that was planned last; LookupError without one that ran here."""
-    found = archive.newest_campaign()
-    if found is None:
+    newest = archive.newest_campaign()
+    if newest is None:
         raise LookupError("the archive has no campaign yet; measure a first one: plumbline run")
-    return found
+    return newest
 
 
 def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
@@ -138,8 +138,8 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     )
 
 
-def _winner_changes(archive: Archive, found: Conclusions) -> Iterator[tuple[Choice, StoredChange]]:
-    for decision in found.decisions:
+def _winner_changes(archive: Archive, conclusions: Conclusions) -> Iterator[tuple[Choice, StoredChange]]:
+    for decision in conclusions.decisions:
         if (last := team_winner_change(archive, decision.team, decision.kind, decision.workloads)) is not None:
             yield decision.choice, last
 

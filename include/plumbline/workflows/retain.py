@@ -223,7 +223,7 @@ def storage_sizes(archive: Archive) -> StorageSizes:
         ("cache", here.cache, "safe to delete"),
         ("work", here.work, "while a trial runs"),
     )
-    parts += [StoragePart(name, str(folder), *folder_bytes(folder), kept) for name, folder, kept in folders]
+    parts += [StoragePart(name, str(folder), *folder_bytes(folder), retention) for name, folder, retention in folders]
     return StorageSizes(tuple(parts), tables)
 
 
@@ -234,8 +234,8 @@ def _store(evidence: str, quarantine: str) -> list[StoragePart]:
         part = "quarantine" if path.startswith(f"{QUARANTINE_FOLDER}/") else "evidence" if "/evidence/" in path else "store"
         files[part] += 1
         size[part] += length
-    kept = {"store": FOR_EVER, "evidence": evidence, "quarantine": quarantine}
-    return [StoragePart(name, home.url, files[name], size[name], kept[name]) for name in kept]
+    retention = {"store": FOR_EVER, "evidence": evidence, "quarantine": quarantine}
+    return [StoragePart(name, home.url, files[name], size[name], retention[name]) for name in retention]
 
 
 def _words(keep_s: float | None) -> str:

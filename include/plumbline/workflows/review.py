@@ -41,10 +41,10 @@ def _add_history(archive: Archive, comparison: Comparison, campaigns: Sequence[s
     wanted = rows_needing_history(comparison, several)
     if not wanted:
         return comparison
-    found = archive.levels(key, [*campaigns, *([oldest] if oldest and oldest not in campaigns else [])], sorted({m for m, _, _ in wanted}))
+    levels = archive.levels(key, [*campaigns, *([oldest] if oldest and oldest not in campaigns else [])], sorted({m for m, _, _ in wanted}))
 
     def level(campaign: str, row: tuple[str, str, str]) -> float | None:
-        values = [o.value for o in found[campaign] if (o.metric, o.statistic, o.phase) == row]
+        values = [o.value for o in levels[campaign] if (o.metric, o.statistic, o.phase) == row]
         return median(values) if values else None
 
     began = {row: at for row in wanted if several and oldest and (at := level(oldest, row)) is not None}
@@ -65,10 +65,10 @@ def _oldest_baseline(archive: Archive, series_key: str) -> str | None:
 
 def series_by_provider(workloads: Mapping[str, AnyWorkload]) -> dict[str, dict[str, AnyWorkload]]:
     """The series of each provider, which share one multiple-testing correction."""
-    found: dict[str, dict[str, AnyWorkload]] = {}
+    by_provider: dict[str, dict[str, AnyWorkload]] = {}
     for series_key, workload in workloads.items():
-        found.setdefault(Series.parse(series_key).provider, {})[series_key] = workload
-    return found
+        by_provider.setdefault(Series.parse(series_key).provider, {})[series_key] = workload
+    return by_provider
 
 
 def compare_with_baselines(
@@ -95,9 +95,9 @@ def compare_with_baselines(
     def pair(series_key: str, workload: AnyWorkload) -> SeriesPair:
         baseline = [samples[series_key, campaign].for_comparison() for campaign in accepted[series_key]]
         candidate = samples[series_key, campaign_id].for_comparison()
-        since = _since(known[series_key], campaign_id, accepted[series_key], drifted.get(series_key, ()))
+        since = _undrifted_since(known[series_key], campaign_id, accepted[series_key], drifted.get(series_key, ()))
         levels = archive.levels(series_key, since, judged[series_key]) if since else {}
-        history = [CampaignSample(series_key, campaign, candidate.simulated, found) for campaign, found in levels.items()]
+        history = [CampaignSample(series_key, campaign, candidate.simulated, level) for campaign, level in levels.items()]
         return SeriesPair(baseline, candidate, lambda metric: limits(workload, metric), history)
 
     pairs = [pair(*series) for series in workloads.items()]
@@ -105,7 +105,7 @@ def compare_with_baselines(
     return [_add_history(archive, c, list(known[c.series_key])) for c in compared]
 
 
-def _since(known: Mapping[str, datetime], campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:
+def _undrifted_since(known: Mapping[str, datetime], campaign_id: str, accepted: Sequence[str], drifted: Sequence[str]) -> list[str]:
     """Campaigns between the baseline and this one, oldest first, in which the series had no performance finding."""
     if campaign_id not in known:
         return []
@@ -115,11 +115,11 @@ def _since(known: Mapping[str, datetime], campaign_id: str, accepted: Sequence[s
 
 def _drifted(archive: Archive, provider: str) -> dict[str, list[str]]:
     """Series → campaigns in which it had a performance finding, whatever its state."""
-    found: dict[str, list[str]] = {}
+    drifted: dict[str, list[str]] = {}
     for finding in readable_findings(archive.findings_of(provider, "performance")):
         for series_key in finding.series:
-            found.setdefault(series_key, []).extend(finding.campaigns)
-    return found
+            drifted.setdefault(series_key, []).extend(finding.campaigns)
+    return drifted
 
 
 def workloads_of(archive: Archive, campaign_id: str, provider: str | None = None) -> dict[str, AnyWorkload]:
@@ -127,18 +127,18 @@ def workloads_of(archive: Archive, campaign_id: str, provider: str | None = None
 
     LookupError if the archive has no other series of the campaign.
     """
-    found: dict[str, AnyWorkload] = {}
+    workloads: dict[str, AnyWorkload] = {}
     trials = archive.trials(campaign_id, provider=provider)
     for trial in trials:
-        if trial.series_key not in found and trial.source != "imported":
+        if trial.series_key not in workloads and trial.source != "imported":
             document = archive.document(trial.trial_id, trial.attempt)
             assert document is not None
-            found[trial.series_key] = document.trial.workload
-    if not found:
+            workloads[trial.series_key] = document.trial.workload
+    if not workloads:
         if trials:
             raise LookupError(f'"{campaign_id}" has imported results only, which are not reviewed; `plumbline compare` compares them')
         raise LookupError(f'the archive has no trial of campaign "{campaign_id}"{f" on {provider}" if provider else ""}')
-    return found
+    return workloads
 
 
 _MONTHS = 24
@@ -190,15 +190,15 @@ def missing_data_findings(
     return missing_data.missing_series_findings(campaign_id, last, simulated, frozenset(never))
 
 
-def store_missing_data(archive: Archive, found: tuple[Finding, ...], campaign_id: str) -> None:
+def store_missing_data(archive: Archive, findings: tuple[Finding, ...], campaign_id: str) -> None:
     """Open new findings, continue known ones."""
     opened, continued = [], []
-    for finding in found:
+    for finding in findings:
         known = {f.finding_id: f for f in archive.findings_of(finding.provider, "missing_data")}.get(finding.finding_id)
         if known is None:
             opened.append(replace(finding, seen_in=(campaign_id,)))
-        elif campaign_id not in (seen := Finding.of(known.detail).seen_in):
-            continued.append(replace(finding, since=Finding.of(known.detail).since, seen_in=(*seen, campaign_id)))
+        elif campaign_id not in (shown_by := Finding.of(known.detail).seen_in):
+            continued.append(replace(finding, since=Finding.of(known.detail).since, seen_in=(*shown_by, campaign_id)))
     apply(archive, Reconciliation(tuple(opened), tuple(continued)), by=REVIEWER, seen_in=campaign_id)
 
 
@@ -207,9 +207,9 @@ def check_missing_data(now: datetime | None = None) -> list[str]:
     now = now or datetime.now(timezone.utc)
     campaign_id = f"{now:%Y-%m}"
     with open_archive() as archive:
-        found = missing_data_findings(archive, load(), campaign_id, now=now, unmeasured=True)
-        store_missing_data(archive, found, campaign_id)
-    return [finding.finding_id for finding in found]
+        findings = missing_data_findings(archive, load(), campaign_id, now=now, unmeasured=True)
+        store_missing_data(archive, findings, campaign_id)
+    return [finding.finding_id for finding in findings]
 
 
 REVIEWER = "drift"

@@ -39,9 +39,9 @@ def export_campaigns(now: datetime) -> list[str] | None:
     with open_archive() as archive:
         done = []
         for campaign in archive.moved():
-            held = _last_export(target, campaign.campaign_id)
-            if now - campaign.recorded_at >= _QUIET and (held is None or held.exported_at < campaign.changed_at + _OVERLAP):
-                _log.info("%s: %d files written to %s", campaign.campaign_id, _write(archive, campaign, target, held), target.url)
+            exported = _last_export(target, campaign.campaign_id)
+            if now - campaign.recorded_at >= _QUIET and (exported is None or exported.exported_at < campaign.changed_at + _OVERLAP):
+                _log.info("%s: %d files written to %s", campaign.campaign_id, _write(archive, campaign, target, exported), target.url)
                 done.append(campaign.campaign_id)
         return done
 
@@ -56,9 +56,9 @@ def _last_export(target: ResultStore, campaign_id: str) -> Manifest | None:
         return None
 
 
-def _write(archive: Archive, campaign: CampaignChange, target: ResultStore, held: Manifest | None) -> int:
+def _write(archive: Archive, campaign: CampaignChange, target: ResultStore, exported: Manifest | None) -> int:
     """Write new files, the manifest last; their number."""
-    known = _files(held) if held else {}
+    known = _files(exported) if exported else {}
     with tempfile.TemporaryDirectory(prefix="plumbline-export-") as scratch:
         folder = Path(scratch) / "bundle"
         archive.export(folder, [campaign.campaign_id])

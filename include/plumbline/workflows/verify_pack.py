@@ -77,8 +77,8 @@ def _trial(root: Root, trial: Any) -> Iterator[tuple[str, str]]:
     yield _signature(root, folder, raw, bool(trial["signed"]))
     try:
         document = json.loads(raw)
-        said = document["trial"]
-        named = (said["campaign_id"], said["trial_id"], said.get("attempt", 1))
+        claimed = document["trial"]
+        named = (claimed["campaign_id"], claimed["trial_id"], claimed.get("attempt", 1))
         evidence = [(item["uri"], item["sha256"], item["bytes"]) for item in document.get("evidence", [])]
     except (ValueError, KeyError, TypeError, AttributeError):
         yield "WRONG", f"{folder}/document.json: no result document"
@@ -126,12 +126,12 @@ def _object(root: Root, name: str) -> dict[str, Any]:
     if data is None:
         raise Unusable(f"{name} is not there; expected the folder or the ZIP file of an evidence pack")
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except ValueError as error:
         raise Unusable(f"{name} is no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise Unusable(f"{name} is no JSON object")
-    return found
+    return value
 
 
 def _read(root: Root, name: str) -> bytes | None:

@@ -33,15 +33,15 @@ def _scatter(archive: Archive, detail: Mapping[str, Any]) -> Scatter:
     names = {c["metric"] for c in columns}
     trials = {r["provider"]: r["trials"] for r in detail["ranking"] if r["eligible"]}
     values = archive.repeats_of({t for own in trials.values() for t in own}, names) if names else {}
-    found: dict[tuple[str, str, str], float] = {}
+    scatters: dict[tuple[str, str, str], float] = {}
     for c in columns:
         of = values.get((c["workload"], c["metric"], c["statistic"], c["phase"]), {})
         for provider, own in trials.items():
             half = scatter_of(c["metric"], [of[t] for t in own if t in of])
             if half is not None:
-                found[provider, c["workload"], c["metric"]] = half
+                scatters[provider, c["workload"], c["metric"]] = half
     for answer in detail.get("cheapest", ()):
         for setup in answer["setups"]:
             if setup["cost"] and (half := interval_half(answer["metric"], setup["cost"], setup["low"], setup["high"])) is not None:
-                found[setup["provider"], answer["workload"], answer["metric"]] = half
-    return found
+                scatters[setup["provider"], answer["workload"], answer["metric"]] = half
+    return scatters

@@ -133,15 +133,15 @@ def _template(root: Path, like: str) -> dict[str, Any]:
 def _part(requests: Sequence[LoggedRequest], name: str, start_s: float, duration_s: float | None) -> list[LoggedRequest]:
     origin = requests[0].at + start_s
     until = math.inf if duration_s is None else origin + duration_s
-    found = [request for request in requests if origin <= request.at < until]
-    if not found:
+    window = [request for request in requests if origin <= request.at < until]
+    if not window:
         raise LogError(f"{name} has no request in the chosen part; its requests span {requests[-1].at - requests[0].at:.6g} s")
-    if len(found) > MAX_TRACE_ROWS or found[-1].at - found[0].at >= DAY_S:
+    if len(window) > MAX_TRACE_ROWS or window[-1].at - window[0].at >= DAY_S:
         raise LogError(
-            f"{name} has {len(found):,} requests in {found[-1].at - found[0].at:,.0f} s; expected --duration for a part of at most "
+            f"{name} has {len(window):,} requests in {window[-1].at - window[0].at:,.0f} s; expected --duration for a part of at most "
             f"{MAX_TRACE_ROWS:,} requests and a day"
         )
-    return found
+    return window
 
 
 def _with_lengths(
@@ -151,10 +151,10 @@ def _with_lengths(
     empty = [request for request in requests if request.input_tokens == 0 or request.output_tokens == 0]
     if empty:
         log.skip("without a token in or out", len(empty))
-    kept = [request for request in requests if request.input_tokens != 0 and request.output_tokens != 0]
+    usable = [request for request in requests if request.input_tokens != 0 and request.output_tokens != 0]
     for key, given in (("input_tokens", read), ("output_tokens", written)):
-        lengths = [length for request in kept if (length := getattr(request, key)) is not None]
-        missing = len(kept) - len(lengths)
+        lengths = [length for request in usable if (length := getattr(request, key)) is not None]
+        missing = len(usable) - len(lengths)
         if not missing:
             continue
         if given is None and not lengths:
@@ -164,12 +164,12 @@ def _with_lengths(
             )
         stand_in = given if given is not None else round(statistics.median(lengths))
         unknown.append(
-            f"{key.replace('_', ' ')} of {missing} of {len(kept)} requests: {stand_in} is used, {'as given' if given else 'the median of the others'}"
+            f"{key.replace('_', ' ')} of {missing} of {len(usable)} requests: {stand_in} is used, {'as given' if given else 'the median of the others'}"
         )
-        kept = [request if getattr(request, key) is not None else _filled(request, key, stand_in) for request in kept]
-    if not kept:
+        usable = [request if getattr(request, key) is not None else _filled(request, key, stand_in) for request in usable]
+    if not usable:
         raise LogError(f"{name} has no request with tokens in and out; expected at least one")
-    return kept
+    return usable
 
 
 def _filled(request: LoggedRequest, key: str, length: int) -> LoggedRequest:
@@ -230,12 +230,12 @@ def _declaration(template: dict[str, Any], name: str, like: str, log: AccessLog,
     if "architecture" in model and isinstance(model.get("context"), int) and model["context"] < longest:
         model["context"] = 2 ** math.ceil(math.log2(longest))  # a shape with weights from a seed can have any
     rate = max(len(turns) / lasts, 2 / _WARMUP_S)
-    kept = {key: template["requests"][key] for key in ("text", "output", "seed") if key in template.get("requests", {})}
+    inherited = {key: template["requests"][key] for key in ("text", "output", "seed") if key in template.get("requests", {})}
     requests = {
         # Means, rounded down: together no longer than the longest request.
         "input_tokens": {"constant": sum(turn.input_tokens for turn in turns) // len(turns)},
         "output_tokens": {"constant": sum(turn.output_tokens for turn in turns) // len(turns)},
-        **kept,
+        **inherited,
     }
     requests.setdefault("seed", 7)
     phases = [

@@ -31,17 +31,17 @@ def plan(
     changes = [event.extra for event in (triggering_asset_events or {}).get(provider_changed(provider), ())]
     watch = load().providers[provider].watch
     try:
-        asked = run_parameters(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, watch.workloads)
+        request = run_parameters(dag_run, params, datetime.now(timezone.utc), ti.bundle_instance.version, changes, watch.workloads)
     except SlotMissed as missed:
         raise AirflowSkipException(str(missed)) from None
     try:
-        rows = workflows.benchmark.plan_trials(provider, TRIAL_GROUPS[lane], asked, most=conf.getint("core", "max_map_length"))
+        rows = workflows.benchmark.plan_trials(provider, TRIAL_GROUPS[lane], request, most=conf.getint("core", "max_map_length"))
     except workflows.budget.BudgetReached as reached:
         raise AirflowSkipException(str(reached)) from None
     if not rows:
         raise AirflowSkipException(f"this run has no {lane} trials on {provider}")
     if watch.enabled:  # only now: a change that the budget does not permit to measure stays pending
-        workflows.pending_changes.record_run(provider, asked, changes)
+        workflows.pending_changes.record_run(provider, request, changes)
     return rows
 
 
@@ -102,15 +102,15 @@ def conclude() -> EmptyOperator:
 @task
 def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
     """Plan the runs of the chosen providers. Fails before any of them starts if the form does not fit."""
-    asked = RunParameters(
+    request = RunParameters(
         campaign_id=params["campaign"] or on_demand_campaign_id(dag_run.run_after),
         reason=params["reason"],
         workloads=tuple(params["workloads"]) or None,
         kinds=tuple(params["kinds"]) or None,
         repeats=params["repeats"],
     )
-    planned = plan_runs(load(), asked, params["providers"])
-    workflows.benchmark.note_rerun(asked, params["providers"], dag_run.triggering_user_name or "Airflow", dag_run.run_id)
+    planned = plan_runs(load(), request, params["providers"])
+    workflows.benchmark.note_rerun(request, params["providers"], dag_run.triggering_user_name or "Airflow", dag_run.run_id)
     return [
         # The same id in each try, so that no run starts twice.
         {"trigger_dag_id": start.dag_id, "conf": start.conf, "trigger_run_id": f"rerun_{dag_run.run_id}"}

@@ -24,8 +24,8 @@ Row = dict[str, Any]
 def changed(*, triggering_asset_events: Any = None, params: Any = None) -> list[Row]:
     """List what to review: each campaign and provider of the events, or of the form in a run by hand."""
     events = [event.extra for event in (triggering_asset_events or {}).get(RESULTS, ())]
-    asked = [{"campaign_id": params["campaign"], "provider": params["provider"]}] if params["campaign"] else []
-    wanted = {(e["campaign_id"], e["provider"]): {"campaign_id": e["campaign_id"], "provider": e["provider"]} for e in events or asked}
+    reruns = [{"campaign_id": params["campaign"], "provider": params["provider"]}] if params["campaign"] else []
+    wanted = {(e["campaign_id"], e["provider"]): {"campaign_id": e["campaign_id"], "provider": e["provider"]} for e in events or reruns}
     if not wanted:
         raise AirflowSkipException("no results to review: fill in the campaign, or wait for a benchmark")
     return list(wanted.values())
@@ -83,15 +83,15 @@ _ANSWERS: dict[str, workflows.baseline_decision.Answer] = {ACCEPT: "accept", KEE
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
 def questions(reviewed: list[list[Row]], *, ti: Any = None) -> list[Row]:
     """The questions to ask: one for each finding and campaign, and none while an earlier one waits."""
-    asked = {f["finding_id"]: f for rows in reviewed for row in rows for f in row["questions"]}
+    by_finding = {f["finding_id"]: f for rows in reviewed for row in rows for f in row["questions"]}
     waiting = {
         finding: ti.get_dr_count(dag_id=DECISION_DAG, run_ids=[_run_id(finding, c) for c in f["asked_in"]], states=["queued", "running"])
-        for finding, f in asked.items()
+        for finding, f in by_finding.items()
         if f["asked_in"]
     }
     return [
         {"conf": {"finding": finding}, "trigger_run_id": _run_id(finding, f["campaign_id"])}
-        for finding, f in sorted(asked.items())
+        for finding, f in sorted(by_finding.items())
         if not waiting.get(finding)
     ]
 

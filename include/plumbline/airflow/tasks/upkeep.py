@@ -25,20 +25,20 @@ _log = logging.getLogger(__name__)
 def providers() -> list[str]:
     """List the enabled providers with environment checks. Skipped without any."""
     # Read at run time: a broken declaration is an import error of the benchmarks only.
-    found = [provider.name for provider in workflows.pending_changes.monitored_providers(load())]
-    if not found:
+    names = [provider.name for provider in workflows.pending_changes.monitored_providers(load())]
+    if not names:
         raise AirflowSkipException("no enabled provider has watch.enabled")
-    return found
+    return names
 
 
 @task(map_index_template=_NAME)
 def prices(provider: str) -> Row:
     """Read every price source of the provider. The log names sources that fail."""
-    seen = workflows.read_prices.read_provider_prices(provider)
-    for line in seen.notes:
+    result = workflows.read_prices.read_provider_prices(provider)
+    for line in result.notes:
         _log.warning("price source failed: %s", line)
-    _log.info("%s: %d new price readings; %s", provider, seen.readings, seen.reason or "no change")
-    return {"changes": list(seen.changes), "findings": list(seen.findings), "failed": list(seen.notes)}
+    _log.info("%s: %d new price readings; %s", provider, result.readings, result.reason or "no change")
+    return {"changes": list(result.changes), "findings": list(result.findings), "failed": list(result.notes)}
 
 
 # No retry: the check itself waits for a cluster that does not answer.
@@ -66,14 +66,14 @@ def probe(provider: str) -> Row:
     if why is not None:
         _log.info("no probe: %s", why)
         return {"put_off": why}
-    seen = workflows.probe.probe_provider(provider)
-    if seen.put_off is not None:
-        _log.warning("no probe: %s", seen.put_off)
-        return {"put_off": seen.put_off}
-    for line in seen.notes:
+    result = workflows.probe.probe_provider(provider)
+    if result.put_off is not None:
+        _log.warning("no probe: %s", result.put_off)
+        return {"put_off": result.put_off}
+    for line in result.notes:
         _log.warning("%s: %s", provider, line)
-    _log.info("%s: %s; %s", provider, ", ".join(j.text for j in seen.figures), seen.reason or "nothing new")
-    return {"news": list(seen.news), "findings": list(seen.findings)}
+    _log.info("%s: %s; %s", provider, ", ".join(j.text for j in result.figures), result.reason or "nothing new")
+    return {"news": list(result.news), "findings": list(result.findings)}
 
 
 @task(map_index_template=_NAME, outlets=[CHANGES])
@@ -104,10 +104,10 @@ def held() -> list[str]:
     from plumbline.archive import open_archive
 
     with open_archive() as archive:
-        found = workflows.pending_changes.providers_with_pending_changes(archive, load())
-    if not found:
+        pending = workflows.pending_changes.providers_with_pending_changes(archive, load())
+    if not pending:
         raise AirflowSkipException("no provider has pending changes")
-    return found
+    return pending
 
 
 # Many requests to a store that may be remote or fail for a while.
@@ -118,10 +118,10 @@ _PATIENT: dict[str, Any] = {"execution_timeout": timedelta(hours=6), "retries": 
 def clusters() -> list[str]:
     """List the enabled providers that are clusters. Skipped without any."""
     # Read at run time, as above.
-    found = workflows.benchmark.cluster_providers()
-    if not found:
+    names = workflows.benchmark.cluster_providers()
+    if not names:
         raise AirflowSkipException("no enabled provider is a cluster")
-    return found
+    return names
 
 
 @task(map_index_template="{{ task.op_kwargs['provider'] }}")

@@ -44,8 +44,8 @@ class ShortRateLimit(RateLimitErrorRetryHandler):
     ) -> bool:
         if response is None or response.status_code != 429:
             return False
-        asked = next((values[0] for name, values in response.headers.items() if name.lower() == "retry-after"), "1")
-        return asked.isdigit() and int(asked) <= _LONGEST_WAIT_S
+        wait_s = next((values[0] for name, values in response.headers.items() if name.lower() == "retry-after"), "1")
+        return wait_s.isdigit() and int(wait_s) <= _LONGEST_WAIT_S
 
 
 def connect(conn_id: str = CONNECTION, log: logging.Logger | None = None) -> Slack | None:

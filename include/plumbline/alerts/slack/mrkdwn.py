@@ -44,19 +44,19 @@ class Span:
 
 def parse_spans(mrkdwn: str) -> list[Span]:
     """The text in pieces, in order."""
-    found, at = list[Span](), 0
+    spans, at = list[Span](), 0
     for token in _TOKEN.finditer(mrkdwn):
-        found += _plain(mrkdwn[at : token.start()])
+        spans += _plain_span(mrkdwn[at : token.start()])
         at = token.end()
         if token["code"] is not None:
-            found.append(Span(unescape(token["code"]), code=True))
+            spans.append(Span(unescape(token["code"]), code=True))
         elif token["bold"] is not None:
-            found.append(Span(unescape(token["bold"]), bold=True))
+            spans.append(Span(unescape(token["bold"]), bold=True))
         elif mention := _MENTION.fullmatch(token["link"]):
-            found.append(Span("@" + (mention["group"] or mention["all"] or mention.group()[1:]), mention=True))
+            spans.append(Span("@" + (mention["group"] or mention["all"] or mention.group()[1:]), mention=True))
         else:
-            found.append(Span(unescape(token["words"] or token["link"]), link=unescape(token["link"])))
-    return found + _plain(mrkdwn[at:])
+            spans.append(Span(unescape(token["words"] or token["link"]), link=unescape(token["link"])))
+    return spans + _plain_span(mrkdwn[at:])
 
 
 def unescape(text: str) -> str:
@@ -64,5 +64,5 @@ def unescape(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _plain(text: str) -> list[Span]:
+def _plain_span(text: str) -> list[Span]:
     return [Span(unescape(text))] if text else []

@@ -74,20 +74,20 @@ class Frame:
         if environment is not None:
             self.environments[environment.environment_hash] = environment.facts
 
-    def check(self, found: Tables) -> None:
+    def check(self, tables: Tables) -> None:
         """Contradiction for the first row of campaigns, series or environments that no document backs, or that is missing."""
         names = {"series": "series_key", "environments": "environment_hash"}
         for table, backed in (("series", self.series), ("environments", self.environments)):
-            if differing := {row[names[table]] for row in found[table]} ^ set(backed):
+            if differing := {row[names[table]] for row in tables[table]} ^ set(backed):
                 raise Contradiction(f"{table}: {min(differing)} is in the rows or in the documents, not in both")
-        for row in found["series"]:
-            _same(f"series {row['series_key']}", row, self.series[row["series_key"]])
-        for row in found["environments"]:
+        for row in tables["series"]:
+            _check_same(f"series {row['series_key']}", row, self.series[row["series_key"]])
+        for row in tables["environments"]:
             if row["facts"] != self.environments[row["environment_hash"]]:
                 raise Contradiction(f"the facts of environment {row['environment_hash']} are not those of its documents")
-        if len(found["campaigns"]) != 1 or (found["campaigns"][0]["reason"], found["campaigns"][0]["planned_at"]) not in self.campaigns:
+        if len(tables["campaigns"]) != 1 or (tables["campaigns"][0]["reason"], tables["campaigns"][0]["planned_at"]) not in self.campaigns:
             raise Contradiction("campaigns: its reason and planned_at are not those of any document")
-        members = {(row["series_key"], row["planned_at"]) for row in found["series_campaigns"]}
+        members = {(row["series_key"], row["planned_at"]) for row in tables["series_campaigns"]}
         if not members <= self.members or {key for key, _ in members} != set(self.series):
             raise Contradiction("series_campaigns: its rows are not those of the documents")
 
@@ -113,10 +113,10 @@ def read_attempts(folder: Path, campaign_id: str, entry: CampaignEntry, claims: 
 def launch_metric_keys(folder: Path, campaign_id: str, entry: CampaignEntry) -> dict[int, frozenset[tuple[str, str, str]]]:
     """Place of a trial → which numbers of its launch the other archive had: not every version recorded all of them."""
     file = f"{campaign_folder(campaign_id)}/metrics.parquet"
-    found: dict[int, set[tuple[str, str, str]]] = {}
+    keys: dict[int, set[tuple[str, str, str]]] = {}
     for place, *key in metric_keys(folder / file, _LAUNCH_METRICS) if file in entry.files else ():
-        found.setdefault(place, set()).add((key[0], key[1], key[2]))
-    return {place: frozenset(those) for place, those in found.items()}
+        keys.setdefault(place, set()).add((key[0], key[1], key[2]))
+    return {place: frozenset(those) for place, those in keys.items()}
 
 
 def _row(name: str, document: ResultDocument | PublishedResult, claim: Row, campaign_id: str) -> Row:
@@ -136,15 +136,15 @@ def _row(name: str, document: ResultDocument | PublishedResult, claim: Row, camp
         except InvalidResult as error:
             raise Contradiction(f"{name}: uri: {error}") from error
         made = trial_row(document, claim["quality_action"], reasons, uri, recorded_at)
-    _same(name, claim, {column: value for column, value in made.items() if column not in _NOT_IN_DOCUMENT})
+    _check_same(name, claim, {column: value for column, value in made.items() if column not in _NOT_IN_DOCUMENT})
     if isinstance(document, PublishedResult):
-        _same(name, claim, {"quality_action": made["quality_action"], "uri": made["uri"]})
+        _check_same(name, claim, {"quality_action": made["quality_action"], "uri": made["uri"]})
     if made["campaign_id"] != campaign_id:
         raise Contradiction(f"{name}: its document is of the campaign {made['campaign_id']}")
     return {**made, "id": claim["id"]}
 
 
-def _same(name: str, claim: Row, backed: Row) -> None:
+def _check_same(name: str, claim: Row, backed: Row) -> None:
     for column, expected in backed.items():
         if claim.get(column) != expected:
             raise Contradiction(f"{name}: {column} is {claim.get(column)} in the bundle; its document says {expected}")

@@ -20,12 +20,12 @@ def export_bundle(session: Session, folder: Path, campaigns: Sequence[str] | Non
     """Write the campaigns (all if None); see Archive.export."""
     if folder.exists() and any(folder.iterdir()):
         raise BadBundle(f"{folder} is not empty; expected a new folder for the export")
-    held = list(session.scalars(select(Campaign.campaign_id).order_by(Campaign.planned_at, Campaign.campaign_id)))
-    unknown = sorted(set(campaigns or ()) - set(held))
+    campaign_ids = list(session.scalars(select(Campaign.campaign_id).order_by(Campaign.planned_at, Campaign.campaign_id)))
+    unknown = sorted(set(campaigns or ()) - set(campaign_ids))
     if unknown:
         raise LookupError(f'the archive has no campaign "{unknown[0]}"; `plumbline campaigns` lists what is there')
     folder.mkdir(parents=True, exist_ok=True)
-    entries = {name: _campaign(session, folder, name) for name in held if campaigns is None or name in campaigns}
+    entries = {name: _campaign(session, folder, name) for name in campaign_ids if campaigns is None or name in campaigns}
     ledger = _tables(folder, LEDGER, tables.ledger_rows(session, whole=campaigns is None))
     manifest = Manifest(schema_revision=head(), exported_at=now, campaigns=entries, ledger=ledger)
     (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -33,17 +33,17 @@ def export_bundle(session: Session, folder: Path, campaigns: Sequence[str] | Non
 
 
 def _campaign(session: Session, folder: Path, campaign_id: str) -> CampaignEntry:
-    found, documents = tables.measured_rows(session, campaign_id)
-    beside = tables.conclusion_rows(session, found, campaign_id) | tables.expired_rows(session, campaign_id, found.get("trials", ()))
-    files = _tables(folder, campaign_folder(campaign_id), {**found, **beside})
-    for trial in found.get("trials", ()):
+    measured, documents = tables.measured_rows(session, campaign_id)
+    beside = tables.conclusion_rows(session, measured, campaign_id) | tables.expired_rows(session, campaign_id, measured.get("trials", ()))
+    files = _tables(folder, campaign_folder(campaign_id), {**measured, **beside})
+    for trial in measured.get("trials", ()):
         if trial["id"] in documents:
             name = f"{campaign_folder(campaign_id)}/{document_path(trial['id'])}"
             path = folder / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(documents[trial["id"]], encoding="utf-8", newline="")
             files[name] = bounded_json.sha256_file(path)
-    return CampaignEntry(trials=len(found.get("trials", ())), content_hash=tables.content_hash(found, documents), files=files)
+    return CampaignEntry(trials=len(measured.get("trials", ())), content_hash=tables.content_hash(measured, documents), files=files)
 
 
 def campaign_folder(campaign_id: str) -> str:
@@ -56,9 +56,9 @@ def document_path(place: int) -> str:
     return f"documents/{place:06d}.json"
 
 
-def _tables(folder: Path, part: str, found: tables.Tables) -> dict[str, str]:
+def _tables(folder: Path, part: str, rows: tables.Tables) -> dict[str, str]:
     files = {}
-    for name, content in found.items():
+    for name, content in rows.items():
         path = f"{part}/{name}.parquet"
         tables.write_table(folder / path, Base.metadata.tables[name], content)
         files[path] = bounded_json.sha256_file(folder / path)

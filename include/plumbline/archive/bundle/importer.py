@@ -143,8 +143,8 @@ def _read(folder: Path, part: str, files: Collection[str]) -> tables.Tables:
 
 
 def _campaign(session: Session, order: ImportContext, campaign_id: str, entry: CampaignEntry) -> ImportedCampaign:
-    found = _read(order.folder, campaign_folder(campaign_id), entry.files)
-    claims = sorted(found["trials"], key=lambda row: row["id"])
+    measured = _read(order.folder, campaign_folder(campaign_id), entry.files)
+    claims = sorted(measured["trials"], key=lambda row: row["id"])
     if not claims or len({row["id"] for row in claims}) != len(claims):
         raise Contradiction("its table of trials is empty or names a place twice")
 
@@ -153,34 +153,34 @@ def _campaign(session: Session, order: ImportContext, campaign_id: str, entry: C
 
     # Twice through the documents: all of them have to hold, and to name their campaign and series, before a row is written. One at a time,
     # because a campaign's documents together need not fit into memory.
-    frame, held = Frame(), _existing_trials(session, campaign_id)
+    frame, existing = Frame(), _existing_trials(session, campaign_id)
     made: dict[int, Row] = {}
     for batch in _batches(attempts(claims)):
         stricter = _stricter_verdicts(order.judge, batch)
         for attempt in batch:
             frame.add(attempt.document)
             made[attempt.place] = {**attempt.row, **stricter.get(attempt.place, {})}
-    frame.check(found)
-    _insert_frame(session, found)
-    fresh = [claim for claim in claims if _key(claim) not in held]
+    frame.check(measured)
+    _insert_frame(session, measured)
+    fresh = [claim for claim in claims if _key(claim) not in existing]
     for claim in claims:
-        if (there := held.get(_key(claim))) is not None:
+        if (there := existing.get(_key(claim))) is not None:
             _check_agreement(f"{claim['trial_id']}#{claim['attempt']}", there, made[claim["id"]], _MUST_AGREE)
     beside = documents.launch_metric_keys(order.folder, campaign_id, entry)
     for batch in _batches(attempts(fresh)):
         _insert(session, campaign_id, batch, made, beside)
     pks = _trial_pks(session, campaign_id, claims)
-    _insert_corrections(session, found["corrections"], pks, {claim["id"]: claim for claim in claims})
+    _insert_corrections(session, measured["corrections"], pks, {claim["id"]: claim for claim in claims})
     places = {claim["id"] for claim in fresh}
-    tables.import_expired(session, found[tables.EXPIRED_TABLE], claims, pks, places, order.home)
-    if len(fresh) == len(claims) and not held:
+    tables.import_expired(session, measured[tables.EXPIRED_TABLE], claims, pks, places, order.home)
+    if len(fresh) == len(claims) and not existing:
         _check_content_hash(session, campaign_id, entry, claims)
     notes = [
         f"{claim['trial_id']}#{claim['attempt']}: {made[claim['id']]['quality_action']}ed here ({claim['quality_action']} in the bundle)"
         for claim in claims
         if made[claim["id"]]["quality_action"] != claim["quality_action"]
     ]
-    notes += import_conclusions(session, found, campaign_id)
+    notes += import_conclusions(session, measured, campaign_id)
     if fresh or notes:
         detail = {"content_hash": entry.content_hash, "new": len(fresh), "known": len(claims) - len(fresh)}
         _write_audit(session, order, "bundle_imported", campaign_id, f"{len(fresh)} new attempts", detail)
@@ -199,15 +199,15 @@ def _stricter_verdicts(judge: CheckQuality | None, batch: Sequence[Attempt]) -> 
     if judge is None or not ours:
         return {}
     verdicts = judge([a.document for a in ours.values() if isinstance(a.document, ResultDocument)])
-    found = {}
+    stricter = {}
     for place, attempt in ours.items():
         action, reasons = verdicts[f"{attempt.row['trial_id']}#{attempt.row['attempt']}"]
         if action == "reject":
-            found[place] = {"quality_action": action, "quality_reasons": [reason.model_dump() for reason in reasons]}
-    return found
+            stricter[place] = {"quality_action": action, "quality_reasons": [reason.model_dump() for reason in reasons]}
+    return stricter
 
 
-def _insert_frame(session: Session, found: tables.Tables) -> None:
+def _insert_frame(session: Session, measured: tables.Tables) -> None:
     """The campaign, its series and environments: made if they are not there, else they have to agree."""
     for model, key in (
         (Campaign, ("campaign_id",)),
@@ -216,7 +216,7 @@ def _insert_frame(session: Session, found: tables.Tables) -> None:
         (Environment, ("environment_hash",)),
     ):
         table = tables.table_of(model)
-        for row in found[model.__tablename__]:
+        for row in measured[model.__tablename__]:
             if insert_new(session, model, row, key):
                 continue
             there = session.execute(select(table).where(*(table.c[name] == row[name] for name in key))).one()._mapping
@@ -244,8 +244,8 @@ def _existing_trials(session: Session, campaign_id: str) -> dict[tuple[Any, ...]
 
 def _trial_pks(session: Session, campaign_id: str, claims: Sequence[Row]) -> dict[int, int]:
     """The row number of every trial of the bundle by its place."""
-    held = _existing_trials(session, campaign_id)
-    return {claim["id"]: held[_key(claim)]["id"] for claim in claims}
+    existing = _existing_trials(session, campaign_id)
+    return {claim["id"]: existing[_key(claim)]["id"] for claim in claims}
 
 
 def _insert(
@@ -272,12 +272,12 @@ def _check_content_hash(session: Session, campaign_id: str, entry: CampaignEntry
     now_there, documents = tables.measured_rows(session, campaign_id)
     verdicts = {_key(claim): {name: claim[name] for name in ("quality_action", "quality_reasons")} for claim in claims}
     now_there["trials"] = [{**row, **verdicts[_key(row)]} for row in now_there["trials"]]
-    if (found := tables.content_hash(now_there, documents)) != entry.content_hash:
-        raise Contradiction(f"its documents' content hashes to {found}; the manifest says {entry.content_hash}")
+    if (actual := tables.content_hash(now_there, documents)) != entry.content_hash:
+        raise Contradiction(f"its documents' content hashes to {actual}; the manifest says {entry.content_hash}")
 
 
-def _insert_corrections(session: Session, found: list[Row], pks: Mapping[int, int], claims: Mapping[int, Row]) -> None:
-    for row in found:
+def _insert_corrections(session: Session, corrections: list[Row], pks: Mapping[int, int], claims: Mapping[int, Row]) -> None:
+    for row in corrections:
         new, old = claims.get(row["trial_pk"]), claims.get(row["corrects"])
         if new is None or old is None or new["trial_id"] != old["trial_id"] or new["attempt"] <= old["attempt"]:
             raise Contradiction(f"corrections: row {row['trial_pk']} does not correct an earlier attempt of its own trial")
@@ -305,41 +305,41 @@ IMPORTED_SUFFIX = " (imported)"
 """Ends the `who` of an entry that another archive's log says."""
 
 
-def import_conclusions(session: Session, found: Tables, campaign_id: str | None) -> tuple[str, ...]:
+def import_conclusions(session: Session, conclusions: Tables, campaign_id: str | None) -> tuple[str, ...]:
     """Add what is new of one campaign, or of none; what the archive kept as it had it, in words.
 
     These are claims of the other archive that no document backs. Contradiction for a row of another campaign, or of what the part does not hold.
     """
-    _check_campaign(found, campaign_id)
+    _check_campaign(conclusions, campaign_id)
     notes: list[str] = []
     opened: set[str] = set()
     for model, key in _KEYS:
-        listed = found.get(model.__tablename__, ())
+        listed = conclusions.get(model.__tablename__, ())
         if model is Incident:  # a thread that the other archive has of a finding of this one says nothing of whether people here were told
             listed = [row for row in listed if row["finding_id"] in opened]
         known = [row for row in listed if not insert_new(session, model, row, key)]
         if model is Finding:
             opened = {row["finding_id"] for row in listed} - {row["finding_id"] for row in known}
             notes += [note for row in known if (note := _other_state(session, row))]
-    notes += [note for row in found.get("baselines", ()) if (note := _import_baseline(session, row, found.get("audit", ())))]
-    for row in found.get("audit", ()):
+    notes += [note for row in conclusions.get("baselines", ()) if (note := _import_baseline(session, row, conclusions.get("audit", ())))]
+    for row in conclusions.get("audit", ()):
         _import_audit(session, row)
     return tuple(notes)
 
 
-def _check_campaign(found: Tables, campaign_id: str | None) -> None:
+def _check_campaign(conclusions: Tables, campaign_id: str | None) -> None:
     for name in ("findings", "baselines", "quarantine"):
-        for row in found.get(name, ()):
+        for row in conclusions.get(name, ()):
             if row["campaign_id"] != campaign_id:
                 raise Contradiction(f"{name}: a row is of the campaign {row['campaign_id']}; expected {campaign_id or 'none'}")
-    if campaign_id is not None and (other := next((name for name in _OF_NO_CAMPAIGN if found.get(name)), None)):
+    if campaign_id is not None and (other := next((name for name in _OF_NO_CAMPAIGN if conclusions.get(name)), None)):
         raise Contradiction(f"{other} belongs to no campaign; expected it in the ledger")
-    for row in found.get("quarantine", ()):
+    for row in conclusions.get("quarantine", ()):
         content = [row["campaign_id"], row["trial_id"], row["attempt"], row["sha256"]]
         if row["quarantine_id"] != quarantine.id_of(*content) or not _TRIAL_ID.fullmatch(row["trial_id"]) or row["attempt"] < 1:
             raise Contradiction(f"quarantine: {row['quarantine_id']!r} is not the id of its campaign, trial, attempt and SHA-256")
         evidence_files.check_address_form(row["uri"])
-    for row in found.get("snapshots", ()):
+    for row in conclusions.get("snapshots", ()):
         if digest(dict(sorted(row["facts"].items()))) != row["facts_hash"]:
             raise Contradiction(f"the facts of the snapshot {row['snapshot_id']} do not hash to {row['facts_hash']}")
 
@@ -366,11 +366,13 @@ def _import_baseline(session: Session, row: Row, log: Sequence[Row]) -> str | No
 
 def _continues_baseline(row: Row, mine: Sequence[Baseline], log: Sequence[Row]) -> bool:
     """Whether the bundle's row joined, by the bootstrap rule, exactly the baseline that the archive has of it so far."""
-    held = [b for b in mine if b.rule == "bootstrap"]
-    alike = all((b.superseded_at is None) == (row["superseded_at"] is None) for b in held)
+    bootstrapped = [b for b in mine if b.rule == "bootstrap"]
+    alike = all((b.superseded_at is None) == (row["superseded_at"] is None) for b in bootstrapped)
     past = (entry["detail"] for entry in log if (entry["what"], entry["subject"]) == ("baseline_accepted", row["series_key"]))
     return (
-        bool(held) and alike and {"campaign_id": row["campaign_id"], "rule": row["rule"], "before": [b.campaign_id for b in held]} in past
+        bool(bootstrapped)
+        and alike
+        and {"campaign_id": row["campaign_id"], "rule": row["rule"], "before": [b.campaign_id for b in bootstrapped]} in past
     )
 
 

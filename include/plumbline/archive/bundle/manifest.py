@@ -88,6 +88,6 @@ def check_files(folder: Path, files: dict[str, str]) -> None:
             raise BadBundle(f"{folder / MANIFEST_FILE} names {name}, which lies outside of the bundle")
         if not path.is_file():
             raise BadBundle(f"{path} is missing")
-        found = bounded_json.sha256_file(path)
-        if found != sha256:
-            raise BadBundle(f"{path} has SHA-256 {found}; the manifest says {sha256}")
+        digest = bounded_json.sha256_file(path)
+        if digest != sha256:
+            raise BadBundle(f"{path} has SHA-256 {digest}; the manifest says {sha256}")

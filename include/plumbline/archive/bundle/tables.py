@@ -56,7 +56,7 @@ def write_table(path: Path, table: Table, rows: Sequence[Row]) -> None:
     names = [column.name for column in table.columns if column.name in rows[0]]
     columns = [table.columns[name] for name in names]
     schema = pa.schema([(c.name, _type(c.type)) for c in columns])
-    arrays = [[_out(c.type, row[c.name]) for row in rows] for c in columns]
+    arrays = [[_encode(c.type, row[c.name]) for row in rows] for c in columns]
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(dict(zip(names, arrays, strict=True)), schema=schema), path, compression="zstd")
 
@@ -69,17 +69,17 @@ def read_table(path: Path, table: Table) -> list[Row]:
     if not path.exists():
         return []
     where, known = str(path), {column.name: column for column in table.columns}
-    found = bounded_parquet.read_table(path, where, columns=list(known), most_rows=MAX_ROWS, most_bytes=MAX_BYTES, whole=False)
-    for field in found.schema:
+    read_rows = bounded_parquet.read_table(path, where, columns=list(known), most_rows=MAX_ROWS, most_bytes=MAX_BYTES, whole=False)
+    for field in read_rows.schema:
         if field.type != (expected := _type(known[field.name].type)):
             raise InvalidResult(f"{where}: {field.name} is {field.type}; expected {expected}")
-    absent = [name for name in known if name not in found.schema.names]
+    absent = [name for name in known if name not in read_rows.schema.names]
     # Tables that number their rows for themselves travel without `id`, but for trials, by whose number other tables name them.
     if lacking := [n for n in absent if not known[n].nullable and (n != "id" or table.name == "trials")]:
         raise InvalidResult(f"{where} has no column {', '.join(lacking)}; expected the columns of {table.name}")
     blank = dict.fromkeys(name for name in absent if name != "id")
-    rows: list[Row] = [{**blank, **row} for row in found.to_pylist()]
-    return [{name: _in(known[name], value, where) for name, value in row.items()} for row in rows]
+    rows: list[Row] = [{**blank, **row} for row in read_rows.to_pylist()]
+    return [{name: _decode(known[name], value, where) for name, value in row.items()} for row in rows]
 
 
 def metric_keys(path: Path, metrics: Sequence[str]) -> Iterator[tuple[int, str, str, str]]:
@@ -101,11 +101,11 @@ def _type(kind: Any) -> Any:
     return pa.float64() if isinstance(kind, Float) else pa.string()
 
 
-def _out(kind: Any, value: Any) -> Any:
+def _encode(kind: Any, value: Any) -> Any:
     return json.dumps(value, sort_keys=True, ensure_ascii=False) if isinstance(kind, JSON) and value is not None else value
 
 
-def _in(column: Column[Any], value: Any, where: str) -> Any:
+def _decode(column: Column[Any], value: Any, where: str) -> Any:
     if value is None:
         if not column.nullable:
             raise InvalidResult(f"{where}: {column.name} is null; expected a value")
@@ -139,7 +139,7 @@ def measured_rows(session: Session, campaign_id: str) -> tuple[Tables, dict[int,
     trials = sorted(_select(session, Trial, Trial.campaign_id == campaign_id), key=lambda row: tuple(row[name] for name in NATURAL_KEY))
     place = {row["id"]: i for i, row in enumerate(trials, 1)}
     mine = Trial.campaign_id == campaign_id
-    found: Tables = {
+    measured: Tables = {
         "campaigns": _select(session, Campaign, Campaign.campaign_id == campaign_id),
         "series": _select(
             session, Series, Series.series_key.in_(select(SeriesCampaign.series_key).where(SeriesCampaign.campaign_id == campaign_id))
@@ -151,11 +151,11 @@ def measured_rows(session: Session, campaign_id: str) -> tuple[Tables, dict[int,
     ids = select(Trial.id).where(mine)
     for model in TRIAL_TABLES:
         rows = _select(session, model, table_of(model).c.trial_pk.in_(ids))
-        found[model.__tablename__] = [_renumbered(row, place) for row in rows]
+        measured[model.__tablename__] = [_renumbered(row, place) for row in rows]
     documents = {
         place[pk]: content for pk, content in session.execute(select(Document.trial_pk, Document.content).where(Document.trial_pk.in_(ids)))
     }
-    return {name: _ordered(name, rows) for name, rows in found.items() if rows}, dict(sorted(documents.items()))
+    return {name: _ordered(name, rows) for name, rows in measured.items() if rows}, dict(sorted(documents.items()))
 
 
 def _renumbered(row: Row, place: Mapping[int, int]) -> Row:
@@ -166,8 +166,8 @@ def conclusion_rows(session: Session, tables: Tables, campaign_id: str) -> Table
     """What was concluded from the campaign: findings with their threads, baselines, quarantine, and what the audit log says of any of them."""
     findings = _select(session, Finding, Finding.campaign_id == campaign_id)
     ids = [row["finding_id"] for row in findings]
-    held = _select(session, Quarantined, Quarantined.campaign_id == campaign_id)
-    subjects = {campaign_id, *ids, *(row["quarantine_id"] for row in held)}
+    quarantined = _select(session, Quarantined, Quarantined.campaign_id == campaign_id)
+    subjects = {campaign_id, *ids, *(row["quarantine_id"] for row in quarantined)}
     for row in tables.get("trials", ()):
         subjects |= {row["trial_id"], f"{row['trial_id']}#{row['attempt']}"}
     keys = {row["series_key"] for row in tables.get("series", ())}
@@ -176,26 +176,26 @@ def conclusion_rows(session: Session, tables: Tables, campaign_id: str) -> Table
         for row in _in_chunks(session, AuditEntry, AuditEntry.subject, sorted(subjects | keys))
         if row["subject"] in subjects or row["detail"].get("campaign_id") == campaign_id
     ]
-    found: Tables = {
+    conclusions: Tables = {
         "findings": findings,
         "incidents": _without_id(_in_chunks(session, Incident, Incident.finding_id, ids)),
         "baselines": _without_id(_select(session, Baseline, Baseline.campaign_id == campaign_id)),
-        "quarantine": held,
+        "quarantine": quarantined,
         "audit": _without_id(log),
     }
-    return {name: rows for name, rows in found.items() if rows}
+    return {name: rows for name, rows in conclusions.items() if rows}
 
 
 def ledger_rows(session: Session, whole: bool) -> Tables:
     """What belongs to no single campaign; of a `whole` archive also its audit log and the findings that name no campaign, with
     their threads."""
-    found: Tables = {"prices": _select(session, Price), "decisions": _select(session, Decision)}
-    found |= {"price_readings": _select(session, PriceReading), "snapshots": _select(session, Snapshot)}
+    ledger: Tables = {"prices": _select(session, Price), "decisions": _select(session, Decision)}
+    ledger |= {"price_readings": _select(session, PriceReading), "snapshots": _select(session, Snapshot)}
     if whole:
         findings = _select(session, Finding, Finding.campaign_id.is_(None))
         threads = _in_chunks(session, Incident, Incident.finding_id, [row["finding_id"] for row in findings])
-        found |= {"findings": findings, "incidents": _without_id(threads), "audit": _without_id(_select(session, AuditEntry))}
-    return {name: rows for name, rows in found.items() if rows}
+        ledger |= {"findings": findings, "incidents": _without_id(threads), "audit": _without_id(_select(session, AuditEntry))}
+    return {name: rows for name, rows in ledger.items() if rows}
 
 
 def content_hash(tables: Tables, documents: Mapping[int, str]) -> str:
@@ -203,14 +203,14 @@ def content_hash(tables: Tables, documents: Mapping[int, str]) -> str:
     sha = hashlib.sha256()
     for name, rows in sorted(tables.items()):
         for row in rows:
-            kept = {k: v for k, v in row.items() if not (k == "recorded_at" and name in _SHARED)}
-            sha.update(json.dumps([name, kept], sort_keys=True, separators=(",", ":"), default=_plain).encode())
+            hashed = {k: v for k, v in row.items() if not (k == "recorded_at" and name in _SHARED)}
+            sha.update(json.dumps([name, hashed], sort_keys=True, separators=(",", ":"), default=_iso).encode())
     for place, content in documents.items():
         sha.update(json.dumps(["documents", place, hashlib.sha256(content.encode()).hexdigest()]).encode())
     return sha.hexdigest()
 
 
-def _plain(value: Any) -> str:
+def _iso(value: Any) -> str:
     assert isinstance(value, date)  # a datetime is one
     return value.isoformat()
 
@@ -243,14 +243,14 @@ def expired_rows(session: Session, campaign_id: str, trials: Sequence[Row]) -> d
     places = {tuple(row[name] for name in NATURAL_KEY): row["id"] for row in trials}
     query = select(Expired, *key).join(Trial, Trial.id == Expired.trial_pk).where(Trial.campaign_id == campaign_id)
     names = [column.name for column in Expired.__table__.columns]
-    found = [
+    rows = [
         {**{name: getattr(one, name) for name in names}, "trial_pk": places[tuple(named)]} for one, *named in session.execute(query).all()
     ]
-    return {EXPIRED_TABLE: sorted(found, key=lambda row: (row["trial_pk"], row["position"]))} if found else {}
+    return {EXPIRED_TABLE: sorted(rows, key=lambda row: (row["trial_pk"], row["position"]))} if rows else {}
 
 
 def import_expired(
-    session: Session, found: Sequence[Row], trials: Sequence[Row], pks: Mapping[int, int], fresh: Collection[int], home: str
+    session: Session, expired: Sequence[Row], trials: Sequence[Row], pks: Mapping[int, int], fresh: Collection[int], home: str
 ) -> None:
     """Take over what is kept no longer, as deleted already: an import deletes nothing. `fresh`: places of the attempts that are new here.
 
@@ -260,7 +260,7 @@ def import_expired(
     uris: dict[int, Any] = dict(session.execute(select(Trial.id, Trial.uri).where(Trial.id.in_(pks.values()))).tuples().all())
     same = {row["id"] for row in trials if uris[pks[row["id"]]] == row["uri"]}
     ours = {row["id"] for row in trials if row["id"] not in fresh and str(row["uri"]).startswith(f"{home.rstrip('/')}/")}
-    for row in found:
+    for row in expired:
         if row["trial_pk"] in same - ours:
             values = {**row, "trial_pk": pks[row["trial_pk"]], "removed_at": row["removed_at"] or row["expired_at"]}
             insert_new(session, Expired, values, ["trial_pk", "position"])

@@ -66,14 +66,14 @@ def archive_database(url: str) -> DoctorCheck:
     try:
         with _engine(url) as engine:
             if engine is None:
-                return unknown(check, f"{_shown(url)} is not there yet: the first campaign makes it")
+                return unknown(check, f"{_without_password(url)} is not there yet: the first campaign makes it")
             revision = revision_of(engine)
     except (SQLAlchemyError, ValueError, OSError) as error:
-        return failed(check, f"{_shown(url)} does not answer: {_reason(error)}", _start(url, "PLUMBLINE_ARCHIVE_URL"))
+        return failed(check, f"{_without_password(url)} does not answer: {_reason(error)}", _start(url, "PLUMBLINE_ARCHIVE_URL"))
     if revision is None:
-        return unknown(check, f"{_shown(url)} is empty: the first campaign, or `server_init`, makes its tables")
+        return unknown(check, f"{_without_password(url)} is empty: the first campaign, or `server_init`, makes its tables")
     if revision == head():
-        return ok(check, f"{_shown(url)}, schema {revision}")
+        return ok(check, f"{_without_password(url)}, schema {revision}")
     if revision > head():
         return failed(check, f"schema {revision} is newer than this program's {head()}", "install the plumbline version that wrote it")
     return failed(check, f"schema {revision}; this program needs {head()}", "back it up, then `plumbline archive migrate`")
@@ -92,14 +92,16 @@ def airflow_database(place: AirflowPlace) -> DoctorCheck:
     try:
         with read_only(place.database) as connection:
             if connection is None:
-                return failed(check, f"{_shown(place.database)} is not there", migrate)
+                return failed(check, f"{_without_password(place.database)} is not there", migrate)
             revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     except (SQLAlchemyError, ValueError, OSError) as error:
-        return failed(check, f"{_shown(place.database)} does not answer: {_reason(error)}", _start(place.database, "Airflow's database"))
+        return failed(
+            check, f"{_without_password(place.database)} does not answer: {_reason(error)}", _start(place.database, "Airflow's database")
+        )
     wanted = airflow_head()
     if revision != wanted:
         return failed(check, f"schema {revision}; the installed Airflow needs {wanted}", migrate)
-    return ok(check, f"{_shown(place.database)}, schema {revision}")
+    return ok(check, f"{_without_password(place.database)}, schema {revision}")
 
 
 def airflow_head() -> str:
@@ -108,9 +110,9 @@ def airflow_head() -> str:
     assert spec is not None and spec.submodule_search_locations is not None
     folders = (Path(folder) / "migrations" / "versions" for folder in spec.submodule_search_locations)
     newest = max((file for folder in folders for file in folder.glob("[0-9]*.py")), key=lambda file: file.name)
-    found = re.search(r"^revision(?::\s*str)?\s*=\s*[\"'](\w+)", newest.read_text(), re.MULTILINE)
-    assert found is not None
-    return found[1]
+    match = re.search(r"^revision(?::\s*str)?\s*=\s*[\"'](\w+)", newest.read_text(), re.MULTILINE)
+    assert match is not None
+    return match[1]
 
 
 @contextmanager
@@ -151,7 +153,7 @@ def _engine(url: str) -> Iterator[Engine | None]:
         engine.dispose()
 
 
-def _shown(url: str) -> str:
+def _without_password(url: str) -> str:
     return make_url(url).render_as_string(hide_password=True)
 
 

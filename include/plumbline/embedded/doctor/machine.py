@@ -45,8 +45,8 @@ def versions(lock: Path) -> Iterator[DoctorCheck]:
     other = []
     for name, wanted in sorted(pinned.items()):
         try:
-            if (found := version(name)) != wanted:
-                other.append(f"{name} {found} instead of {wanted}")
+            if (installed := version(name)) != wanted:
+                other.append(f"{name} {installed} instead of {wanted}")
         except PackageNotFoundError:
             other.append(f"{name} missing")
     if other:
@@ -79,18 +79,18 @@ def result_store(url: str) -> DoctorCheck:
 
 def free_disk(folders: dict[str, Path], least_bytes: int = LEAST_FREE_BYTES) -> Iterator[DoctorCheck]:
     """Each file system once. `folders`: what is kept there → where; a folder that is not there yet counts as its parent."""
-    seen = set[int]()
+    devices = set[int]()
     for what, folder in folders.items():
         there = next(path for path in (folder, *folder.parents) if path.exists())
-        if (device := there.stat().st_dev) in seen:
+        if (device := there.stat().st_dev) in devices:
             continue
-        seen.add(device)
+        devices.add(device)
         free = shutil.disk_usage(there).free
-        found = f"{free / 2**30:.1f} GiB free for {what} in {folder}"
+        detail = f"{free / 2**30:.1f} GiB free for {what} in {folder}"
         if free < least_bytes:
-            yield failed("free disk", f"{found}; expected {least_bytes / 2**30:g}", "docs/operate.md, 'What grows'; or a larger disk")
+            yield failed("free disk", f"{detail}; expected {least_bytes / 2**30:g}", "docs/operate.md, 'What grows'; or a larger disk")
         else:
-            yield ok("free disk", found)
+            yield ok("free disk", detail)
 
 
 def clock(place: AirflowPlace, archive_url: str) -> DoctorCheck:

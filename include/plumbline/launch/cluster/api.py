@@ -168,14 +168,14 @@ class ClusterApi:
             except ApiRefused as refusal:
                 if refusal.status != 409:
                     raise
-                found = self.get(kind, name)
-                if found is None:  # it was deleted between the two requests
+                existing = self.get(kind, name)
+                if existing is None:  # it was deleted between the two requests
                     continue
-                if found["metadata"].get("labels", {}).get(LAUNCH) != row["metadata"]["labels"][LAUNCH]:
+                if existing["metadata"].get("labels", {}).get(LAUNCH) != row["metadata"]["labels"][LAUNCH]:
                     raise ApiRefused(
                         409, f"{kind} {name} exists in {self.namespace} and belongs to another launch; delete or rename it"
                     ) from None
-                return found
+                return existing
 
     def create_secret(self, row: Row) -> None:
         """Create a Secret; replaces one of the same name."""

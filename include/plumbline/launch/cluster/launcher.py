@@ -109,7 +109,7 @@ def _selector(label: str, value: str) -> str:
 
 def _wait(api: ClusterApi, name: str, launcher: KubernetesLauncher, limit_s: float, patience: PodPatience) -> str | None:
     """None after success; why the probe is skipped, if it got no node. TrialFailure of any other end."""
-    asked, begun, troubled = time.monotonic(), None, None
+    asked_at, begun, troubled = time.monotonic(), None, None
     while True:
         pod = api.get("Pod", name)
         now = time.monotonic()
@@ -121,7 +121,7 @@ def _wait(api: ClusterApi, name: str, launcher: KubernetesLauncher, limit_s: flo
                 return None
             raise EXCEPTIONS[failed.failure_class](f"the probe failed: {failed.detail}")
         if not observe.is_scheduled(pod):
-            if now - asked > patience.node_s:
+            if now - asked_at > patience.node_s:
                 return f"no node had room for it within {patience.node_s:g} s ({observe.unscheduled_reason(pod) or 'the scheduler reports no reason'})"
         elif observe.start_failure(pod) is not None:
             troubled = troubled or now
@@ -131,7 +131,7 @@ def _wait(api: ClusterApi, name: str, launcher: KubernetesLauncher, limit_s: flo
             begun = begun or now
             if now - begun > limit_s + PROBE_START_S:
                 raise TrialTimeout(f"the probe's pod {name} did not end within {limit_s + PROBE_START_S:g} s")
-        elif now - asked > patience.node_s + launcher.startup_timeout:
+        elif now - asked_at > patience.node_s + launcher.startup_timeout:
             raise LaunchTimeout(f"the probe's pod {name} did not start within {launcher.startup_timeout:g} s (launcher.startup_timeout)")
         time.sleep(patience.look_s)
 

@@ -81,8 +81,8 @@ def refresh_declaration(
 
 def _facts(nvml: Any, amdsmi: Any, root: Path) -> dict[str, Scalar]:
     """Of NVIDIA's GPUs, else of AMD's."""
-    found = nvidia.nvidia_facts(root, nvml)
-    return found if found["gpu.count"] else amd.amd_facts(root, amdsmi)
+    facts = nvidia.nvidia_facts(root, nvml)
+    return facts if facts["gpu.count"] else amd.amd_facts(root, amdsmi)
 
 
 def _unusable_reason(declared: Declarations, vendor: str, torch: TorchInstallation | None) -> str | None:
@@ -108,8 +108,8 @@ def _unusable_reason(declared: Declarations, vendor: str, torch: TorchInstallati
 def _installed_torch() -> TorchInstallation | None:
     """Of another process: PyTorch takes seconds to import and would keep a context on the GPU."""
     try:
-        asked = subprocess.run([sys.executable, "-c", _TORCH], capture_output=True, text=True, timeout=_TORCH_LIMIT_S, check=True)
+        done = subprocess.run([sys.executable, "-c", _TORCH], capture_output=True, text=True, timeout=_TORCH_LIMIT_S, check=True)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return None
-    version, cuda, rocm, gpus = json.loads(asked.stdout.splitlines()[-1])
+    version, cuda, rocm, gpus = json.loads(done.stdout.splitlines()[-1])
     return TorchInstallation(version, cuda, gpus, rocm)

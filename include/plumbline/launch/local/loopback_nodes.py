@@ -48,10 +48,10 @@ def _ended(pid: int, deadline: float) -> bool:
 def reserved_port() -> socket.socket:
     """A port of loopback that node 0 can listen on and that no other process is given as a free one: the others may call before node 0 listens,
     and would join whoever has it."""
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
-    return held
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
 def main() -> int:

@@ -328,11 +328,11 @@ def _allocation(trial: Trial, declared: LocalLauncher) -> Allocation | StartRefu
     if not isinstance(model, Checkpoint):
         return place
     try:
-        found = model_secrets(model, declared, os.environ)
+        secrets = model_secrets(model, declared, os.environ)
     except ValueError as error:
         return StartRefused("local", "bad_declaration", f"launcher.models_connection: {error}")
     urls = [url for url in (getattr(model, "url", None), declared.models_url) if url]
-    return replace(place, secrets=found, reads=tuple(urls))
+    return replace(place, secrets=secrets, reads=tuple(urls))
 
 
 class ProcessLauncher(Launcher):
@@ -349,12 +349,12 @@ class ProcessLauncher(Launcher):
         machine = provider.launcher_as(LocalLauncher).machine
         try:
             with machine_lock(machine, "discovery", installation_paths().work, 0.0, lambda _: None):
-                seen = collect_facts()
+                facts = collect_facts()
         except MachineBusy as busy:
             return ProviderFacts((), {}, (f"not checked: {busy}",))
-        unknown = seen.get("gpu.unknown_because")
+        unknown = facts.get("gpu.unknown_because")
         notes = (f"the GPUs cannot be observed: {unknown}",) if unknown else ()
-        return ProviderFacts((machine_facts(seen),), {}, notes)
+        return ProviderFacts((machine_facts(facts),), {}, notes)
 
     def probe(self, declared: Declarations, provider: Provider, now: datetime, limit_s: float) -> ProbeDocument | ProbeSkipped:
         return _probe_local(provider, provider.launcher_as(LocalLauncher), limit_s, self._machine.command)

@@ -23,7 +23,7 @@ EXEC_FAILED = 127
 
 
 def _parents() -> dict[int, int]:
-    found = {}
+    parents = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names only; this runs while a trial is measured
         if not entry.isdigit():
             continue
@@ -34,8 +34,8 @@ def _parents() -> dict[int, int]:
         # The command, in parentheses, may hold spaces and parentheses itself.
         state, parent = stat.rpartition(b")")[2].split()[:2]
         if state not in (b"Z", b"X"):
-            found[int(entry)] = int(parent)
-    return found
+            parents[int(entry)] = int(parent)
+    return parents
 
 
 def _signal_descendants(number: int) -> None:
@@ -48,22 +48,22 @@ def _signal_descendants(number: int) -> None:
             os.kill(pid, number)
 
 
-def _end_descendants(grace_s: float, seen: dict[int, int]) -> None:
+def _end_descendants(grace_s: float, signalled: dict[int, int]) -> None:
     """SIGTERM, the grace time, then SIGKILL until none is left, also of processes that fork meanwhile."""
     _signal_descendants(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
-    while _reap(seen) and time.monotonic() < deadline:
+    while _reap(signalled) and time.monotonic() < deadline:
         time.sleep(0.05)
     deadline = time.monotonic() + _KILL_PATIENCE_S
     while time.monotonic() < deadline:
         _signal_descendants(signal.SIGKILL)
-        if not _reap(seen):
+        if not _reap(signalled):
             return
         time.sleep(0.02)
 
 
-def _reap(seen: dict[int, int]) -> bool:
-    """Collect ended children into `seen`; whether any child is left."""
+def _reap(signalled: dict[int, int]) -> bool:
+    """Collect ended children into `signalled`; whether any child is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -71,7 +71,7 @@ def _reap(seen: dict[int, int]) -> bool:
             return False
         if pid == 0:
             return True
-        seen[pid] = status
+        signalled[pid] = status
 
 
 def _prctl(option: int, value: int) -> None:
@@ -100,13 +100,13 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"{options.command[0]}: cannot be started: {error}\n")
         return EXEC_FAILED
-    seen: dict[int, int] = {}
-    while trial not in seen:
+    signalled: dict[int, int] = {}
+    while trial not in signalled:
         if signal.sigwait({*_STOP_SIGNALS, signal.SIGCHLD}) != signal.SIGCHLD:
             break
-        _reap(seen)
-    _end_descendants(options.grace, seen)
-    return _exit_like(seen.get(trial))
+        _reap(signalled)
+    _end_descendants(options.grace, signalled)
+    return _exit_like(signalled.get(trial))
 
 
 def _exit_like(status: int | None) -> int:

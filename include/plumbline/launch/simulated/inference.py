@@ -83,10 +83,10 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, input
         has = replace(has, matmul=has.matmul / replicas, memory=has.memory / replicas)
     if workload.nodes > 1:
         has = replace(has, matmul=has.matmul * workload.nodes, memory=has.memory * workload.nodes)
-    slow, model, asked = draw.slowness("inference"), workload.model, workload.requests
-    sent = inputs or mean_tokens(asked.prompt_lengths)
+    slow, model, requests = draw.slowness("inference"), workload.model, workload.requests
+    sent = inputs or mean_tokens(requests.prompt_lengths)
     prompt = sent + workload.added_tokens
-    outputs = max(1, round(mean_tokens(asked.output_tokens)))
+    outputs = max(1, round(mean_tokens(requests.output_tokens)))
     parameters = active_parameters(model)
     weights = parameters * _BYTES[model.precision]
     prefill = (_REQUEST_OVERHEAD_S + 2.0 * parameters * prompt / (has.matmul * _COMPUTE_SHARE)) * slow
@@ -101,29 +101,29 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, input
 def rows(workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
     """All metric rows but the probes'."""
     server = server_of(workload, has, draw)
-    found = []
+    metric_rows = []
     if workload.server.backend != "external":
-        found += [
+        metric_rows += [
             draw.row("time_to_ready", server.start_s, 1, phase="cold_start", moved=False),
             draw.row("model_load_time", server.load_s, 1, phase="cold_start", moved=False),
         ]
-    found.append(draw.row("first_inference_latency", 2 * server.request_s, 1, phase="cold_start"))
+    metric_rows.append(draw.row("first_inference_latency", 2 * server.request_s, 1, phase="cold_start"))
     if workload.quality is not None and quality_unchecked(workload) is None:
-        found.append(metric_row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
+        metric_rows.append(metric_row("output_agreement", (1.0 + workload.quality.agreement) / 2, 64, phase="cold_start"))
     for spec in workload.phases:
         if isinstance(spec, SearchPhaseSpec):
-            found += _search(spec.search, workload, server, draw)
+            metric_rows += _search(spec.search, workload, server, draw)
             continue
         if isinstance(spec, ContextPhaseSpec):
-            found += _context(spec, workload, has, draw)
+            metric_rows += _context(spec, workload, has, draw)
             continue
         if isinstance(spec, FaultPhaseSpec):
-            found += _fault(spec, server, draw)
+            metric_rows += _fault(spec, server, draw)
         for stretch in load_periods(spec, server):
-            found += _load(
+            metric_rows += _load(
                 stretch, workload, server, draw, down=server.start_s if _kills_server(spec) and stretch.phase == "fault" else 0.0
             )
-    return found
+    return metric_rows
 
 
 def stages(workload: InferenceWorkload, has: Hardware, draw: TrialDraw) -> list[Stage]:
@@ -162,9 +162,9 @@ def _search(search: Search, workload: InferenceWorkload, server: Server, draw: T
     """The highest rate that keeps the SLO, and the rows of the load at it. As in the harness the rate has no value where it lies outside the
     declared range; above it the load is that of the upper end, below it there is none."""
     low, high = search.between
-    found = draw.row("highest_sustained_rate", _sustained(search, workload, server), search.at_most, phase="sweep", moved=False)
-    rate = found.value or 0.0
-    yield found if low <= rate < high else metric_row("highest_sustained_rate", None, search.at_most, phase="sweep")
+    row = draw.row("highest_sustained_rate", _sustained(search, workload, server), search.at_most, phase="sweep", moved=False)
+    rate = row.value or 0.0
+    yield row if low <= rate < high else metric_row("highest_sustained_rate", None, search.at_most, phase="sweep")
     if rate >= low:
         rate = min(rate, high)
         yield from _load(LoadPeriod("sweep", max(10, round(rate * search.probe)), search.probe), workload, server, draw)
@@ -211,14 +211,14 @@ def _load(stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw
         token * factors["time_per_output_token"],
         token * factors["inter_token_latency"],
     )
-    seen = max(alone * factors["request_latency"], first - _CLIENT_S)
-    whole = max(alone * factors["request_scheduled_latency"], seen, first) + _CLIENT_S
+    latency = max(alone * factors["request_latency"], first - _CLIENT_S)
+    whole = max(alone * factors["request_scheduled_latency"], latency, first) + _CLIENT_S
     total = served * server.outputs
     yield from _percentiles("time_to_first_token", first, _SIGMA, n, lost, phase)
     if server.outputs > 1:
         yield from _percentiles("time_per_output_token", token, _TOKEN_SIGMA, n, lost, phase)
         yield from _percentiles("inter_token_latency", gap, _TOKEN_SIGMA, served * (server.outputs - 1), 0, phase)
-    yield from _percentiles("request_latency", seen, _SIGMA, n, lost, phase)
+    yield from _percentiles("request_latency", latency, _SIGMA, n, lost, phase)
     yield from _percentiles("request_scheduled_latency", whole, _SIGMA, n, lost, phase)
     if served and server.outputs > 1:
         yield metric_row("output_token_throughput_per_user", 1 / token, served, phase=phase, statistic="p50")

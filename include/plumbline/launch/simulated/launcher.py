@@ -154,8 +154,8 @@ def _validity(workload: AnyWorkload, metrics: Sequence[MetricRow]) -> Validity:
     """By the harness's own judgements, those that need no machine."""
     if not isinstance(workload, InferenceWorkload):
         return Validity(status="valid")
-    found = (quality_unchecked(workload), too_few_requests(workload.acceptance, metrics), _search_open(metrics))
-    return verdict(each for each in found if each is not None)
+    reasons = (quality_unchecked(workload), too_few_requests(workload.acceptance, metrics), _search_open(metrics))
+    return verdict(each for each in reasons if each is not None)
 
 
 def _search_open(metrics: Sequence[MetricRow]) -> Judgement | None:

@@ -37,14 +37,14 @@ def rows(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[Met
     start = (_START_S if has.gpu else _CPU_START_S) + (_COMPILE_S if workload.compile else 0.0)
     median = draw.row("step_time", step, n, spread=_SPREAD, moved=False)
     assert median.value is not None
-    seen = median.value
-    found = [
+    median_s = median.value
+    metric_rows = [
         draw.row("first_step_time", 3 * step, 1, phase="cold_start"),
         draw.row("time_to_first_step", start + 3 * step, 1, phase="cold_start"),
         draw.row("warmup_time", workload.steps.discard * step, workload.steps.discard, phase="warmup", moved=False),
         median,
         *(
-            metric_row("step_time", seen * factor, n, statistic=statistic)
+            metric_row("step_time", median_s * factor, n, statistic=statistic)
             for statistic, factor in (("mean", 1.001), ("p95", 1 + 1.7 * _SPREAD), ("p99", 1 + 2.6 * _SPREAD), ("stddev", _SPREAD))
         ),
         metric_row("step_time", _SPREAD, n, statistic="cv"),
@@ -56,18 +56,18 @@ def rows(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[Met
         draw.row("training_peak_memory", _MEMORY_SHARE * _checkpoint_s(workload, has)[0], job.world, moved=False),
     ]
     if has.gpu:
-        found.append(
+        metric_rows.append(
             draw.row("training_peak_reserved_memory", 1.1 * _MEMORY_SHARE * _checkpoint_s(workload, has)[0], job.world, moved=False)
         )
     if workload.compile:
-        found.append(draw.row("compile_time", _COMPILE_S, 1, phase="cold_start"))
+        metric_rows.append(draw.row("compile_time", _COMPILE_S, 1, phase="cold_start"))
     if workload.task.kind == "reinforcement":
-        found.append(metric_row("mean_reward", 1.0 - _loss(workload), 1))
+        metric_rows.append(metric_row("mean_reward", 1.0 - _loss(workload), 1))
     if workload.precision == "fp16":
-        found.append(draw.row("skipped_steps", 0.0, workload.steps.total, moved=False))
+        metric_rows.append(draw.row("skipped_steps", 0.0, workload.steps.total, moved=False))
     if job.world > 1:
-        found += [draw.row("straggler_ratio", 1.01, n, moved=False), draw.row("straggler_share", 1.0 / job.world, n, moved=False)]
-    return [*found, *_recovery(workload, has, draw, step, start)]
+        metric_rows += [draw.row("straggler_ratio", 1.01, n, moved=False), draw.row("straggler_share", 1.0 / job.world, n, moved=False)]
+    return [*metric_rows, *_recovery(workload, has, draw, step, start)]
 
 
 def stages(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[Stage]:
@@ -81,23 +81,23 @@ def _rates(workload: TrainingWorkload, has: Hardware, draw: TrialDraw, step: flo
     images = workload.task.kind == "classification"
     what, amount = ("samples", workload.samples_per_step) if images else ("tokens", workload.tokens_per_step)
     work = amount * job.replicas
-    found = [
+    metric_rows = [
         draw.row(f"{what}_per_second", work / step, n, spread=_SPREAD, moved=False),
         draw.row(f"{what}_per_second", work / step, n, statistic="mean", moved=False),
         draw.row(f"{what}_per_second_per_device", work / step / job.world, n, spread=_SPREAD, moved=False),
         draw.row(f"effective_{what}_per_second", 0.9 * work / step, workload.steps.total, moved=False),
     ]
     if not images:
-        found.append(draw.row("samples_per_second", workload.samples_per_step * job.replicas / step, n, spread=_SPREAD, moved=False))
+        metric_rows.append(draw.row("samples_per_second", workload.samples_per_step * job.replicas / step, n, spread=_SPREAD, moved=False))
     for convention, full in (("", False), ("_full_attention", True)):
         if (each := flops_per_step(workload, full_attention=full)) is None:
             continue
         flops, best = each * job.replicas / step, has.matmul * (job.world if has.gpu else 1)
-        found += [
+        metric_rows += [
             draw.row(f"model_flops{convention}", flops, n, spread=_SPREAD, moved=False),
             draw.row(f"model_flops_utilization{convention}", flops / best, n, spread=_SPREAD, moved=False),
         ]
-    return found
+    return metric_rows
 
 
 def _loss(workload: TrainingWorkload) -> float:

@@ -82,8 +82,8 @@ def credential_lifetime(configuration: Any, now: datetime, *, renewed: bool) -> 
     return unknown(_CREDENTIALS, "accepted; expiry unknown without a token or client certificate")
 
 
-def credentials_rejected(status: int, said: str) -> DoctorCheck:
-    return failed(_CREDENTIALS, f"not accepted (HTTP {status}: {said})", _RENEW)
+def credentials_rejected(status: int, message: str) -> DoctorCheck:
+    return failed(_CREDENTIALS, f"not accepted (HTTP {status}: {message})", _RENEW)
 
 
 def _expiry_check(ends: datetime, now: datetime, who: str) -> DoctorCheck:
@@ -135,7 +135,7 @@ def _verbs(group: str, resource: str, *verbs: str) -> frozenset[Permission]:
 
 def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
     """Of launch, doctor and sweep for this declaration."""
-    found = (
+    permissions = (
         _verbs("", "pods", "create", "get", "list", "delete")
         | _verbs("", "pods/log", "get")
         | _verbs("", "services", "create", "get", "list", "delete")
@@ -146,10 +146,10 @@ def required_permissions(launcher: KubernetesLauncher) -> frozenset[Permission]:
         | _verbs("", "nodes", "get", "list")
     )
     if launcher.queue is not None:
-        found |= _verbs("kueue.x-k8s.io", "localqueues", "get")
+        permissions |= _verbs("kueue.x-k8s.io", "localqueues", "get")
     if launcher.gang in _GANGS:
-        found |= _verbs(*_GANGS[launcher.gang], "create", "get", "list", "delete")
-    return found
+        permissions |= _verbs(*_GANGS[launcher.gang], "create", "get", "list", "delete")
+    return permissions
 
 
 def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
@@ -192,7 +192,7 @@ def compare_permissions(has: frozenset[Permission], wanted: frozenset[Permission
 
 
 def _covers(has: Permission, wanted: Permission) -> bool:
-    return all(mine in ("*", asked) for mine, asked in zip(has, wanted, strict=True))
+    return all(mine in ("*", needed) for mine, needed in zip(has, wanted, strict=True))
 
 
 _TIMEOUT_S = 15.0
@@ -261,13 +261,13 @@ def _with_the_api(
     if not nodes or not admitted:
         yield unknown("pods", "not started: a trial's pod would get no node")
         return
-    seen: set[str] = set()
-    held = int(node_inventory.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
+    checked: set[str] = set()
+    gpus_requested = int(node_inventory.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
     for kind, several in pods.items():
         image = launcher.image_for(kind)
-        if image is not None and image not in seen:
-            gpus = held if not seen else 0
-            seen.add(image)
+        if image is not None and image not in checked:
+            gpus = gpus_requested if not checked else 0
+            checked.add(image)
             pod = probe_pod.doctor_pod_manifest(several[0], launcher, time.time(), patience, gpus=gpus)
             yield from probe_pod.run_doctor_pod(cluster, pod, kind, patience, provider, gpus)
 
@@ -293,16 +293,16 @@ def _permissions(cluster: ClusterApi, launcher: KubernetesLauncher, review: ApiA
         yield from compare_permissions(granted_permissions(status.get("resourceRules") or []), needed, cluster.namespace)
         return
     # An authorizer outside the cluster (a webhook) cannot list permissions, but answers for each verb.
-    has = frozenset(each for each in needed if _may(cluster, each))
+    has = frozenset(each for each in needed if _is_allowed(cluster, each))
     yield compare_permissions(has, needed, cluster.namespace)[0]
     yield unknown("least privilege", "the cluster cannot list all permissions of these credentials")
 
 
-def _may(cluster: ClusterApi, wanted: Permission) -> bool:
+def _is_allowed(cluster: ClusterApi, wanted: Permission) -> bool:
     resource, _, sub = wanted.resource.partition("/")
-    asked = {"group": wanted.group, "resource": resource, "subresource": sub, "verb": wanted.verb}
+    attributes = {"group": wanted.group, "resource": resource, "subresource": sub, "verb": wanted.verb}
     inside = {} if resource == "nodes" else {"namespace": cluster.namespace}
-    body = _review("Access", {"resourceAttributes": asked | inside})
+    body = _review("Access", {"resourceAttributes": attributes | inside})
     answer = cluster.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
     return bool((answer.row.get("status") or {}).get("allowed"))
 

@@ -32,8 +32,8 @@ def accelerator_checks(provider: Provider, taken: int, what: str, facts: Mapping
         return
     fact, platform = _BUILDS[provider.accelerator.kind]
     if facts.get("torch.version") is not None and facts.get(fact) is None:
-        found = f"PyTorch {facts['torch.version']} of the image is built without {platform}"
-        yield failed(f"image for GPUs ({what})", found, f"build the image over a base with {platform} (k8s/images/README.md)")
+        detail = f"PyTorch {facts['torch.version']} of the image is built without {platform}"
+        yield failed(f"image for GPUs ({what})", detail, f"build the image over a base with {platform} (k8s/images/README.md)")
     if not taken:
         return
     wrong = accelerator_mismatch(provider, taken, facts)
@@ -181,8 +181,8 @@ def _harness_checks(cluster: ClusterApi, pod: Row, what: str, began: float, prov
         )
     else:
         yield ok(f"image ({what})", f"runs on {node}{took}; harness {report.get('harness')}, PyTorch {report.get('torch') or 'none'}")
-    seen = report.get("accelerators")
-    yield from accelerator_checks(provider, gpus, what, seen if isinstance(seen, dict) else None)
+    reported = report.get("accelerators")
+    yield from accelerator_checks(provider, gpus, what, reported if isinstance(reported, dict) else None)
     if report.get("fault"):
         yield failed(
             f"store from a pod ({what})",
@@ -249,9 +249,9 @@ def _delete(cluster: ClusterApi, name: str, patience: DoctorPatience) -> bool:
 def _last_object(text: str) -> dict[str, Any] | None:
     for line in reversed(text.splitlines()):
         try:
-            found = json.loads(line)
+            value = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict) and "fault" in found:
-            return found
+        if isinstance(value, dict) and "fault" in value:
+            return value
     return None

@@ -62,19 +62,19 @@ def node_selector(provider: Provider) -> dict[str, str]:
     """
     declared = cluster_declaration(provider).node_selector
     accelerator = provider.accelerator
-    found = dict(declared)
+    selector = dict(declared)
     if accelerator.kind == "nvidia" and accelerator.product is not None and not {PRODUCT, INSTANCE_TYPE} & declared.keys():
-        found[PRODUCT] = label_value(accelerator.product)
-    return dict(sorted(found.items()))
+        selector[PRODUCT] = label_value(accelerator.product)
+    return dict(sorted(selector.items()))
 
 
 def tolerations(provider: Provider) -> list[Row]:
     """The declared tolerations, and on a GPU provider that of the usual taint of GPU nodes, named like the resource."""
     launcher = cluster_declaration(provider)
-    found: list[Row] = [item.model_dump(exclude_none=True) for item in launcher.tolerations]
-    if provider.accelerator.kind != "cpu" and not any(item["key"] == launcher.gpu_resource for item in found):
-        found.append({"key": launcher.gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
-    return found
+    rows: list[Row] = [item.model_dump(exclude_none=True) for item in launcher.tolerations]
+    if provider.accelerator.kind != "cpu" and not any(item["key"] == launcher.gpu_resource for item in rows):
+        rows.append({"key": launcher.gpu_resource, "operator": "Exists", "effect": "NoSchedule"})
+    return rows
 
 
 def gang_affinity(trial: Trial) -> Row:
@@ -82,13 +82,13 @@ def gang_affinity(trial: Trial) -> Row:
 
     Both are preferences: a small cluster runs the gang all the same, and the record says where its pods were.
     """
-    found: Row = {}
+    affinity: Row = {}
     if trial.workload.nodes > 1:
         topology = cluster_declaration(trial.provider).topology
         if topology is not None:
-            found["podAffinity"] = _preferred(trial, topology)
-        found["podAntiAffinity"] = _preferred(trial, HOSTNAME)
-    return found
+            affinity["podAffinity"] = _preferred(trial, topology)
+        affinity["podAntiAffinity"] = _preferred(trial, HOSTNAME)
+    return affinity
 
 
 def avoid_nodes(trial: Trial, spec: Row) -> None:
@@ -136,8 +136,8 @@ def add_declared_parts(spec: Row, launcher: KubernetesLauncher) -> None:
 
 def with_variables(entries: Sequence[Row], declared: Mapping[str, str]) -> list[Row]:
     """The entries with the declared variables in place of those of the same name, further ones at the end."""
-    kept = [entry for entry in entries if entry["name"] not in declared]
-    return [*kept, *({"name": name, "value": value} for name, value in declared.items())]
+    inherited = [entry for entry in entries if entry["name"] not in declared]
+    return [*inherited, *({"name": name, "value": value} for name, value in declared.items())]
 
 
 def side_container(declared: SideContainer) -> Row:

@@ -130,15 +130,15 @@ def event_time(event: Row) -> str:
     return str(last or (event.get("metadata") or {}).get("creationTimestamp") or "")
 
 
-def encode_observation(seen: LaunchObservation) -> dict[str, Any]:
+def encode_observation(observation: LaunchObservation) -> dict[str, Any]:
     """As a JSON row."""
     return {
-        "expected": seen.expected,
-        "pods": [trim_pod(pod) for pod in seen.pods],
-        "gone": sorted(seen.gone),
-        "events": [trim_event(event) for event in seen.events],
-        "nodes": {name: trim_node(node, seen.pods) for name, node in seen.nodes.items()},
-        "stop": None if seen.stop is None else asdict(seen.stop),
+        "expected": observation.expected,
+        "pods": [trim_pod(pod) for pod in observation.pods],
+        "gone": sorted(observation.gone),
+        "events": [trim_event(event) for event in observation.events],
+        "nodes": {name: trim_node(node, observation.pods) for name, node in observation.nodes.items()},
+        "stop": None if observation.stop is None else asdict(observation.stop),
     }
 
 

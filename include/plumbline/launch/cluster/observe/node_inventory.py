@@ -37,13 +37,13 @@ def requested_resources(pod: Row) -> dict[str, Decimal]:
     return dict(total)
 
 
-def check_nodes(found: Sequence[Row], pod: Row, running: Iterable[Row], gpu_resource: str) -> list[DoctorCheck]:
+def check_nodes(nodes: Sequence[Row], pod: Row, running: Iterable[Row], gpu_resource: str) -> list[DoctorCheck]:
     """Whether nodes exist that a trial's pod selects, tolerates and fits on. `running`: pods of the namespace, the only visible ones."""
     selector: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
     shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
-    selected = [n for n in found if selector.items() <= (n["metadata"].get("labels") or {}).items()]
+    selected = [n for n in nodes if selector.items() <= (n["metadata"].get("labels") or {}).items()]
     if not selected:
-        return [nothing_selected(found, selector, shown, gpu_resource)]
+        return [nothing_selected(nodes, selector, shown, gpu_resource)]
     lines = [ok("nodes", f"{_count_nodes(len(selected))} with {shown}{_products(selected)}")]
     usable = [n for n in selected if is_ready(n)]
     why = Counter(taint for n in usable for taint in untolerated_taints(n, pod["spec"].get("tolerations") or []))
@@ -68,16 +68,16 @@ def check_nodes(found: Sequence[Row], pod: Row, running: Iterable[Row], gpu_reso
             ),
         ]
     lines.append(ok("taints", f"{len(allowed)} of {_count_nodes(len(selected))} ready and tolerated"))
-    return [*lines, _fits(allowed, requested_resources(pod), list(running))]
+    return [*lines, _check_room(allowed, requested_resources(pod), list(running))]
 
 
-def nothing_selected(found: Sequence[Row], selector: Mapping[str, str], shown: str, gpu_resource: str) -> DoctorCheck:
+def nothing_selected(nodes: Sequence[Row], selector: Mapping[str, str], shown: str, gpu_resource: str) -> DoctorCheck:
     """A selector without a match fails if nodes with the GPU resource exist; without any, an autoscaler may add them."""
-    near = [n for n in found if gpu_resource in (n["status"].get("allocatable") or {})]
+    near = [n for n in nodes if gpu_resource in (n["status"].get("allocatable") or {})]
     if not near:
         return unknown(
             "nodes",
-            f"no node among {len(found)} has {shown} or {gpu_resource}; an autoscaler must add such nodes on demand",
+            f"no node among {len(nodes)} has {shown} or {gpu_resource}; an autoscaler must add such nodes on demand",
         )
     wrong = {k: Counter((n["metadata"].get("labels") or {}).get(k, "absent") for n in near) for k in selector}
     differs = "; ".join(
@@ -92,17 +92,17 @@ def nothing_selected(found: Sequence[Row], selector: Mapping[str, str], shown: s
     )
 
 
-def _fits(allowed: Sequence[Row], asked: Amounts, running: Sequence[Row]) -> DoctorCheck:
-    whole = [n for n in allowed if _shortfall(amounts(n["status"].get("allocatable")), asked) == {}]
+def _check_room(allowed: Sequence[Row], requested: Amounts, running: Sequence[Row]) -> DoctorCheck:
+    whole = [n for n in allowed if _shortfall(amounts(n["status"].get("allocatable")), requested) == {}]
     if not whole:
-        best = min((_shortfall(amounts(n["status"].get("allocatable")), asked) for n in allowed), key=len)
+        best = min((_shortfall(amounts(n["status"].get("allocatable")), requested) for n in allowed), key=len)
         return failed(
             "room on a node",
             "no node can hold a trial's pod: "
-            + ", ".join(f"{k} {_format_amount(asked[k])} requested, {_format_amount(v)} allocatable" for k, v in best.items()),
+            + ", ".join(f"{k} {_format_amount(requested[k])} requested, {_format_amount(v)} allocatable" for k, v in best.items()),
             "lower launcher.resources below the allocatable amounts (system pods take a part of them), or select larger nodes",
         )
-    now = sum(not _shortfall(_remaining(n, running), asked) for n in whole)
+    now = sum(not _shortfall(_remaining(n, running), requested) for n in whole)
     busy = "" if now == len(whole) else f", {now} of them now, beside the namespace's running pods"
     return ok("room on a node", f"{_count_nodes(len(whole))} can hold a trial's pod{busy}")
 
@@ -111,16 +111,16 @@ def check_quota(quotas: Sequence[Row], pods: Sequence[Row]) -> DoctorCheck:
     """Whether the namespace's quota has room for one trial now."""
     if not quotas:
         return unknown("quota", "the namespace has no ResourceQuota, so nothing limits the cost of a mistake; k8s/provider sets one")
-    asked: defaultdict[str, Decimal] = defaultdict(Decimal, {"pods": Decimal(len(pods)), "count/pods": Decimal(len(pods))})
+    requested: defaultdict[str, Decimal] = defaultdict(Decimal, {"pods": Decimal(len(pods)), "count/pods": Decimal(len(pods))})
     for pod in pods:
         for name, value in requested_resources(pod).items():
             for counted in (name, f"requests.{name}", f"limits.{name}"):
-                asked[counted] += value
+                requested[counted] += value
     short, never, left = [], False, []
     for row in quotas:
         hard, used = amounts(row["status"].get("hard")), amounts(row["status"].get("used"))
         for name, most in hard.items():
-            want = asked.get(name, Decimal(0))
+            want = requested.get(name, Decimal(0))
             if want and want > most - used.get(name, Decimal(0)):
                 never = never or want > most
                 short.append(
@@ -143,9 +143,9 @@ def _remaining(node: Row, running: Sequence[Row]) -> dict[str, Decimal]:
     return left
 
 
-def _shortfall(has: Amounts, asked: Amounts) -> dict[str, Decimal]:
+def _shortfall(has: Amounts, requested: Amounts) -> dict[str, Decimal]:
     """Available amounts of the resources that do not suffice."""
-    return {name: has.get(name, Decimal(0)) for name, value in asked.items() if has.get(name, Decimal(0)) < value}
+    return {name: has.get(name, Decimal(0)) for name, value in requested.items() if has.get(name, Decimal(0)) < value}
 
 
 def is_ready(node: Row) -> bool:
@@ -171,8 +171,8 @@ def _tolerates(toleration: Row, taint: Row) -> bool:
 
 
 def _products(selected: Sequence[Row]) -> str:
-    seen = Counter(p for n in selected if (p := (n["metadata"].get("labels") or {}).get(_PRODUCT)))
-    return f" ({', '.join(f'{count} × {product}' for product, count in seen.most_common(3))})" if seen else ""
+    products = Counter(p for n in selected if (p := (n["metadata"].get("labels") or {}).get(_PRODUCT)))
+    return f" ({', '.join(f'{count} × {product}' for product, count in products.most_common(3))})" if products else ""
 
 
 def _count_nodes(count: int) -> str:
@@ -253,16 +253,16 @@ def _version(api: ClusterApi) -> dict[str, Scalar]:
 def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
     """Sorted; unknown facts are absent."""
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
-    found = node_labels_facts(node)
+    facts = node_labels_facts(node)
     # A trial's own os.name is its image's.
-    found["os.image"] = found.pop("os.name", None)
-    found |= {name: labels.get(label) for name, label in _LABELS.items()}
-    found["cpu.smt"] = {"true": True, "false": False}.get(str(found["cpu.smt"]))
-    found["cpu.model_id"] = "/".join(labels[part] for part in _CPU) if all(part in labels for part in _CPU) else None
-    found["host.node_pool"] = next((labels[pool] for pool in _POOLS if pool in labels), None)
+    facts["os.image"] = facts.pop("os.name", None)
+    facts |= {name: labels.get(label) for name, label in _LABELS.items()}
+    facts["cpu.smt"] = {"true": True, "false": False}.get(str(facts["cpu.smt"]))
+    facts["cpu.model_id"] = "/".join(labels[part] for part in _CPU) if all(part in labels for part in _CPU) else None
+    facts["host.node_pool"] = next((labels[pool] for pool in _POOLS if pool in labels), None)
     # A device plugin that has just started advertises none yet.
-    found["gpu.allocatable"] = int(amounts(node["status"].get("allocatable")).get(gpu_resource, 0)) or None
-    return {name: value for name, value in sorted(found.items()) if value is not None}
+    facts["gpu.allocatable"] = int(amounts(node["status"].get("allocatable")).get(gpu_resource, 0)) or None
+    return {name: value for name, value in sorted(facts.items()) if value is not None}
 
 
 def _no_usable_node(others: Sequence[Row], selected: Sequence[Row], selector: Mapping[str, str], gpu_resource: str) -> str:

@@ -41,8 +41,8 @@ def parse_moment(text: str | None) -> datetime | None:
 def events_of(pod: Row, events: Iterable[Row]) -> tuple[Row, ...]:
     """The events of this pod's uid, oldest first: an earlier pod may have had the same name."""
     name, uid = name_of(pod), pod["metadata"].get("uid")
-    found = (event for event in events if _is_of(event.get("involvedObject") or {}, name, uid))
-    return tuple(sorted(found, key=lambda event: (first_seen(event), event_time(event))))
+    own = (event for event in events if _is_of(event.get("involvedObject") or {}, name, uid))
+    return tuple(sorted(own, key=lambda event: (first_seen(event), event_time(event))))
 
 
 def first_seen(event: Row) -> str:
@@ -58,15 +58,15 @@ def pod_timeline(pod: Row, events: Sequence[Row]) -> tuple[Event, ...]:
 
 def image_pull(pod: Row, events: Iterable[Row]) -> ImagePull:
     """By the last event about it."""
-    found = ImagePull()
+    pull = ImagePull()
     for event in _of_harness(pod, events, "Pulled"):
         message = str(event.get("message") or "")
         took, size = _PULLED.search(message), _SIZE.search(message)
         if took is not None:
-            found = ImagePull(False, _duration(took["time"]), int(size["bytes"]) if size else None)
+            pull = ImagePull(False, _duration(took["time"]), int(size["bytes"]) if size else None)
         elif "already present" in message:
-            found = ImagePull(True)
-    return found
+            pull = ImagePull(True)
+    return pull
 
 
 def keep_ready_time(before: Row, now: Row) -> Row:
@@ -75,8 +75,8 @@ def keep_ready_time(before: Row, now: Row) -> Row:
     if at is None or _ready(now) is not None:
         return now
     status = dict(now.get("status") or {})
-    held = {"type": WAS_READY, "status": "True", "lastTransitionTime": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
-    return {**now, "status": {**status, "conditions": [*(status.get("conditions") or ()), held]}}
+    condition = {"type": WAS_READY, "status": "True", "lastTransitionTime": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return {**now, "status": {**status, "conditions": [*(status.get("conditions") or ()), condition]}}
 
 
 def ended_at(pod: Row) -> datetime | None:
@@ -186,21 +186,21 @@ def pod_facts(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Sc
     Of the pod: `image`, `image_id`, `image_cached`, `image_bytes`, `image_pull_s` (seconds), `qos_class`, `kubernetes.job`. Of its node: the
     others. `events` are those about the pod.
     """
-    found = {**({} if node is None else node_labels_facts(node)), **_of_pod(pod), **_of_image(pod, events, node)}
-    return {key: value for key, value in sorted(found.items()) if value is not None}
+    facts = {**({} if node is None else node_labels_facts(node)), **_of_pod(pod), **_of_image(pod, events, node)}
+    return {key: value for key, value in sorted(facts.items()) if value is not None}
 
 
 def node_labels_facts(node: Row) -> dict[str, Scalar]:
     """A node's own facts; None for what its labels do not show."""
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     info = (node.get("status") or {}).get("nodeInfo") or {}
-    found: dict[str, Scalar] = {key: info.get(field) for key, field in _INFO.items()}
+    facts: dict[str, Scalar] = {key: info.get(field) for key, field in _INFO.items()}
     for key, candidates in _LABELS.items():
-        found[key] = next((labels[label] for label in candidates if label in labels), None) or _joined(labels, _PARTS.get(key, []))
+        facts[key] = next((labels[label] for label in candidates if label in labels), None) or _joined(labels, _PARTS.get(key, []))
     for key in _NUMBERS:
-        text = found[key]
-        found[key] = int(text) if isinstance(text, str) and text.isdigit() else None
-    return found
+        text = facts[key]
+        facts[key] = int(text) if isinstance(text, str) and text.isdigit() else None
+    return facts
 
 
 def _joined(labels: Mapping[str, str], parts: Sequence[str]) -> str | None:
@@ -218,12 +218,12 @@ def _of_pod(pod: Row) -> dict[str, Scalar]:
 def _of_image(pod: Row, events: Sequence[Row], node: Row | None) -> dict[str, Scalar]:
     containers = (pod.get("spec") or {}).get("containers") or ()
     name = container_of(pod)
-    asked = next((str(each["image"]) for each in containers if each.get("name") == name and each.get("image")), None)
+    image = next((str(each["image"]) for each in containers if each.get("name") == name and each.get("image")), None)
     status = harness_status(pod)
     image_id = str(status.get("imageID") or "").removeprefix("docker-pullable://") or None
     came = image_pull(pod, events)
-    size = came.size if came.size is not None else _image_bytes(node, {asked, image_id, status.get("image")}.__contains__)
-    return {"image": asked, "image_id": image_id, "image_cached": came.cached, "image_pull_s": came.seconds, "image_bytes": size}
+    size = came.size if came.size is not None else _image_bytes(node, {image, image_id, status.get("image")}.__contains__)
+    return {"image": image, "image_id": image_id, "image_cached": came.cached, "image_pull_s": came.seconds, "image_bytes": size}
 
 
 def _image_bytes(node: Row | None, is_it: Callable[[str], bool]) -> int | None:
@@ -238,27 +238,27 @@ _IMAGE = ("image_pulling", "image_pulled")
 """Points that a pod may skip: its node may have the image."""
 
 
-def pod_records(seen: LaunchObservation) -> tuple[PodRecord, ...]:
+def pod_records(observation: LaunchObservation) -> tuple[PodRecord, ...]:
     """One record for each observed pod, by rank."""
-    return tuple(_record(pod, seen) for pod in sorted(seen.pods, key=lambda pod: (rank_of(pod), name_of(pod))))
+    return tuple(_record(pod, observation) for pod in sorted(observation.pods, key=lambda pod: (rank_of(pod), name_of(pod))))
 
 
-def launch_events(seen: LaunchObservation, requested_at: datetime) -> tuple[Event, ...]:
+def launch_events(observation: LaunchObservation, requested_at: datetime) -> tuple[Event, ...]:
     """The launch's own timeline: `requested` by the launcher's clock; by the cluster's `created` (its first pod), then what its last pod decides.
 
     A point that not all expected pods have reached is absent.
     """
-    reached = [{event.name: event.utc for event in pod_timeline(pod, events_of(pod, seen.events))} for pod in seen.pods]
-    found: dict[str, datetime] = {}
+    reached = [{event.name: event.utc for event in pod_timeline(pod, events_of(pod, observation.events))} for pod in observation.pods]
+    moments: dict[str, datetime] = {}
     if created := [times["requested"] for times in reached if "requested" in times]:
-        found["created"] = min(created)
+        moments["created"] = min(created)
     for name in (*_WHOLE_LAUNCH, *_IMAGE):
         times = [each[name] for each in reached if name in each]
-        if times and (name in _IMAGE or len(times) >= seen.expected):
-            found[name] = max(times)
+        if times and (name in _IMAGE or len(times) >= observation.expected):
+            moments[name] = max(times)
     order = ("created", "admitted", "scheduled", *_IMAGE, "started", "ready", "finished")
     requested = Event(name="requested", utc=requested_at, clock="launcher")
-    return (requested, *(Event(name=name, utc=found[name], clock="cluster") for name in order if name in found))
+    return (requested, *(Event(name=name, utc=moments[name], clock="cluster") for name in order if name in moments))
 
 
 def pod_reason(pod: Row) -> str | None:
@@ -277,8 +277,8 @@ def pod_reason(pod: Row) -> str | None:
     return next((str(word) for word in reasons if word and word not in ("Completed", "ContainerCreating")), None)
 
 
-def _record(pod: Row, seen: LaunchObservation) -> PodRecord:
-    events = events_of(pod, seen.events)
+def _record(pod: Row, observation: LaunchObservation) -> PodRecord:
+    events = events_of(pod, observation.events)
     node = (pod.get("spec") or {}).get("nodeName")
     ended = (harness_status(pod).get("state") or {}).get("terminated") or {}
     notices = [_notice(event) for event in events if event_time(event)]
@@ -287,7 +287,7 @@ def _record(pod: Row, seen: LaunchObservation) -> PodRecord:
         rank=rank_of(pod),
         uid=pod["metadata"].get("uid"),
         node=node,
-        facts=pod_facts(pod, events, seen.nodes.get(node) if node else None),
+        facts=pod_facts(pod, events, observation.nodes.get(node) if node else None),
         events=pod_timeline(pod, events),
         notices=tuple(sorted(notices, key=lambda notice: notice.utc)),
         exit_code=ended.get("exitCode"),

@@ -139,8 +139,8 @@ class LogReader:
 
 def _comparable(stamp: str) -> str | None:
     """A log's time, 2026-11-21T03:00:00.12Z, such that texts sort by time: some runtimes drop a fraction's trailing zeros. None if it is none."""
-    found = _STAMP.match(stamp)
-    return None if found is None else f"{found[1]}.{(found[2] or '').ljust(9, '0')}"
+    match = _STAMP.match(stamp)
+    return None if match is None else f"{match[1]}.{(match[2] or '').ljust(9, '0')}"
 
 
 # Pure: decides from looks at a launch's pods whether they started, ended, or must be stopped. No clock, no network.
@@ -225,7 +225,8 @@ class PodWatch:
             return Decision(
                 "stopped",
                 StopCause(
-                    "deadline", f"ended at the deadline of {self.limits.deadline - self.limits.requested_at:.0f} s: {self._where(rows)}"
+                    "deadline",
+                    f"ended at the deadline of {self.limits.deadline - self.limits.requested_at:.0f} s: {self._describe_pods(rows)}",
                 ),
             )
         if self.started:
@@ -310,7 +311,7 @@ class PodWatch:
                 continue
             since = self._trouble_since.setdefault(name, now)
             if wrong[0] in observe.PERMANENT_FAILURES or now >= since + self.limits.patience_s:
-                return self._trouble(row, wrong)
+                return self._stop_cause(row, wrong)
         waiting = [row for row in rows if not observe.is_scheduled(row) and not observe.has_ended(row)]
         if waiting or len(rows) < self.limits.expected:
             if self._lasted(rows, now, cluster_now) >= self.limits.schedule_timeout_s:
@@ -321,7 +322,7 @@ class PodWatch:
         if late and cluster_now >= placed + self.limits.startup_timeout_s:
             wrong = observe.start_failure(late[0])
             if wrong is not None:
-                return self._trouble(late[0], wrong)
+                return self._stop_cause(late[0], wrong)
             detail = f"pod {observe.name_of(late[0])} had a node for {self.limits.startup_timeout_s:.0f} s (startup_timeout), but its container did not start"
             return StopCause("startup_timeout", f"{detail}; {self._last_message(late[0])}")
         return None
@@ -342,7 +343,7 @@ class PodWatch:
             return f"{newest.get('reason')}: {newest.get('message', '')}"
         return observe.unscheduled_reason(pod) or f"its state: {observe.describe_pod(pod)}"
 
-    def _trouble(self, pod: Row, wrong: tuple[str, str]) -> StopCause:
+    def _stop_cause(self, pod: Row, wrong: tuple[str, str]) -> StopCause:
         (reason, message), name = wrong, observe.name_of(pod)
         kind: Literal["config_error", "image_error"] = "config_error" if reason in observe.CONFIG_FAILURES else "image_error"
         # A pod that backs off no longer reports the cause; the event of its last try does ("Error: …" only repeats the reason).
@@ -351,7 +352,7 @@ class PodWatch:
         cause = f"; {causes[-1]}" if causes and message not in causes[-1] else ""
         return StopCause(kind, f"pod {name} on {pod['spec'].get('nodeName')} cannot start: {reason}: {message or 'no message'}{cause}")
 
-    def _where(self, rows: list[Row]) -> str:
+    def _describe_pods(self, rows: list[Row]) -> str:
         return (
             "; ".join(f"pod {observe.name_of(row)} {observe.describe_pod(row)}" for row in rows if not observe.has_ended(row))
             or "no pod exists"

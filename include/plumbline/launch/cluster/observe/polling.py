@@ -53,33 +53,33 @@ def merge_observations(before: LaunchObservation, now: LaunchObservation) -> Lau
     )
 
 
-def poll_launch(api: ClusterApi, selector: str, seen: LaunchObservation) -> LaunchObservation:
+def poll_launch(api: ClusterApi, selector: str, observation: LaunchObservation) -> LaunchObservation:
     """With what the API shows now. A known pod that has not ended and no longer exists is gone."""
     listed = tolerate("list the launch's pods", lambda: api.pods(selector), None)
     if listed is None:
-        return seen
+        return observation
     existing = {name_of(pod) for pod in listed}
-    vanished = frozenset(name_of(pod) for pod in seen.pods if name_of(pod) not in existing and not has_ended(pod))
-    now = merge_observations(seen, replace(seen, pods=tuple(listed), gone=vanished))
+    vanished = frozenset(name_of(pod) for pod in observation.pods if name_of(pod) not in existing and not has_ended(pod))
+    now = merge_observations(observation, replace(observation, pods=tuple(listed), gone=vanished))
     events = tolerate("read the events about the pods", partial(api.events, map(name_of, now.pods)), list[Row]())
     return merge_observations(now, replace(now, events=tuple(events), nodes=_nodes(api, now)))
 
 
-def _nodes(api: ClusterApi, seen: LaunchObservation) -> Mapping[str, Row]:
-    wanted = {name for pod in seen.pods if (name := pod.get("spec", {}).get("nodeName")) and name not in seen.nodes}
+def _nodes(api: ClusterApi, observation: LaunchObservation) -> Mapping[str, Row]:
+    wanted = {name for pod in observation.pods if (name := pod.get("spec", {}).get("nodeName")) and name not in observation.nodes}
     nodes = {name: tolerate(f"read node {name}", partial(api.node, name), None) for name in sorted(wanted)}
     return {name: node for name, node in nodes.items() if node is not None}
 
 
-def read_logs(api: ClusterApi, seen: LaunchObservation, most_s: float) -> tuple[bytes, str]:
+def read_logs(api: ClusterApi, observation: LaunchObservation, most_s: float) -> tuple[bytes, str]:
     """All pods' logs, each under its pod's name, and the last lines of rank 0 for people.
 
     Starts no further log after `most_s` seconds: the pods cost money until they are deleted.
     """
     parts, tail, until = [], "", time.monotonic() + most_s
-    for pod in seen.pods:
+    for pod in observation.pods:
         name = name_of(pod)
-        if name in seen.gone:
+        if name in observation.gone:
             continue
         if time.monotonic() > until:
             _log.warning("Skipping the logs from %s on: the others took %.0f s", name, most_s)

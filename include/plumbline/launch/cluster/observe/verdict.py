@@ -71,8 +71,8 @@ def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | 
     if observe.has_succeeded(pod):
         return None
     for evidence in (_by_status, _by_condition, _by_memory):
-        if (found := evidence(pod, events)) is not None:
-            return found
+        if (verdict := evidence(pod, events)) is not None:
+            return verdict
     if (deleted := _deleted(pod, events, gone=gone)) is not None:
         return deleted
     wrong = observe.start_failure(pod)
@@ -139,19 +139,21 @@ def _memory(container: Row) -> str:
 
 def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | None:
     """Of a pod that was deleted before it ended: its exit code then shows only how the harness reacted."""
-    asked, ended = deletion_requested_at(pod), ended_at(pod)
-    deleted_first = asked is not None and (ended is None or asked <= ended)
+    requested_at, ended = deletion_requested_at(pod), ended_at(pod)
+    deleted_first = requested_at is not None and (ended is None or requested_at <= ended)
     if not deleted_first and not (gone and not observe.has_ended(pod)):
         return None
     for event in events:  # clusters before 1.26 announce their own deletions only by an event
         if (hint := _EVENTS.get(str(event.get("reason")))) is not None:
             message = f"{event['reason']}: {str(event.get('message') or 'no message').strip()}"
-            return _reported(pod, "interrupted", f"was deleted by the cluster: {message}; {hint}", asked or parse_moment(first_seen(event)))
-    if asked is not None:
-        text = f"was deleted at {asked:%H:%M:%S} UTC, not by Plumbline unless its Airflow task was ended then; the cluster's audit log names the user"
+            return _reported(
+                pod, "interrupted", f"was deleted by the cluster: {message}; {hint}", requested_at or parse_moment(first_seen(event))
+            )
+    if requested_at is not None:
+        text = f"was deleted at {requested_at:%H:%M:%S} UTC, not by Plumbline unless its Airflow task was ended then; the cluster's audit log names the user"
     else:
         text = f"is gone; its last known state: {observe.describe_pod(pod)}. It was deleted, or its node no longer exists"
-    return _reported(pod, "interrupted", text, asked)
+    return _reported(pod, "interrupted", text, requested_at)
 
 
 def _by_exit(pod: Row) -> PodVerdict:
@@ -208,17 +210,17 @@ _NO_ROOM = re.compile(r"nodes? (are|is) available|insufficient|did ?n['o]t match
 _FAR_FUTURE = datetime.max.replace(tzinfo=timezone.utc)
 
 
-def classify_launch(seen: LaunchObservation, validity: Validity | None) -> Outcome:
+def classify_launch(observation: LaunchObservation, validity: Validity | None) -> Outcome:
     """Failure class and detail; (None, None) if the trial was measured. `validity`: of the document, None without one."""
-    failed = _first_failure(seen)
-    if validity is not None and validity.failure_class is None and not _contradicts(seen):
+    failed = _first_failure(observation)
+    if validity is not None and validity.failure_class is None and not _contradicts(observation):
         return None, None
-    if seen.stop is not None and not _pod_knows_better(seen.stop, failed):
-        return _STOPS[seen.stop.reason](seen, seen.stop)
+    if observation.stop is not None and not _pod_knows_better(observation.stop, failed):
+        return _STOPS[observation.stop.reason](observation, observation.stop)
     if failed is not None:
-        return _of_pods(seen, failed, validity)
+        return _of_pods(observation, failed, validity)
     if validity is None:
-        return _without_document(seen)
+        return _without_document(observation)
     return validity.failure_class, _join_reasons(validity)
 
 
@@ -229,20 +231,22 @@ def _pod_knows_better(stop: StopCause, failed: PodVerdict | None) -> bool:
     return stop.reason == "unreachable" or (stop.reason == "killed" and failed.failure_class != "interrupted")
 
 
-def _contradicts(seen: LaunchObservation) -> bool:
+def _contradicts(observation: LaunchObservation) -> bool:
     """Whether the exit code of the harness reports a failure and its document none."""
-    writers = [pod_verdict(pod, events_of(pod, seen.events), gone=False) for pod in seen.pods if observe.rank_of(pod) == 0]
+    writers = [pod_verdict(pod, events_of(pod, observation.events), gone=False) for pod in observation.pods if observe.rank_of(pod) == 0]
     return any(each is not None and not each.reported and each.exit_code == FAILED for each in writers)
 
 
-def _first_failure(seen: LaunchObservation) -> PodVerdict | None:
+def _first_failure(observation: LaunchObservation) -> PodVerdict | None:
     """Of the pod that failed first; within a second, a cause that the cluster reports precedes an exit code."""
-    verdicts = (pod_verdict(pod, events_of(pod, seen.events), gone=observe.name_of(pod) in seen.gone) for pod in seen.pods)
+    verdicts = (
+        pod_verdict(pod, events_of(pod, observation.events), gone=observe.name_of(pod) in observation.gone) for pod in observation.pods
+    )
     return min((each for each in verdicts if each is not None), key=lambda each: (each.at or _FAR_FUTURE, not each.reported), default=None)
 
 
-def _of_pods(seen: LaunchObservation, failed: PodVerdict, validity: Validity | None) -> Outcome:
-    detail = failed.detail if seen.expected == 1 else f"{failed.detail} (first failure among {seen.expected} pods)"
+def _of_pods(observation: LaunchObservation, failed: PodVerdict, validity: Validity | None) -> Outcome:
+    detail = failed.detail if observation.expected == 1 else f"{failed.detail} (first failure among {observation.expected} pods)"
     if failed.reported or failed.exit_code != FAILED:
         if failed.exit_code != STORE_FAILED or failed.reported or validity is None:
             return failed.failure_class, detail
@@ -255,17 +259,17 @@ def _of_pods(seen: LaunchObservation, failed: PodVerdict, validity: Validity | N
     return validity.failure_class, _join_reasons(validity)
 
 
-def _without_document(seen: LaunchObservation) -> Outcome:
-    ended = [pod for pod in seen.pods if observe.has_succeeded(pod)]
+def _without_document(observation: LaunchObservation) -> Outcome:
+    ended = [pod for pod in observation.pods if observe.has_succeeded(pod)]
     if ended:
         name = observe.name_of(min(ended, key=observe.rank_of))
         return (
             "harness_error",
             f"pod {name} ended with exit code 0, but the result store has no document; check that the pods write to launcher.results_url",
         )
-    if not seen.pods:
+    if not observation.pods:
         return "interrupted", "the cluster holds no object of the launch, and its end was not observed"
-    states = "; ".join(f"pod {observe.name_of(pod)} {observe.describe_pod(pod)}" for pod in seen.pods)
+    states = "; ".join(f"pod {observe.name_of(pod)} {observe.describe_pod(pod)}" for pod in observation.pods)
     return "interrupted", f"the launch was ended before its pods, without a result document: {states}"
 
 
@@ -273,9 +277,9 @@ def _join_reasons(validity: Validity) -> str:
     return "; ".join(reason.detail for reason in validity.reasons)
 
 
-def _not_scheduled(seen: LaunchObservation, stop: StopCause) -> Outcome:
-    waiting = [pod for pod in seen.pods if not observe.is_scheduled(pod)]
-    messages = " ".join([stop.detail, *(_scheduler_message(pod, seen) for pod in waiting)])
+def _not_scheduled(observation: LaunchObservation, stop: StopCause) -> Outcome:
+    waiting = [pod for pod in observation.pods if not observe.is_scheduled(pod)]
+    messages = " ".join([stop.detail, *(_scheduler_message(pod, observation) for pod in waiting)])
     if _QUOTA.search(messages):
         return "quota_exceeded", f"{stop.detail}; raise the namespace's ResourceQuota, or lower launcher.parallel"
     if any(_gates(pod) for pod in waiting):
@@ -293,8 +297,8 @@ def _not_scheduled(seen: LaunchObservation, stop: StopCause) -> Outcome:
     return "launch_timeout", stop.detail
 
 
-def _scheduler_message(pod: Row, seen: LaunchObservation) -> str:
-    warnings = [event for event in events_of(pod, seen.events) if event.get("type") == "Warning"]
+def _scheduler_message(pod: Row, observation: LaunchObservation) -> str:
+    warnings = [event for event in events_of(pod, observation.events) if event.get("type") == "Warning"]
     return " ".join([observe.unscheduled_reason(pod), *(str(event.get("message")) for event in sorted(warnings, key=event_time)[-1:])])
 
 
@@ -302,15 +306,15 @@ def _gates(pod: Row) -> list[str]:
     return [str(gate.get("name")) for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
 
 
-def _not_started(seen: LaunchObservation, stop: StopCause) -> Outcome:
-    late = [pod for pod in seen.pods if not observe.has_started(pod)]
-    pulling = [pod for pod in late if _still_pulls(pod, seen)]
+def _not_started(observation: LaunchObservation, stop: StopCause) -> Outcome:
+    late = [pod for pod in observation.pods if not observe.has_started(pod)]
+    pulling = [pod for pod in late if _still_pulls(pod, observation)]
     hint = f"; {len(pulling)} still pulled the image: raise launcher.startup_timeout, or use a nearer registry" if pulling else ""
     return "launch_timeout", f"{stop.detail}{hint}"
 
 
-def _still_pulls(pod: Row, seen: LaunchObservation) -> bool:
-    reasons = [event.get("reason") for event in events_of(pod, seen.events)]
+def _still_pulls(pod: Row, observation: LaunchObservation) -> bool:
+    reasons = [event.get("reason") for event in events_of(pod, observation.events)]
     return "Pulling" in reasons and "Pulled" not in reasons
 
 
@@ -334,17 +338,17 @@ def _refused(_: LaunchObservation, stop: StopCause) -> Outcome:
     return "bad_declaration", f"the cluster refused the launch ({status}): {stop.detail}; `plumbline cluster doctor` finds the cause"
 
 
-def _always(failure: FailureClass) -> Callable[[LaunchObservation, StopCause], Outcome]:
+def _classify_as(failure: FailureClass) -> Callable[[LaunchObservation, StopCause], Outcome]:
     return lambda _, stop: (failure, stop.detail)
 
 
 _STOPS: dict[StopReason, Callable[[LaunchObservation, StopCause], Outcome]] = {
     "schedule_timeout": _not_scheduled,
     "startup_timeout": _not_started,
-    "image_error": _always("image_error"),
-    "config_error": _always("bad_declaration"),
-    "deadline": _always("timeout"),
+    "image_error": _classify_as("image_error"),
+    "config_error": _classify_as("bad_declaration"),
+    "deadline": _classify_as("timeout"),
     "unreachable": _unreachable,
     "refused": _refused,
-    "killed": _always("interrupted"),
+    "killed": _classify_as("interrupted"),
 }

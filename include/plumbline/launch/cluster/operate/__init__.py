@@ -29,15 +29,15 @@ def adopt_or_announce(spec: Mapping[str, str]) -> tuple[Attempt, LaunchRecord | 
     Adopts an attempt that still runs. Records one that is over; that is the result if it was measured or failed in a way that a retry would
     not change. Otherwise announces the next attempt. OSError if a store, Unreachable if the cluster cannot be reached.
     """
-    held = Attempt.newest(spec)
-    if held is not None and _is_unsettled(held):
+    newest = Attempt.newest(spec)
+    if newest is not None and _is_unsettled(newest):
         # Between a pod and its replacement nothing of the launch may exist.
-        if held.replaced.pending is not None or held.lives():
-            _log.info("Launch %s exists on the cluster: adopting it.", names.launch_name(held.trial))
-            return held, None
-        record = _settle_attempt(held)
-        if record is not None and not is_retryable(record, held.validity()):
-            return held, record
+        if newest.replaced.pending is not None or newest.lives():
+            _log.info("Launch %s exists on the cluster: adopting it.", names.launch_name(newest.trial))
+            return newest, None
+        record = _settle_attempt(newest)
+        if record is not None and not is_retryable(record, newest.validity()):
+            return newest, record
     return Attempt.next(spec), None
 
 
@@ -66,13 +66,13 @@ def settle_abandoned(spec: Mapping[str, str]) -> list[str]:
     return settled
 
 
-def close_attempt(attempt: Attempt, seen: LaunchObservation | None = None, stop: StopCause | None = None) -> LaunchRecord:
+def close_attempt(attempt: Attempt, observation: LaunchObservation | None = None, stop: StopCause | None = None) -> LaunchRecord:
     """Poll once more, delete everything, wait until it is gone, and store the record of the attempt.
 
     Deletion is tried whatever else fails, and its own failure becomes the record's, because pods may still run. OSError if the home store
     cannot be written; the preliminary record then remains.
     """
-    known = merge_observations(attempt.seen, seen) if seen else attempt.seen
+    known = merge_observations(attempt.seen, observation) if observation else attempt.seen
     looking, selector = attempt.api(attempt.poll_patience_s), names.selector(attempt.trial)
     attempt.seen = poll_launch(looking, selector, replace(known, stop=stop or known.stop))
     # Deletion may take minutes, and this process may be ended meanwhile.

@@ -95,11 +95,11 @@ class Replacements:
         return cls([ReplacedPod.read(row) for row in rows])
 
 
-def begin_replacement(attempt: Attempt, seen: LaunchObservation) -> bool:
+def begin_replacement(attempt: Attempt, observation: LaunchObservation) -> bool:
     """Store the pod's request for its deletion and its observation. False if the pod has ended or vanished, which ends the attempt."""
     api, name = attempt.api(attempt.poll_patience_s), attempt.pod_names[0]
     pod = attempt.api().get("Pod", name)
-    attempt.seen = poll_launch(api, names.selector(attempt.trial), merge_observations(attempt.seen, seen))
+    attempt.seen = poll_launch(api, names.selector(attempt.trial), merge_observations(attempt.seen, observation))
     if pod is None or has_ended(pod):
         return False
     text, _ = read_logs(api, attempt.seen, most_s=attempt.poll_patience_s)
@@ -269,10 +269,10 @@ class Attempt:
         """Record why nothing was requested of the cluster."""
         self.record(failure.failure_class, str(failure))
 
-    def started(self, seen: LaunchObservation) -> None:
+    def started(self, observation: LaunchObservation) -> None:
         """All its pods run: store the observation of their start."""
         self.started_at = datetime.now(timezone.utc)
-        self.seen = poll_launch(self.api(self.poll_patience_s), names.selector(self.trial), merge_observations(self.seen, seen))
+        self.seen = poll_launch(self.api(self.poll_patience_s), names.selector(self.trial), merge_observations(self.seen, observation))
         # A store's outage must not end the watch of the pods.
         tolerate("keep what was seen when the pods started", self.keep, None)
 

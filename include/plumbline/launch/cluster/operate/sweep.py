@@ -70,7 +70,7 @@ def campaign_launches(campaign_id: str, provider: str) -> list[str]:
 
     LookupError if the result store has no such trial; OSError if it does not answer.
     """
-    home, found, planned = stores.home(), [], False
+    home, launches, planned = stores.home(), [], False
     for trial_id in home.trial_ids(campaign_id):
         try:
             planned |= stores.planned_trial(home, {"campaign_id": campaign_id, "trial_id": trial_id}).provider.name == provider
@@ -78,10 +78,10 @@ def campaign_launches(campaign_id: str, provider: str) -> list[str]:
         except (FileNotFoundError, InvalidResult) as error:
             _log.warning("Skipping %s of %s: %s", trial_id, campaign_id, error)
             continue
-        found += [launch_name(trial) for trial in trials if trial.provider.name == provider]
+        launches += [launch_name(trial) for trial in trials if trial.provider.name == provider]
     if not planned:
         raise LookupError(f'the result store has no trial of campaign "{campaign_id}" on {provider}')
-    return found
+    return launches
 
 
 def _is_of(item: Row, launches: Collection[str]) -> bool:
