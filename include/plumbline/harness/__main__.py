@@ -159,22 +159,22 @@ def _check_store(out: str) -> dict[str, object]:
 
 def _quick_probe(out: str, limit_s: float) -> int:
     with tempfile.TemporaryDirectory(prefix="plumbline-probe-") as folder:
-        seen = quick_probe(Path(folder), limit_s)
+        result = quick_probe(Path(folder), limit_s)
     try:
-        store_probe(seen, out)
+        store_probe(result, out)
     except (OSError, UnusableStore) as error:
         sys.stderr.write(f"{out}: the probe could not be stored: {error}\n")
         return STORE_FAILED
-    for name, why in seen.left_out.items():
+    for name, why in result.left_out.items():
         sys.stderr.write(f"{name} skipped: {why}\n")
     return MEASURED
 
 
 def _probe() -> dict[str, object]:
-    seen = Environment.of(environment.collect_facts())
+    facts = Environment.of(environment.collect_facts())
     with tempfile.TemporaryDirectory(prefix="plumbline-probe-") as folder:
-        rows = probes.run(usable_cores(), Path(folder), "cuda" if seen.facts.get("gpu.count") else "cpu")
-    return {**seen.model_dump(mode="json"), "probes": [row.model_dump(mode="json") for row in rows]}
+        rows = probes.run(usable_cores(), Path(folder), "cuda" if facts.facts.get("gpu.count") else "cpu")
+    return {**facts.model_dump(mode="json"), "probes": [row.model_dump(mode="json") for row in rows]}
 
 
 if __name__ == "__main__":

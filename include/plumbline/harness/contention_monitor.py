@@ -177,14 +177,14 @@ class ContentionMonitor:
         if self._promised < len(self.cpus):
             cores = f"the {self._promised} promised of {len(self.cpus)} cores"
         what = f"others used {foreign:.0%} of {cores} in {phase}"
-        found = _judge_threshold("contended_cpu", foreign, limits.foreign_cpu_degraded, limits.foreign_cpu_invalid, what)
+        judgements = _judge_threshold("contended_cpu", foreign, limits.foreign_cpu_degraded, limits.foreign_cpu_invalid, what)
         pressure = means.get("cpu_pressure_some")
         if pressure is not None:
             taken = foreign * self._promised
             what = f"tasks waited for a core in {pressure:.0%} of {phase} while others used {taken:.2f} cores"
             worst = min(pressure, taken)
-            found += _judge_threshold("cpu_pressure", worst, limits.cpu_pressure_degraded, limits.cpu_pressure_invalid, what)
-        return [*found, *throttled]
+            judgements += _judge_threshold("cpu_pressure", worst, limits.cpu_pressure_degraded, limits.cpu_pressure_invalid, what)
+        return [*judgements, *throttled]
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -275,11 +275,11 @@ class ResumedContentionMonitor(ContentionMonitor):
 
     def telemetry(self) -> list[Telemetry]:
         """Of all pods; a signal that several saw in one phase is weighted by its samples."""
-        found = {(row.phase, row.signal): row for row in self._earlier.telemetry}
+        rows = {(row.phase, row.signal): row for row in self._earlier.telemetry}
         for row in super().telemetry():
             key = row.phase, row.signal
-            found[key] = _merge_telemetry(found[key], row) if key in found else row
-        return list(found.values())
+            rows[key] = _merge_telemetry(rows[key], row) if key in rows else row
+        return list(rows.values())
 
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
         return list(self._earlier.gpu_rows) if phase == "steady" else super().gpu_rows(phase)
@@ -414,13 +414,13 @@ class ProcessTreeCpu:
         self._strangers &= alive
         fresh = {pid: stat for pid in alive - self._strangers - self._members.keys() if (stat := self._stat(pid)) is not None}
         ordered = sorted(fresh.items(), key=lambda item: (item[1].started, item[0]))
-        found = True
-        while found:
-            found = False
+        discovered = True
+        while discovered:
+            discovered = False
             for pid, stat in ordered:
                 if pid not in self._members and stat.parent in self._members:
                     self._members[pid] = stat.started
-                    found = True
+                    discovered = True
         self._strangers.update(fresh.keys() - self._members.keys())
 
     def _stat(self, pid: int) -> _ProcessStat | None:

@@ -47,43 +47,43 @@ def nvidia_error_counters(driver: NvidiaDriver, handle: Any) -> dict[str, int]:
     def ask(function: str, *arguments: Any) -> Any:
         return driver.ask(f"nvmlDeviceGet{function}", handle, *arguments)
 
-    found: dict[str, int | None] = {}
+    counters: dict[str, int | None] = {}
     for word, kind in (("corrected", nvml.NVML_SINGLE_BIT_ECC), ("uncorrected", nvml.NVML_DOUBLE_BIT_ECC)):
         for span, since in (("volatile", nvml.NVML_VOLATILE_ECC), ("aggregate", nvml.NVML_AGGREGATE_ECC)):
-            found[f"ecc_{word}_{span}"] = ask("TotalEccErrors", kind, since)
+            counters[f"ecc_{word}_{span}"] = ask("TotalEccErrors", kind, since)
     if (rows := ask("RemappedRows")) is not None:
         names = ("rows_remapped_correctable", "rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failure")
-        found |= dict(zip(names, rows, strict=True))
+        counters |= dict(zip(names, rows, strict=True))
     causes = {
         "corrected": nvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
         "uncorrected": nvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
     }
     for word, cause in causes.items():
         pages = ask("RetiredPages", cause)
-        found[f"pages_retired_{word}"] = None if pages is None else len(pages)
-    found["page_retirement_pending"] = ask("RetiredPagesPendingStatus")
-    found["pcie_replays"] = ask("PcieReplayCounter")
+        counters[f"pages_retired_{word}"] = None if pages is None else len(pages)
+    counters["page_retirement_pending"] = ask("RetiredPagesPendingStatus")
+    counters["pcie_replays"] = ask("PcieReplayCounter")
     for reason, policy in _POLICIES.items():
         status = ask("ViolationStatus", getattr(nvml, policy))
-        found[f"throttled_{reason}_ms"] = None if status is None else status.violationTime // 1_000_000  # NVML counts nanoseconds
+        counters[f"throttled_{reason}_ms"] = None if status is None else status.violationTime // 1_000_000  # NVML counts nanoseconds
     links = active_links(driver, handle)
     for name, counter in _LINK_COUNTERS.items():
         counts = [ask("NvLinkErrorCounter", link, getattr(nvml, counter)) for link in links]
-        found[name] = sum(count for count in counts if count is not None) if any(count is not None for count in counts) else None
-    return {name: int(value) for name, value in found.items() if value is not None}
+        counters[name] = sum(count for count in counts if count is not None) if any(count is not None for count in counts) else None
+    return {name: int(value) for name, value in counters.items() if value is not None}
 
 
 def amd_error_counters(driver: AmdDriver, handle: Any) -> dict[str, int]:
     """The counters of one GPU, by AMD SMI (which reads the kernel's RAS counters); a guest of a virtual machine sees few of them."""
     ecc, pcie, pages = (driver.ask(name, handle) for name in ("gpu_total_ecc_count", "pcie_info", "gpu_bad_page_info"))
-    found = {
+    counters = {
         "ecc_corrected": first_number(ecc, "correctable_count"),
         "ecc_uncorrected": first_number(ecc, "uncorrectable_count"),
         "ecc_deferred": first_number(ecc, "deferred_count"),
         "pcie_replays": first_number((pcie or {}).get("pcie_metric"), "pcie_replay_count"),
         "pages_retired": len(pages) if isinstance(pages, list) else None,  # a card without any may answer in words
     }
-    return {name: int(value) for name, value in found.items() if value is not None}
+    return {name: int(value) for name, value in counters.items() if value is not None}
 
 
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
@@ -165,11 +165,11 @@ class XidListener:
                 return  # nothing more for now
             if not record:
                 return
-            for found in _XID_LINE.finditer(record.decode(errors="replace")):
-                address = found[1].lower()
+            for match in _XID_LINE.finditer(record.decode(errors="replace")):
+                address = match[1].lower()
                 for gpu, own in enumerate(self._addresses):
                     if own is not None and address.startswith(own):
-                        self._seen[gpu][int(found[2])] += 1
+                        self._seen[gpu][int(match[2])] += 1
 
 
 def _open_kernel_log(root: Path) -> int | None:
@@ -237,16 +237,16 @@ def judge_gpu_errors(counters: Iterable[GpuCounter], seconds: float) -> list[Jud
     cause do not.
     """
     rows = tuple(counters)
-    found = []
+    judgements = []
     for code, prefixes in _CODES:
         new = [row for row in rows if row.new and row.counter.startswith(prefixes) and _is_relevant(row, seconds)]
         if new:
             shown = ", ".join(f"{_gpu_name(row)} {row.counter} +{row.new}" for row in new)
-            found.append(degraded(code, f"new errors during the trial: {shown}"))
+            judgements.append(degraded(code, f"new errors during the trial: {shown}"))
     lost = _lost_gpus(rows)
     if lost:
-        found.append(degraded("gpu_lost", f"{', '.join(lost)} lost during the trial"))
-    return found
+        judgements.append(degraded("gpu_lost", f"{', '.join(lost)} lost during the trial"))
+    return judgements
 
 
 def _is_relevant(row: GpuCounter, seconds: float) -> bool:

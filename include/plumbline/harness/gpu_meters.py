@@ -99,7 +99,7 @@ class _NvidiaMeters:
     def read(self, gpu: int) -> dict[str, float]:
         nvml, ask, handle = self._driver.library, self._driver.ask, self._handles[gpu]
         power, memory, busy = (ask(f"nvmlDeviceGet{name}", handle) for name in ("PowerUsage", "MemoryInfo", "UtilizationRates"))
-        found = {
+        values = {
             "power": None if power is None else power / 1e3,
             "sm_clock": ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
             "memory_clock": ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
@@ -112,7 +112,7 @@ class _NvidiaMeters:
         active = {} if bits is None else {name: float(bool(bits & bit)) for name, bit in _BITS.items()}
         if active:
             active["throttled"] = max(active[name] for name in HARMFUL_THROTTLING)
-        return {name: float(value) for name, value in found.items() if value is not None} | active
+        return {name: float(value) for name, value in values.items() if value is not None} | active
 
     def joules(self, gpu: int) -> float | None:
         millijoules = self._driver.ask("nvmlDeviceGetTotalEnergyConsumption", self._handles[gpu])
@@ -121,10 +121,10 @@ class _NvidiaMeters:
     def errors(self, gpu: int) -> dict[str, int]:
         if self._xids is None:
             self._xids = XidListener(self._driver.library, self._handles, self._root)
-        found, xids = gpu_errors.nvidia_error_counters(self._driver, self._handles[gpu]), self._xids.counts(gpu)
+        counters, xids = gpu_errors.nvidia_error_counters(self._driver, self._handles[gpu]), self._xids.counts(gpu)
         if xids is None:
-            return found
-        return {**found, "xid": sum(xids.values()), **{f"xid_{code}": count for code, count in sorted(xids.items())}}
+            return counters
+        return {**counters, "xid": sum(xids.values()), **{f"xid_{code}": count for code, count in sorted(xids.items())}}
 
 
 def _open_amd(amdsmi: Any, root: Path) -> _AmdMeters | None:
@@ -153,7 +153,7 @@ class _AmdMeters:
         busy = first_number(ask("gpu_activity", handle), "gfx_activity")
         # The name of a field changed with ROCm's releases; data-centre cards have no edge sensor.
         heat = (smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT)
-        found = {
+        values = {
             "power": first_number(power, "socket_power", "current_socket_power", "average_socket_power"),
             "sm_clock": first_number(ask("clock_info", handle, smi.AmdSmiClkType.GFX), "clk", "cur_clk"),
             "memory_clock": first_number(ask("clock_info", handle, smi.AmdSmiClkType.MEM), "clk", "cur_clk"),
@@ -161,7 +161,7 @@ class _AmdMeters:
             "memory_used": None if used is None else used * 2**20,
             "utilization": None if busy is None else busy / 100,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
     def joules(self, gpu: int) -> float | None:
         counter = self._driver.ask("energy_count", self._handles[gpu])

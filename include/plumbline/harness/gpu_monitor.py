@@ -122,7 +122,7 @@ class GpuPhaseMonitor:
         self._interval_s, self._libraries, self._node = interval_s, (nvml, amdsmi), node
         self._health = GpuHealth(node)
         self._others: dict[int, NodeGpus | None] = {}
-        self.announce: Callable[[Phase | None], None] = _nobody
+        self.announce: Callable[[Phase | None], None] = _ignore_phase
         """Called with each phase that is entered, for the GPUs of other nodes."""
         self._stretches: dict[Phase, GpuSamples] = {}
         self._current: GpuSamples | None = None
@@ -224,13 +224,13 @@ class GpuPhaseMonitor:
         `node_gpus_unobserved` for a node that sent nothing, where node 0 has GPUs: unseen is not undisturbed.
         """
         self._read_health()
-        found = self._health.judgements()
+        judgements = self._health.judgements()
         for node, gpus in sorted(self._others.items()):
             if gpus is not None:
-                found += gpus.judgements
+                judgements += gpus.judgements
             elif self.gpus:
-                found.append(degraded("node_gpus_unobserved", f"node {node} reported no GPU readings; their errors are unknown"))
-        return found
+                judgements.append(degraded("node_gpus_unobserved", f"node {node} reported no GPU readings; their errors are unknown"))
+        return judgements
 
     def rows(self, phase: Phase) -> list[MetricRow]:
         """`gpu_power`: mean of all GPUs of all nodes together in W, by their counters of energy where they have them. On one node no row if a
@@ -254,17 +254,17 @@ class GpuPhaseMonitor:
         stretch = self._stretches.get(phase)
         if stretch is None:
             return []
-        found = []
+        judgements = []
         for gpu in range(self.gpus):
             shares = {THROTTLE_REASONS[name]: stretch.share(gpu, name) for name in HARMFUL_THROTTLING}
-            seen = ", ".join(f"{words} ({share:.0%} of the samples)" for words, share in shares.items() if share > 0)
-            if seen:
+            reasons = ", ".join(f"{words} ({share:.0%} of the samples)" for words, share in shares.items() if share > 0)
+            if reasons:
                 of = f" of node {self._node}" if self._node else ""
-                found.append(degraded("throttled", f"GPU {gpu}{of} throttled in {phase} by {seen}"))
-        return found
+                judgements.append(degraded("throttled", f"GPU {gpu}{of} throttled in {phase} by {reasons}"))
+        return judgements
 
 
-def _nobody(_: Phase | None) -> None:
+def _ignore_phase(_: Phase | None) -> None:
     return
 
 
@@ -311,7 +311,7 @@ def total_power(phase: Phase, own: GpuWindow | None, others: Mapping[int, NodeGp
     """
     if own is None:
         return None, "node 0 reads no GPUs, and other nodes do"
-    found = [own.watts]
+    powers = [own.watts]
     lacking = [] if own.watts is not None else ["node 0: one of its GPUs reports neither energy nor power"]
     for node, gpus in sorted(others.items()):
         window = None if gpus is None else gpus.windows.get(phase)
@@ -324,7 +324,7 @@ def total_power(phase: Phase, own: GpuWindow | None, others: Mapping[int, NodeGp
         elif window.watts is None:
             lacking.append(f"node {node}: one of its GPUs reports neither energy nor power")
         else:
-            found.append(window.watts)
+            powers.append(window.watts)
     if lacking:
         return None, "; ".join(lacking)
-    return sum(watts for watts in found if watts is not None), ""
+    return sum(watts for watts in powers if watts is not None), ""

@@ -42,6 +42,6 @@ class ImageIncomplete(Exception):
     """The image lacks what the declaration needs; the message says what, and what works without it."""
 
 
-def find_image_fault(said: str) -> str | None:
+def find_image_fault(stderr: str) -> str | None:
     """The last line of output that names something missing from the image; None without one."""
-    return next((line.strip() for line in reversed(said.splitlines()) if any(words in line for words in _FAULT_MESSAGES)), None)
+    return next((line.strip() for line in reversed(stderr.splitlines()) if any(words in line for words in _FAULT_MESSAGES)), None)

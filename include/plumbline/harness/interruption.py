@@ -48,7 +48,7 @@ class Interruption:
             return
         if self._asked_at is not None:
             seconds = min(seconds, self._asked_at + STOP_BUDGET_S - time.monotonic())
-        before = signal.signal(signal.SIGALRM, self._over)
+        before = signal.signal(signal.SIGALRM, self._on_alarm)
         self._limited = True
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
         try:
@@ -58,7 +58,7 @@ class Interruption:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
 
-    def _over(self, number: int, _frame: FrameType | None) -> None:
+    def _on_alarm(self, number: int, _frame: FrameType | None) -> None:
         if self._limited:
             self._limited = False
             raise Interrupted(number)

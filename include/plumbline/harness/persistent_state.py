@@ -80,12 +80,12 @@ class PersistentState:
     def get(self, name: str) -> dict[str, Any]:
         """As an earlier pod wrote it; TrialFailed if it is absent or unreadable."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())
+            state: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())
         except (OSError, ValueError) as error:
             raise TrialFailed(
                 "harness_error", f"the state of the earlier pod cannot be read: {self.folder}/{name}.json: {error}"
             ) from error
-        return found
+        return state
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

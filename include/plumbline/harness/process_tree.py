@@ -55,17 +55,17 @@ def is_live(process: psutil.Process) -> bool:
 def tagged_processes(variable: str, value: str) -> list[psutil.Process]:
     """Live processes whose environment holds the variable with this value, and everything below them; without this process."""
     parent_of: dict[psutil.Process, int] = {}
-    found: set[int] = set()
+    pids: set[int] = set()
     for process in psutil.process_iter():
         # Another user's process cannot be ours, and one that ended meanwhile no longer matters.
         with suppress(psutil.Error, OSError):
             if is_live(process):
                 parent_of[process] = process.ppid()
                 if process.environ().get(variable) == value:
-                    found.add(process.pid)
-    while more := {process.pid for process, parent in parent_of.items() if parent in found} - found:
-        found |= more
-    return [process for process in parent_of if process.pid in found - {os.getpid()}]
+                    pids.add(process.pid)
+    while more := {process.pid for process, parent in parent_of.items() if parent in pids} - pids:
+        pids |= more
+    return [process for process in parent_of if process.pid in pids - {os.getpid()}]
 
 
 def end_processes(find: Callable[[], Iterable[psutil.Process]], grace_s: float, kill_s: float = KILL_S) -> set[int]:
@@ -74,15 +74,15 @@ def end_processes(find: Callable[[], Iterable[psutil.Process]], grace_s: float, 
     Returns the pids that were met. RuntimeError names processes that are left after `kill_s` of SIGKILL.
     """
     ended: set[int] = set()
-    asked: set[psutil.Process] = set()
+    signalled: set[psutil.Process] = set()
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline:
         left = set(find())
         if not left:
             return ended
-        for process in left - asked:  # a second SIGTERM makes some programs give up their own cleaning up
+        for process in left - signalled:  # a second SIGTERM makes some programs give up their own cleaning up
             _send(process, signal.SIGTERM)
-        asked |= left
+        signalled |= left
         ended |= {process.pid for process in left}
         time.sleep(_POLL_S)
     deadline = time.monotonic() + kill_s

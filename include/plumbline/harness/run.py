@@ -111,8 +111,8 @@ class _Run:
             self._state = persistent_state_of(self._trial, os.environ)
             self._measure(workdir)
             self._interruption.disarm()
-            found = [*self._measurement.judgements, *self._contention, *self._gpu_errors, *selfcheck.judgements(self._selfcheck)]
-            verdict = measurement.verdict(found)
+            judgements = [*self._measurement.judgements, *self._contention, *self._gpu_errors, *selfcheck.judgements(self._selfcheck)]
+            verdict = measurement.verdict(judgements)
             self._sealed(verdict, [item for item, _ in evidence_entries(self._measurement.evidence)])
             return verdict
         except (UnusableStore, StoreUnreachable):
@@ -243,7 +243,7 @@ class _Run:
     def _sealed(self, verdict: Validity, evidence: Sequence[Evidence], *more: Event) -> ResultDocument:
         trial, measured = self._trial, self._measurement
         facts = {**self._facts, **measured.facts}
-        seen = {(row.phase, row.signal) for row in measured.telemetry}
+        recorded = {(row.phase, row.signal) for row in measured.telemetry}
         document = ResultDocument.sealed(
             trial=trial,
             harness_version=version("plumbline"),
@@ -259,7 +259,7 @@ class _Run:
             metrics=(*self._probed, *measured.metrics),
             curves=tuple(measured.curves),
             stages=tuple(measured.stages),
-            telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in seen)),
+            telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in recorded)),
             usage=tuple(measured.usage),
             gpu_health=self._gpu_health,
             selfcheck=tuple(self._selfcheck),
@@ -298,8 +298,8 @@ _PROBES: tuple[probes.ProbeName, ...] = ("matmul", "memory", "copy")
 def quick_probe(folder: Path, limit_s: float = PROBE_LIMIT_S, wanted: Sequence[probes.ProbeName] = _PROBES) -> ProbeDocument:
     """Probe once, for at most `limit_s` seconds (the facts alone take a few). `folder`: scratch space."""
     began = time.monotonic()
-    seen = Environment.of(environment.collect_facts())
-    cuda = bool(seen.facts.get("gpu.count"))
+    facts = Environment.of(environment.collect_facts())
+    cuda = bool(facts.facts.get("gpu.count"))
     rows: list[MetricRow] = []
     left_out: dict[str, str] = {}
     with ContentionMonitor(usable_cores()) as monitor, monitor.phase("environment"):
@@ -310,16 +310,16 @@ def quick_probe(folder: Path, limit_s: float = PROBE_LIMIT_S, wanted: Sequence[p
             if left_s <= 0:
                 left_out[name] = f"not started: the time limit of {limit_s:g} s had passed"
                 continue
-            found = probes.run(usable_cores(), folder, "cuda" if cuda else "cpu", only=(name,), limit_s=left_s, gpus=1)
-            rows += found
-            if found and all(row.value is None for row in found):
-                left_out[name] = next((row.reason for row in found if row.reason), "not measured")
+            measured = probes.run(usable_cores(), folder, "cuda" if cuda else "cpu", only=(name,), limit_s=left_s, gpus=1)
+            rows += measured
+            if measured and all(row.value is None for row in measured):
+                left_out[name] = next((row.reason for row in measured if row.reason), "not measured")
     foreign = next((row.mean for row in monitor.telemetry() if row.signal == "foreign_cpu"), None)
     return ProbeDocument(
         harness_version=version("plumbline"),
         taken_at=datetime.now(timezone.utc),
         seconds=round(time.monotonic() - began, 3),
-        environment=seen,
+        environment=facts,
         metrics=tuple(rows),
         foreign_cpu=None if cuda or foreign is None else min(foreign, 1.0),
         left_out=left_out,

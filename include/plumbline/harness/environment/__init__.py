@@ -13,7 +13,7 @@ from plumbline.results import Scalar
 
 
 def collect_facts() -> dict[str, Scalar]:
-    found: dict[str, Scalar] = {}
+    facts: dict[str, Scalar] = {}
     parts = [
         cpu.cpu_facts(),
         host.host_facts(),
@@ -26,8 +26,8 @@ def collect_facts() -> dict[str, Scalar]:
     ]
     gpus = nvidia.nvidia_facts()
     for part in [*parts, gpus, {} if gpus["gpu.count"] else amd.amd_facts()]:
-        found |= part
-    return dict(sorted(found.items()))
+        facts |= part
+    return dict(sorted(facts.items()))
 
 
 def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mapping[str, Scalar]) -> str | None:
@@ -53,8 +53,8 @@ def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mappi
     if vendor not in (None, declared.kind):
         return f"{wanted}, but the GPUs here are {vendor}'s"
     if declared.product is not None:
-        found = [str(facts.get(f"gpu.{i}.product")) for i in range(count_wanted)]
-        others = sorted({name for name in found if name != product_name(declared.product)})
+        products = [str(facts.get(f"gpu.{i}.product")) for i in range(count_wanted)]
+        others = sorted({name for name in products if name != product_name(declared.product)})
         if others:
             return f"{wanted}, but here is {', '.join(others)}"
     return None

@@ -31,10 +31,10 @@ class AmdDriver:
 
     def handles(self) -> list[Any]:
         """Of the GPUs that HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES, which ROCm obeys too) shows. Raises AmdSmiException."""
-        found = list(self.library.amdsmi_get_processor_handles())
-        names = [(str(i), str(self.library.amdsmi_get_gpu_device_uuid(handle))) for i, handle in enumerate(found)]
+        handles = list(self.library.amdsmi_get_processor_handles())
+        names = [(str(i), str(self.library.amdsmi_get_gpu_device_uuid(handle))) for i, handle in enumerate(handles)]
         setting = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return [found[i] for i in visible_indices(names, setting)]
+        return [handles[i] for i in visible_indices(names, setting)]
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """What `amdsmi_get_<function>` returns; None without an answer or such a function."""
@@ -83,15 +83,15 @@ def _unknown(reason: str) -> dict[str, Scalar]:
 
 def _facts(driver: AmdDriver, root: Path) -> dict[str, Scalar]:
     shown = driver.handles()
-    found: dict[str, Scalar] = {
+    facts: dict[str, Scalar] = {
         "gpu.count": len(shown),
         "gpu.vendor": "amd",
         "driver.version": first_text(driver.library.amdsmi_get_gpu_driver_info(shown[0]), "driver_version") if shown else None,
         "rocm.version": read_text(root / "opt/rocm/.info/version"),
     }
     for position, handle in enumerate(shown):
-        found |= {f"gpu.{position}.{name}": value for name, value in _gpu_facts(driver, handle).items()}
-    return found
+        facts |= {f"gpu.{position}.{name}": value for name, value in _gpu_facts(driver, handle).items()}
+    return facts
 
 
 def _gpu_facts(driver: AmdDriver, handle: Any) -> dict[str, Scalar]:

@@ -60,9 +60,9 @@ def limit_facts(root: Path = ROOT) -> dict[str, Scalar]:
 
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
-    found = [read_int(folder / "memory.max") for folder in cgroup_folders(root, "")]
-    found += [read_int(folder / "memory.limit_in_bytes") for folder in cgroup_folders(root, "memory")]
-    return min((limit for limit in found if limit is not None and limit < _NO_LIMIT), default=None)
+    limits = [read_int(folder / "memory.max") for folder in cgroup_folders(root, "")]
+    limits += [read_int(folder / "memory.limit_in_bytes") for folder in cgroup_folders(root, "memory")]
+    return min((limit for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
 
 
 def oom_kills(root: Path = ROOT) -> int | None:
@@ -107,15 +107,15 @@ def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _processes(root: Path) -> int | None:
-    found = [read_int(folder / "pids.max") for controller in ("", "pids") for folder in cgroup_folders(root, controller)]
-    return min((limit for limit in found if limit is not None), default=None)
+    limits = [read_int(folder / "pids.max") for controller in ("", "pids") for folder in cgroup_folders(root, controller)]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _filesystem_bytes(folder: Path) -> int | None:
     if not folder.is_mount():
         return None
-    found = os.statvfs(folder)
-    return found.f_frsize * found.f_blocks
+    stat = os.statvfs(folder)
+    return stat.f_frsize * stat.f_blocks
 
 
 def _rlimit(which: int) -> int | None:

@@ -48,7 +48,7 @@ def cpu_facts(root: Path = ROOT) -> dict[str, Scalar]:
     info = _cpuinfo(root)
     flags = frozenset((info.get("flags") or info.get("Features") or "").split())
     devices = root / "sys/devices/system"
-    found: dict[str, Scalar] = {
+    facts: dict[str, Scalar] = {
         "cpu.model": info.get("model name") or info.get("Model") or info.get("CPU part") or platform.processor() or None,
         "cpu.vendor": info.get("vendor_id") or info.get("CPU implementer"),
         "cpu.microcode": info.get("microcode"),
@@ -67,12 +67,12 @@ def cpu_facts(root: Path = ROOT) -> dict[str, Scalar]:
         "numa.usable_nodes": _numa_nodes(devices / "node", cores),
         "numa.balancing": read_int(root / "proc/sys/kernel/numa_balancing"),
     }
-    found |= {f"cpu.cache.{name}_bytes": size for name, size in _caches(devices / f"cpu/cpu{cores[0]}/cache").items()}
+    facts |= {f"cpu.cache.{name}_bytes": size for name, size in _caches(devices / f"cpu/cpu{cores[0]}/cache").items()}
     for file in sorted((devices / "cpu/vulnerabilities").glob("*")):
         state = read_text(file)
         if state is not None and state != "Not affected":  # what is mitigated costs speed, and a kernel update changes it
-            found[f"cpu.vulnerability.{file.name}"] = state
-    return found
+            facts[f"cpu.vulnerability.{file.name}"] = state
+    return facts
 
 
 def last_level_cache_bytes(root: Path = ROOT) -> int | None:
@@ -87,11 +87,11 @@ def has_hypervisor_flag(root: Path = ROOT) -> bool | None:
 
 def _cpuinfo(root: Path) -> dict[str, str]:
     """The first processor of /proc/cpuinfo, plus shared keys (ARM)."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in (read_text(root / "proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
-        found.setdefault(key.strip(), value.strip())
-    return found
+        fields.setdefault(key.strip(), value.strip())
+    return fields
 
 
 def _physical(folder: Path) -> int | None:

@@ -113,8 +113,8 @@ def _mount(root: Path, folder: Path) -> tuple[str | None, str | None]:
         fields, last = before.split(), after.split()
         point = Path(fields[4].encode().decode("unicode_escape"))
         if len(last) >= 3 and folder.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
-            seen = {*fields[5].split(","), *last[2].split(",")} & _OPTIONS
-            best = len(point.parts), last[0], ",".join(sorted(seen)) or "none"
+            options = {*fields[5].split(","), *last[2].split(",")} & _OPTIONS
+            best = len(point.parts), last[0], ",".join(sorted(options)) or "none"
     return (None, None) if best is None else (best[1], best[2])
 
 
@@ -138,27 +138,27 @@ def network_facts(root: Path = ROOT) -> dict[str, Scalar]:
     `infiniband.<i>` `.driver`, `.rate`, `.link_layer`, `.firmware`; `network.congestion_control`."""
     cards = [folder for folder in _in_natural_order(root / "sys/class/net") if folder.name != "lo" and _is_relevant(root, folder)]
     adapters = _in_natural_order(root / "sys/class/infiniband")
-    found: dict[str, Scalar] = {
+    facts: dict[str, Scalar] = {
         "network.interfaces": len(cards),
         "network.congestion_control": read_text(root / "proc/sys/net/ipv4/tcp_congestion_control"),
         "infiniband.adapters": len(adapters),
     }
     for i, card in enumerate(cards):
         speed = read_int(card / "speed")
-        found |= {
+        facts |= {
             f"network.{i}.driver": _driver(card / "device"),
             f"network.{i}.speed_mbps": speed if speed is not None and speed > 0 else None,
             f"network.{i}.mtu": read_int(card / "mtu"),
         }
     for i, adapter in enumerate(adapters):
         port = adapter / "ports/1"
-        found |= {
+        facts |= {
             f"infiniband.{i}.driver": _driver(adapter / "device"),
             f"infiniband.{i}.rate": read_text(port / "rate"),
             f"infiniband.{i}.link_layer": read_text(port / "link_layer"),
             f"infiniband.{i}.firmware": read_text(adapter / "fw_ver"),
         }
-    return found
+    return facts
 
 
 def _is_relevant(root: Path, interface: Path) -> bool:
@@ -237,10 +237,10 @@ def _ofi_plugins(folder: Path) -> list[Path]:
 def _version_string(pattern: bytes, file: Path) -> str | None:
     try:
         with file.open("rb") as opened:
-            found = re.search(pattern, opened.read(_STRING_LIMIT))
+            match = re.search(pattern, opened.read(_STRING_LIMIT))
     except OSError:
         return None
-    return found[1].decode() if found else None
+    return match[1].decode() if match else None
 
 
 def _pkgconfig_version(file: Path) -> str | None:
@@ -248,5 +248,5 @@ def _pkgconfig_version(file: Path) -> str | None:
 
 
 def _first_match(pattern: str, content: str | None) -> str | None:
-    found = re.search(pattern, content or "")
-    return found[1] if found else None
+    match = re.search(pattern, content or "")
+    return match[1] if match else None

@@ -37,9 +37,9 @@ class NvidiaDriver:
     def handles(self) -> list[Any]:
         """Of the GPUs that CUDA_VISIBLE_DEVICES shows, in its order. Raises nvml.NVMLError."""
         nvml = self.library
-        found = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        names = [(str(i), _text(nvml.nvmlDeviceGetUUID(handle))) for i, handle in enumerate(found)]
-        return [found[i] for i in visible_indices(names, os.environ.get("CUDA_VISIBLE_DEVICES"))]
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        names = [(str(i), _text(nvml.nvmlDeviceGetUUID(handle))) for i, handle in enumerate(handles)]
+        return [handles[i] for i in visible_indices(names, os.environ.get("CUDA_VISIBLE_DEVICES"))]
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """What a function of NVML returns; None on NVMLError, since not every device and driver answers everything."""
@@ -72,9 +72,9 @@ def product_name(name: str) -> str:
 
 
 def _without_nvml(reason: str, root: Path) -> dict[str, Scalar]:
-    seen = _nvidia_traces(root)
-    found: dict[str, Scalar] = {"gpu.count": 0, "driver.version": None, "cuda.version": None}
-    return found | {"gpu.count": None, "gpu.unknown_because": f"{seen}, but {reason}"} if seen else found
+    traces = _nvidia_traces(root)
+    facts: dict[str, Scalar] = {"gpu.count": 0, "driver.version": None, "cuda.version": None}
+    return facts | {"gpu.count": None, "gpu.unknown_because": f"{traces}, but {reason}"} if traces else facts
 
 
 def _nvidia_traces(root: Path) -> str | None:
@@ -94,19 +94,19 @@ def _nvidia_traces(root: Path) -> str | None:
 def _facts(driver: NvidiaDriver) -> dict[str, Scalar]:
     shown, nvml = driver.handles(), driver.library
     cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
-    found: dict[str, Scalar] = {
+    facts: dict[str, Scalar] = {
         "gpu.count": len(shown),
         "gpu.vendor": "nvidia",
         "driver.version": _text(nvml.nvmlSystemGetDriverVersion()),
         "cuda.version": f"{cuda // 1000}.{cuda % 1000 // 10}",
     }
     for position, handle in enumerate(shown):
-        found |= {
+        facts |= {
             f"gpu.{position}.{name}": value for name, value in {**_gpu_facts(driver, handle), **_nvlink_facts(driver, handle)}.items()
         }
     if len(shown) > 1:
-        found["gpu.nvlink_topology"] = _nvlink_topology(nvml, shown)
-    return found
+        facts["gpu.nvlink_topology"] = _nvlink_topology(nvml, shown)
+    return facts
 
 
 def visible_indices(devices: list[tuple[str, str]], setting: str | None) -> list[int]:
@@ -115,10 +115,12 @@ def visible_indices(devices: list[tuple[str, str]], setting: str | None) -> list
         return list(range(len(devices)))
     shown: list[int] = []
     for wanted in (part.strip() for part in setting.split(",")):
-        found = [i for i, (index, uuid) in enumerate(devices) if wanted == index or (wanted.startswith("GPU-") and uuid.startswith(wanted))]
-        if len(found) != 1 or found[0] in shown:
+        matching = [
+            i for i, (index, uuid) in enumerate(devices) if wanted == index or (wanted.startswith("GPU-") and uuid.startswith(wanted))
+        ]
+        if len(matching) != 1 or matching[0] in shown:
             break
-        shown += found
+        shown += matching
     return shown
 
 

@@ -53,22 +53,22 @@ def software_facts(root: Path = ROOT) -> dict[str, Scalar]:
 
     Versions of engines and their kernels come from the engine Python's packages, else from those of another Python of the image below `root`.
     """
-    found: dict[str, Scalar] = {"python.version": platform.python_version(), "python.implementation": platform.python_implementation()}
+    facts: dict[str, Scalar] = {"python.version": platform.python_version(), "python.implementation": platform.python_implementation()}
     searched = engine_python.describe().search_path
-    found |= {f"{name}.version": _version(name) for name in _CLIENT}
-    found |= {f"{name}.version": _engine((name,), searched) for name in _PACKAGES}
+    facts |= {f"{name}.version": _version(name) for name in _CLIENT}
+    facts |= {f"{name}.version": _engine((name,), searched) for name in _PACKAGES}
     sites = [*searched, *(str(site) for pattern in _SITES for site in sorted(root.glob(pattern), reverse=True))]
-    found |= {f"{fact}.version": _engine(names, sites) for fact, names in _ENGINES.items()}
-    found["harness.version"] = _version("plumbline")
-    found["torch.cuda"] = _torch_build("cuda", searched)
-    found["torch.rocm"] = _torch_build("hip", searched)
-    found |= {f"{name}.version": _cuda_library(name, searched) for name in ("nccl", "cudnn", "cublas")}
-    found |= {
+    facts |= {f"{fact}.version": _engine(names, sites) for fact, names in _ENGINES.items()}
+    facts["harness.version"] = _version("plumbline")
+    facts["torch.cuda"] = _torch_build("cuda", searched)
+    facts["torch.rocm"] = _torch_build("hip", searched)
+    facts |= {f"{name}.version": _cuda_library(name, searched) for name in ("nccl", "cudnn", "cublas")}
+    facts |= {
         f"setting.{name}": value
         for name, value in os.environ.items()
         if _SETTINGS.fullmatch(name) or (name.startswith(_FAMILIES) and not is_secret_name(name))
     }
-    return found
+    return facts
 
 
 def _version(package: str) -> str | None:
@@ -79,7 +79,7 @@ def _version(package: str) -> str | None:
 
 
 def _engine(names: Sequence[str], sites: Sequence[str]) -> str | None:
-    return next((found.version for name in names for found in distributions(name=name, path=list(sites))), None)
+    return next((distribution.version for name in names for distribution in distributions(name=name, path=list(sites))), None)
 
 
 def _cuda_library(name: str, searched: Sequence[str]) -> str | None:

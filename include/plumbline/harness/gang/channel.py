@@ -155,7 +155,9 @@ def gloo_environment(address: str) -> dict[str, str]:
     plain = address.removeprefix("::ffff:")
     if _GLOO in os.environ:
         return {}
-    return next(({_GLOO: name} for name, found in psutil.net_if_addrs().items() if any(item.address == plain for item in found)), {})
+    return next(
+        ({_GLOO: name} for name, addresses in psutil.net_if_addrs().items() if any(item.address == plain for item in addresses)), {}
+    )
 
 
 def serve_rendezvous_store(host: str) -> tuple[TCPStore, int]:

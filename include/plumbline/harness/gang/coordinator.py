@@ -160,13 +160,13 @@ class Coordinator:
                 self._strangers.append(Channel(self._server.accept()[0]))
         for link in list(self._strangers):
             try:
-                said = link.news()
+                messages = link.news()
             except PeerDisconnected:  # a health check, a port scanner
-                said = [{"kind": "nothing"}]
-            if not said:
+                messages = [{"kind": "nothing"}]
+            if not messages:
                 continue
             self._strangers.remove(link)
-            hello, *more = said
+            hello, *more = messages
             node = hello.get("node")
             if hello["kind"] != "hello" or hello.get("trial") != gang_identity(self._trial) or node not in self._open_places():
                 link.close()

@@ -62,6 +62,6 @@ def topology_of(trial: Trial, variables: Mapping[str, str]) -> Topology:
 def _parse_address(text: str | None, nodes: int) -> Address:
     host, _, port = (text or "").rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        said = "is not set" if text is None else f"is {text!r}"
-        raise InvalidTopology(f"{RENDEZVOUS_VARIABLE} {said}; expected where the {nodes} nodes meet node 0, such as trial-0.trial:29400")
+        problem = "is not set" if text is None else f"is {text!r}"
+        raise InvalidTopology(f"{RENDEZVOUS_VARIABLE} {problem}; expected where the {nodes} nodes meet node 0, such as trial-0.trial:29400")
     return Address(host.strip("[]"), int(port))

@@ -84,8 +84,8 @@ class Endpoint:
                 self.launcher.model, prompt, output_tokens, chat=protocol == "openai_chat", exact=self._exact
             )
         if isinstance(model, Encoder):
-            asked = wires.encoder_inputs(prompt, model.task)
-            return wire.body(number, asked) if protocol == "kserve_grpc" else http_transport.infer_request(number, asked)
+            inputs = wires.encoder_inputs(prompt, model.task)
+            return wire.body(number, inputs) if protocol == "kserve_grpc" else http_transport.infer_request(number, inputs)
         if protocol == "kserve_grpc":
             return wires.lm_body(wire, number, prompt, output_tokens)
         return http_transport.generate_request(prompt, output_tokens)
@@ -225,17 +225,17 @@ def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
 
 def _most_frequent(log: RequestLog, error: str) -> tuple[int | None, str]:
     """The most frequent status of this class and its first detail; (None, first detail) without a status."""
-    found: Counter[int | None] = Counter()
+    counts: Counter[int | None] = Counter()
     first: dict[int | None, str] = {}
     for number, detail in sorted(log.details.items()):
         if log.error_of(number) != error:
             continue
         status = _status(detail)
-        found[status] += 1
+        counts[status] += 1
         first.setdefault(status, detail)
-    if not found:
+    if not counts:
         return None, log.first_error()
-    status = found.most_common(1)[0][0]
+    status = counts.most_common(1)[0][0]
     return status, first[status]
 
 

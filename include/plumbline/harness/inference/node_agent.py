@@ -122,6 +122,6 @@ class ServingNode(NodeAgent):
 
     def _reported_facts(self) -> dict[str, Scalar]:
         python = engine_python.describe()
-        found = {name: value for name, value in self.facts.items() if _REPORTED.match(name) and value is not None}
+        reported = {name: value for name, value in self.facts.items() if _REPORTED.match(name) and value is not None}
         installed = {item.name.lower(): item.version for item in distributions(path=list(python.search_path))}
-        return {**found, **{f"engine.{name}": installed[name] for name in _ENGINES if name in installed}}
+        return {**reported, **{f"engine.{name}": installed[name] for name in _ENGINES if name in installed}}

@@ -146,8 +146,8 @@ def _load(record: TrialRecord, fetched: FetchedCheckpoint | None = None, token: 
         raise TrialFailed("bad_declaration", str(error)) from error
     except FetchFailed as error:
         raise TrialFailed("unreachable", str(error)) from error
-    kept = record.result.hashes
-    companions = {name.removeprefix(_COMPANION): value for name, value in kept.items() if name.startswith(_COMPANION)}
+    stored = record.result.hashes
+    companions = {name.removeprefix(_COMPANION): value for name, value in stored.items() if name.startswith(_COMPANION)}
     hashes = {
         "schedule": planned,
         "prompts": prompts.sha256,
@@ -269,13 +269,13 @@ def _phases(driver: Driver, schedule: Schedule, prompts: Prompts) -> None:
         if isinstance(spec, ContextPhaseSpec):
             measure_context(driver, spec, [next(scheduled) for _ in spec.input_tokens])
             continue
-        load, asked = next(scheduled)
+        load, phase_prompts = next(scheduled)
         if spec.name != "warmup":
             prepare_cache(driver, spec.name, prompts)
         if isinstance(spec, FaultPhaseSpec):
-            measure_fault(driver, spec, load, asked)
+            measure_fault(driver, spec, load, phase_prompts)
         else:
-            measure_phase(driver, load, asked)
+            measure_phase(driver, load, phase_prompts)
 
 
 _TO_READY = 0.6
@@ -367,21 +367,21 @@ def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping
     if "engine" not in about:
         return {}
     server = workload.server
-    found: dict[str, Scalar] = {"engine.name": about["engine"], "engine.version": about["engine_version"]}
+    facts: dict[str, Scalar] = {"engine.name": about["engine"], "engine.version": about["engine_version"]}
     if server.command is not None:
-        found["engine.command"] = shlex.join(server.command)
+        facts["engine.command"] = shlex.join(server.command)
     if server.worker_command is not None:
-        found["engine.worker_command"] = shlex.join(server.worker_command)
+        facts["engine.worker_command"] = shlex.join(server.worker_command)
     declared = server.model_dump(mode="json")
     for field, files in server.fetched_files.items():
         group, _, adapter = field.partition(".")
         declared[group][adapter or "model"] = files.model_dump(mode="json", exclude_defaults=True)
     for field in ("engine_args", "parallel", "speculative", "adapters"):
         if value := declared[field]:
-            found[f"engine.{field.removeprefix('engine_')}"] = json.dumps(value, sort_keys=True)
-    if "engine.args" in found:
-        found["engine.args_from"] = "provider's" if any(backend == server.backend for backend in provider.engine_args) else "standard"
-    return found
+            facts[f"engine.{field.removeprefix('engine_')}"] = json.dumps(value, sort_keys=True)
+    if "engine.args" in facts:
+        facts["engine.args_from"] = "provider's" if any(backend == server.backend for backend in provider.engine_args) else "standard"
+    return facts
 
 
 @contextmanager
@@ -418,8 +418,8 @@ def other_nodes(record: TrialRecord) -> Iterator[ServingNodes | None]:
 def _record(record: TrialRecord, nodes: ServingNodes) -> None:
     facts = record.result.facts
     facts["server.nodes"] = nodes.nodes
-    for node, found in sorted(nodes.facts.items()):
-        facts |= {f"node{node}.{name}": value for name, value in found.items()}
+    for node, node_facts in sorted(nodes.facts.items()):
+        facts |= {f"node{node}.{name}": value for name, value in node_facts.items()}
     for node, text in sorted(nodes.logs.items()):
         path = record.workdir / f"server-node{node}.log"
         path.write_text(text, encoding="utf-8")

@@ -71,8 +71,8 @@ def run(
         arguments += ["--cpus", *map(str, cpus)]
         if gpus is not None:
             arguments += ["--gpus", str(gpus)]
-        found = run_parts(parts, arguments, {"all_reduce": collective_s + _START_S}, limit_s)
-    return [*_default_matmul_row(found, device), *found]
+        rows = run_parts(parts, arguments, {"all_reduce": collective_s + _START_S}, limit_s)
+    return [*_default_matmul_row(rows, device), *rows]
 
 
 @contextmanager
@@ -99,9 +99,9 @@ def _parts(device: str, ranks: int, only: Collection[ProbeName]) -> dict[str, tu
     return {part: metrics for name, parts in of.items() if name in only for part, metrics in parts.items()}
 
 
-def _default_matmul_row(found: Sequence[MetricRow], device: str) -> list[MetricRow]:
+def _default_matmul_row(rows: Sequence[MetricRow], device: str) -> list[MetricRow]:
     """`matmul_tflops`: the figure in the device's usual format, fp32 on a CPU and bf16 on a GPU, or fp32 on one too old for it."""
-    by_metric = {each.metric: each for each in found}
+    by_metric = {each.metric: each for each in rows}
     usual = by_metric.get("matmul_tflops_fp32" if device == "cpu" else "matmul_tflops_bf16")
     if usual is not None and (usual.reason or "").startswith(NOT_COMPUTED):
         usual = by_metric["matmul_tflops_fp32"]
@@ -116,17 +116,17 @@ def run_parts(parts: Parts, arguments: Sequence[str], limits_s: Mapping[str, flo
 
     `arguments`: of the worker, without the parts. `limits_s`: of parts with another limit than PART_LIMIT_S; `limit_s`: of all together."""
     deadline = time.monotonic() + limit_s
-    found: dict[str, list[MetricRow]] = {}
-    while left := [part for part in parts if part not in found]:
+    rows: dict[str, list[MetricRow]] = {}
+    while left := [part for part in parts if part not in rows]:
         if time.monotonic() >= deadline:
-            found |= {part: _absent_rows(parts[part], f"not started: the time limit of {limit_s:g} s had passed") for part in left}
+            rows |= {part: _absent_rows(parts[part], f"not started: the time limit of {limit_s:g} s had passed") for part in left}
             break
         done, why = _run_worker({part: parts[part] for part in left}, arguments, limits_s, deadline)
-        found |= done
+        rows |= done
         if why is not None:
             broken = next(part for part in left if part not in done)
-            found[broken] = _absent_rows(parts[broken], why)
-    return [row for part in parts for row in found[part]]
+            rows[broken] = _absent_rows(parts[broken], why)
+    return [row for part in parts for row in rows[part]]
 
 
 def _absent_rows(metrics: Sequence[str], why: str) -> list[MetricRow]:
@@ -137,7 +137,7 @@ def _run_worker(
     parts: Parts, arguments: Sequence[str], limits_s: Mapping[str, float], deadline: float
 ) -> tuple[dict[str, list[MetricRow]], str | None]:
     """Reported rows, and why the first missing part is absent; None if the process ended by itself in between."""
-    found: dict[str, list[MetricRow]] = {}
+    rows: dict[str, list[MetricRow]] = {}
     words = [*command(), *arguments, "--parts", *parts]
     with worker_process(words, engine_python.environment(), subprocess.PIPE, subprocess.PIPE) as process:
         streams = _Streams(process)
@@ -145,16 +145,16 @@ def _run_worker(
             limit_s = min(limits_s.get(part, PART_LIMIT_S), max(deadline - time.monotonic(), 0.0))
             line = streams.line(limit_s)
             if line is None:
-                return found, f"took longer than {limit_s:.3g} s"
+                return rows, f"took longer than {limit_s:.3g} s"
             if not line:
                 # A worker that reported a part may end on purpose, to begin the next one in a fresh process.
                 code = process.wait()
-                return found, None if found and code == 0 else f"its process {describe_exit(code, streams.errors)}"
+                return rows, None if rows and code == 0 else f"its process {describe_exit(code, streams.errors)}"
             answer = json.loads(line)
-            found[part] = (
+            rows[part] = (
                 _absent_rows(parts[part], answer["failed"]) if "failed" in answer else [MetricRow(**each) for each in answer["rows"]]
             )
-    return found, None
+    return rows, None
 
 
 def command() -> list[str]:

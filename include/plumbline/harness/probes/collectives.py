@@ -89,10 +89,10 @@ def _run_node_rank(rank: int, ranks: int, cuda: bool, threads: int, meeting: Pat
             torch.set_num_threads(threads)
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's name may lead nowhere, and all ranks are here
         dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
-        found = [_measure_node_size(size, ranks, cuda) for size in (_NODE_GPU_SIZES if cuda else _NODE_CPU_SIZES)]
+        rows = [_measure_node_size(size, ranks, cuda) for size in (_NODE_GPU_SIZES if cuda else _NODE_CPU_SIZES)]
         dist.destroy_process_group()
         if rank == 0:
-            answers.put((max(rate for rate, _ in found), sum(n for _, n in found)))
+            answers.put((max(rate for rate, _ in rows), sum(n for _, n in rows)))
     except Exception as error:  # noqa: BLE001 - whatever it is, the process that waits for an answer says it
         answers.put(f"rank {rank}: {type(error).__name__}: {error}")
 
@@ -155,10 +155,10 @@ def main(words: Sequence[str]) -> None:
 
 def _measure_collective(collective: str, world: int, device: torch.device, budget_s: float) -> list[dict[str, Any]]:
     """One entry a size, rising, while memory and time suffice. All ranks decide alike, by the slowest rank's figures."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     spent = last = 0.0
     for size in GPU_SIZES if device.type == "cuda" else CPU_SIZES:
-        before = found[-1]["bytes"] if found else size
+        before = rows[-1]["bytes"] if rows else size
         if not _fits(size, device) or spent + last * (_MIN_REPEATS + 1) * size / before > budget_s:
             break
         try:
@@ -168,11 +168,11 @@ def _measure_collective(collective: str, world: int, device: torch.device, budge
             times = max(int((_GPU_SECONDS if device.type == "cuda" else _CPU_SECONDS) / max(last, 1e-6)), _MIN_REPEATS)
             seconds = _max_over_ranks(_time_repeats(work, times, device), device)
         except RuntimeError as error:
-            return [*found, {"failed": str(error).strip().splitlines()[0]}]
+            return [*rows, {"failed": str(error).strip().splitlines()[0]}]
         spent += seconds + 2 * last
         last = seconds / times
-        found.append({"bytes": size, "seconds": last, "n": times})
-    return found
+        rows.append({"bytes": size, "seconds": last, "n": times})
+    return rows
 
 
 def _collective_call(collective: str, size: int, world: int, device: torch.device) -> Callable[[], object]:

@@ -56,11 +56,16 @@ def disk_rows(workdir: Path, *, large: bool = False) -> list[MetricRow]:
 
 def _stream_rows(workdir: Path) -> list[MetricRow]:
     size = min(LARGE_BYTES, shutil.disk_usage(workdir).free // _SPACE_SHARE)
-    found = measure_streams(workdir, size)
+    speeds = measure_streams(workdir, size)
     return [
-        metric_row("disk_write_bandwidth", found.write, 1, phase="environment", method=found.method),
+        metric_row("disk_write_bandwidth", speeds.write, 1, phase="environment", method=speeds.method),
         metric_row(
-            "disk_read_bandwidth", found.read, int(found.read is not None), phase="environment", reason=_CACHED_REASON, method=found.method
+            "disk_read_bandwidth",
+            speeds.read,
+            int(speeds.read is not None),
+            phase="environment",
+            reason=_CACHED_REASON,
+            method=speeds.method,
         ),
     ]
 

@@ -74,11 +74,11 @@ class PeerServer:
 def peer_rows(peers: Iterable[tuple[str, int]]) -> list[MetricRow]:
     """`peer_round_trip_time` (median of 200) and `peer_bandwidth` (best) to the slowest of the (host, port) pairs, which a job waits for; absent
     if one cannot be reached. Empty without peers."""
-    found = [_measure_peer(host, port) for host, port in peers]
-    if not found:
+    peers_measured = [_measure_peer(host, port) for host, port in peers]
+    if not peers_measured:
         return []
-    reached = [one for one in found if one is not None]
-    if len(reached) < len(found):
+    reached = [one for one in peers_measured if one is not None]
+    if len(reached) < len(peers_measured):
         return [metric_row(name, None, 0, phase="environment") for name in ("peer_round_trip_time", "peer_bandwidth")]
     rate, pieces = min((rate, n) for _, rate, n in reached)
     return [
@@ -126,15 +126,15 @@ def _serve_connection(connection: socket.socket) -> None:
 
 def _receive(connection: socket.socket, size: int, *, keep: bool = False) -> bytes:
     """Exactly `size` bytes, returned if `keep`. ConnectionError at an early end."""
-    kept, buffer = bytearray(), bytearray(min(size, _CHUNK))
+    received, buffer = bytearray(), bytearray(min(size, _CHUNK))
     while size > 0:
         n = connection.recv_into(buffer, min(size, len(buffer)))
         if n == 0:
             raise ConnectionError("the other end hung up")
         if keep:
-            kept += buffer[:n]
+            received += buffer[:n]
         size -= n
-    return bytes(kept)
+    return bytes(received)
 
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
@@ -234,7 +234,7 @@ def measure_collectives(ranks: RankProcesses, others: Callable[[], str | None]) 
 
 
 def _build_result(orders: CollectiveSpec, lines: list[dict[str, Any]], chosen: str | None, why: str | None) -> InterNodeResult:
-    found = InterNodeResult(facts={"network.inter_node_transport": chosen} if chosen else {})
+    result = InterNodeResult(facts={"network.inter_node_transport": chosen} if chosen else {})
     for name in COLLECTIVES:
         mine = [each for each in lines if each["collective"] == name]
         sizes = [each for each in mine if "bytes" in each]
@@ -250,10 +250,10 @@ def _build_result(orders: CollectiveSpec, lines: list[dict[str, Any]], chosen: s
         for kind, factor in (("bus", bus_factor(name, orders.world)), ("algorithm", 1.0)):
             value = None if algorithm is None else algorithm * factor
             metric = f"inter_node_{name}_{kind}_bandwidth"
-            found.rows.append(metric_row(metric, value, n, phase="environment", reason=reason, method=method))
+            result.rows.append(metric_row(metric, value, n, phase="environment", reason=reason, method=method))
         if sizes:
-            found.curves.append(_curve(name, sizes, orders.world))
-    return found
+            result.curves.append(_curve(name, sizes, orders.world))
+    return result
 
 
 def _curve(name: str, sizes: list[dict[str, Any]], world: int) -> Curve:

@@ -105,9 +105,9 @@ def bound_to_node(node: int | None, root: Path = _SYSFS) -> Iterator[str]:
 
 
 def _parse_cores(listed: str | None) -> set[int]:
-    found: set[int] = set()
+    cores: set[int] = set()
     for part in (listed or "").split(","):
         low, _, high = part.partition("-")
         if low.isdigit():
-            found |= set(range(int(low), int(high or low) + 1))
-    return found
+            cores |= set(range(int(low), int(high or low) + 1))
+    return cores

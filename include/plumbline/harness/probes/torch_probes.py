@@ -101,15 +101,15 @@ def best_matmul(device: torch.device, name: str, shapes: Sequence[Shape]) -> tup
 
     Of a CPU the fastest single product, as its neighbours disturb it. Of a GPU the rate over a second, as its first clocks exceed its power
     supply."""
-    found: list[tuple[float, Shape]] = []
+    results: list[tuple[float, Shape]] = []
     n = 0
     for shape in shapes:
-        if found and (_flops(shape) / max(found)[0] > _LONGEST_S or not _fits(device, shape)):
+        if results and (_flops(shape) / max(results)[0] > _LONGEST_S or not _fits(device, shape)):
             break
         times = _time_matmul(device, name, shape, _SEARCH_S)
-        found.append((_flop_rate(device, shape, times), shape))
+        results.append((_flop_rate(device, shape, times), shape))
         n += len(times)
-    rate, shape = max(found)
+    rate, shape = max(results)
     return (rate, n, shape) if device.type == "cpu" else sustained_matmul(device, name, shape, _SUSTAINED_S)
 
 

@@ -36,13 +36,13 @@ def event_timer(timer_ns: Callable[[], int] = time.monotonic_ns) -> list[CheckLi
 
 def _read_both(timer_ns: Callable[[], int]) -> tuple[int, int]:
     """(raw, timer) at one moment: the tightest of several readings."""
-    found = []
+    offsets = []
     for _ in range(_READINGS):
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
         read = timer_ns()
         after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        found.append((after - before, (before + after) // 2, read))
-    return min(found)[1:]
+        offsets.append((after - before, (before + after) // 2, read))
+    return min(offsets)[1:]
 
 
 class WallClock:

@@ -71,15 +71,17 @@ def _compare_latencies(log: RequestLog, sent: Mapping[int, Sequence[float]]) -> 
     if len(answered) < _REQUESTS:
         return [CheckLine.failed("load_client", f"{len(answered)} of {_REQUESTS} requests were answered; {log.first_error()}")]
     truth = np.array([[moment - log.began for moment in sent[number]] for number in answered])
-    seen = np.array([log.tokens(number) for number in answered])
+    latencies = np.array([log.tokens(number) for number in answered])
     scheduled = log.load.arrivals_s[answered]
     measured = log.latencies("scheduled", "first_token")[answered]
-    early = int((seen < truth).sum())
+    early = int((latencies < truth).sum())
     if early:
-        return [CheckLine.failed("load_client", f"{early} of {seen.size} tokens have a time before the server sent them", of="first token")]
+        return [
+            CheckLine.failed("load_client", f"{early} of {latencies.size} tokens have a time before the server sent them", of="first token")
+        ]
     return [
         _line(measured, truth[:, 0] - scheduled, "first token", "time to the first token from the scheduled arrival"),
-        _line(np.diff(seen).ravel(), np.diff(truth).ravel(), "gap", "time between tokens"),
+        _line(np.diff(latencies).ravel(), np.diff(truth).ravel(), "gap", "time between tokens"),
     ]
 
 

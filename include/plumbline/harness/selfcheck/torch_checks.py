@@ -202,12 +202,12 @@ def _matmul_load() -> Callable[[], None]:
 
 def main(device: str, *architectures: str) -> int:
     with tempfile.TemporaryDirectory(prefix="plumbline-selfcheck-") as folder:
-        found = _or_failed("counted_flops", lambda: flop_lines(Path(folder), architectures))
+        lines = _or_failed("counted_flops", lambda: flop_lines(Path(folder), architectures))
     if device == "cuda":
-        found += _or_failed("event_timer", lambda: [event_timer()]) + _or_failed("energy_counter", lambda: [energy_counter()])
+        lines += _or_failed("event_timer", lambda: [event_timer()]) + _or_failed("energy_counter", lambda: [energy_counter()])
     else:
-        found.append(CheckLine.not_applicable("energy_counter", "the harness counts no energy on a CPU"))
-    sys.stdout.write(json.dumps([line.model_dump(mode="json") for line in found]) + "\n")
+        lines.append(CheckLine.not_applicable("energy_counter", "the harness counts no energy on a CPU"))
+    sys.stdout.write(json.dumps([line.model_dump(mode="json") for line in lines]) + "\n")
     return 0
 
 

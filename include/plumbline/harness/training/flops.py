@@ -115,5 +115,5 @@ def published_peak(device: str | None, precision: str) -> float | None:
     if device is None or "MIG" in device:
         return None
     rates = next((rates for pattern, rates in _PEAKS if re.search(pattern, device)), {})
-    found = next((rate for name, rate in rates.items() if name == precision), None)
-    return None if found is None else found * _TERA
+    peak = next((rate for name, rate in rates.items() if name == precision), None)
+    return None if peak is None else peak * _TERA

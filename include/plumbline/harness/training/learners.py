@@ -135,8 +135,8 @@ def _drop_frozen_from_state(model: nn.Module) -> None:
         for name in frozen:
             state.pop(prefix + name, None)
 
-    def excuse(_module: nn.Module, found: Any) -> None:
-        found.missing_keys[:] = [name for name in found.missing_keys if name not in frozen]
+    def excuse(_module: nn.Module, incompatible: Any) -> None:
+        incompatible.missing_keys[:] = [name for name in incompatible.missing_keys if name not in frozen]
 
     model.register_state_dict_post_hook(drop)  # type: ignore[no-untyped-call]
     model.register_load_state_dict_post_hook(excuse)  # type: ignore[no-untyped-call]

@@ -269,8 +269,8 @@ class RunRecord:
         elif name == "verified_load":
             self.verified_loads_s.append(line["seconds"])
             self.restored_exactly = line["equal"] and self.restored_exactly is not False
-            kept = not line["cold"] or self.facts.get("checkpoint.page_cache") == "kept"
-            self.facts["checkpoint.page_cache"] = "kept" if kept else "dropped"
+            page_cache_kept = not line["cold"] or self.facts.get("checkpoint.page_cache") == "kept"
+            self.facts["checkpoint.page_cache"] = "kept" if page_cache_kept else "dropped"
         else:
             self.at[name] = at
             for key, attribute in _RECORDED.get(name, {}).items():

@@ -36,14 +36,14 @@ def metrics_of(log: RequestLog, slo: Slo, server: ServerCounters | None) -> list
 def within_slo(log: RequestLog, slo: Slo) -> NDArray[np.bool_]:
     """bool [n of the load]: finished within every limit. One token has no time per output token."""
     met = log.ok
-    for limit, seen in (
+    for limit, measured in (
         (slo.time_to_first_token, log.first_token - log.scheduled),
         (slo.time_per_output_token, log.time_per_output_token),
         (slo.inter_token_latency, log.time_per_output_token),
         (slo.request_scheduled_latency, log.last_token - log.scheduled),
     ):
         if limit is not None:
-            met = met & ~(seen > limit)
+            met = met & ~(measured > limit)
     return met
 
 
@@ -90,8 +90,8 @@ def _per_output_token(log: RequestLog) -> list[MetricRow]:
     """One value for each request with a second token; a failed one that was to have it is infinitely slow. No rows without second tokens."""
     if not _streams(log):
         return []
-    seen = np.where(log.ok, log.time_per_output_token, np.where(log.load.output_tokens > 1, np.inf, np.nan))[log.due]
-    return _latency(log, "time_per_output_token", seen[~np.isnan(seen)])
+    times = np.where(log.ok, log.time_per_output_token, np.where(log.load.output_tokens > 1, np.inf, np.nan))[log.due]
+    return _latency(log, "time_per_output_token", times[~np.isnan(times)])
 
 
 def _gaps(log: RequestLog) -> list[MetricRow]:
@@ -126,12 +126,12 @@ def _per_user(log: RequestLog) -> list[MetricRow]:
 def _rates(log: RequestLog, slo: Slo) -> list[MetricRow]:
     phase, n, finished, elapsed_s = log.load.name, log.n, log.finished, log.elapsed_s
     tokens, met = int(log.arrived.sum()), int(within_slo(log, slo).sum())
-    asked = int(log.load.input_tokens[log.ok].sum())
+    input_tokens = int(log.load.input_tokens[log.ok].sum())
     known = bool((log.load.input_tokens[log.ok] > 0).all())  # an external server may not report what it read
     rows = [
         metric_row("request_throughput", finished / elapsed_s, finished, phase=phase),
         metric_row("output_token_throughput", tokens / elapsed_s, tokens, phase=phase),
-        *([metric_row("input_token_throughput", asked / elapsed_s, asked, phase=phase)] if known else []),
+        *([metric_row("input_token_throughput", input_tokens / elapsed_s, input_tokens, phase=phase)] if known else []),
         metric_row("goodput", met / elapsed_s, n, phase=phase),
     ]
     for name, count in (("goodput_ratio", met), ("error_rate", n - finished)):
@@ -217,18 +217,18 @@ _CLIENTS = ("dispatch", "delivery")
 def _seconds(log: RequestLog, server: ServerCounters | None) -> dict[str, float]:
     """Mean seconds of the finished requests (at least one) in each stage that exists, in the order in which they go through them."""
     reported = _reported_seconds(log)
-    found = {stage: mean for stage, mean in reported.items() if mean > 0 and stage != "queue"}
+    stages = {stage: mean for stage, mean in reported.items() if mean > 0 and stage != "queue"}
     if server is None or not server.succeeded:
-        return found
+        return stages
     if not reported and server.prefill_s is not None and server.decode_s is not None:
-        found = {"prefill": server.prefill_s / server.succeeded, "decode": server.decode_s / server.succeeded}
+        stages = {"prefill": server.prefill_s / server.succeeded, "decode": server.decode_s / server.succeeded}
     queue = server.queued_s / server.succeeded + reported.get("queue", 0.0)
-    ordered = {stage: queue if stage == "queue" else found[stage] for stage in log.stages if stage in found or stage == "queue"}
-    at_work = sum(found.values()) if found else _computed(log, server)
+    ordered = {stage: queue if stage == "queue" else stages[stage] for stage in log.stages if stage in stages or stage == "queue"}
+    at_work = sum(stages.values()) if stages else _computed(log, server)
     if at_work is None:
         return ordered
-    seen = float((log.last_token - log.dispatched)[log.ok].mean())
-    return {**ordered, "delivery": seen - queue - at_work}
+    client_s = float((log.last_token - log.dispatched)[log.ok].mean())
+    return {**ordered, "delivery": client_s - queue - at_work}
 
 
 def _reported_seconds(log: RequestLog) -> dict[str, float]:

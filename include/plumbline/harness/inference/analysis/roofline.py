@@ -110,9 +110,9 @@ def _checkpoint_memory(model: Checkpoint, log: RequestLog, read: Counts) -> list
 
 
 def _memory_rows(bytes_per_token: float, log: RequestLog, read: Counts) -> list[MetricRow]:
-    held = (read + log.written[log.ok].astype(float)) * bytes_per_token
-    rows = [metric_row("memory_per_sequence", float(held.mean()), len(held), phase=log.load.name)]
-    rows.append(metric_row("memory_per_sequence", float(held.max()), len(held), phase=log.load.name, statistic="max"))
+    cache_bytes = (read + log.written[log.ok].astype(float)) * bytes_per_token
+    rows = [metric_row("memory_per_sequence", float(cache_bytes.mean()), len(cache_bytes), phase=log.load.name)]
+    rows.append(metric_row("memory_per_sequence", float(cache_bytes.max()), len(cache_bytes), phase=log.load.name, statistic="max"))
     return rows
 
 

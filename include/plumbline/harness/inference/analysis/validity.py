@@ -17,26 +17,26 @@ from plumbline.results import MetricRow, Reason
 def client_limited(log: RequestLog, limits: ValidityLimits) -> Judgement | None:
     """The client sent late or too little, or had no idle time left to read answers. Requests of a closed loop are due at known times too."""
     delay, ratio, busy, phase = dispatch_p99(log), achieved_rate_ratio(log), cpu_utilization(log), log.load.name
-    found: list[str] = []
+    reasons: list[str] = []
     level: Literal["degraded", "invalid"] = "degraded"
     if delay >= limits.dispatch_delay_degraded:
-        found.append(
+        reasons.append(
             f"p99 of the dispatch delay in {phase} is {delay * 1e3:.1f} ms (degraded from {limits.dispatch_delay_degraded * 1e3:g} ms)"
         )
     if ratio is not None and ratio < limits.achieved_rate_degraded:
-        found.append(f"{ratio:.1%} of the scheduled rate was sent in {phase} (degraded below {limits.achieved_rate_degraded:.1%})")
+        reasons.append(f"{ratio:.1%} of the scheduled rate was sent in {phase} (degraded below {limits.achieved_rate_degraded:.1%})")
     if busy is not None and busy >= limits.client_cpu_degraded:
-        found.append(
+        reasons.append(
             f"the client's busiest process used {busy:.0%} of its core in {phase} (degraded from {limits.client_cpu_degraded:.0%})"
         )
     if log.capped:
-        found.append(f"{log.capped} requests of {phase} waited at the client's in-flight limit")
+        reasons.append(f"{log.capped} requests of {phase} waited at the client's in-flight limit")
     if delay >= limits.dispatch_delay_invalid or (ratio is not None and ratio < limits.achieved_rate_invalid):
         level = "invalid"
-    if not found:
+    if not reasons:
         return None
     remedy = "use a quieter machine, more client processes or a lower rate"
-    return Judgement(level, Reason(code="client_limited", detail="; ".join([*found, remedy])))
+    return Judgement(level, Reason(code="client_limited", detail="; ".join([*reasons, remedy])))
 
 
 def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement | None:

@@ -82,13 +82,13 @@ def fetch(
     Raises BrokenCheckpoint, AccessRefused, FetchFailed, NoSpace."""
     if isinstance(model, FolderCheckpoint):
         check(contents := examine(LocalFiles(caching.existing(model))))
-        found, source = caching.local(model, cache, note), f"folder {model.path}"
-        return FetchedCheckpoint(found.folder, found.manifest, contents, source, "local")
+        entry, source = caching.local(model, cache, note), f"folder {model.path}"
+        return FetchedCheckpoint(entry.folder, entry.manifest, contents, source, "local")
     place = source_of(model, mirror, *credentials)
-    found = caching.remote(model, place, cache, note, before=lambda: check(examine(place)))
-    state: Literal["cold", "warm"] = "cold" if found.cold else "warm"
-    check(contents := examine(LocalFiles(found.folder)))
-    return FetchedCheckpoint(found.folder, found.manifest, contents, place.name, state, found.downloaded_bytes, found.seconds)
+    entry = caching.remote(model, place, cache, note, before=lambda: check(examine(place)))
+    state: Literal["cold", "warm"] = "cold" if entry.cold else "warm"
+    check(contents := examine(LocalFiles(entry.folder)))
+    return FetchedCheckpoint(entry.folder, entry.manifest, contents, place.name, state, entry.downloaded_bytes, entry.seconds)
 
 
 def resolve(workload: InferenceWorkload, contents: Contents) -> InferenceWorkload:
@@ -102,12 +102,14 @@ def resolve(workload: InferenceWorkload, contents: Contents) -> InferenceWorkloa
         declared, limit = getattr(model, name), getattr(contents, name)
         if declared is not None and limit is not None and declared > limit:
             raise ValueError(f"model.{name} {declared} is above {limit}, the limit in config.json; expected at most that")
-    held = contents.quantised_to
-    if held is not None and held != model.precision:
-        raise ValueError(f"model.precision {model.precision}, but the checkpoint is quantised to {held} (config.json); expected {held}")
-    if held is not None and workload.quality is not None and isinstance(workload.quality.reference, str):
+    quantised_to = contents.quantised_to
+    if quantised_to is not None and quantised_to != model.precision:
         raise ValueError(
-            f"quality.reference {workload.quality.reference} of files that are quantised to {held}; expected a checkpoint of its own"
+            f"model.precision {model.precision}, but the checkpoint is quantised to {quantised_to} (config.json); expected {quantised_to}"
+        )
+    if quantised_to is not None and workload.quality is not None and isinstance(workload.quality.reference, str):
+        raise ValueError(
+            f"quality.reference {workload.quality.reference} of files that are quantised to {quantised_to}; expected a checkpoint of its own"
         )
     known = {
         "context": model.context or contents.context,
@@ -185,11 +187,11 @@ def fetch_companions(
 ) -> tuple[InferenceWorkload, dict[str, Companion]]:
     """The workload with folders in place of the sources of its drafts and adapters, and these by field. TrialFailed as of `fetch_for_trial`,
     with the field, such as server.adapters.legal."""
-    found: dict[str, Companion] = {}
+    companions: dict[str, Companion] = {}
     for field, files in workload.server.fetched_files.items():
         with failures_of(f"server.{field}"):
-            found[field] = _fetch(files, cache, mirror, credentials, note, _checker(field, workload))
-    return _with_folders(workload, {field: str(each.folder) for field, each in found.items()}), found
+            companions[field] = _fetch(files, cache, mirror, credentials, note, _checker(field, workload))
+    return _with_folders(workload, {field: str(each.folder) for field, each in companions.items()}), companions
 
 
 def _fetch(
@@ -206,9 +208,9 @@ def _fetch(
         local = caching.local(files, cache, note)
         return Companion(local.folder, local.manifest, f"folder {files.path}", "local")
     place = source_of(files, mirror, *credentials)
-    found = caching.remote(files, place, cache, note, before=lambda: check(place))
-    check(LocalFiles(found.folder))
-    return Companion(found.folder, found.manifest, place.name, "cold" if found.cold else "warm")
+    entry = caching.remote(files, place, cache, note, before=lambda: check(place))
+    check(LocalFiles(entry.folder))
+    return Companion(entry.folder, entry.manifest, place.name, "cold" if entry.cold else "warm")
 
 
 def _checker(field: str, workload: InferenceWorkload) -> Callable[[Files], None]:

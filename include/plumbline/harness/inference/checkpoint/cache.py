@@ -59,7 +59,7 @@ def remote(model: Checkpoint, source: Source, cache: Path, note: Note, before: C
         if isinstance(model, UrlCheckpoint) and model.manifest is None:
             entry = cache / _url_key(source, downloaded.manifest.sha256)
             write(pointer, entry.name)
-        _keep(downloaded.folder, downloaded.manifest, entry)
+        _store(downloaded.folder, downloaded.manifest, entry)
         return replace(downloaded, folder=entry / "files")
 
 
@@ -83,7 +83,9 @@ def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
         shutil.rmtree(entry, ignore_errors=True)
         return None
     damaged = [
-        file.path for file in manifest.files if not _same(entry / "files", file.path, file.bytes, stamps) and not _rehashed(entry, file)
+        file.path
+        for file in manifest.files
+        if not _is_unchanged(entry / "files", file.path, file.bytes, stamps) and not _rehashed(entry, file)
     ]
     if not damaged:
         return manifest
@@ -96,7 +98,7 @@ def _intact(entry: Path, partial: Path, note: Note) -> Manifest | None:
     return None
 
 
-def _same(folder: Path, name: str, size: int, stamps: Mapping[str, int]) -> bool:
+def _is_unchanged(folder: Path, name: str, size: int, stamps: Mapping[str, int]) -> bool:
     try:
         stat = (folder / name).stat()
     except OSError:
@@ -144,7 +146,7 @@ def _download(model: Checkpoint, source: Source, partial: Path, note: Note) -> C
     return Cached(partial, manifest, cold=True, downloaded_bytes=moved, seconds=seconds)
 
 
-def _keep(files: Path, manifest: Manifest, entry: Path) -> None:
+def _store(files: Path, manifest: Manifest, entry: Path) -> None:
     """Make downloaded files a whole entry, in one step. An entry of the same files, which another trial may be serving, stays."""
     staged = entry.parent / f"{entry.name}.whole"
     shutil.rmtree(staged, ignore_errors=True)

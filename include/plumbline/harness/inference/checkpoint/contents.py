@@ -56,10 +56,10 @@ class Manifest:
     def of_json(cls, text: str) -> Manifest:
         """ValueError if the list does not hash to its own `sha256`."""
         data = json.loads(text)
-        found = cls(tuple(sorted(ManifestFile(**file) for file in data["files"])))
-        if found.sha256 != data["sha256"]:
-            raise ValueError(f"the manifest hashes to {found.sha256}; expected {data['sha256']}")
-        return found
+        manifest = cls(tuple(sorted(ManifestFile(**file) for file in data["files"])))
+        if manifest.sha256 != data["sha256"]:
+            raise ValueError(f"the manifest hashes to {manifest.sha256}; expected {data['sha256']}")
+        return manifest
 
     @classmethod
     def of_folder(cls, folder: Path, names: Iterable[str]) -> Manifest:
@@ -235,11 +235,11 @@ def examine(files: Files) -> Contents:
     if INDEX in sizes:
         _check_index(_json(files, INDEX), shards)
     tensors = [tensor for name in shards for tensor in _tensors(files, name, sizes[name])]
-    found = Contents(
+    contents = Contents(
         config, None, None, sum(tensor.bytes for tensor in tensors), _has_tokenizer(sizes), _has_template(files, sizes), "safetensors"
     )
-    total, active = _parameters(tensors, found.experts, found.quantised_to)
-    return Contents(config, total, active, found.weights_bytes, found.has_tokenizer, found.has_chat_template, found.format)
+    total, active = _parameters(tensors, contents.experts, contents.quantised_to)
+    return Contents(config, total, active, contents.weights_bytes, contents.has_tokenizer, contents.has_chat_template, contents.format)
 
 
 def _json(files: Files, name: str) -> dict[str, Any]:
@@ -272,13 +272,13 @@ def _tensors(files: Files, name: str, size: int) -> list[Tensor]:
     try:
         header = json.loads(files.read(name, 8, 8 + length))
         rows = {str(key): row for key, row in header.items() if key != "__metadata__"}
-        found = [Tensor(key, str(r["dtype"]), prod(r["shape"]), r["data_offsets"][1] - r["data_offsets"][0]) for key, r in rows.items()]
+        tensors = [Tensor(key, str(r["dtype"]), prod(r["shape"]), r["data_offsets"][1] - r["data_offsets"][0]) for key, r in rows.items()]
         ends = max((row["data_offsets"][1] for row in rows.values()), default=0)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise BrokenCheckpoint(f"{name} has an unreadable header ({type(error).__name__}); expected a safetensors file") from error
     if (expected := 8 + length + ends) != size:
         raise BrokenCheckpoint(f"{name} has {size} bytes, but its header describes {expected}; expected the whole file")
-    return found
+    return tensors
 
 
 def _parameters(tensors: list[Tensor], experts: tuple[int, int] | None, quantised: ServingPrecision | None) -> tuple[int, int]:

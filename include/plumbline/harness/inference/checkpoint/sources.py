@@ -102,10 +102,10 @@ class HubSource:
         from huggingface_hub import HfApi
 
         with self._explained():
-            found = HfApi(endpoint=self._endpoint, token=self._token).model_info(self._id, revision=self._revision).sha
-        if found is None:
+            commit = HfApi(endpoint=self._endpoint, token=self._token).model_info(self._id, revision=self._revision).sha
+        if commit is None:
             raise FetchFailed(f"{self.name} does not say which commit it is")
-        return str(found)
+        return str(commit)
 
     @cached_property
     def _files(self) -> dict[str, Any]:
@@ -245,14 +245,14 @@ class UrlSource:
             return {name: row if row.get("size") is not None else self._fs.info(self._path(name)) for name, row in rows.items()}
 
     def _guessed(self) -> dict[str, dict[str, Any]]:
-        found = {name: self._fs.info(self._path(name)) for name in _GUESSED if self._fs.exists(self._path(name))}
-        if INDEX in found:
+        files = {name: self._fs.info(self._path(name)) for name in _GUESSED if self._fs.exists(self._path(name))}
+        if INDEX in files:
             import json
 
             for name in set(json.loads(self._fs.cat_file(self._path(INDEX))).get("weight_map", {}).values()):
                 if self._fs.exists(self._path(name)):
-                    found[name] = self._fs.info(self._path(name))
-        return found
+                    files[name] = self._fs.info(self._path(name))
+        return files
 
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"

@@ -123,7 +123,7 @@ class Engine(Recorder):
         if self._expiry is None and self._deadlines:
             self._expire()
         if len(numbers) == _BEHIND:
-            self._come()
+            self._call_soon()
         elif (wake := self._upcoming.wake()) != math.inf:
             self._pacer.set(began + wake)
 
@@ -224,11 +224,11 @@ class Engine(Recorder):
             for scheduled, follower in self._upcoming.follow(number, moment):
                 self.note_due(follower, scheduled)
                 self._left += 1
-                self._come()
+                self._call_soon()
         if not self._left and not self._over.done():
             self._over.set_result(None)
 
-    def _come(self) -> None:
+    def _call_soon(self) -> None:
         if not self._coming:
             self._coming = True
             self._loop.call_soon(self._due)
@@ -317,10 +317,10 @@ class ScheduleCursor:
 
     def due(self, now: float, most: int) -> list[int]:
         if self._soon:
-            found: list[int] = []
-            while len(found) < most and self.moment() <= now:
-                found.append(self.take())
-            return found
+            numbers: list[int] = []
+            while len(numbers) < most and self.moment() <= now:
+                numbers.append(self.take())
+            return numbers
         begin = self._position
         self._position = bisect_right(self._moments, now, begin, min(begin + most, self.timed))
         return self._order[begin : self._position]

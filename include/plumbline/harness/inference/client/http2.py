@@ -102,13 +102,13 @@ class HeaderBlocks:
         if known is not None:
             return known
         try:
-            found = {_text(name): _text(value) for name, value in self._decoder.decode(block)}
+            headers = {_text(name): _text(value) for name, value in self._decoder.decode(block)}
         except (hpack.HPACKError, UnicodeDecodeError) as error:
             raise ProtocolError(f"unreadable headers: {error}") from error
-        status = found.get("grpc-status")
+        status = headers.get("grpc-status")
         if status is not None and not status.isdecimal():
             raise ProtocolError(f"grpc-status is {status!r}; expected a number")
-        head = Head(found.get(":status"), None if status is None else int(status), found.get("grpc-message", ""))
+        head = Head(headers.get(":status"), None if status is None else int(status), headers.get("grpc-message", ""))
         if len(self._seen) < _REMEMBERED:
             self._seen[bytes(block)] = head
             if head.http_status == "200" and head.grpc_status is None:
@@ -178,17 +178,17 @@ class Outbox:
 
     def forget(self, stream: int) -> bool:
         """Send nothing more of this stream; returns whether something was left to send."""
-        held = next((held for held in self._held if held.stream == stream), None)
-        if held is not None:
-            self._held.remove(held)
-        return held is not None
+        waiting = next((waiting for waiting in self._held if waiting.stream == stream), None)
+        if waiting is not None:
+            self._held.remove(waiting)
+        return waiting is not None
 
     def settings(self, values: Mapping[int, int]) -> None:
         """The peer's settings for what it takes."""
         self._largest_frame = values.get(MAX_FRAME_SIZE, self._largest_frame)
         initial = values.get(INITIAL_WINDOW_SIZE, self._initial)
-        for held in self._held:
-            held.window += initial - self._initial
+        for waiting in self._held:
+            waiting.window += initial - self._initial
         self._initial = initial
         self._pump()
 
@@ -196,9 +196,9 @@ class Outbox:
         """The peer takes `more` bytes on a stream; 0: on the connection."""
         if not stream:
             self._window += more
-        for held in self._held:
-            if held.stream == stream:
-                held.window += more
+        for waiting in self._held:
+            if waiting.stream == stream:
+                waiting.window += more
         self._pump()
 
     def clear(self) -> None:
@@ -216,16 +216,16 @@ class Outbox:
 
     def _pump(self) -> None:
         while self._held and self._window > 0:
-            held = next((held for held in self._held if held.window > 0), None)
-            if held is None:
+            waiting = next((waiting for waiting in self._held if waiting.window > 0), None)
+            if waiting is None:
                 return
-            size = min(len(held.message), self._window, held.window, self._largest_frame)
-            piece, held.message = held.message[:size], held.message[size:]
+            size = min(len(waiting.message), self._window, waiting.window, self._largest_frame)
+            piece, waiting.message = waiting.message[:size], waiting.message[size:]
             self._window -= size
-            held.window -= size
-            self.write(frame(DATA, 0 if held.message else END_STREAM, held.stream, bytes(piece)))
-            if not held.message:
-                self._held.remove(held)
+            waiting.window -= size
+            self.write(frame(DATA, 0 if waiting.message else END_STREAM, waiting.stream, bytes(piece)))
+            if not waiting.message:
+                self._held.remove(waiting)
 
 
 _STATUSES = (

@@ -31,20 +31,20 @@ class EventStream:
         """Data of the events that are complete now; EventTooLong if one exceeds 4 MiB."""
         received = self._rest + received
         # A CR at the end may be the first half of a CR LF.
-        held = received.endswith(b"\r")
+        ends_in_cr = received.endswith(b"\r")
         if b"\r" in received:
-            received = received[: len(received) - held].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * held
+            received = received[: len(received) - ends_in_cr].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * ends_in_cr
         *lines, self._rest = received.split(b"\n")
-        found = []
+        events = []
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
             elif not line and self._data:
-                found.append(b"\n".join(self._data))
+                events.append(b"\n".join(self._data))
                 self._data = []
         if len(self._rest) + sum(map(len, self._data)) > _LONGEST:
             raise EventTooLong(f"an event is longer than {_LONGEST} bytes")
-        return found
+        return events
 
 
 # What a response means for a request: its tokens with their times, or what is wrong with it.
@@ -247,12 +247,12 @@ def _complete(events: EventStream, data: bytes) -> list[bytes]:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except ValueError as error:
         raise InvalidResponse("server_error", f"not JSON ({error}): {text[:80].decode('utf-8', 'replace')}") from error
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise InvalidResponse("server_error", f"not a JSON object: {text[:80].decode('utf-8', 'replace')}")
-    return found
+    return parsed
 
 
 def _text(choice: dict[str, Any]) -> str | None:
@@ -293,8 +293,8 @@ def _stream_error(error: Any) -> InvalidResponse:
 
 
 def _error_text(error: Any) -> str:
-    said = error.get("message", error) if isinstance(error, dict) else error
-    return " ".join(str(said).split())[:300]
+    message = error.get("message", error) if isinstance(error, dict) else error
+    return " ".join(str(message).split())[:300]
 
 
 def _stage_seconds(seconds: Any) -> list[float] | None:

@@ -103,8 +103,8 @@ class Http1:
 
     def quoted(self, text: bytes) -> str:
         """A server's own words, on one line and without the key, which some repeat."""
-        said = " ".join(text.decode("utf-8", "replace").split())
-        return said.replace(self._secret, _HIDDEN) if self._secret else said
+        quote = " ".join(text.decode("utf-8", "replace").split())
+        return quote.replace(self._secret, _HIDDEN) if self._secret else quote
 
 
 class Http1Connection(asyncio.Protocol):
@@ -233,12 +233,12 @@ class Http1Connection(asyncio.Protocol):
         if self._answer is None:
             location = self._headers.get(b"location")
             to = f" to {self._http.quoted(location)}, which is not followed" if location and 300 <= self._status < 400 else ""
-            said = self._http.quoted(bytes(self._refusal))
+            quote = self._http.quoted(bytes(self._refusal))
             error = http_error(str(self._status))[0]
             # The request is not sent again: its user would have waited, and the next requests are due at their own times.
             wait = self._headers.get(b"retry-after")
             after = f", Retry-After {self._http.quoted(wait)}" if wait else ""
-            self._sink.fail(self._number, error, f"HTTP {self._status}{to}{after}{': ' + said if said else ''}")
+            self._sink.fail(self._number, error, f"HTTP {self._status}{to}{after}{': ' + quote if quote else ''}")
         elif not self._reported:
             self._try(self._outcome)
         self._end()
@@ -298,21 +298,21 @@ def request_prefix(authority: str, path: str, headers: Mapping[str, str]) -> byt
 
 def completion_request(model: str, prompt: Prompt, output_tokens: int, *, chat: bool, exact: bool) -> bytes:
     """OpenAI's request for a stream of at most `output_tokens` tokens, or of exactly as many where the server supports that."""
-    asked: dict[str, Any] = {"model": model, "max_tokens": output_tokens, "temperature": 0}
-    asked |= {"stream": True, "stream_options": {"include_usage": True}}
+    body: dict[str, Any] = {"model": model, "max_tokens": output_tokens, "temperature": 0}
+    body |= {"stream": True, "stream_options": {"include_usage": True}}
     if exact:
-        asked |= {"min_tokens": output_tokens, "ignore_eos": True}
+        body |= {"min_tokens": output_tokens, "ignore_eos": True}
     if chat:
-        asked["messages"] = list(prompt.messages) if prompt.messages is not None else [{"role": "user", "content": prompt.text}]
+        body["messages"] = list(prompt.messages) if prompt.messages is not None else [{"role": "user", "content": prompt.text}]
     else:
-        asked["prompt"] = prompt.text if prompt.text is not None else prompt.ids.tolist()
-    return _streamed(asked)
+        body["prompt"] = prompt.text if prompt.text is not None else prompt.ids.tolist()
+    return _streamed(body)
 
 
 def generate_request(prompt: Prompt, output_tokens: int) -> bytes:
     """KServe's request for a stream of tokens, with the causal LM's inputs as JSON."""
-    asked: dict[str, Any] = {"PROMPT": prompt.text} if prompt.text is not None else {"PROMPT_IDS": prompt.ids.tolist()}
-    return _streamed({**asked, "MAX_TOKENS": output_tokens})
+    body: dict[str, Any] = {"PROMPT": prompt.text} if prompt.text is not None else {"PROMPT_IDS": prompt.ids.tolist()}
+    return _streamed({**body, "MAX_TOKENS": output_tokens})
 
 
 def infer_request(number: int, tensors: Sequence[Tensor]) -> bytes:
@@ -325,8 +325,8 @@ def infer_request(number: int, tensors: Sequence[Tensor]) -> bytes:
     return _body(payload, {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(header))})
 
 
-def _streamed(asked: Mapping[str, Any]) -> bytes:
-    return _body(_json(asked), {"Content-Type": "application/json", "Accept": "text/event-stream"})
+def _streamed(body: Mapping[str, Any]) -> bytes:
+    return _body(_json(body), {"Content-Type": "application/json", "Accept": "text/event-stream"})
 
 
 def _body(payload: bytes, headers: Mapping[str, str]) -> bytes:

@@ -364,11 +364,11 @@ class StreamState(ResponseProgress):
 
     def messages(self, payload: bytes) -> Iterator[bytes | None]:
         """The messages that are whole with this payload, without gRPC's five bytes before each; None for a compressed one."""
-        held = self.partial if self.partial is not None else bytearray()
-        held += payload
+        buffer = self.partial if self.partial is not None else bytearray()
+        buffer += payload
         begin = 0
-        while len(held) - begin >= 5 and len(held) - begin - 5 >= (size := int.from_bytes(held[begin + 1 : begin + 5], "big")):
-            yield None if held[begin] else bytes(held[begin + 5 : begin + 5 + size])
+        while len(buffer) - begin >= 5 and len(buffer) - begin - 5 >= (size := int.from_bytes(buffer[begin + 1 : begin + 5], "big")):
+            yield None if buffer[begin] else bytes(buffer[begin + 5 : begin + 5 + size])
             begin += 5 + size
-        del held[:begin]
-        self.partial = held or None
+        del buffer[:begin]
+        self.partial = buffer or None

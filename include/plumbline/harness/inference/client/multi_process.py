@@ -57,9 +57,9 @@ class _Worker:
 
     def receive(self) -> None:
         """Read its output; `open` is False at its end."""
-        said = os.read(self.stdout.fileno(), 1 << 20)
-        self._told += said
-        self.open = bool(said)
+        received = os.read(self.stdout.fileno(), 1 << 20)
+        self._told += received
+        self.open = bool(received)
 
     @property
     def ready(self) -> bool:

@@ -57,12 +57,12 @@ class ResponseChecker:
         else:
             self._several(answer, arrays.get(self._brings, b""), at)
         for name, size in () if sized else self._at_last if last else self._always:
-            found = len(arrays.get(name, b""))
+            length = len(arrays.get(name, b""))
             # A server can send tensors of the right shape and no bytes.
-            missing = name not in arrays if size == PERHAPS else found != size and (size != ANY or not found)
+            missing = name not in arrays if size == PERHAPS else length != size and (size != ANY or not length)
             if missing:
                 expected = {ANY: "at least 1", PERHAPS: "the tensor"}.get(size, size)
-                self._sink.fail(number, "wrong_output", f"token {position}: {found} bytes of {name}; expected {expected}")
+                self._sink.fail(number, "wrong_output", f"token {position}: {length} bytes of {name}; expected {expected}")
                 return False
         if self._index is not None and (index := _INT32(arrays[self._index])[0]) != position:
             self._sink.fail(number, "wrong_output", f"token {position} has index {index}; a token was lost, doubled or overtaken")
@@ -238,16 +238,16 @@ def _digits(message: bytes, response: messages.ModelInferResponse, values: int) 
 
 def _raw(message: bytes, contents: Sequence[bytes]) -> list[tuple[int, int, int]] | None:
     """Of each tensor's values: where their tag, they themselves and what follows begin, if they end the message in their order."""
-    found, end = [], len(message)
+    fields, end = [], len(message)
     for values in reversed(contents):
         before = _RAW + _varint(len(values))
         begin = end - len(values)
         tag = begin - len(before)
         if tag < 0 or message[tag:end] != before + values:
             return None
-        found.append((tag, begin, end))
+        fields.append((tag, begin, end))
         end = tag
-    return found[::-1]
+    return fields[::-1]
 
 
 def _varint(value: int) -> bytes:

@@ -126,7 +126,7 @@ class OwnPrompts:
                 tokens = len(self.prompt(row, turn).ids)
                 if context is not None and tokens + written > context:
                     raise PromptsError(
-                        f"{self._where(row, turn)}: {tokens} tokens, and up to {written} out, over the model's context of {context}; "
+                        f"{self._place_of(row, turn)}: {tokens} tokens, and up to {written} out, over the model's context of {context}; "
                         "expected at most the context"
                     )
 
@@ -164,22 +164,22 @@ class OwnPrompts:
             made = [Prompt(NO_IDS, prompt) if isinstance(prompt, str) else Prompt(NO_IDS, None, prompt) for prompt in unread]
         else:
             made = []
-            for place, said, found in zip(places, messages, self.tokenizer.read(unread), strict=True):
-                if isinstance(found, TemplateFailed):
-                    why = "" if self.declared.private else f" ({found.reason})"
-                    raise PromptsError(f"{self._where(*place)}: the chat template fails{why}; expected a conversation that it renders")
-                made.append(Prompt(found.ids, found.text, said))
+            for place, message, read in zip(places, messages, self.tokenizer.read(unread), strict=True):
+                if isinstance(read, TemplateFailed):
+                    why = "" if self.declared.private else f" ({read.reason})"
+                    raise PromptsError(f"{self._place_of(*place)}: the chat template fails{why}; expected a conversation that it renders")
+                made.append(Prompt(read.ids, read.text, message))
         self._made = dict(zip(places, made, strict=True))
 
     def _unread(self, row: int, turn: int) -> Unread:
-        found = self.rows[row]
-        return found.text if found.text is not None else found.messages[: found.turns[turn if self.workload.requests.turns else -1]]
+        own_row = self.rows[row]
+        return own_row.text if own_row.text is not None else own_row.messages[: own_row.turns[turn if self.workload.requests.turns else -1]]
 
     def _turns(self, row: int) -> int:
         declared = self.workload.requests.turns
         return 1 if declared is None else min(declared.count, len(self.rows[row].turns))
 
-    def _where(self, row: int, turn: int) -> str:
+    def _place_of(self, row: int, turn: int) -> str:
         place = f"{file_name(self.declared)}:{self.rows[row].line}"
         return f"{place}, turn {turn + 1}" if self.workload.requests.turns else place
 
@@ -192,27 +192,27 @@ class OwnPrompts:
         conversation = number % chains + chains * (number // chains // (declared.count if declared else 1))
         row = (at + conversation) % n
         available = np.array([self._turns(i) for i in range(n)])
-        kept = turn < available[row]
-        prompts = tuple(self.prompt(int(row[i]), int(turn[i])) for i in np.flatnonzero(kept))
+        fitting = turn < available[row]
+        prompts = tuple(self.prompt(int(row[i]), int(turn[i])) for i in np.flatnonzero(fitting))
         fitted = replace(
             load,
-            arrivals_s=load.arrivals_s[kept],
+            arrivals_s=load.arrivals_s[fitting],
             input_tokens=np.array([len(prompt.ids) for prompt in prompts], np.int32),
-            output_tokens=load.output_tokens[kept],
-            after=_relinked(load.after, kept),
-            turn=None if kept.all() else turn[kept],
+            output_tokens=load.output_tokens[fitting],
+            after=_relinked(load.after, fitting),
+            turn=None if fitting.all() else turn[fitting],
         )
         return fitted, prompts, (at + int(conversation.max(initial=-1)) + 1) % n
 
 
-def _relinked(after: np.ndarray, kept: np.ndarray) -> np.ndarray:
+def _relinked(after: np.ndarray, fitting: np.ndarray) -> np.ndarray:
     """`after` of the kept requests, int32 [kept]: each follows the nearest kept one before it in its chain."""
-    number = (np.cumsum(kept) - 1).astype(np.int32)
+    number = (np.cumsum(fitting) - 1).astype(np.int32)
     nearest = np.full(len(after), -1, np.int32)
     for i, before in enumerate(after.tolist()):  # a predecessor has a smaller number
         if before >= 0:
-            nearest[i] = before if kept[before] else nearest[before]
-    links = nearest[kept]
+            nearest[i] = before if fitting[before] else nearest[before]
+    links = nearest[fitting]
     return np.where(links >= 0, number[links], -1).astype(np.int32)
 
 
@@ -247,5 +247,5 @@ def without_text(message: str, texts: Iterable[str]) -> str:
         return any(len(window) == _WINDOW and any(window in text for text in known) for window in windows)
 
     lines = message.split("\n")
-    kept = [line for line in lines if not quotes(line)]
-    return message if len(kept) == len(lines) else "\n".join([*kept, WITHHELD]).strip()
+    harmless = [line for line in lines if not quotes(line)]
+    return message if len(harmless) == len(lines) else "\n".join([*harmless, WITHHELD]).strip()

@@ -196,7 +196,7 @@ class CorpusText:
         ones = np.flatnonzero(sizes == 1)
         fillers = ones[rng.integers(0, len(ones), len(counts) * (int(sizes.max()) - 1))]
 
-        found: list[Prompt] = []
+        prompts: list[Prompt] = []
         piece = token = filled = 0
         for count in counts:
             last = int(np.searchsorted(ends, token + count, side="right"))
@@ -204,9 +204,9 @@ class CorpusText:
             short = count - (until - token)
             rest = fillers[filled : filled + short]
             text = "".join(written[piece:last]) + "".join(texts[i] for i in rest)
-            found.append(Prompt(np.concatenate([ids[token:until], every[begins[rest]]]), text))
+            prompts.append(Prompt(np.concatenate([ids[token:until], every[begins[rest]]]), text))
             piece, token, filled = last, until, filled + short
-        return found
+        return prompts
 
 
 _TEXT = CorpusText()  # one for all: a search asks for prompts again and again, and the pieces' ids are the same
@@ -240,12 +240,12 @@ def corpus_words() -> tuple[str, ...]:
     def pick(parts: tuple[str, ...]) -> str:
         return parts[int(rng.integers(len(parts)))]
 
-    found: dict[str, None] = {}
-    while len(found) < CORPUS_WORDS:
-        syllables = 1 + min(3, len(found) * 5 // CORPUS_WORDS)
+    words: dict[str, None] = {}
+    while len(words) < CORPUS_WORDS:
+        syllables = 1 + min(3, len(words) * 5 // CORPUS_WORDS)
         word = "".join(pick(_ONSETS) + pick(_NUCLEI) + pick(_CODAS) for _ in range(int(rng.integers(1, syllables + 1))))
-        found[word + (pick(_ENDINGS) if syllables > 1 else "")] = None
-    return tuple(found)
+        words[word + (pick(_ENDINGS) if syllables > 1 else "")] = None
+    return tuple(words)
 
 
 @cache

@@ -132,10 +132,10 @@ class RequestLog:
         return self._token(np.minimum(self.received, self.load.output_tokens) - 1)
 
     def _token(self, which: NDArray[Any]) -> Values:
-        found = np.full(self.load.n, np.nan)
+        times = np.full(self.load.n, np.nan)
         some = self.received > 0
-        found[some] = self.token_at[(self.first_token_of[:-1] + which)[some]]
-        return found
+        times[some] = self.token_at[(self.first_token_of[:-1] + which)[some]]
+        return times
 
     @property
     def elapsed_s(self) -> float:

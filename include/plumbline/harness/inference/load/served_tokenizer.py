@@ -82,8 +82,8 @@ class CheckpointTokenizer:
             config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        found = config.get("max_position_embeddings") or (config.get("text_config") or {}).get("max_position_embeddings")
-        return found if isinstance(found, int) else None
+        limit = config.get("max_position_embeddings") or (config.get("text_config") or {}).get("max_position_embeddings")
+        return limit if isinstance(limit, int) else None
 
     def read(self, prompts: Sequence[Unread]) -> list[Tokenized | TemplateFailed]:
         """See ServedTokenizer. In a process of its own: transformers imports torch, which has no place beside the client."""
@@ -139,27 +139,27 @@ _ASKED, _ANSWERED, _IDS = "asked.json", "answered.json", "ids.npy"
 def main() -> None:
     """Tokenise the prompts of the folder named by the first argument."""
     folder = Path(sys.argv[1])
-    asked = json.loads((folder / _ASKED).read_text(encoding="utf-8"))
+    request = json.loads((folder / _ASKED).read_text(encoding="utf-8"))
     try:
         from transformers import AutoTokenizer
 
         load: Any = AutoTokenizer.from_pretrained
-        tokenizer = load(asked["checkpoint"], local_files_only=True, trust_remote_code=False)
+        tokenizer = load(request["checkpoint"], local_files_only=True, trust_remote_code=False)
     except Exception as error:  # noqa: BLE001 - OSError, ValueError, KeyError …: whatever its class raises for a broken one
         (folder / _ANSWERED).write_text(json.dumps({"failed": type(error).__name__}), encoding="utf-8")
         return
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     ids: list[TokenIds] = []
-    for prompt in asked["prompts"]:
+    for prompt in request["prompts"]:
         try:
             text = prompt if isinstance(prompt, str) else _rendered(tokenizer, prompt)
         except Exception as error:  # noqa: BLE001 - a template's own code: any error of Jinja or of Python
-            found.append({"error": f"{type(error).__name__}: {error}"})
+            answers.append({"error": f"{type(error).__name__}: {error}"})
             continue
         ids.append(np.array(tokenizer(text)["input_ids"], np.int32))
-        found.append({"text": text, "tokens": len(ids[-1])})
+        answers.append({"text": text, "tokens": len(ids[-1])})
     np.save(folder / _IDS, np.concatenate(ids) if ids else np.empty(0, np.int32))
-    (folder / _ANSWERED).write_text(json.dumps({"prompts": found}), encoding="utf-8")
+    (folder / _ANSWERED).write_text(json.dumps({"prompts": answers}), encoding="utf-8")
 
 
 def _rendered(tokenizer: Any, messages: list[Message]) -> str:

@@ -102,8 +102,8 @@ def encoder(model: str, task: Task, width: int, *, timed: bool = True) -> Wire:
 
 def lm_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int) -> bytes:
     """A request for exactly `output_tokens` tokens after the prompt."""
-    asked = _text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)
-    return wire.body(number, [asked, _int32("MAX_TOKENS", np.array([output_tokens], np.int32))])
+    prompt_input = _text("PROMPT", prompt.text) if prompt.text is not None else _int32("PROMPT_IDS", prompt.ids)
+    return wire.body(number, [prompt_input, _int32("MAX_TOKENS", np.array([output_tokens], np.int32))])
 
 
 def generation_body(wire: Wire, number: int, prompt: Prompt, output_tokens: int, *, natural: bool = False, adapter: str = "") -> bytes:

@@ -124,11 +124,11 @@ class Generation(ABC):
             self.journal.started(request.request_id())
             sender = request.get_response_sender()
             try:
-                asked = self._read(request)
+                parsed = self._read(request)
             except ValueError as error:
                 self.outbox.put((sender, _refusal(str(error)), FINAL, ""))
                 continue
-            self.loop.call_soon_threadsafe(self._begin, asked, sender)
+            self.loop.call_soon_threadsafe(self._begin, parsed, sender)
 
     def finalize(self) -> None:
         """End the engine; unfinished requests are closed so that Triton can release them."""
@@ -180,16 +180,16 @@ class Generation(ABC):
             raise ValueError(f"no adapter {name}; expected one of {', '.join(self.settings['adapters']) or 'none'}")
         return Request(request.request_id(), prompt, wanted, _is_set(natural), name, _is_set(score), took)
 
-    def _begin(self, asked: Request, sender: Any) -> None:
-        task = self.loop.create_task(self._serve(asked, sender))
+    def _begin(self, request: Request, sender: Any) -> None:
+        task = self.loop.create_task(self._serve(request, sender))
         self.active[task] = sender
         task.add_done_callback(lambda ended: self.active.pop(ended, None))
 
-    async def _serve(self, asked: Request, sender: Any) -> None:
-        pieces = self.generate(asked)
+    async def _serve(self, request: Request, sender: Any) -> None:
+        pieces = self.generate(request)
         try:
             async for piece in pieces:
-                self._send(asked, sender, piece)
+                self._send(request, sender, piece)
                 if piece.ending is not None:
                     return
             self._close(sender, _refusal("the engine ended the request without its last token"))
@@ -204,16 +204,16 @@ class Generation(ABC):
                 pb_utils.Logger.log_error(f"the engine has ended: {type(error).__name__}: {error}")
                 os._exit(1)  # a dead stub is an error at once; a dead engine behind a live one is a timeout for every client
 
-    def _send(self, asked: Request, sender: Any, piece: Piece) -> None:
+    def _send(self, request: Request, sender: Any, piece: Piece) -> None:
         tokens = torch.tensor(list(piece.tokens), dtype=torch.int32)
         n = len(tokens)
         outputs = [output("TOKENS", tokens), output("COUNT", _COUNTS[n] if n < len(_COUNTS) else torch.tensor([n], dtype=torch.int32))]
         if self.text:
             outputs.append(output("TEXT", _bytes(piece.text)))
         if piece.ending is not None:
-            ending, read = piece.ending, len(asked.prompt)
+            ending, read = piece.ending, len(request.prompt)
             # Post-processing is part of what the client sees as delivery: the engine does not tell it apart.
-            times = [asked.tokenization_s, max(0.0, ending.queue_s), max(0.0, ending.prefill_s), max(0.0, ending.decode_s), 0.0]
+            times = [request.tokenization_s, max(0.0, ending.queue_s), max(0.0, ending.prefill_s), max(0.0, ending.decode_s), 0.0]
             outputs.append(output("SERVER_TIMES", torch.tensor(times, dtype=torch.float64)))
             outputs.append(output("INPUT_TOKENS", torch.tensor([read], dtype=torch.int32)))
             outputs.append(output("CACHED_TOKENS", torch.tensor([ending.cached_tokens], dtype=torch.int32)))
@@ -224,7 +224,7 @@ class Generation(ABC):
             if len(self.active) == 1:
                 self._count_drafts()
         if piece.ending is not None:
-            self._close(sender, pb_utils.InferenceResponse(outputs), asked.number)
+            self._close(sender, pb_utils.InferenceResponse(outputs), request.number)
         else:
             self.outbox.put((sender, pb_utils.InferenceResponse(outputs), 0, ""))
 
@@ -257,9 +257,9 @@ class Generation(ABC):
             self._count_drafts()
 
     def _count_drafts(self) -> None:
-        found = self.drafted()
-        if found is not None:
-            self.counters.reach(draft_tokens=found[0], accepted_draft_tokens=found[1])
+        drafts = self.drafted()
+        if drafts is not None:
+            self.counters.reach(draft_tokens=drafts[0], accepted_draft_tokens=drafts[1])
 
     async def _end(self) -> None:
         for task in list(self.active):
@@ -303,8 +303,8 @@ class _Tokenizer:
         self.tokenizer, self._special = Tokenizer.from_file(file), special
 
     def ids(self, text: str) -> list[int]:
-        found: list[int] = self.tokenizer.encode(text, add_special_tokens=self._special).ids
-        return found
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=self._special).ids
+        return ids
 
 
 def _string(values: torch.Tensor) -> str:

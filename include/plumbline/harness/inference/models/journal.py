@@ -55,9 +55,9 @@ def position(folder: Path) -> Position:
 
 def read(folder: Path, since: Position) -> list[Entries]:
     """What each incarnation wrote after `since`, the oldest first. A record that was cut off by the process's end did not happen."""
-    found = []
+    entries = []
     for file in sorted(folder.glob("journal-*")):
         data = file.read_bytes()[since.get(file.name, 0) :]
         records = list(_RECORD.iter_unpack(data[: len(data) // _RECORD.size * _RECORD.size]))
-        found.append(Entries(*(tuple(n for event, n in records if event == kind) for kind in (_STARTED, _FINISHED))))
-    return found
+        entries.append(Entries(*(tuple(n for event, n in records if event == kind) for kind in (_STARTED, _FINISHED))))
+    return entries

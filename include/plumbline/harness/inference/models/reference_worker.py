@@ -37,21 +37,21 @@ def outputs(model: encoder.Encoder, prompts: list[Tensor], device: str) -> list[
     return [model(prompt[None].to(device))[0].float().tolist() for prompt in prompts]
 
 
-def answers(asked: dict[str, Any]) -> list[list[int]] | list[list[float]]:
-    """`asked`: the model's declaration as `shape`, `precision`, `device`, `threads`, `prompts` (lists of ids) and for a causal LM `tokens`."""
-    torch.set_num_threads(asked["threads"])
-    shape, device = asked["shape"], asked["device"]
-    prompts = [torch.tensor(ids, dtype=torch.long) for ids in asked["prompts"]]
+def answers(question: dict[str, Any]) -> list[list[int]] | list[list[float]]:
+    """`question`: the model's declaration as `shape`, `precision`, `device`, `threads`, `prompts` (lists of ids) and for a causal LM `tokens`."""
+    torch.set_num_threads(question["threads"])
+    shape, device = question["shape"], question["device"]
+    prompts = [torch.tensor(ids, dtype=torch.long) for ids in question["prompts"]]
     if shape.get("task") == "vision":
         prompts = [torch.from_numpy(image_patches(ids.numpy().astype("int32"))) for ids in prompts]
     dimensions = {key: shape[key] for key in ("layers", "width", "heads", "vocabulary", "context")}
     if shape["architecture"] == "encoder":
         embedding = encoder.seeded(shape["seed"], device, task=shape["task"], **dimensions)
-        return outputs(in_precision(embedding, asked["precision"]), prompts, device)  # type: ignore[arg-type]
-    model: Any = in_precision(transformer.seeded(shape["seed"], device, **dimensions), asked["precision"])
+        return outputs(in_precision(embedding, question["precision"]), prompts, device)  # type: ignore[arg-type]
+    model: Any = in_precision(transformer.seeded(shape["seed"], device, **dimensions), question["precision"])
     model.reserve(_AT_ONCE)
     groups = [prompts[i : i + _AT_ONCE] for i in range(0, len(prompts), _AT_ONCE)]
-    return [answer for group in groups for answer in continuations(model, group, asked["tokens"])]
+    return [answer for group in groups for answer in continuations(model, group, question["tokens"])]
 
 
 if __name__ == "__main__":

@@ -109,63 +109,63 @@ class TritonPythonModel:
         query: Tensor = self.text.ids(text)
         return query
 
-    def _serve(self, asked: RetrievalRequest) -> None:
+    def _serve(self, request: RetrievalRequest) -> None:
         try:
-            self._answer(asked)
+            self._answer(request)
         except ModelRequestFailed as error:
-            _refuse(asked.sender, str(error))
+            _refuse(request.sender, str(error))
         except RequestCancelled:
-            self.closer.close(asked.sender)
+            self.closer.close(request.sender)
         except BaseException as error:  # noqa: BLE001
             # A thread that dies silently leaves its client waiting for the timeout; a dead stub is an error at once.
             pb_utils.Logger.log_error(f"retrieval failed: {type(error).__name__}: {error}")
             os._exit(1)
 
     @torch.inference_mode()
-    def _answer(self, asked: RetrievalRequest) -> None:
-        _go_on(asked)
+    def _answer(self, request: RetrievalRequest) -> None:
+        _go_on(request)
         began = time.monotonic()
-        queued = began - asked.arrived - asked.tokenization
-        ids = asked.query.to(torch.int32)
+        queued = began - request.arrived - request.tokenization
+        ids = request.query.to(torch.int32)
         vector = self.server.answer(self.embedding, {"IDS": ids[None]})["VECTOR"][0]
         embedded = time.monotonic()
-        found = self.index.nearest(vector, self.candidates)
+        nearest = self.index.nearest(vector, self.candidates)
         searched = time.monotonic()
-        texts = self.index.documents[found]
+        texts = self.index.documents[nearest]
         pairs = torch.cat([ids.expand(len(texts), -1), texts], 1)
         scores = self.server.answer(self.reranking, {"IDS": pairs})["SCORE"].flatten()
         chosen = scores.topk(self.top).indices
         reranked = time.monotonic()
         prompt = torch.cat([texts[chosen].flatten(), ids])
-        _go_on(asked)
-        spent = [asked.tokenization, embedded - began, searched - embedded, reranked - searched, queued]
-        self._generate(asked, prompt, found[chosen].to(torch.int32), spent)
+        _go_on(request)
+        spent = [request.tokenization, embedded - began, searched - embedded, reranked - searched, queued]
+        self._generate(request, prompt, nearest[chosen].to(torch.int32), spent)
 
-    def _generate(self, asked: RetrievalRequest, prompt: Tensor, documents: Tensor, spent: list[float]) -> None:
+    def _generate(self, request: RetrievalRequest, prompt: Tensor, documents: Tensor, spent: list[float]) -> None:
         """Stream the causal LM's answer. `spent`: seconds of the stages until now."""
-        stream = self.server.stream(self.generator, {"PROMPT_IDS": prompt, "MAX_TOKENS": asked.wanted})
+        stream = self.server.stream(self.generator, {"PROMPT_IDS": prompt, "MAX_TOKENS": request.wanted})
         for tensors in stream:
-            told = tensors.pop("SERVER_TIMES", None)
-            if told is not None:
-                self._last(asked, tensors, documents, [*spent, *told.tolist()[1:]])
+            server_times = tensors.pop("SERVER_TIMES", None)
+            if server_times is not None:
+                self._send_last(request, tensors, documents, [*spent, *server_times.tolist()[1:]])
                 stream.read_out()
                 return
-            if asked.sender.is_cancelled():
+            if request.sender.is_cancelled():
                 stream.cancel()
                 raise RequestCancelled
-            asked.sender.send(_response(tensors))
+            request.sender.send(_response(tensors))
         raise ModelRequestFailed(f"{self.generator}: the answer ended without its last token")
 
-    def _last(self, asked: RetrievalRequest, tensors: dict[str, Tensor], documents: Tensor, spent: list[float]) -> None:
+    def _send_last(self, request: RetrievalRequest, tensors: dict[str, Tensor], documents: Tensor, spent: list[float]) -> None:
         """The last response. `spent`: seconds of the stages up to the queue here, then those of the causal LM from its queue on."""
         *until, queued, generator_queued, prefill, decode, post_processing = spent
         stages = [*until, queued + generator_queued, prefill, decode, post_processing]
-        times = [*stages, time.monotonic() - asked.arrived - sum(stages)]
+        times = [*stages, time.monotonic() - request.arrived - sum(stages)]
         if self.text:
-            tensors["INPUT_TOKENS"] = torch.tensor([len(asked.query)], dtype=torch.int32)
+            tensors["INPUT_TOKENS"] = torch.tensor([len(request.query)], dtype=torch.int32)
         tensors |= {"DOCUMENTS": documents, "SERVER_TIMES": torch.tensor(times, dtype=torch.float64)}
-        asked.sender.send(_response(tensors), flags=FINAL)
-        self.journal.finished(asked.request_id)
+        request.sender.send(_response(tensors), flags=FINAL)
+        self.journal.finished(request.request_id)
 
 
 class _Closer:
@@ -191,9 +191,9 @@ class _Closer:
             sender.send(flags=FINAL)
 
 
-def _go_on(asked: RetrievalRequest) -> None:
+def _go_on(request: RetrievalRequest) -> None:
     """Raises RequestCancelled if nobody waits for the answer any more."""
-    if asked.sender.is_cancelled():
+    if request.sender.is_cancelled():
         raise RequestCancelled
 
 

@@ -28,8 +28,8 @@ def parameters_of(args: dict[str, str]) -> dict[str, str]:
 
 def tensor_of(request: Any, name: str) -> Tensor | None:
     """An input of a request, flat; None if it was not sent."""
-    found = pb_utils.get_input_tensor_by_name(request, name)
-    return None if found is None else from_dlpack(found.to_dlpack()).reshape(-1)
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else from_dlpack(tensor.to_dlpack()).reshape(-1)
 
 
 def output(name: str, values: Tensor) -> Any:

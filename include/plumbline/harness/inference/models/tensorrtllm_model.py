@@ -65,12 +65,12 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         running = self.engine.generate_async(request.prompt, sampling, streaming=True)
         sent, written = 0, 0
         try:
-            async for found in running:
-                answer = found.outputs[0]
+            async for output in running:
+                answer = output.outputs[0]
                 tokens, text = answer.token_ids[sent:], (answer.text or "")[written:]
                 sent, written = sent + len(tokens), written + len(text)
-                if tokens or found.finished:
-                    yield Piece(tokens, text, _ending(answer, int(found.cached_tokens or 0)) if found.finished else None)
+                if tokens or output.finished:
+                    yield Piece(tokens, text, _ending(answer, int(output.cached_tokens or 0)) if output.finished else None)
         finally:
             if not running.finished:
                 running.abort()
@@ -92,10 +92,10 @@ def _speculation(decoding_type: str, speculative_model: str | None = None, **fie
 
 
 def _ending(answer: Any, cached_tokens: int) -> Ending:
-    found = answer.request_perf_metrics
-    if found is None:
+    metrics = answer.request_perf_metrics
+    if metrics is None:
         raise RuntimeError("TensorRT-LLM reports no times of this request; expected a version with return_perf_metrics")
-    times = found.timing_metrics  # moments of the engine's clock: differences are timedeltas
+    times = metrics.timing_metrics  # moments of the engine's clock: differences are timedeltas
     return Ending(
         (times.first_scheduled_time - times.arrival_time).total_seconds(),
         (times.first_token_time - times.first_scheduled_time).total_seconds(),

@@ -189,8 +189,8 @@ class Transformer(nn.Module):
             k, v = cache[chunk.row, : chunk.start + chunk.n].permute(1, 2, 0, 3)[:, None]
             mask = _causal(chunk, q.device) if chunk.start else None
             queries = q[begin : begin + chunk.n].transpose(0, 1)[None]
-            seen = F.scaled_dot_product_attention(queries, k, v, attn_mask=mask, is_causal=mask is None)
-            parts.append(seen[0].transpose(0, 1).reshape(chunk.n, -1))
+            attention = F.scaled_dot_product_attention(queries, k, v, attn_mask=mask, is_causal=mask is None)
+            parts.append(attention[0].transpose(0, 1).reshape(chunk.n, -1))
             begin += chunk.n
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -264,13 +264,13 @@ class Prefixes:
         """Keys and values of the longest beginning that is kept, [layers, tokens, 2, heads, head]; the last token is never among them."""
         # Without one token to compute there would be no state that the first answer could come from.
         keys = _keys(prompt[: len(prompt) - 1])
-        found = list(takewhile(self.slots.__contains__, keys))
-        self._touch(found)
-        self.hits += len(found) * BLOCK
-        self.misses += len(prompt) - len(found) * BLOCK
-        if not found:
+        hits = list(takewhile(self.slots.__contains__, keys))
+        self._touch(hits)
+        self.hits += len(hits) * BLOCK
+        self.misses += len(prompt) - len(hits) * BLOCK
+        if not hits:
             return None
-        slots = torch.tensor([self.slots[key] for key in found], device=self.pool.device)
+        slots = torch.tensor([self.slots[key] for key in hits], device=self.pool.device)
         return self.pool[:, slots].flatten(1, 2)
 
     @torch.inference_mode()

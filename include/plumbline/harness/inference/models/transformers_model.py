@@ -134,16 +134,16 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         request, sequence.started = sequence.request, time.monotonic()
         try:
             ids = torch.tensor([request.prompt], device=self.device)
-            found = self.model(input_ids=ids, use_cache=True, logits_to_keep=0 if request.score else 1)
+            output = self.model(input_ids=ids, use_cache=True, logits_to_keep=0 if request.score else 1)
             if request.score:
-                sequence.scores = _scores(found.logits[0, :-1], ids[0, 1:])
+                sequence.scores = _scores(output.logits[0, :-1], ids[0, 1:])
             banned = self.nothing if request.natural else self.end_of_text
-            last = choice(found.logits[:, -1], banned[None])
+            last = choice(output.logits[:, -1], banned[None])
             token = int(last)
             sequence.prefilled = time.monotonic()
-            if self._give(sequence, token):
+            if self._send_token(sequence, token):
                 return
-            rows = Rows(found.past_key_values, len(request.prompt), last, banned)
+            rows = Rows(output.past_key_values, len(request.prompt), last, banned)
             batch = next((batch for batch in batches if batch.rows.fits(rows)), None)
             if batch is None:
                 batches.append(_Batch(rows, [sequence]))
@@ -157,23 +157,23 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         """One token for each sequence; the finished and the closed leave."""
         try:
             if any(sequence.closed for sequence in batch.sequences):
-                self._keep(batch, [not sequence.closed for sequence in batch.sequences])
+                self._keep_rows(batch, [not sequence.closed for sequence in batch.sequences])
             if batch.sequences:
                 tokens = batch.rows.step(self.model)
-                ended = [self._give(sequence, token) for sequence, token in zip(batch.sequences, tokens, strict=True)]
-                self._keep(batch, [not each for each in ended])
+                ended = [self._send_token(sequence, token) for sequence, token in zip(batch.sequences, tokens, strict=True)]
+                self._keep_rows(batch, [not each for each in ended])
         except Exception as error:  # noqa: BLE001 - it is the answer to these requests
             for sequence in batch.sequences:
                 self._fail(sequence, error)
             batch.sequences = []
 
-    def _keep(self, batch: _Batch, stays: list[bool]) -> None:
+    def _keep_rows(self, batch: _Batch, stays: list[bool]) -> None:
         rows = [row for row, each in enumerate(stays) if each]
         batch.sequences = [batch.sequences[row] for row in rows]
         if rows:
             batch.rows.keep(rows)
 
-    def _give(self, sequence: _Sequence, token: int) -> bool:
+    def _send_token(self, sequence: _Sequence, token: int) -> bool:
         """Hand over a token; whether it was the last."""
         sequence.tokens.append(token)
         last = len(sequence.tokens) == sequence.request.tokens or token in self.ends

@@ -79,11 +79,11 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
         prompt = {"prompt_token_ids": request.prompt}
         scores: Scores | None = None
         # Numbers of our own: two phases number their requests alike, and an aborted one may still be known to the engine.
-        async for found in self.engine.generate(prompt, sampling, request_id=f"plumbline-{next(self.numbers)}", lora_request=adapter):
-            piece = found.outputs[0]
-            if request.score and found.prompt_logprobs:
-                scores = _scores(request.prompt, found.prompt_logprobs)
-            yield Piece(piece.token_ids, piece.text, _ending(found, scores) if found.finished else None)
+        async for output in self.engine.generate(prompt, sampling, request_id=f"plumbline-{next(self.numbers)}", lora_request=adapter):
+            piece = output.outputs[0]
+            if request.score and output.prompt_logprobs:
+                scores = _scores(request.prompt, output.prompt_logprobs)
+            yield Piece(piece.token_ids, piece.text, _ending(output, scores) if output.finished else None)
 
     async def stop(self) -> None:
         self.engine.shutdown()
@@ -96,21 +96,21 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
             return None
         from vllm.v1.metrics.reader import get_metrics_snapshot
 
-        found = {metric.name: getattr(metric, "value", 0) for metric in get_metrics_snapshot()}
-        totals = (found.get(f"vllm:spec_decode_num_{name}_tokens", 0) for name in ("draft", "accepted"))
+        counters = {metric.name: getattr(metric, "value", 0) for metric in get_metrics_snapshot()}
+        totals = (counters.get(f"vllm:spec_decode_num_{name}_tokens", 0) for name in ("draft", "accepted"))
         drafts, accepted = map(int, totals)
         return drafts, accepted
 
 
-def _ending(found: Any, scores: Scores | None) -> Ending:
-    times = found.metrics
+def _ending(output: Any, scores: Scores | None) -> Ending:
+    times = output.metrics
     if times is None:
         raise RuntimeError("vLLM reports no times of this request; expected disable_log_stats false")
     return Ending(
         times.scheduled_ts - times.queued_ts,
         times.first_token_ts - times.scheduled_ts,
         times.last_token_ts - times.first_token_ts,
-        int(found.num_cached_tokens or 0),
+        int(output.num_cached_tokens or 0),
         scores,
     )
 

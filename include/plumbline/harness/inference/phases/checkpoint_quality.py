@@ -110,10 +110,10 @@ def check(
     judgements: list[Judgement | None] = []
     answered: list[tuple[str, NDArray[np.bool_], NDArray[np.bool_] | None]] = []
     facts: dict[str, Scalar] = {}
-    asked = 0
+    count = 0
     if workload.evaluation is not None and workload.evaluation.questions:
         right = evaluate(client, workload.evaluation)
-        asked += len(right)
+        count += len(right)
         before = None if reference is None else reference.right
         rows += _accuracy_rows(right, before)
         judgements += _judge_accuracy(right, before, workload.evaluation)
@@ -134,19 +134,19 @@ def check(
                 for part, right in task.right.items()
             ]
             facts = tasks.facts(solved)
-        asked += tasks.asked - began
+        count += tasks.asked - began
     evidence = [_write_answers(workdir / "evaluation.parquet", answered)] if answered else []
     if workload.quality is not None and reference is not None:
         assert tokens is not None
         try:
             if reference.unreported is not None:
                 raise NotReported(reference.unreported)
-            found = _compare(client, workload, workload.quality, tokens, reference)
+            comparison = _compare(client, workload, workload.quality, tokens, reference)
         except NotReported as error:
             judgements.append(invalid("quality_unchecked", f"{error}: the speed is measured, the quality of the outputs is not"))
         else:
-            rows, judgements, asked = rows + found.rows, [*judgements, *found.judgements], asked + found.asked
-    return QualityResult(rows, [each for each in judgements if each is not None], asked, evidence, facts)
+            rows, judgements, count = rows + comparison.rows, [*judgements, *comparison.judgements], count + comparison.asked
+    return QualityResult(rows, [each for each in judgements if each is not None], count, evidence, facts)
 
 
 def check_questions(declared: Evaluation, context: int, tokens: PromptTokens) -> None:
@@ -164,8 +164,8 @@ def check_questions(declared: Evaluation, context: int, tokens: PromptTokens) ->
 def evaluate(client: OutputClient, declared: Evaluation) -> NDArray[np.bool_]:
     """Whether each question is answered right, bool [questions]."""
     questions = declared.questions or ()
-    found = client.answers([question.text for question in questions], declared.output_tokens, chat=declared.chat)
-    return np.array([question.accepts(answer) for question, answer in zip(questions, found, strict=True)], bool)
+    outputs = client.answers([question.text for question in questions], declared.output_tokens, chat=declared.chat)
+    return np.array([question.accepts(answer) for question, answer in zip(questions, outputs, strict=True)], bool)
 
 
 def _compare(
@@ -185,10 +185,10 @@ def _compare(
         judgements.append(
             invalid("quality_lost", f"log-probabilities differ by {difference:.3g} nats from the reference's; expected at most {limit:g}")
         )
-    asked = len(served)
+    count = len(served)
     if reference.passage:
         scored = client.scores(_windows(workload, quality, tokens))
-        asked += len(scored)
+        count += len(scored)
         perplexity, before = (float(np.exp(-_joined(scores).mean())) for scores in (scored, reference.passage))
         n_scored = len(_joined(scored))
         rows += [
@@ -199,7 +199,7 @@ def _compare(
         if most is not None and perplexity / before - 1 > most:
             detail = f"perplexity is {perplexity:.4g}, the reference's {before:.4g}: {perplexity / before - 1:+.2%}; expected at most {most:+.2%}"
             judgements.append(invalid("quality_lost", detail))
-    return QualityResult(rows, [each for each in judgements if each is not None], asked)
+    return QualityResult(rows, [each for each in judgements if each is not None], count)
 
 
 def _joined(scores: Sequence[TokenScores]) -> NDArray[np.float64]:
@@ -230,22 +230,22 @@ def _windows(workload: InferenceWorkload, quality: Quality, tokens: PromptTokens
 
 def _accuracy_rows(right: NDArray[np.bool_], before: NDArray[np.bool_] | None) -> list[MetricRow]:
     rows = []
-    for name, found in (("answer_accuracy", right), ("reference_accuracy", before)):
-        if found is None:
+    for name, answers in (("answer_accuracy", right), ("reference_accuracy", before)):
+        if answers is None:
             continue
-        share = wilson_interval(int(found.sum()), len(found))
+        share = wilson_interval(int(answers.sum()), len(answers))
         ci = None if share.low is None or share.high is None else (share.low, share.high)
-        rows.append(metric_row(name, share.ratio, len(found), phase=_PHASE, ci=ci))
+        rows.append(metric_row(name, share.ratio, len(answers), phase=_PHASE, ci=ci))
     return rows
 
 
 def _judge_accuracy(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, declared: Evaluation) -> list[Judgement | None]:
-    found, n, judged = float(right.mean()), len(right), []
-    if declared.accuracy is not None and found < declared.accuracy:
-        detail = f"{int(right.sum())} of {n} questions are answered right ({found:.1%}); expected at least {declared.accuracy:.1%}"
+    accuracy, n, judged = float(right.mean()), len(right), []
+    if declared.accuracy is not None and accuracy < declared.accuracy:
+        detail = f"{int(right.sum())} of {n} questions are answered right ({accuracy:.1%}); expected at least {declared.accuracy:.1%}"
         judged.append(invalid("quality_lost", detail))
-    if declared.lost is not None and before is not None and float(before.mean()) - found > declared.lost:
-        detail = f"{found:.1%} of {n} questions are answered right, by the reference {float(before.mean()):.1%}; "
+    if declared.lost is not None and before is not None and float(before.mean()) - accuracy > declared.lost:
+        detail = f"{accuracy:.1%} of {n} questions are answered right, by the reference {float(before.mean()):.1%}; "
         judged.append(invalid("quality_lost", f"{detail}expected at most {100 * declared.lost:g} points less"))
     return [*judged]
 
@@ -319,16 +319,16 @@ class OutputCheck:
         if self.reference is None:
             return
         assert self.tokens is not None
-        fetched, asked = self.reference[0], with_provider_args(self.reference[1], record.trial.provider)
+        fetched, model = self.reference[0], with_provider_args(self.reference[1], record.trial.provider)
         folder = place.workdir / "reference"
         folder.mkdir(parents=True, exist_ok=True)
-        served = assemble(asked, replace(place, workdir=folder, cpus=place.cpus[:1], variables=place.variables[:1]), fetched.folder)
-        record.report("cold_start", 0.0, f"starting {served.servers[0].program} with the reference in {asked.model.precision}")
+        served = assemble(model, replace(place, workdir=folder, cpus=place.cpus[:1], variables=place.variables[:1]), fetched.folder)
+        record.report("cold_start", 0.0, f"starting {served.servers[0].program} with the reference in {model.model.precision}")
         try:
             with all_running(served.servers):
                 record.event("reference_ready")
                 client = output_client(served.target(), self.tokens)
-                self.answered = ask_reference(client, asked, self.tokens, self.tasks)
+                self.answered = ask_reference(client, model, self.tokens, self.tasks)
         finally:
             log = served.servers[0].log
             if log.exists() and not record.private_texts:
@@ -341,7 +341,7 @@ class OutputCheck:
         counted: list[TokenCounts] = []
         client = output_client(target, self.tokens, counted.append)
         try:
-            found = check(client, self.workload, self.tokens, self.answered, record.workdir, self.tasks)
+            result = check(client, self.workload, self.tokens, self.answered, record.workdir, self.tasks)
         finally:
             if record.workload.server.backend == "external":
                 for counts in counted:  # a hosted model bills them as it bills the load's
@@ -349,8 +349,8 @@ class OutputCheck:
         if self.tasks is not None:
             self.tasks.close()  # nothing of it stays beside the load
         record.event("outputs_checked")
-        record.result.metrics += found.rows
-        record.result.judgements += found.judgements
-        record.result.evidence += found.evidence
-        record.result.facts |= found.facts
-        return found.asked
+        record.result.metrics += result.rows
+        record.result.judgements += result.judgements
+        record.result.evidence += result.evidence
+        record.result.facts |= result.facts
+        return result.asked

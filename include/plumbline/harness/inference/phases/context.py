@@ -59,34 +59,34 @@ class LengthMeasurement:
         return int(self.log.load.input_tokens[0])
 
 
-def measure_context(driver: Driver, spec: ContextPhaseSpec, asked: Sequence[tuple[PhaseLoad, tuple[Prompt, ...]]]) -> None:
-    """Measure one length after the other; `asked` has each one's load and prompts.
+def measure_context(driver: Driver, spec: ContextPhaseSpec, loads: Sequence[tuple[PhaseLoad, tuple[Prompt, ...]]]) -> None:
+    """Measure one length after the other; `loads` has each one's load and prompts.
 
     A length without any answer ends the phase and degrades the trial; longer ones are skipped. Earlier lengths are kept, also when
     TrialFailed("server_error") is raised because the server has ended."""
-    record, served, found = driver.record, driver.served, list[LengthMeasurement]()
+    record, served, measurements = driver.record, driver.served, list[LengthMeasurement]()
     require_running(served, f"before {spec.name}")
     gpu = record.workload.needs.accelerator != "cpu"
     trips = [round_trip.measure_round_trip(served.target())]
-    end_s = record.done_s + len(asked) * spec.each
+    end_s = record.done_s + len(loads) * spec.each
     record.event("context_started")
     try:
         with served.beside(spec.name) as beside:
             with served.peak_memory(gpu=gpu) as idle:
                 beside.sample()
-            for load, prompts in asked:
-                found.append(_length(driver, load, prompts, gpu, idle.bytes, beside.sample))
-                if not found[-1].log.finished:
+            for load, prompts in loads:
+                measurements.append(_length(driver, load, prompts, gpu, idle.bytes, beside.sample))
+                if not measurements[-1].log.finished:
                     break
         record.result.telemetry += beside.telemetry()
     finally:
-        record.result.curves += context_curves(found)
+        record.result.curves += context_curves(measurements)
     record.event("context_ended")
     record.done_s = end_s
     trips.append(round_trip.measure_round_trip(served.target()))
-    last, logs = found[-1], [length.log for length in found]
+    last, logs = measurements[-1], [length.log for length in measurements]
     record.result.metrics.append(context_error_row(logs))
-    if len(found) == len(asked):
+    if len(measurements) == len(loads):
         rows = [*(r for r in last.rows if r.metric != "error_rate"), *growth_rows(logs)]
         record.result.metrics += [*rows, *round_trip.round_trip_rows(spec.name, trips), *served.rows(last.log)]
         record.result.stages += stages_of(last.log, last.gained)
@@ -117,10 +117,10 @@ def context_curves(lengths: Sequence[LengthMeasurement]) -> list[Curve]:
     """Each of CURVES that any length has a value of, over all lengths."""
     curves = []
     for metric, statistic in CURVES:
-        seen = [(each.tokens, found) for each in lengths if (found := _row(each, metric, statistic)) is not None]
-        if any(found.value is not None for _, found in seen):
-            points = tuple(Point(at=at, value=r.value, n=r.n, ci_low=r.ci_low, ci_high=r.ci_high) for at, r in seen)
-            first = seen[0][1]
+        measured = [(each.tokens, row) for each in lengths if (row := _row(each, metric, statistic)) is not None]
+        if any(row.value is not None for _, row in measured):
+            points = tuple(Point(at=at, value=r.value, n=r.n, ci_low=r.ci_low, ci_high=r.ci_high) for at, r in measured)
+            first = measured[0][1]
             curves.append(
                 Curve(phase=first.phase, along="input_tokens", metric=metric, statistic=statistic, unit=first.unit, points=points)
             )

@@ -132,21 +132,23 @@ def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts
             "bad_declaration",
             f"the last request of phase fault ended before {spec.inject} at {spec.at:g}s; expected arrivals beyond phases.fault.at",
         )
-    found = find_recovery(log, within_slo(log, record.workload.slo), injection.began - log.began, injection.ended - log.began)
+    recovery = find_recovery(log, within_slo(log, record.workload.slo), injection.began - log.began, injection.ended - log.began)
     for name, at in injection.events:
         record.event(name, at)
-    if found.back is not None:
-        record.event("recovered", log.began + found.back)
+    if recovery.back is not None:
+        record.event("recovered", log.began + recovery.back)
     record.result.metrics += [
         *injection.rows,
-        metric_row("time_to_recover", found.took_s, int(found.took_s is not None), phase="fault"),
-        metric_row("requests_lost", found.lost, log.n, phase="fault"),
+        metric_row("time_to_recover", recovery.took_s, int(recovery.took_s is not None), phase="fault"),
+        metric_row("requests_lost", recovery.lost, log.n, phase="fault"),
     ]
-    _record_parts(record, log, found, spec.duration)
+    _record_parts(record, log, recovery, spec.duration)
     limited = validity.client_limited(log, record.trial.validity) if spec.inject == "overload" else None
     book = JournalSummary.of(served, written, log)
-    record.result.judgements += [item for item in (limited, book.differs(log) if book else None, _no_recovery(found)) if item is not None]
-    record.result.evidence.append(_evidence(record, spec, log, found, book))
+    record.result.judgements += [
+        item for item in (limited, book.differs(log) if book else None, _no_recovery(recovery)) if item is not None
+    ]
+    record.result.evidence.append(_evidence(record, spec, log, recovery, book))
     record.done_s += spec.duration
 
 
@@ -173,8 +175,8 @@ def _drive_with_fault(
     return log, _Injection(began, ended, [("fault_injected", began), ("fault_over", ended)])
 
 
-def _record_parts(record: TrialRecord, log: RequestLog, found: Recovery, duration_s: float) -> None:
-    back = duration_s if found.back is None else found.back
+def _record_parts(record: TrialRecord, log: RequestLog, recovery: Recovery, duration_s: float) -> None:
+    back = duration_s if recovery.back is None else recovery.back
     for part in (slice_log(log, "fault", 0.0, back), slice_log(log, "recovery", back, duration_s)):
         if part.n:
             # Counters of a server that was killed are gone, and those of one that was not cannot be divided.
@@ -183,10 +185,10 @@ def _record_parts(record: TrialRecord, log: RequestLog, found: Recovery, duratio
             record.result.stages += stages_of(part, None)
 
 
-def _no_recovery(found: Recovery) -> Judgement | None:
-    if found.back is not None:
+def _no_recovery(recovery: Recovery) -> Judgement | None:
+    if recovery.back is not None:
         return None
-    return degraded("no_recovery", f"no recovery: {found.why}")
+    return degraded("no_recovery", f"no recovery: {recovery.why}")
 
 
 @dataclass(frozen=True)
@@ -220,20 +222,20 @@ class JournalSummary:
         return degraded("counts_differ", detail)
 
 
-def _evidence(record: TrialRecord, spec: FaultPhaseSpec, log: RequestLog, found: Recovery, book: JournalSummary | None) -> EvidenceFile:
+def _evidence(record: TrialRecord, spec: FaultPhaseSpec, log: RequestLog, recovery: Recovery, book: JournalSummary | None) -> EvidenceFile:
     """`fault.json`: seconds from the start of the phase; counts by the client and, where its model wrote them down, by the server."""
     path = record.workdir / "fault.json"
     content = {
         "inject": spec.inject,
-        "began_s": found.began,
-        "ended_s": found.ended,
-        "back_s": found.back,
-        "no_recovery": found.why or None,
+        "began_s": recovery.began,
+        "ended_s": recovery.ended,
+        "back_s": recovery.back,
+        "no_recovery": recovery.why or None,
         "requests": log.n,
         "finished": log.finished,
         "failed": log.n - log.finished,
         "errors": log.errors(),
-        "lost": found.lost,
+        "lost": recovery.lost,
         "server_started_by_incarnation": list(book.started) if book else None,
         "server_finished": len(book.finished) if book else None,
         "server_never_finished": log.n - len(book.finished) if book else None,

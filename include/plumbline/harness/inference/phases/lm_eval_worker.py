@@ -90,7 +90,7 @@ def _load(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
     manager = TaskManager(include_path=job["folder"], include_defaults=False)
     if not set(job["tasks"]) <= set(manager.all_tasks):
         manager = TaskManager(include_path=job["folder"])
-    found: dict[str, dict[str, Any]] = {}
+    loaded: dict[str, dict[str, Any]] = {}
     for name in job["tasks"]:
         if name not in manager.all_tasks:
             from difflib import get_close_matches
@@ -106,12 +106,12 @@ def _load(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
                 raise Unreachable(f"{name}: {_line(error)}") from error
             raise Refused(f"{name} cannot be loaded: {_line(error)}") from error
         for part, task in parts.items():
-            if twice := next((other for other, tasks in found.items() if part in tasks), None):
+            if twice := next((other for other, tasks in loaded.items() if part in tasks), None):
                 raise Refused(f"{part} is in {twice} and in {name}; expected it once")
             _check(part, task)
             _set_examples(task, job["few_shot"])
-        found[name] = parts
-    return found
+        loaded[name] = parts
+    return loaded
 
 
 def _check(name: str, task: Any) -> None:
@@ -172,10 +172,10 @@ def _evaluate(job: dict[str, Any], loaded: dict[str, dict[str, Any]], trial: Tri
         apply_chat_template=job["chat"],
         fewshot_as_multiturn=job["chat"],
     )
-    return {name: _right(name, _metric(name, task), done["samples"][name]) for name, task in parts.items()}
+    return {name: _correct_answers(name, _metric(name, task), done["samples"][name]) for name, task in parts.items()}
 
 
-def _right(name: str, metric: str, samples: list[dict[str, Any]]) -> list[int]:
+def _correct_answers(name: str, metric: str, samples: list[dict[str, Any]]) -> list[int]:
     """Of the task's first filter that has the metric."""
     chosen = next((each.get("filter") for each in samples if metric in each), None)
     values = [
@@ -193,16 +193,16 @@ def _served_model(trial: Trial) -> Any:
         tokenizer_name = "plumbline"
 
         def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
-            asked = [[_context(each.args[0]), each.args[1]] for each in requests]
-            return [(float(value), bool(greedy)) for value, greedy in trial.ask({"score": asked})["scores"]]
+            pairs = [[_context(each.args[0]), each.args[1]] for each in requests]
+            return [(float(value), bool(greedy)) for value, greedy in trial.ask({"score": pairs})["scores"]]
 
         def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
             raise Refused("a task measures perplexity; expected tasks with right and wrong answers")
 
         def generate_until(self, requests: list[Any]) -> list[str]:
-            asked = [[_context(each.args[0]), _stops(each.args[1]), _limit(each.args[1])] for each in requests]
-            texts = trial.ask({"generate": asked})["texts"]
-            return [_cut(text, stops) for text, (_, stops, _) in zip(texts, asked, strict=True)]
+            prompts = [[_context(each.args[0]), _stops(each.args[1]), _limit(each.args[1])] for each in requests]
+            texts = trial.ask({"generate": prompts})["texts"]
+            return [_cut(text, stops) for text, (_, stops, _) in zip(texts, prompts, strict=True)]
 
         def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
             if not add_generation_prompt:

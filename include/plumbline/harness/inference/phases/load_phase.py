@@ -122,12 +122,12 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
         *length_telemetry(log, record.workload.requests),
         *under_test.replica_telemetry(log, served.replicas),
     ]
-    found = []
+    rows = []
     if load.name != "warmup":
-        found.append(validity.cache_state_contradicted(record.workload, log, gained))
+        rows.append(validity.cache_state_contradicted(record.workload, log, gained))
     if load.name == "steady":
-        found += [validity.client_limited(log, record.trial.validity), validity.counts_differ(log, gained), *served.judgements(log)]
-    record.result.judgements += [judgement for judgement in found if judgement is not None]
+        rows += [validity.client_limited(log, record.trial.validity), validity.counts_differ(log, gained), *served.judgements(log)]
+    record.result.judgements += [judgement for judgement in rows if judgement is not None]
     # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.
     if load.name in ("warmup", "steady") and (not log.finished or under_test.silent_replicas(log, served.replicas)):
         raise TrialFailed(*served.failure(log))

@@ -85,10 +85,10 @@ class PromptTokens:
         keys = [json.dumps(prompt) for prompt in prompts]
         new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in self._known}
         try:
-            found = self._tokenizer.read(list(new.values())) if new else []
+            read = self._tokenizer.read(list(new.values())) if new else []
         except ValueError as error:
             raise TrialFailed("bad_declaration", str(error)) from error
-        for key, each in zip(new, found, strict=True):
+        for key, each in zip(new, read, strict=True):
             if isinstance(each, TemplateFailed):
                 raise TrialFailed("bad_declaration", f"the checkpoint's chat template fails: {each.reason}")
             self._known[key] = each
@@ -114,20 +114,20 @@ class TritonOutputs:
 
     def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
         read = self._tokens.read(prompts, chat=chat)
-        asked = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(read)]
-        return [self._tokens.text(np.concatenate(found[wire.TOKENS]).tolist()) for found in self._streamed(asked)]
+        requests = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(read)]
+        return [self._tokens.text(np.concatenate(tensors[wire.TOKENS]).tolist()) for tensors in self._streamed(requests)]
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
-        asked = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(prompts)]
-        return [np.concatenate(found[wire.TOKENS]).astype(np.int32) for found in self._streamed(asked)]
+        requests = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(prompts)]
+        return [np.concatenate(tensors[wire.TOKENS]).astype(np.int32) for tensors in self._streamed(requests)]
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
         answered = self._streamed([self._request(i, ids, 1, SCORE=1) for i, ids in enumerate(sequences)])
         if answered and wire.LOG_PROBABILITIES not in answered[0]:
             raise NotReported(f"the model {self._model} answers without {wire.LOG_PROBABILITIES}")
         return [
-            TokenScores(np.concatenate(found[wire.LOG_PROBABILITIES]).astype(np.float64), np.concatenate(found[wire.GREEDY]) != 0)
-            for found in answered
+            TokenScores(np.concatenate(tensors[wire.LOG_PROBABILITIES]).astype(np.float64), np.concatenate(tensors[wire.GREEDY]) != 0)
+            for tensors in answered
         ]
 
     def _request(self, number: int, ids: TokenIds, output_tokens: int, **flags: int) -> Any:
@@ -137,7 +137,7 @@ class TritonOutputs:
 
     def _streamed(self, requests: Sequence[Any]) -> list[dict[str, list[NDArray[Any]]]]:
         """Of each request all values of each output, in the order of its responses."""
-        found: list[dict[str, list[NDArray[Any]]]] = [{} for _ in requests]
+        tensors: list[dict[str, list[NDArray[Any]]]] = [{} for _ in requests]
         with grpc.insecure_channel(self._address) as channel:
             stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
             try:
@@ -148,12 +148,12 @@ class TritonOutputs:
                     for output, data in zip(response.outputs, response.raw_output_contents, strict=False):
                         kind = {"INT32": "<i4", "FP32": "<f4"}.get(output.datatype)
                         if kind is not None:
-                            found[int(response.id)].setdefault(output.name, []).append(np.frombuffer(data, kind))
+                            tensors[int(response.id)].setdefault(output.name, []).append(np.frombuffer(data, kind))
             except grpc.RpcError as error:
                 raise TrialFailed("server_error", f"the check of the outputs was not answered: {error.code()}") from error
-        if missing := sum(wire.TOKENS not in each for each in found):
-            raise TrialFailed("server_error", f"the check of the outputs got {len(found) - missing} of {len(found)} answers")
-        return found
+        if missing := sum(wire.TOKENS not in each for each in tensors):
+            raise TrialFailed("server_error", f"the check of the outputs got {len(tensors) - missing} of {len(tensors)} answers")
+        return tensors
 
 
 class OpenAiOutputs:
@@ -172,28 +172,28 @@ class OpenAiOutputs:
         def one(connection: http.client.HTTPConnection, prompt: Unread) -> str:
             messages = _message(prompt) if chat else prompt
             as_text = isinstance(messages, str)
-            asked = {"prompt": messages} if as_text else {"messages": list(messages)}
-            choice = self._choice(self._post(connection, "/completions" if as_text else "/chat/completions", {**asked, **limits}))
-            found = choice.get("text") if as_text else (choice.get("message") or {}).get("content")
-            return found if isinstance(found, str) else ""  # a model may think until its limit and say nothing
+            question = {"prompt": messages} if as_text else {"messages": list(messages)}
+            choice = self._choice(self._post(connection, "/completions" if as_text else "/chat/completions", {**question, **limits}))
+            text = choice.get("text") if as_text else (choice.get("message") or {}).get("content")
+            return text if isinstance(text, str) else ""  # a model may think until its limit and say nothing
 
-        return self._each(one, prompts)
+        return self._in_threads(one, prompts)
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
         limits = {"max_tokens": output_tokens, "temperature": 0, "return_token_ids": True}
 
         def one(connection: http.client.HTTPConnection, ids: TokenIds) -> TokenIds:
-            found = self._choice(self._post(connection, "/completions", {"prompt": ids.tolist(), **limits})).get("token_ids")
-            if not isinstance(found, list) or not found:
+            choice = self._choice(self._post(connection, "/completions", {"prompt": ids.tolist(), **limits})).get("token_ids")
+            if not isinstance(choice, list) or not choice:
                 raise NotReported("the server answers /completions without choices[0].token_ids")
-            return np.array(found, np.int32)
+            return np.array(choice, np.int32)
 
-        return self._each(one, prompts)
+        return self._in_threads(one, prompts)
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
         def one(connection: http.client.HTTPConnection, ids: TokenIds) -> TokenScores:
-            asked = {"prompt": ids.tolist(), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-            reported = self._choice(self._post(connection, "/completions", asked)).get("prompt_logprobs")
+            body = {"prompt": ids.tolist(), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+            reported = self._choice(self._post(connection, "/completions", body)).get("prompt_logprobs")
             if not isinstance(reported, list) or len(reported) != len(ids):
                 raise NotReported("the server answers /completions without choices[0].prompt_logprobs")
             own = [position.get(str(token)) for position, token in zip(reported[1:], ids[1:].tolist(), strict=True)]
@@ -201,19 +201,19 @@ class OpenAiOutputs:
                 raise NotReported("choices[0].prompt_logprobs lacks tokens of the prompt, or their rank")
             return TokenScores(np.array([each["logprob"] for each in own], np.float64), np.array([each["rank"] == 1 for each in own]))
 
-        return self._each(one, sequences)
+        return self._in_threads(one, sequences)
 
-    def _each(self, one: Callable[[http.client.HTTPConnection, T], Any], asked: Sequence[T]) -> list[Any]:
+    def _in_threads(self, one: Callable[[http.client.HTTPConnection, T], Any], items: Sequence[T]) -> list[Any]:
         """Some requests at a time, each thread on a connection of its own."""
-        width = min(_AT_ONCE, len(asked))
+        width = min(_AT_ONCE, len(items))
 
         def some(k: int) -> list[Any]:
             with self._connection() as connection:
-                return [one(connection, each) for each in asked[k::width]]
+                return [one(connection, each) for each in items[k::width]]
 
         with ThreadPoolExecutor(width or 1, "outputs") as pool:
             parts = list(pool.map(some, range(width)))
-        return [parts[i % width][i // width] for i in range(len(asked))]
+        return [parts[i % width][i // width] for i in range(len(items))]
 
     @contextmanager
     def _connection(self) -> Iterator[http.client.HTTPConnection]:
@@ -225,25 +225,25 @@ class OpenAiOutputs:
         finally:
             connection.close()
 
-    def _post(self, connection: http.client.HTTPConnection, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        body = json.dumps({"model": self._model, **asked})
+    def _post(self, connection: http.client.HTTPConnection, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        body = json.dumps({"model": self._model, **fields})
         connection.request("POST", self._target.path + path, body, {**self._target.headers, "Content-Type": "application/json"})
         response = connection.getresponse()
         content = response.read()
         if response.status != 200:
-            said = " ".join(content[:_QUOTED_BYTES].decode("utf-8", "replace").split())
+            quote = " ".join(content[:_QUOTED_BYTES].decode("utf-8", "replace").split())
             for secret in self._target.headers.values():  # some servers repeat the key
-                said = said.replace(secret.rpartition(" ")[2], "***")
-            raise TrialFailed("server_error", f"the check of the outputs was refused: HTTP {response.status}: {said}")
+                quote = quote.replace(secret.rpartition(" ")[2], "***")
+            raise TrialFailed("server_error", f"the check of the outputs was refused: HTTP {response.status}: {quote}")
         try:
-            found = json.loads(content)
+            parsed = json.loads(content)
         except ValueError as error:
             raise TrialFailed("server_error", f"the check of the outputs got no JSON: {_line(error)}") from error
-        if not isinstance(found, dict):
+        if not isinstance(parsed, dict):
             raise TrialFailed("server_error", "the check of the outputs got no JSON object")
-        usage = found.get("usage")
+        usage = parsed.get("usage")
         self._on_usage(usage_counts(usage if isinstance(usage, dict) else {}))
-        return found
+        return parsed
 
     @staticmethod
     def _choice(answer: Mapping[str, Any]) -> dict[str, Any]:

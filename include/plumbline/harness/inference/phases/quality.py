@@ -75,8 +75,8 @@ def check(workload: InferenceWorkload, repository: Repository, *addresses: str) 
             return correlation(exact[:, 0], answers[:, 0]) if model.task == "reranking" else least_cosine(exact, answers)
 
     else:
-        asked = teacher_forced(prompts, [np.array(answer, np.int32) for answer in reference])
-        bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(asked)]
+        forced = teacher_forced(prompts, [np.array(answer, np.int32) for answer in reference])
+        bodies = [repository.body(i, Prompt(ids), 1) for i, ids in enumerate(forced)]
 
         def agreement_of(address: str) -> float:
             got = [int(np.frombuffer(answer, "<i4")[0]) for answer in _streamed(address, bodies, "TOKEN")]
@@ -126,7 +126,7 @@ def judge_agreement(agreement: float, quality: Quality, precision: str, n: int) 
 
 
 def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[TokenIds], tokens: int) -> Any:
-    asked = {
+    question = {
         "shape": workload.model.model_dump(mode="json"),
         "precision": quality.reference_precision,
         "device": "cpu" if workload.needs.accelerator == "cpu" else "cuda",
@@ -138,7 +138,7 @@ def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[
     try:
         done = subprocess.run(
             command,
-            input=json.dumps(asked),
+            input=json.dumps(question),
             env=engine_python.environment(),
             capture_output=True,
             text=True,
@@ -156,7 +156,7 @@ def _reference(workload: InferenceWorkload, quality: Quality, prompts: Sequence[
 
 
 def _streamed(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
-    found: dict[int, bytes] = {}
+    outputs: dict[int, bytes] = {}
     with grpc.insecure_channel(address) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         requests = (messages.ModelInferRequest.FromString(body) for body in bodies)
@@ -165,10 +165,10 @@ def _streamed(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
                 if message.error_message:
                     raise TrialFailed("server_error", f"the check of the outputs was refused: {message.error_message}")
                 if (answer := _output(message.infer_response, name)) is not None:
-                    found[int(message.infer_response.id)] = answer
+                    outputs[int(message.infer_response.id)] = answer
         except grpc.RpcError as error:
             raise TrialFailed("server_error", f"the check of the outputs was not answered: {error.code()}") from error
-    return _complete(found, len(bodies))
+    return _complete(outputs, len(bodies))
 
 
 def _unary(address: str, bodies: Sequence[bytes], name: str) -> list[bytes]:
@@ -187,7 +187,7 @@ def _output(response: Any, name: str) -> bytes | None:
     return named.get(name) or None
 
 
-def _complete(found: dict[int, bytes], n: int) -> list[bytes]:
-    if len(found) < n:
-        raise TrialFailed("server_error", f"the check of the outputs got {len(found)} of {n} answers")
-    return [found[i] for i in range(n)]
+def _complete(outputs: dict[int, bytes], n: int) -> list[bytes]:
+    if len(outputs) < n:
+        raise TrialFailed("server_error", f"the check of the outputs got {len(outputs)} of {n} answers")
+    return [outputs[i] for i in range(n)]

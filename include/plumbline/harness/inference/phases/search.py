@@ -84,9 +84,9 @@ def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, rate:
     try:
         load = probe_load(workload, phase, number, rate)
         if prompts.own is not None:
-            load, asked = prompts.own.probe(load, phase, number)
+            load, texts = prompts.own.probe(load, phase, number)
         else:
-            asked = probe_prompts(workload, load, phase, number)
+            texts = probe_prompts(workload, load, phase, number)
     except ValueError as error:
         raise TrialFailed("bad_declaration", str(error)) from error
     hopeless = False
@@ -98,7 +98,7 @@ def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, rate:
         return hopeless
 
     with record.watch.phase(spec.name):
-        log = driver.drive(load, asked, stop=stop, note=f"probe {number + 1} at {rate:.4g}/s: ")
+        log = driver.drive(load, texts, stop=stop, note=f"probe {number + 1} at {rate:.4g}/s: ")
     record.logs.append(log)
     require_running(driver.served, format_outcome(log))
     met = within_slo(log, workload.slo)
@@ -241,19 +241,19 @@ class Saturation:
     def _judge(self, probes: list[Probe]) -> Verdict:
         target = self.search.goodput
         n, good = sum(p.n for p in probes), sum(p.good for p in probes)
-        seen = wilson_interval(good, n)
-        assert seen.ratio is not None and seen.low is not None and seen.high is not None
-        verdict = (seen.ratio, seen.low, seen.high)
-        if probes[-1].hopeless or seen.high < target:
+        interval = wilson_interval(good, n)
+        assert interval.ratio is not None and interval.low is not None and interval.high is not None
+        verdict = (interval.ratio, interval.low, interval.high)
+        if probes[-1].hopeless or interval.high < target:
             return Verdict(False, True, *verdict)
-        if seen.low >= target:
+        if interval.low >= target:
             return Verdict(True, True, *verdict)
         # All requests of every probe good is the only proof of a share of 1 there is.
         provable = target < 1 and 2 * n >= min_successes_to_prove(target)
         last = len(self.probes) + 1 >= self.search.at_most
         if len(probes) == 1 and provable and not last:
             return Verdict(None, False, *verdict)
-        return Verdict(seen.ratio >= target, False, *verdict)
+        return Verdict(interval.ratio >= target, False, *verdict)
 
 
 def cannot_hold(bad: int, n: int, target: float) -> bool:

@@ -69,13 +69,13 @@ class TaskEvaluator:
         return [TaskScores(task["name"], {part["task"]: right[part["task"]] for part in task["parts"]}) for task in self.tasks]
 
     def facts(self, scores: Sequence[TaskScores]) -> dict[str, Scalar]:
-        found: dict[str, Scalar] = {"evaluation.lm_eval": self.version, "evaluation.truncated": self.truncated}
+        facts: dict[str, Scalar] = {"evaluation.lm_eval": self.version, "evaluation.truncated": self.truncated}
         for task, each in zip(self.tasks, scores, strict=True):
             first = task["parts"][0]
             parts = "" if len(task["parts"]) == 1 else f", {len(task['parts'])} tasks"
             about = f"version {first['version']}, {first['metric']}, {first['few_shot']} examples, {len(each.all)} questions{parts}"
-            found[f"evaluation.task.{task['name']}"] = about
-        return found
+            facts[f"evaluation.task.{task['name']}"] = about
+        return facts
 
     def _load(self) -> None:
         loaded = self._receive()["loaded"]
@@ -96,8 +96,8 @@ class TaskEvaluator:
         sequences, lengths = self._pairs(tokens, pairs)
         self.asked += len(sequences)
         scored = client.scores(sequences)
-        kept = [(each.log_probability[-n:], each.greedy[-n:]) for each, n in zip(scored, lengths, strict=True)]
-        return [(float(values.sum()), bool(greedy.all())) for values, greedy in kept]
+        scores = [(each.log_probability[-n:], each.greedy[-n:]) for each, n in zip(scored, lengths, strict=True)]
+        return [(float(values.sum()), bool(greedy.all())) for values, greedy in scores]
 
     def _pairs(self, tokens: PromptTokens, pairs: Sequence[Sequence[Any]]) -> tuple[list[TokenIds], list[int]]:
         """Token ids of each context with its continuation, and how many of them are the continuation's, at least one."""
@@ -107,22 +107,22 @@ class TaskEvaluator:
         before = [text.rstrip() if isinstance(context, str) else text for text, (context, _) in zip(contexts, pairs, strict=True)]
         whole = [text + continuation for text, (_, continuation) in zip(contexts, pairs, strict=True)]
         read = tokens.read([*before, *whole], chat=False)
-        found, lengths = [], []
+        token_pairs, lengths = [], []
         for first, both in zip(read[: len(pairs)], read[len(pairs) :], strict=True):
             # Without a context there is no probability of the first token.
             n = min(max(len(both) - len(first), 1), len(both) - 1)
             ids = self._fitting(both, 1)
-            found.append(ids)
+            token_pairs.append(ids)
             lengths.append(min(n, len(ids) - 1))
-        return found, lengths
+        return token_pairs, lengths
 
-    def _texts(self, client: OutputClient, tokens: PromptTokens | None, asked: Sequence[Sequence[Any]]) -> list[str]:
-        self.asked += len(asked)
-        prompts: list[Unread] = [context if isinstance(context, str) else tuple(context) for context, _, _ in asked]
-        prompts = self._fitting_prompts(tokens, prompts, [limit for _, _, limit in asked])
-        options = [(limit, tuple(stops)) for _, stops, limit in asked]
-        texts = [""] * len(asked)
-        for (limit, stops), group in groupby(sorted(range(len(asked)), key=options.__getitem__), key=options.__getitem__):
+    def _texts(self, client: OutputClient, tokens: PromptTokens | None, requests: Sequence[Sequence[Any]]) -> list[str]:
+        self.asked += len(requests)
+        prompts: list[Unread] = [context if isinstance(context, str) else tuple(context) for context, _, _ in requests]
+        prompts = self._fitting_prompts(tokens, prompts, [limit for _, _, limit in requests])
+        options = [(limit, tuple(stops)) for _, stops, limit in requests]
+        texts = [""] * len(requests)
+        for (limit, stops), group in groupby(sorted(range(len(requests)), key=options.__getitem__), key=options.__getitem__):
             numbers = list(group)
             answers = client.answers([prompts[i] for i in numbers], limit, chat=False, stop=stops)
             for i, answer in zip(numbers, answers, strict=True):
@@ -133,10 +133,10 @@ class TaskEvaluator:
         """Those that the context has no room for without their beginning; a conversation has none to lose."""
         if tokens is None or self.context is None:
             return prompts
-        found = []
+        fitting = []
         for prompt, limit, ids in zip(prompts, limits, tokens.read(prompts, chat=False), strict=True):
             if len(ids) + limit <= self.context:
-                found.append(prompt)
+                fitting.append(prompt)
             elif not isinstance(prompt, str) or limit >= self.context:
                 raise TrialFailed(
                     "bad_declaration",
@@ -144,8 +144,8 @@ class TaskEvaluator:
                     "expected fewer examples (few_shot), or other tasks",
                 )
             else:
-                found.append(tokens.text(self._fitting(ids, limit).tolist()))
-        return found
+                fitting.append(tokens.text(self._fitting(ids, limit).tolist()))
+        return fitting
 
     def _fitting(self, ids: TokenIds, room: int) -> TokenIds:
         if self.context is None or len(ids) + room <= self.context:
@@ -238,11 +238,11 @@ def judge_tasks(declared: TaskEvaluation, scores: Sequence[TaskScores], before: 
     """What makes a trial invalid: a task below its declared accuracy, or too far below the reference's."""
     judged = []
     for i, each in enumerate(scores):
-        found, least = float(each.all.mean()), declared.accuracy.get(each.name)
-        if least is not None and found < least:
-            detail = f"{each.name}: {int(each.all.sum())} of {len(each.all)} questions are answered right ({found:.1%})"
+        accuracy, least = float(each.all.mean()), declared.accuracy.get(each.name)
+        if least is not None and accuracy < least:
+            detail = f"{each.name}: {int(each.all.sum())} of {len(each.all)} questions are answered right ({accuracy:.1%})"
             judged.append(invalid("quality_lost", f"{detail}; expected at least {least:.1%}"))
-        if declared.lost is not None and before is not None and (was := float(before[i].all.mean())) - found > declared.lost:
-            detail = f"{each.name}: {found:.1%} of {len(each.all)} questions are answered right, by the reference {was:.1%}"
+        if declared.lost is not None and before is not None and (was := float(before[i].all.mean())) - accuracy > declared.lost:
+            detail = f"{each.name}: {accuracy:.1%} of {len(each.all)} questions are answered right, by the reference {was:.1%}"
             judged.append(invalid("quality_lost", f"{detail}; expected at most {100 * declared.lost:g} points less"))
     return judged

@@ -126,8 +126,8 @@ class TrialRecord:
 
     def measured(self) -> Measurement:
         self.result.usage = self.usage.rows
-        seen = [item for item in self.result.evidence if item.kind != "requests"]
-        self.result.evidence = [*seen, write_requests(self.logs, self.workload.requests, self.workdir)] if self.logs else seen
+        evidence = [item for item in self.result.evidence if item.kind != "requests"]
+        self.result.evidence = [*evidence, write_requests(self.logs, self.workload.requests, self.workdir)] if self.logs else evidence
         return self.result
 
 
@@ -144,7 +144,7 @@ def write_schedule(schedule: Schedule, folder: Path) -> EvidenceFile:
                 "probe": pa.array([phase.probe] * phase.n, pa.int32()),
                 "number": pa.array(np.arange(phase.n), pa.int32()),
                 "arrival_s": pa.array(phase.arrivals_s, pa.float64()),
-                "after": _after(phase.after),
+                "after": _masked(phase.after),
                 "input_tokens": pa.array(phase.input_tokens, pa.int32()),
                 "output_tokens": pa.array(phase.output_tokens, pa.int32()),
             }
@@ -173,7 +173,7 @@ def _table(log: RequestLog, requests: Requests) -> pa.Table:
             "phase": pa.array([log.load.name] * len(due), pa.string()),
             "probe": pa.array([log.load.probe] * len(due), pa.int32()),
             "number": pa.array(due, pa.int32()),
-            "after": _after(log.load.after[due]),
+            "after": _masked(log.load.after[due]),
             "turn": _turn(log.load, requests, due),
             **({} if log.replica is None else {"replica": pa.array(log.replica[due], pa.int32())}),
             "status": pa.array(_STATUS[log.error[due]], pa.string()),
@@ -205,7 +205,7 @@ def _usage(log: RequestLog, due: NDArray[np.int64]) -> dict[str, pa.Array]:
     return {f"usage_{name}": pa.array(counts[:, k], pa.int32(), mask=counts[:, k] < 0) for k, name in enumerate(USAGE)}
 
 
-def _after(after: NDArray[np.int32]) -> pa.Array:
+def _masked(after: NDArray[np.int32]) -> pa.Array:
     return pa.array(after, pa.int32(), mask=after < 0)
 
 
@@ -217,8 +217,8 @@ def _turn(load: PhaseLoad, requests: Requests, due: NDArray[np.int64]) -> pa.Arr
 def _token_times(log: RequestLog, due: NDArray[np.int64]) -> pa.Array:
     lengths = np.minimum(log.received, log.load.output_tokens)
     owner = np.repeat(np.arange(log.load.n), log.load.output_tokens)
-    kept = log.arrived & log.due[owner]
-    times = (log.token_at - log.scheduled[owner])[kept]
+    counted = log.arrived & log.due[owner]
+    times = (log.token_at - log.scheduled[owner])[counted]
     offsets = np.concatenate([[0], np.cumsum(lengths[due])])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(times, pa.float64()))
 

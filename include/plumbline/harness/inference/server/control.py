@@ -56,8 +56,8 @@ def server_counters(address: str, model: str, metrics_address: str | None = None
     Raises grpc.RpcError if the server itself does not.
     """
     with _service(address) as service:
-        found = service.ModelStatistics(messages.ModelStatisticsRequest(name=model), timeout=_CALL_S).model_stats
-    counters = [item.inference_stats for item in found]
+        statistics = service.ModelStatistics(messages.ModelStatisticsRequest(name=model), timeout=_CALL_S).model_stats
+    counters = [item.inference_stats for item in statistics]
     hits = misses = memory = drafted = accepted = None
     if metrics_address is not None:
         try:
@@ -74,8 +74,8 @@ def server_counters(address: str, model: str, metrics_address: str | None = None
         compute_input_s=sum(c.compute_input.ns for c in counters) / 1e9,
         compute_infer_s=sum(c.compute_infer.ns for c in counters) / 1e9,
         compute_output_s=sum(c.compute_output.ns for c in counters) / 1e9,
-        executions=sum(item.execution_count for item in found),
-        inferences=sum(item.inference_count for item in found),
+        executions=sum(item.execution_count for item in statistics),
+        inferences=sum(item.inference_count for item in statistics),
         cache_hits=None if hits is None else int(hits),
         cache_misses=None if misses is None else int(misses),
         gpu_memory_bytes=None if memory is None else int(memory),
@@ -210,10 +210,10 @@ class Scraper:
 
     def telemetry(self, phase: str, prefix: str = "") -> list[Telemetry]:
         """What the gauges did, a row for each signal that the pages have, `prefix` before its name. Call it when the phase is over."""
-        seen: dict[tuple[str, str], list[float]] = {}
+        samples: dict[tuple[str, str], list[float]] = {}
         for _, page in list(self.pages):
             for signal, unit, value in _signals(page):
-                seen.setdefault((signal, unit), []).append(value)
+                samples.setdefault((signal, unit), []).append(value)
         return [
             Telemetry.model_validate(
                 {
@@ -226,7 +226,7 @@ class Scraper:
                     "max": max(values),
                 }
             )
-            for (signal, unit), values in sorted(seen.items())
+            for (signal, unit), values in sorted(samples.items())
         ]
 
 

@@ -61,19 +61,19 @@ class ListeningServer:
     roots: tuple[int, ...]
 
     def processes(self) -> list[psutil.Process]:
-        found = []
+        processes = []
         for pid in self.roots:
             with suppress(psutil.NoSuchProcess):
                 root = psutil.Process(pid)
-                found += [root, *root.children(recursive=True)]
-        return found
+                processes += [root, *root.children(recursive=True)]
+        return processes
 
     def threads(self) -> list[int]:
-        found = []
+        threads = []
         for process in self.processes():
             with suppress(OSError):
-                found += [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]  # noqa: PTH208 - names alone
-        return found
+                threads += [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]  # noqa: PTH208 - names alone
+        return threads
 
     @property
     def cores(self) -> tuple[int, ...]:
@@ -91,13 +91,13 @@ class ListeningServer:
 def find_listening(port: int) -> ListeningServer | None:
     """Who listens on the port of a loopback address, or of all; None if no process does that this user may see."""
     listening = {
-        found.pid
-        for found in psutil.net_connections("tcp")
-        if found.status == psutil.CONN_LISTEN
-        and found.laddr
-        and found.laddr.port == port
-        and found.pid is not None
-        and _reaches_loopback(found.laddr.ip)
+        connection.pid
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+        and connection.laddr
+        and connection.laddr.port == port
+        and connection.pid is not None
+        and _reaches_loopback(connection.laddr.ip)
     }
     # A server's workers listen on the socket that their parent opened: the tree begins with the parent.
     roots = [pid for pid in sorted(listening) if not listening & {parent.pid for parent in _parents(pid)}]
@@ -105,8 +105,8 @@ def find_listening(port: int) -> ListeningServer | None:
 
 
 def _reaches_loopback(address: str) -> bool:
-    found = ip_address(address)
-    return found.is_loopback or found.is_unspecified
+    ip = ip_address(address)
+    return ip.is_loopback or ip.is_unspecified
 
 
 def _parents(pid: int) -> list[psutil.Process]:
@@ -158,8 +158,8 @@ def bound(server: ListeningServer, cores: Sequence[int] | None) -> Iterator[bool
     allowed = True
     try:
         for thread in server.threads() if cores else ():
-            seen = _affinity(thread)
-            if len(seen) == widest and not seen <= set(cores or ()):
+            affinity = _affinity(thread)
+            if len(affinity) == widest and not affinity <= set(cores or ()):
                 try:
                     os.sched_setaffinity(thread, cores or ())
                 except PermissionError:
@@ -167,7 +167,7 @@ def bound(server: ListeningServer, cores: Sequence[int] | None) -> Iterator[bool
                     break
                 except ProcessLookupError:
                     continue
-                before[thread] = seen
+                before[thread] = affinity
         yield allowed
     finally:
         started = {thread: next(iter(before.values())) for thread in server.threads()} if before else {}

@@ -55,8 +55,8 @@ class ServingNodes(Coordinator):
                 raise TrialFailed(cause.failure_class, cause.detail)
             waiting(f"waiting for the model on node {', '.join(map(str, missing))}")
             wait(self.sources, TURN_S)
-        for node, found in self._manifests.items():
-            if found != manifest:
+        for node, own in self._manifests.items():
+            if own != manifest:
                 raise TrialFailed(
                     "bad_declaration", f"{self._title(node)} has other files of the model than node 0; expected the same on all nodes"
                 )

@@ -47,14 +47,14 @@ def engine_of(page: str) -> str | None:
 def counters_of(samples: list[Sample]) -> ServerCounters | None:
     """Totals since the server's start; None without an engine's counter of requests."""
     for names in _ENGINES.values():
-        found = {key: _total(samples, several) for key, several in names.items()}
-        if found["succeeded"] is None:
+        counters = {key: _total(samples, several) for key, several in names.items()}
+        if counters["succeeded"] is None:
             continue
-        hits, queries = found.get("hits"), found.get("queries")
+        hits, queries = counters.get("hits"), counters.get("queries")
         return ServerCounters(
-            succeeded=int(found["succeeded"]),
+            succeeded=int(counters["succeeded"]),
             failed=0,
-            queued_s=found.get("queued_s") or 0.0,
+            queued_s=counters.get("queued_s") or 0.0,
             compute_input_s=0.0,
             compute_infer_s=0.0,
             compute_output_s=0.0,
@@ -63,10 +63,10 @@ def counters_of(samples: list[Sample]) -> ServerCounters | None:
             cache_hits=None if hits is None or queries is None else int(hits),
             cache_misses=None if hits is None or queries is None else int(queries - hits),
             gpu_memory_bytes=None,
-            prefill_s=found.get("prefill_s"),
-            decode_s=found.get("decode_s"),
-            drafted=_whole(found.get("drafted")),
-            accepted=_whole(found.get("accepted")),
+            prefill_s=counters.get("prefill_s"),
+            decode_s=counters.get("decode_s"),
+            drafted=_whole(counters.get("drafted")),
+            accepted=_whole(counters.get("accepted")),
         )
     return None
 
@@ -120,13 +120,13 @@ class OpenAiModel:
 def command_line(command: tuple[str, ...], values: Mapping[str, str | int], environment: Mapping[str, str], where: str) -> list[str]:
     """The filled command with its program's path. TrialFailed("image_error") without the program; `where`: the declaring field."""
     program, *arguments = fill_command(command, values)
-    found = shutil.which(program, path=environment["PATH"])
-    if found is None:
+    path = shutil.which(program, path=environment["PATH"])
+    if path is None:
         raise TrialFailed(
             "image_error",
             f"{where}: no program {program} on PATH ({environment['PATH']}); expected an image that brings it, or its whole path",
         )
-    return [found, *arguments]
+    return [path, *arguments]
 
 
 def engine_environment() -> dict[str, str]:
@@ -216,11 +216,11 @@ class OpenAiServer(LocalServer):
         for path, key in _VERSIONS:
             status, body = self._get(path)
             try:
-                found = json.loads(body).get(key) if status == 200 else None
+                version = json.loads(body).get(key) if status == 200 else None
             except (ValueError, AttributeError):
                 continue
-            if found is not None:
-                return str(found)
+            if version is not None:
+                return str(version)
         return None
 
     def _get(self, path: str) -> tuple[int | None, bytes]:

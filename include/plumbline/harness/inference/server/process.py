@@ -210,15 +210,15 @@ class ServerLog:
 
     def about(self) -> dict[str, Any]:
         """What the model last reported; empty without a report."""
-        said: dict[str, Any] = {}
+        about: dict[str, Any] = {}
         for _, text in self._messages():
             if "plumbline-model " in text:
-                said = json.loads(text.split("plumbline-model ", 1)[1])
-        return said
+                about = json.loads(text.split("plumbline-model ", 1)[1])
+        return about
 
     def _messages(self) -> list[tuple[float, str]]:
-        found = (_STAMP.match(line) for line in self.text().splitlines())
-        return [(_moment(match[1]), _unquoted(match[2])) for match in found if match]
+        matches = (_STAMP.match(line) for line in self.text().splitlines())
+        return [(_moment(match[1]), _unquoted(match[2])) for match in matches if match]
 
 
 def _unquoted(message: str) -> str:

@@ -194,8 +194,8 @@ class Installation:
     def require(self, engine: InferenceEngine) -> None:
         """TrialFailed("image_error") unless it brings the engine's backend, and the engine Python the engine."""
         brings = f"the image tritonserver:YY.MM-{engine.image} brings it"
-        if (backend := engine.triton_backend) not in (found := self.backends()):
-            raise TrialFailed("image_error", f"{self.server} has no {backend} backend, it has {', '.join(found) or 'none'}; {brings}")
+        if (backend := engine.triton_backend) not in (installed := self.backends()):
+            raise TrialFailed("image_error", f"{self.server} has no {backend} backend, it has {', '.join(installed) or 'none'}; {brings}")
         if engine.package:
             remedy = f"{brings}, or set {engine_python.VARIABLE} to a Python that has it"
             engine_python.describe().require(engine.package, remedy)

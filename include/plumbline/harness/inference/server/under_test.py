@@ -181,11 +181,11 @@ class ManagedServers(ABC, Generic[Server]):
     def view(self) -> ServerCounters | None:
         # A request is counted after its answer was sent.
         deadline = time.monotonic() + _COUNT_WITHIN_S
-        found = self._view()
-        while found is not None and found.succeeded < self._answered and time.monotonic() < deadline:
+        view = self._view()
+        while view is not None and view.succeeded < self._answered and time.monotonic() < deadline:
             time.sleep(0.02)
-            found = self._view()
-        return found
+            view = self._view()
+        return view
 
     def _view(self) -> ServerCounters | None:
         views = [view for server in self.servers if (view := server.view()) is not None]
@@ -339,10 +339,10 @@ class ExternalServer:
 
     def judgements(self, log: RequestLog) -> list[Judgement]:
         launcher = self.endpoint.launcher
-        found = [validity.rate_limited(log)]
+        judgements = [validity.rate_limited(log)]
         if launcher.protocol.startswith("openai") and not launcher.exact_output:
-            found.append(validity.tokens_not_counted(log))
-        return [judgement for judgement in found if judgement is not None]
+            judgements.append(validity.tokens_not_counted(log))
+        return [judgement for judgement in judgements if judgement is not None]
 
     def token_count_source(self, logs: Sequence[RequestLog]) -> str | None:
         """See endpoint.token_count_source; None for protocols that send a token at a time."""
@@ -398,7 +398,7 @@ def visible_devices(accelerator: Accelerator, replicas: int, each: int, inherite
     variables = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if accelerator.kind == "amd" else ("CUDA_VISIBLE_DEVICES",)
     # ROCm renumbers twice: HIP's numbers count what ROCR shows.
     below = _device_list(inherited, "ROCR_VISIBLE_DEVICES") if accelerator.kind == "amd" else None
-    shown = next((found for name in variables if (found := _device_list(inherited, name)) is not None), None)
+    shown = next((devices for name in variables if (devices := _device_list(inherited, name)) is not None), None)
     if shown is None:
         shown = [str(i) for i in range(len(below) if below is not None else accelerator.count)]
     if len(shown) < replicas * each:

@@ -79,18 +79,18 @@ def _events(workload: TrainingWorkload, records: TrainingRecords) -> list[Event]
 
 
 def _evidence(workload: TrainingWorkload, records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
-    found: list[EvidenceFile] = []
+    files: list[EvidenceFile] = []
     steady = {step.step for step in records.steady(workload.steps)}
     flat = [line for name, run in records.runs.items() for line in _steps_of(name, run, steady)]
     if flat:
         path = folder / STEPS_FILE
         pq.write_table(pa.Table.from_pylist(flat, schema=_STEPS_SCHEMA), path, compression="zstd")
-        found.append(EvidenceFile("steps", path, len(flat)))
-    found += recovery.attempts_evidence(records, folder)
+        files.append(EvidenceFile("steps", path, len(flat)))
+    files += recovery.attempts_evidence(records, folder)
     for name in records.runs:
         logs = [folder / f"{name}.worker.log", *sorted(folder.glob(f"{name}.rank*.worker.log"))]
-        found += [EvidenceFile("log", log) for log in logs if log.is_file() and log.stat().st_size]
-    return found
+        files += [EvidenceFile("log", log) for log in logs if log.is_file() and log.stat().st_size]
+    return files
 
 
 _STEP_TIMES = ("start_s", "step_s", *(f"{stage}_s" for stage in STAGES), "checkpoint_s", "checksum_s")
@@ -136,9 +136,9 @@ def _phase_of(run: str, step: int, steady: set[int]) -> Phase:
 def _guarantees(workload: TrainingWorkload, records: TrainingRecords) -> list[str]:
     run = records.undisturbed
     # torch refuses an operation without a deterministic kernel, so a run that got to its end had none.
-    held = run is not None and run.facts.get("torch.deterministic_algorithms") is True and len(run.steps) == workload.steps.total
+    deterministic = run is not None and run.facts.get("torch.deterministic_algorithms") is True and len(run.steps) == workload.steps.total
     return [
-        *(["deterministic_algorithms"] if workload.deterministic and held else []),
+        *(["deterministic_algorithms"] if workload.deterministic and deterministic else []),
         *(["checkpoint_restored_exactly"] if run and run.restored_exactly else []),
         *recovery.loss_guarantees(workload, records),
     ]
@@ -153,15 +153,15 @@ def judge_training(workload: TrainingWorkload, limits: ValidityLimits, records: 
     """Everything that makes the trial less than valid, in the order: speed, loss, checkpoints, restarts."""
     run = records.undisturbed
     measured, times = ([step.step_s for step in steps] for steps in (records.measured(workload.steps), records.steady(workload.steps)))
-    found = [*too_few_steps(times), *late_steady_state(len(times), workload.steps.measure, limits), *unsteady_step_time(times, limits)]
-    found += measured_trend(measured) or steady_trend(times)
-    found += loss_out_of_range(run.steps if run else [], workload.loss)
+    judgements = [*too_few_steps(times), *late_steady_state(len(times), workload.steps.measure, limits), *unsteady_step_time(times, limits)]
+    judgements += measured_trend(measured) or steady_trend(times)
+    judgements += loss_out_of_range(run.steps if run else [], workload.loss)
     if run is not None and run.restored_exactly is False:
-        found.append(invalid("checkpoint_not_restored", "the last checkpoint, loaded again, differs from the state that was saved"))
+        judgements.append(invalid("checkpoint_not_restored", "the last checkpoint, loaded again, differs from the state that was saved"))
     rejected = [reason for record in records.runs.values() for reason in record.rejected]
     if rejected:
-        found.append(degraded("checkpoint_damaged", f"skipped when resuming: {'; '.join(rejected)}"))
-    return [*found, *diverged_losses(records.diverged(recovery.loss_tolerance(workload))), *recovery.unplanned_restarts(records)]
+        judgements.append(degraded("checkpoint_damaged", f"skipped when resuming: {'; '.join(rejected)}"))
+    return [*judgements, *diverged_losses(records.diverged(recovery.loss_tolerance(workload))), *recovery.unplanned_restarts(records)]
 
 
 def too_few_steps(times: list[float]) -> list[Judgement]:

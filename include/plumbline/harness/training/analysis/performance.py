@@ -22,20 +22,20 @@ def performance_rows(workload: TrainingWorkload, records: TrainingRecords) -> li
     run, steps = records.undisturbed, records.steady(workload.steps)
     if run is None or not run.steps:
         return []
-    found = _start_up_rows(run, steps)
+    rows = _start_up_rows(run, steps)
     if steps:
-        found += [*_step_time_rows(steps), *_rate_rows(workload, run, steps)]
+        rows += [*_step_time_rows(steps), *_rate_rows(workload, run, steps)]
         if workload.task.kind == "reinforcement":
-            found.append(metric_row("mean_reward", 1.0 - steps[-1].loss, 1))
-    found += _whole_run_rows(workload, run)
+            rows.append(metric_row("mean_reward", 1.0 - steps[-1].loss, 1))
+    rows += _whole_run_rows(workload, run)
     if steps:
-        found += [*_straggler_rows(run, steps), *_checkpoint_rows(workload, run)]
+        rows += [*_straggler_rows(run, steps), *_checkpoint_rows(workload, run)]
     for name, metric in (("used", "training_peak_memory"), ("reserved", "training_peak_reserved_memory")):
         if name in run.peak_memory:
-            found.append(metric_row(metric, run.peak_memory[name], max(len(run.by_rank), 1)))
+            rows.append(metric_row(metric, run.peak_memory[name], max(len(run.by_rank), 1)))
     if workload.precision == "fp16":
-        found.append(metric_row("skipped_steps", len(run.skipped), len(run.steps)))
-    return [*found, *_final_check_rows(run)]
+        rows.append(metric_row("skipped_steps", len(run.skipped), len(run.steps)))
+    return [*rows, *_final_check_rows(run)]
 
 
 def counts_tokens(workload: TrainingWorkload) -> bool:
@@ -51,19 +51,19 @@ def work_per_step(workload: TrainingWorkload) -> tuple[str, int]:
 
 def _start_up_rows(run: RunRecord, steady: list[Step]) -> list[MetricRow]:
     first = run.steps[0]
-    found = [
+    rows = [
         metric_row("first_step_time", first.step_s, 1, phase="cold_start"),
         metric_row("time_to_first_step", first.end_s - run.launched_s, 1, phase="cold_start"),
     ]
     if run.weights_load_s is not None:
-        found.append(metric_row("weights_load_time", run.weights_load_s, 1, phase="cold_start"))
+        rows.append(metric_row("weights_load_time", run.weights_load_s, 1, phase="cold_start"))
     if run.compiled_s:
-        found.append(metric_row("compile_time", sum(run.compiled_s), len(run.compiled_s), phase="cold_start"))
+        rows.append(metric_row("compile_time", sum(run.compiled_s), len(run.compiled_s), phase="cold_start"))
     if steady:
-        found.append(
+        rows.append(
             metric_row("warmup_time", steady[0].start_s - first.start_s, sum(s.step < steady[0].step for s in run.steps), phase="warmup")
         )
-    return found
+    return rows
 
 
 def _whole_run_rows(workload: TrainingWorkload, run: RunRecord) -> list[MetricRow]:
@@ -77,7 +77,7 @@ def _step_time_rows(steps: list[Step]) -> list[MetricRow]:
     times = np.array([step.step_s for step in steps])
     n, mean = len(times), float(times.mean())
     spread = float(times.std(ddof=1)) if n > 1 else math.nan
-    found = [
+    rows = [
         _median_row("step_time", times.tolist()),
         metric_row("step_time", mean, n, statistic="mean"),
         metric_row("step_time", float(np.percentile(times, 95)), n, statistic="p95"),
@@ -89,8 +89,8 @@ def _step_time_rows(steps: list[Step]) -> list[MetricRow]:
     ]
     generation = [step.stages["generation"] for step in steps if "generation" in step.stages]
     if generation:
-        found.append(metric_row("generation_share", sum(generation) / float(times.sum()), len(generation)))
-    return found
+        rows.append(metric_row("generation_share", sum(generation) / float(times.sum()), len(generation)))
+    return rows
 
 
 def _rate_rows(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) -> list[MetricRow]:
@@ -103,27 +103,27 @@ def _rate_rows(workload: TrainingWorkload, run: RunRecord, steps: list[Step]) ->
 
     world, replicas = workload.parallelism.world, workload.parallelism.replicas
     what, amount = work_per_step(workload)
-    found = [
+    rows = [
         rate(f"{what}_per_second", amount),
         # All the work over all the time: what a burst or a tail costs is in it, as it is on the bill.
         metric_row(f"{what}_per_second", amount * n / sum(times), n, statistic="mean"),
         rate(f"{what}_per_second_per_device", amount / world),
     ]
     if what != "samples":
-        found.append(rate("samples_per_second", workload.samples_per_step * replicas))
+        rows.append(rate("samples_per_second", workload.samples_per_step * replicas))
     peak = published_peak(run.facts.get("torch.device_name"), workload.precision)
     for convention, full in (("", False), ("_full_attention", True)):
         each = flops_per_step(workload, full_attention=full)
         if each is None:
             continue
-        found.append(rate(f"model_flops{convention}", each * replicas))
+        rows.append(rate(f"model_flops{convention}", each * replicas))
         if run.matmul_flops:
-            found.append(rate(f"model_flops_utilization{convention}", each * replicas / (run.matmul_flops * world)))
+            rows.append(rate(f"model_flops_utilization{convention}", each * replicas / (run.matmul_flops * world)))
         if peak is not None:
-            found.append(rate(f"model_flops_utilization_of_published_peak{convention}", each * replicas / (peak * world)))
+            rows.append(rate(f"model_flops_utilization_of_published_peak{convention}", each * replicas / (peak * world)))
     if peak is not None:
-        found.append(metric_row("device_published_peak", peak, 1))
-    return found
+        rows.append(metric_row("device_published_peak", peak, 1))
+    return rows
 
 
 def _straggler_rows(run: RunRecord, steps: list[Step]) -> list[MetricRow]:
@@ -153,16 +153,16 @@ def steady_saves(workload: TrainingWorkload, run: RunRecord) -> list[CheckpointS
 
 
 def _final_check_rows(run: RunRecord) -> list[MetricRow]:
-    found = []
+    rows = []
     loads = run.verified_loads_s
     if loads:
-        found.append(metric_row("checkpoint_load_time", float(np.median(loads)), len(loads), phase="cooldown"))
+        rows.append(metric_row("checkpoint_load_time", float(np.median(loads)), len(loads), phase="cooldown"))
         if run.saves:
             rate = run.saves[-1].bytes / float(np.median(loads))
-            found.append(metric_row("checkpoint_load_bandwidth", rate, len(loads), phase="cooldown"))
+            rows.append(metric_row("checkpoint_load_bandwidth", rate, len(loads), phase="cooldown"))
     if run.matmul_flops:
-        found.append(metric_row("device_matmul_peak", run.matmul_flops, 1, phase="cooldown"))
-    return found
+        rows.append(metric_row("device_matmul_peak", run.matmul_flops, 1, phase="cooldown"))
+    return rows
 
 
 MAX_CURVE_POINTS = 120
@@ -177,12 +177,12 @@ def build_curves(workload: TrainingWorkload, records: TrainingRecords) -> list[C
         return []
     steady = {step.step for step in records.steady(workload.steps)}
     blocks = _blocks(run.steps, steady)
-    found: list[Curve] = []
+    curves: list[Curve] = []
     for phase in _PHASES:
         own = [block for block in blocks if step_phase(block[0].step, steady) == phase]
         if own:
-            found += [_loss_curve(phase, own), _throughput_curve(workload, phase, run, own)]
-    return [*found, *_rank_curves(run, steady)]
+            curves += [_loss_curve(phase, own), _throughput_curve(workload, phase, run, own)]
+    return [*curves, *_rank_curves(run, steady)]
 
 
 def step_phase(step: int, steady: set[int]) -> Phase:
@@ -198,14 +198,14 @@ def losses_sha256(steps: Sequence[Step]) -> str:
 def _blocks(steps: Sequence[Step], steady: set[int]) -> list[list[Step]]:
     """Consecutive steps of one phase, so many at a time that there are no more blocks than points of a curve."""
     size = math.ceil(len(steps) / (MAX_CURVE_POINTS - len(_PHASES)))
-    found: list[list[Step]] = []
+    blocks: list[list[Step]] = []
     for step in steps:
-        last = found[-1] if found else None
+        last = blocks[-1] if blocks else None
         if last is not None and len(last) < size and step_phase(last[0].step, steady) == step_phase(step.step, steady):
             last.append(step)
         else:
-            found.append([step])
-    return found
+            blocks.append([step])
+    return blocks
 
 
 def _curve(phase: Phase, along: str, metric: str, points: list[Point]) -> Curve:
@@ -244,11 +244,11 @@ def _rank_curves(run: RunRecord, steady: set[int]) -> list[Curve]:
     ranks = {rank: [step for step in steps if step.step in steady] for rank, steps in sorted(run.by_rank.items())}
     if len(ranks) < 2 or not all(ranks.values()):
         return []
-    found = [_curve("steady", "rank", "step_time", [_median_point(rank, [s.step_s for s in steps]) for rank, steps in ranks.items()])]
+    curves = [_curve("steady", "rank", "step_time", [_median_point(rank, [s.step_s for s in steps]) for rank, steps in ranks.items()])]
     if all("gradient_sync" in step.stages for steps in ranks.values() for step in steps):
         busy = {rank: [step.step_s - step.stages["gradient_sync"] for step in steps] for rank, steps in ranks.items()}
-        found.append(_curve("steady", "rank", "rank_busy_time", [_median_point(rank, times) for rank, times in busy.items()]))
-    return found
+        curves.append(_curve("steady", "rank", "rank_busy_time", [_median_point(rank, times) for rank, times in busy.items()]))
+    return curves
 
 
 def _median_point(rank: int, times: list[float]) -> Point:

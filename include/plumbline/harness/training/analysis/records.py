@@ -139,7 +139,7 @@ def restart_costs(incidents: Sequence[Incident], runs: Mapping[RunName, RunRecor
     one's cost; from there on the next attempt has to make up for both.
     """
     names = list(runs)
-    found: list[RestartCost] = []
+    costs: list[RestartCost] = []
     lost: tuple[int, str] | None = None
     for number, incident in enumerate(incidents):
         mine = (incident.step, incident.inside) if incident.step is not None else None
@@ -148,10 +148,10 @@ def restart_costs(incidents: Sequence[Incident], runs: Mapping[RunName, RunRecor
         name = names[position] if position < len(names) else None
         following = incidents[number + 1].began_s if number + 1 < len(incidents) else None
         again = _redone_at(runs[name], lost) if name else None
-        found.append(_restart_cost(incident, name, runs.get(name or ""), again, following))
+        costs.append(_restart_cost(incident, name, runs.get(name or ""), again, following))
         if again is not None:
             lost = None
-    return found
+    return costs
 
 
 def join_attempts(attempts: Sequence[RunRecord]) -> RunRecord:
@@ -301,11 +301,11 @@ class TrainingRecords:
 
     def restarts(self) -> list[RestartCost]:
         """Cost of each early end, in order: of the undisturbed run, then of the faulted stretch."""
-        found = []
+        costs = []
         for kinds in (("run",), ("fault", "recovery")):
             incidents = [incident for incident in self.incidents if run_kind(incident.run) in kinds]
-            found += restart_costs(incidents, self._runs(*kinds))
-        return found
+            costs += restart_costs(incidents, self._runs(*kinds))
+        return costs
 
     def recovery(self) -> dict[str, float] | None:
         """Seconds of each of COST_PARTS between the fault and the lost step being done again, all attempts together; None unless what the

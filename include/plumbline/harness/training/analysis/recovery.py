@@ -32,40 +32,40 @@ at once, and that it comes back to the bit is verified after the last step."""
 
 def recovery_rows(records: TrainingRecords) -> list[MetricRow]:
     """The faulted stretch in numbers: the penalty in its parts, goodput, and how often training was started again."""
-    found: list[MetricRow] = []
+    rows: list[MetricRow] = []
     parts, goodput = records.recovery(), records.goodput()
     if parts is not None:
         metrics = ("restart_detect_time", "restart_launch_time", "checkpoint_load_time", "restart_recompute_time")
         seconds = {"restart_penalty": sum(parts.values()), **dict(zip(metrics, parts.values(), strict=True))}
-        found += [metric_row(metric, value, 1, phase="recovery") for metric, value in seconds.items()]
+        rows += [metric_row(metric, value, 1, phase="recovery") for metric, value in seconds.items()]
     if goodput is not None:
-        found.append(metric_row("training_goodput", goodput[0], goodput[1], phase="recovery"))
+        rows.append(metric_row("training_goodput", goodput[0], goodput[1], phase="recovery"))
     if records.incidents:
-        found.append(metric_row("training_restarts", sum(cost.after is not None for cost in records.restarts()), 1, phase="recovery"))
-    return found
+        rows.append(metric_row("training_restarts", sum(cost.after is not None for cost in records.restarts()), 1, phase="recovery"))
+    return rows
 
 
 def recovery_moments(records: TrainingRecords) -> list[tuple[str, float]]:
     """(event, monotonic seconds) of each attempt that ended before it should, and of the one that followed."""
-    found: list[tuple[str, float]] = []
+    moments: list[tuple[str, float]] = []
     for cost in records.restarts():
         incident = cost.incident
-        found += [
+        moments += [
             (_INTERRUPTION_EVENTS[incident.ending], incident.began_s),
             (_DETECTION_EVENTS.get(incident.ending, "rank_death_detected"), incident.noticed_s),
         ]
         if cost.after is None:
             continue
         after = records.runs[cost.after]
-        found.append(("training_relaunched", after.launched_s))
+        moments.append(("training_relaunched", after.launched_s))
         if "load_end" in after.at:
-            found.append(("state_loaded", after.at["load_end"]))
+            moments.append(("state_loaded", after.at["load_end"]))
         if cost.complete:
-            found.append(("lost_step_done_again", cost.ended_s))
+            moments.append(("lost_step_done_again", cost.ended_s))
     last = next(reversed(records.runs), None)
     if records.incidents and last is not None and "done" in records.runs[last].at:
-        found.append(("training_done", records.runs[last].at["done"]))
-    return found
+        moments.append(("training_done", records.runs[last].at["done"]))
+    return moments
 
 
 def attempts_evidence(records: TrainingRecords, folder: Path) -> list[EvidenceFile]:
@@ -95,12 +95,14 @@ def loss_guarantees(workload: TrainingWorkload, records: TrainingRecords) -> lis
 
 def unplanned_restarts(records: TrainingRecords) -> list[Judgement]:
     """Unplanned ends of attempts: the numbers come from a restarted training."""
-    found = [cost for cost in records.restarts() if cost.incident.ending == "unplanned"]
-    if not found:
+    restarts = [cost for cost in records.restarts() if cost.incident.ending == "unplanned"]
+    if not restarts:
         return []
-    total = sum(cost.penalty_s for cost in found)
-    costs = "; ".join(f"{cost.incident} ({_format_cost(cost)})" for cost in found[:_MAX_SHOWN]) + (" …" if len(found) > _MAX_SHOWN else "")
-    detail = f"{len(found)} unplanned interruptions cost {total:.3g} s: {costs}"
+    total = sum(cost.penalty_s for cost in restarts)
+    costs = "; ".join(f"{cost.incident} ({_format_cost(cost)})" for cost in restarts[:_MAX_SHOWN]) + (
+        " …" if len(restarts) > _MAX_SHOWN else ""
+    )
+    detail = f"{len(restarts)} unplanned interruptions cost {total:.3g} s: {costs}"
     return [degraded("unplanned_restart", detail)]
 
 

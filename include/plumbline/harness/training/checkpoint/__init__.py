@@ -102,11 +102,11 @@ def process_cores() -> frozenset[int]:
     """Cores that any thread of this process may use: where OpenMP binds its threads, the calling one has a single core."""
     if sys.platform != "linux":
         return frozenset(range(os.cpu_count() or 1))
-    found: set[int] = set()
+    cores: set[int] = set()
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # it has ended
-            found |= os.sched_getaffinity(int(thread.name))
-    return frozenset(found)
+            cores |= os.sched_getaffinity(int(thread.name))
+    return frozenset(cores)
 
 
 def _use_cores(cores: frozenset[int]) -> None:
@@ -262,8 +262,8 @@ def verify_file(path: Path, name: str, promised: FileDigest, threads: int = 1) -
 
 def checkpoint_steps(folder: Path) -> list[int]:
     """Steps of the published checkpoints, newest first; whether they are valid is not known yet."""
-    found = [path for path in folder.iterdir() if _NAME_PATTERN.match(path.name)] if folder.is_dir() else []
-    return sorted(map(parse_step, found), reverse=True)
+    folders = [path for path in folder.iterdir() if _NAME_PATTERN.match(path.name)] if folder.is_dir() else []
+    return sorted(map(parse_step, folders), reverse=True)
 
 
 def parse_step(path: Path) -> int:
@@ -294,10 +294,10 @@ def flatten_state(part: Any, path: str = "") -> dict[str, Any]:
         items = dict(enumerate(part)).items()
     else:
         return {path: part}
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in items:
-        found |= flatten_state(value, f"{path}.{key}" if path else str(key))
-    return found
+        leaves |= flatten_state(value, f"{path}.{key}" if path else str(key))
+    return leaves
 
 
 def replace_leaves(part: Any, leaves: dict[str, Any]) -> Any:
@@ -307,8 +307,8 @@ def replace_leaves(part: Any, leaves: dict[str, Any]) -> Any:
 
 def _replace_leaves(part: Any, leaves: dict[str, Any], path: str) -> Any:
     if isinstance(part, dict):
-        found = {key: _replace_leaves(value, leaves, f"{path}.{key}" if path else str(key)) for key, value in part.items()}
-        return {key: value for key, value in found.items() if value is not _ABSENT}
+        replaced = {key: _replace_leaves(value, leaves, f"{path}.{key}" if path else str(key)) for key, value in part.items()}
+        return {key: value for key, value in replaced.items() if value is not _ABSENT}
     if isinstance(part, (list, tuple)):
         return [_replace_leaves(value, leaves, f"{path}.{index}") for index, value in enumerate(part)]
     return leaves.get(path, _ABSENT)

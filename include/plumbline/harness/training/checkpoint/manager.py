@@ -91,9 +91,11 @@ class TrainingState:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every tensor of model and optimizer by its path, of sharded ones this rank's part: equal tensors mean equal states."""
         state = self.taken()
-        kept = flatten_state({name: state[name] for name in ("model", "optimizer")})
+        tensors = flatten_state({name: state[name] for name in ("model", "optimizer")})
         # A sharded tensor's part is asked for by its method, as its class would have to be imported for `isinstance`.
-        return {name: getattr(leaf, "to_local", lambda leaf=leaf: leaf)() for name, leaf in kept.items() if isinstance(leaf, torch.Tensor)}
+        return {
+            name: getattr(leaf, "to_local", lambda leaf=leaf: leaf)() for name, leaf in tensors.items() if isinstance(leaf, torch.Tensor)
+        }
 
 
 class CheckpointManager:
@@ -133,8 +135,8 @@ class CheckpointManager:
         else:
             finish: Callable[[], SavedCheckpoint] = self._sharded.begin(step, state.taken(), beside=self._thread is not None, pause=pause)
             if self._thread is not None:
-                standing = monotonic_ns() - began
-                self._under_way = self._thread.submit(lambda: self._log_save(step, finish(), standing, waited, at_end))
+                paused_ns = monotonic_ns() - began
+                self._under_way = self._thread.submit(lambda: self._log_save(step, finish(), paused_ns, waited, at_end))
                 return
             saved = finish()
         self._log_save(step, saved, monotonic_ns() - began, int(saved.checksum_s * 1e9), at_end)
@@ -174,11 +176,11 @@ class CheckpointManager:
     def on_all_ranks(self, here: bool) -> bool:
         return here if self._sharded is None else bool(self._sharded.on_all_ranks(here))
 
-    def _log_save(self, step: int, saved: SavedCheckpoint, standing: int, summing: int, at_end: bool) -> None:
-        """`standing`: nanoseconds without training, `summing` of them for a checksum."""
+    def _log_save(self, step: int, saved: SavedCheckpoint, paused_ns: int, summing: int, at_end: bool) -> None:
+        """`paused_ns`: nanoseconds without training, `summing` of them for a checksum."""
         now = monotonic_ns()
         self._summed = now - int(saved.checksum_s * 1e9), now
-        times = {"save_s": saved.seconds, "checksum_s": saved.checksum_s, "blocking": standing - summing, "summing": summing}
+        times = {"save_s": saved.seconds, "checksum_s": saved.checksum_s, "blocking": paused_ns - summing, "summing": summing}
         self._log.event("checkpoint", step=step, **times, bytes=saved.bytes, closing=at_end)
 
     def _pause(self, step: int) -> WritePause | None:

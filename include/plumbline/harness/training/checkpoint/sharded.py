@@ -124,13 +124,13 @@ class ShardedCheckpoints:
         tensors, values = self._parted(state)
         written: Future[Any] | None = None
         if ranks.writes:
-            said = {"storage_writer": writer, "process_group": ranks.replica_group, "no_dist": self._solo}
+            options = {"storage_writer": writer, "process_group": ranks.replica_group, "no_dist": self._solo}
             if beside:
-                written = _async_save(tensors, self._solo, said)
+                written = _async_save(tensors, self._solo, options)
             else:
                 written = Future()
                 with _unwrap_errors(writer):
-                    written.set_result(save(tensors, **said))
+                    written.set_result(save(tensors, **options))
 
         def finish() -> SavedCheckpoint:
             with _unwrap_errors(writer):
@@ -163,11 +163,11 @@ class ShardedCheckpoints:
         ranks, folder = self._ranks, self._folder
         if ranks.local == 0:
             folders.discard_drafts(folder)
-        held = dict(ranks.gather((ranks.node, folders.checkpoint_steps(folder))))
+        steps_by_node = dict(ranks.gather((ranks.node, folders.checkpoint_steps(folder))))
         rejected: list[str] = []
         checksum_s = 0.0
-        for step in sorted(set().union(*held.values()), reverse=True):
-            absent = [f"not on node {node}" for node, steps in held.items() if step not in steps]
+        for step in sorted(set().union(*steps_by_node.values()), reverse=True):
+            absent = [f"not on node {node}" for node, steps in steps_by_node.items() if step not in steps]
             reasons = absent or sorted(set(filter(None, ranks.gather(self._reason_against(step)))))
             if reasons:
                 rejected.append(f"{checkpoint_name(step)}: {'; '.join(reasons)}")
@@ -195,10 +195,10 @@ class ShardedCheckpoints:
             values: dict[str, Any] = torch.load(path / _VALUES, weights_only=True)
             loaded = {self._original(name): tensor for name, tensor in tensors.items()}
             return LoadedCheckpoint(step, replace_leaves(primed, values | loaded), tuple(rejected), checksum_s)
-        without = [f"node {node}" for node, steps in sorted(held.items()) if not steps]
+        without = [f"node {node}" for node, steps in sorted(steps_by_node.items()) if not steps]
         why = (
             f"; {' and '.join(without)} has none: it is not where the parts of its ranks were saved"
-            if without and any(held.values())
+            if without and any(steps_by_node.values())
             else ""
         )
         raise NothingToResume(f"no valid checkpoint in {folder.name}{why}{''.join(f'; {reason}' for reason in rejected)}")
@@ -244,25 +244,25 @@ class ShardedCheckpoints:
         leaves = flatten_state(state)
         tensors = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
         values = {name: leaf for name, leaf in leaves.items() if name not in tensors}
-        return {name if hasattr(leaf, "to_local") else self._here(name): leaf for name, leaf in tensors.items()}, values
+        return {name if hasattr(leaf, "to_local") else self._own_path(name): leaf for name, leaf in tensors.items()}, values
 
-    def _here(self, name: str) -> str:
+    def _own_path(self, name: str) -> str:
         return f"node{self._ranks.node}/{name}"
 
     def _original(self, name: str) -> str:
-        return name.removeprefix(self._here(""))
+        return name.removeprefix(self._own_path(""))
 
 
-def _async_save(tensors: dict[str, torch.Tensor], solo: bool, said: dict[str, Any]) -> Future[Any]:
+def _async_save(tensors: dict[str, torch.Tensor], solo: bool, options: dict[str, Any]) -> Future[Any]:
     """`async_save`, also where it takes no `no_dist`, as in PyTorch 2.7: there one process alone copies and saves in a thread by itself."""
     if "no_dist" in inspect.signature(async_save).parameters:
-        return cast("Future[Any]", async_save(tensors, **said))
+        return cast("Future[Any]", async_save(tensors, **options))
     if not solo:
-        return cast("Future[Any]", async_save(tensors, **{name: value for name, value in said.items() if name != "no_dist"}))
+        return cast("Future[Any]", async_save(tensors, **{name: value for name, value in options.items() if name != "no_dist"}))
     copies = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
     with_one = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
     try:
-        return with_one.submit(save, copies, **said)
+        return with_one.submit(save, copies, **options)
     finally:
         with_one.shutdown(wait=False)
 

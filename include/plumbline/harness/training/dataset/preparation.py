@@ -86,13 +86,13 @@ def _verify_tokens(data: TokenFileData, file: BinaryIO, path: Path, vocabulary: 
             "bad_declaration",
             f"data.url {data.url} has {size} bytes; expected data.tokens × data.width = {data.tokens} × {data.width} = {expected}",
         )
-    summed, at, seen = hashlib.sha256(), 0, 0
+    summed, at, count = hashlib.sha256(), 0, 0
     beyond: tuple[int, int] | None = None
     while piece := file.read(_READ_BYTES):
         summed.update(piece)
         ids = np.frombuffer(piece, dtype=f"<u{data.width}")
-        seen = max(seen, int(ids.max()))
-        if seen >= vocabulary and beyond is None:
+        count = max(count, int(ids.max()))
+        if count >= vocabulary and beyond is None:
             first = int(np.argmax(ids >= vocabulary))
             beyond = (at + first, int(ids[first]))
         at += ids.size

@@ -150,7 +150,7 @@ def _image_pieces(classes: int, edge: int, images: int, seed: int, threads: int)
 def _pixels(noise: Floats, first: int, patterns: Floats, edge: int) -> npt.NDArray[np.uint8]:
     """The bytes from number `first` on, of as many as there is `noise`, which is overwritten."""
     size, cell, at = 3 * edge * edge, np.arange(edge) * _CELLS // edge, 0
-    found = np.empty(noise.size, dtype=np.uint8)
+    pixels = np.empty(noise.size, dtype=np.uint8)
     while at < noise.size:
         image, inside = divmod(first + at, size)
         part = noise[at : at + size - inside]
@@ -158,9 +158,9 @@ def _pixels(noise: Floats, first: int, patterns: Floats, edge: int) -> npt.NDArr
         pattern = (127.5 + patterns[image % len(patterns)]).take(cell, axis=2).take(cell, axis=1)
         part *= _NOISE
         part += pattern.reshape(-1)[inside : inside + part.size]
-        found[at : at + part.size] = np.clip(part, 0, 255, out=part)
+        pixels[at : at + part.size] = np.clip(part, 0, 255, out=part)
         at += part.size
-    return found
+    return pixels
 
 
 class ImageBatches:

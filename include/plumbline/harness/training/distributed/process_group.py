@@ -172,23 +172,25 @@ class CheckpointGroups:
 
     def gather(self, value: Any) -> list[Any]:
         """All ranks' values in order; a barrier."""
-        found: list[Any] = [None] * self._everybody.size()
-        dist.all_gather_object(found, value, group=self._everybody)
-        return found
+        gathered: list[Any] = [None] * self._everybody.size()
+        dist.all_gather_object(gathered, value, group=self._everybody)
+        return gathered
 
 
 def is_peer_lost(error: BaseException) -> bool:
     """Whether an error says that another rank went away, rather than that something is wrong on this one."""
     if isinstance(error, dist.DistError):
         return True
-    said = str(error)
-    return isinstance(error, RuntimeError) and ("gloo" in said or "Connection closed by peer" in said or "Connection reset by peer" in said)
+    message = str(error)
+    return isinstance(error, RuntimeError) and (
+        "gloo" in message or "Connection closed by peer" in message or "Connection reset by peer" in message
+    )
 
 
 def _require_group(group: Any) -> dist.ProcessGroup:
     """Torch returns something else to ranks outside the group; here all are in it."""
-    found: dist.ProcessGroup = group
-    return found
+    required: dist.ProcessGroup = group
+    return required
 
 
 @dataclass(frozen=True)

@@ -206,16 +206,16 @@ class Job:
 
     def _cause(self) -> FailureCause | None:
         others = list(self._coordinator.causes.values()) if self._coordinator else []
-        found = [*others, *failure_causes(self._workers)]
-        if found and self._broken_since_s is None:
+        causes = [*others, *failure_causes(self._workers)]
+        if causes and self._broken_since_s is None:
             self._broken_since_s = time.monotonic_ns() / 1e9
-        return self._explanation.of(found)
+        return self._explanation.of(causes)
 
     def _records_by_rank(self) -> dict[int, RunRecord]:
-        found = {worker.rank: worker.record for worker in self._workers}
+        records = {worker.rank: worker.record for worker in self._workers}
         for logs in self._coordinator.logs.values() if self._coordinator else ():
             for rank, lines in logs.items():
-                found[int(rank)] = record = RunRecord(launched_s=0.0)
+                records[int(rank)] = record = RunRecord(launched_s=0.0)
                 for line in lines:
                     record.add(line)
-        return dict(sorted(found.items()))
+        return dict(sorted(records.items()))

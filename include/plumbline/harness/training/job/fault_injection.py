@@ -33,12 +33,12 @@ def inject_fault(fault: Fault, job: Job, step_time_s: float, meanwhile: Callable
 
     `step_time_s`: the usual time of a step. Returns the moments of injection and detection in monotonic seconds. TrialFailed if a
     process does not die."""
-    held = next(worker for worker in job.workers if worker.spec.hold is not None)
+    holding = next(worker for worker in job.workers if worker.spec.hold is not None)
     if isinstance(fault, RankHang):
-        began = held.signal(signal.SIGSTOP)
+        began = holding.signal(signal.SIGSTOP)
         noticed = _wait_until_silent(job, began, hang_notice_s(fault, step_time_s), meanwhile)
     else:
-        victims = job.workers if isinstance(fault, GroupKill) else [held]
+        victims = job.workers if isinstance(fault, GroupKill) else [holding]
         began = min(victim.signal(signal.SIGKILL) for victim in victims)
         noticed = _wait_until_dead(victims, began, meanwhile)
     job.end(meanwhile)
@@ -102,7 +102,7 @@ def deletion_timeout_s(trial: Trial) -> float:
 def save_for_next_pod(
     state: PersistentState,
     records: TrainingRecords,
-    held: HeldAttempt,
+    attempt: HeldAttempt,
     watch: ContentionMonitor,
     trial: Trial,
     fraction: float,
@@ -117,7 +117,7 @@ def save_for_next_pod(
         _STATE_KEY,
         {
             "deletion": len(state.deletions) + 1,
-            "held": {**asdict(held), "at_s": time.monotonic()},
+            "held": {**asdict(attempt), "at_s": time.monotonic()},
             "runs": [
                 {"name": name, "launched_s": run.launched_s, "shift_s": shifts_s.get(name, 0.0)} for name, run in records.runs.items()
             ],
@@ -169,8 +169,8 @@ def resume_from_last_pod(state: PersistentState, fault: FaultPlan, ranks: int, s
     for row in saved["incidents"]:
         incident = Incident(**row)
         records.incidents.append(replace(incident, began_s=incident.began_s + shift_s, noticed_s=incident.noticed_s + shift_s))
-    held = saved["held"]
-    records.incidents.append(Incident(held["run"], "pod_delete", asked_s, gone_s, held["step"], detail=remark))
+    attempt = saved["held"]
+    records.incidents.append(Incident(attempt["run"], "pod_delete", asked_s, gone_s, attempt["step"], detail=remark))
     return ResumedTrial(records, saved["fraction"], shifts)
 
 

@@ -149,8 +149,8 @@ class RankProcess:
         code = self.process.poll()
         if not code:
             return None
-        said = self.stderr_path.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
-        last = "\n".join(said) or "it wrote nothing"
+        stderr = self.stderr_path.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
+        last = "\n".join(stderr) or "it wrote nothing"
         done = f"after step {self.record.steps[-1].step}" if self.record.steps else "before its first step"
         failure_class, what, passing = _classify_exit(code, last, short_of_memory=(oom_kills() or 0) > (self._oom_kills or 0))
         detail = f"the training process ({self.title}) {what} {done}: {last}"
@@ -199,16 +199,16 @@ _PERMANENT_EXITS: dict[int, tuple[FailureClass, str]] = {
 """Exits that would repeat with the same specification on the same machine: no restart."""
 
 
-def _classify_exit(code: int, said: str, *, short_of_memory: bool) -> tuple[FailureClass, str, bool]:
+def _classify_exit(code: int, stderr: str, *, short_of_memory: bool) -> tuple[FailureClass, str, bool]:
     if code == -signal.SIGKILL:
         if short_of_memory:
             return "out_of_memory", "was killed by the kernel: out of memory", False
         return "interrupted", "was killed by SIGKILL from outside the harness; the kernel reports no out-of-memory kill", True
     if code in _PERMANENT_EXITS:
         return *_PERMANENT_EXITS[code], False
-    if code > 0 and image_requirements.find_image_fault(said) is not None:
+    if code > 0 and image_requirements.find_image_fault(stderr) is not None:
         return *_PERMANENT_EXITS[ExitCode.IMAGE_INCOMPLETE], False
-    if any(word in said for word in _OUT_OF_MEMORY_MESSAGES):
+    if any(word in stderr for word in _OUT_OF_MEMORY_MESSAGES):
         return *_PERMANENT_EXITS[ExitCode.OUT_OF_MEMORY], False
     if code == ExitCode.LOST_A_PEER:
         return "harness_error", "lost connection to another rank", True

@@ -206,8 +206,10 @@ class _TrialRun:
         fault = self._workload.fault
         assert fault is not None and spec.hold is not None
         if self._state is not None:
-            held = fault_injection.HeldAttempt(name, spec.hold.step)
-            fault_injection.save_for_next_pod(self._state, self.records, held, self._monitor, self._trial, self._fraction, self._shifts_s)
+            attempt = fault_injection.HeldAttempt(name, spec.hold.step)
+            fault_injection.save_for_next_pod(
+                self._state, self.records, attempt, self._monitor, self._trial, self._fraction, self._shifts_s
+            )
             fault_injection.wait_for_deletion(
                 len(self._state.deletions) + 1,
                 fault_injection.deletion_timeout_s(self._trial),

@@ -90,8 +90,8 @@ def new_cache(model: nn.Module) -> Any:
 
 
 def repeated_layers(model: nn.Module) -> Sequence[nn.Module]:
-    found = next(child for child in model.modules() if isinstance(child, nn.ModuleList))
-    return cast(Sequence[nn.Module], found)
+    layers = next(child for child in model.modules() if isinstance(child, nn.ModuleList))
+    return cast(Sequence[nn.Module], layers)
 
 
 def weights_sha256(model: nn.Module) -> str:

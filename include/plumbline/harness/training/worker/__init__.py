@@ -202,7 +202,7 @@ class Trainer:
             self._learner.loss(self._replica, micro).backward()  # type: ignore[no-untyped-call]
             self._optimizer.zero_grad(set_to_none=True)
         self._log.event("load_begin")
-        loaded = self._keeper.load(self._state, str(self._device)) if self._keeps else None
+        loaded = self._keeper.load(self._state, str(self._device)) if self._saves else None
         step = loaded.step if loaded else 0
         if self._peers is not None and not self._spec.sharded:
             shared = self._peers.share({"step": step, "state": self._state.taken()} if self._leads else None)
@@ -218,7 +218,7 @@ class Trainer:
         return self._spec.group is None or self._spec.group.rank == 0
 
     @property
-    def _keeps(self) -> bool:
+    def _saves(self) -> bool:
         """Whether this rank saves and loads: where all hold the same state, rank 0 does for all."""
         return self._leads or self._spec.sharded
 
@@ -234,7 +234,7 @@ class Trainer:
         return self._peers.checkpoint_groups(self._layout)
 
     def _save(self, step: int, *, at_end: bool) -> None:
-        if self._keeps:
+        if self._saves:
             self._keeper.save(step, self._state, at_end=at_end)
         if self._peers is not None and not at_end and self._spec.checkpoint_mode == "sync":
             # The others would wait in their next step all the same, and its time would seem to be the step's.

@@ -145,15 +145,15 @@ class GpuStepTimer:
         return self._done(_MAX_STEPS_BEHIND)
 
     def drain(self) -> list[dict[str, Any]]:
-        found = self._done(0)
+        steps = self._done(0)
         self._previous = None
-        return found
+        return steps
 
     def _done(self, may_wait: int) -> list[dict[str, Any]]:
-        found = []
+        steps = []
         while self._waiting and (len(self._waiting) > may_wait or self._waiting[0].marks[-1][1].query()):  # type: ignore[no-untyped-call]
-            found.append(self._read(self._waiting.popleft()))
-        return found
+            steps.append(self._read(self._waiting.popleft()))
+        return steps
 
     def _read(self, pending: _PendingStep) -> dict[str, Any]:
         pending.marks[-1][1].synchronize()

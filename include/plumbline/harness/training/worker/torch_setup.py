@@ -195,17 +195,17 @@ def set_deterministic(wanted: bool) -> None:
 
 def missing_kernel(error: RuntimeError, attention: str) -> UnsupportedOption | ImageIncomplete | NotDeterministic | None:
     """What was declared that torch had no kernel or no compiler for, if that is what an error of torch says."""
-    said = str(error)
-    if any(words in said for words in _NO_ATTENTION_KERNEL):
+    message = str(error)
+    if any(words in message for words in _NO_ATTENTION_KERNEL):
         return UnsupportedOption(
-            f"attention {attention} has no kernel for this model, precision and device; attention auto and math do: {said}"
+            f"attention {attention} has no kernel for this model, precision and device; attention auto and math do: {message}"
         )
-    if (missing := image_requirements.find_image_fault(said)) is not None:
+    if (missing := image_requirements.find_image_fault(message)) is not None:
         return ImageIncomplete(
             f"the image lacks a kernel or a compiler (compile: true takes a C++ compiler; on a GPU also triton and Python's headers): {missing}"
         )
-    if _NOT_DETERMINISTIC in said:
-        operation = said.partition(" ")[0]
+    if _NOT_DETERMINISTIC in message:
+        operation = message.partition(" ")[0]
         return NotDeterministic(f"deterministic is declared, and {operation} has no deterministic kernel here; deterministic: false works")
     return None
 

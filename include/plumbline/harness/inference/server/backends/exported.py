@@ -38,25 +38,25 @@ def write(workload: InferenceWorkload, folder: Path, threads: int) -> Repository
     # LibTorch knows tensors by position, which their names must carry.
     suffix = "__0" if backend == "pytorch" else ""
     vision = shape.task == "vision"
-    asked = f"PIXELS{suffix}" if vision else f"IDS{suffix}"
+    inputs = f"PIXELS{suffix}" if vision else f"IDS{suffix}"
     answer, size = (f"SCORE{suffix}", 1) if shape.task == "reranking" else (f"VECTOR{suffix}", shape.width)
     config = config_of(
         MODEL,
         backend,
-        [Input(asked, "UINT8", (-1, PATCH_BYTES)) if vision else Input(asked, "INT32", (-1,))],
+        [Input(inputs, "UINT8", (-1, PATCH_BYTES)) if vision else Input(inputs, "INT32", (-1,))],
         [(answer, "FP32", (size,))],
         kind="GPU" if gpu else "CPU",
         batch=workload.server.sequences,
         parameters={_THREADS[backend]: threads},
     )
     version = version_folder(folder, config)
-    _export(shape, backend, version / FILES[backend], (asked, answer))
+    _export(shape, backend, version / FILES[backend], (inputs, answer))
     wire = Wire("unary", MODEL, {answer: 4 * size}, index=None)
 
     def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
         if vision:
-            return wire.body(number, [pixels(asked, prompt)])
-        return wire.body(number, [Tensor(asked, "INT32", (1, len(prompt.ids)), prompt.ids.astype("<i4").tobytes())])
+            return wire.body(number, [pixels(inputs, prompt)])
+        return wire.body(number, [Tensor(inputs, "INT32", (1, len(prompt.ids)), prompt.ids.astype("<i4").tobytes())])
 
     return Repository(folder, MODEL, backend, wire, body)
 
@@ -69,11 +69,11 @@ def model_hash(workload: InferenceWorkload) -> str:
 
 def _export(shape: Encoder, backend: str, file: Path, names: tuple[str, str]) -> None:
     """Export in a process of its own: torch has no place beside the client."""
-    asked = {"shape": shape.model_dump(mode="json"), "backend": backend, "file": str(file), "names": names}
+    request = {"shape": shape.model_dump(mode="json"), "backend": backend, "file": str(file), "names": names}
     try:
         done = subprocess.run(
             [engine_python.executable(), "-c", f"from {__name__} import main; main()"],
-            input=json.dumps(asked),
+            input=json.dumps(request),
             env=engine_python.environment(),
             capture_output=True,
             text=True,
@@ -166,5 +166,5 @@ def _loaded(backend: str, file: Path, names: tuple[str, str]) -> Any:
 
 def main() -> None:
     """What standard input asks for, as JSON: the arguments of `export` by their names."""
-    asked = json.load(sys.stdin)
-    export_encoder(asked["shape"], asked["backend"], Path(asked["file"]), tuple(asked["names"]))
+    request = json.load(sys.stdin)
+    export_encoder(request["shape"], request["backend"], Path(request["file"]), tuple(request["names"]))

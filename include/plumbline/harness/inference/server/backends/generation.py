@@ -41,9 +41,9 @@ class Weights:
     @cached_property
     def config(self) -> dict[str, Any]:
         """config.json; of a model with several parts that of its text part."""
-        found: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
-        text = found.get("text_config")
-        return {**found, **text} if isinstance(text, dict) else found
+        config: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        text = config.get("text_config")
+        return {**config, **text} if isinstance(text, dict) else config
 
     @property
     def quantised(self) -> bool:

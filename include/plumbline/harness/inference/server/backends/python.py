@@ -42,14 +42,18 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
         return _write_pipeline(workload, workload.retrieval, folder, threads)
     if isinstance(shape, Encoder):
         config = encoder(ENCODER, workload, shape, threads, batch=workload.server.sequences)
-        asked = wire.encoder(ENCODER, shape.task, shape.width)
-        found = Repository(folder, ENCODER, "python", asked, lambda number, prompt, _: wire.encoder_body(asked, number, prompt, shape.task))
+        wire_format = wire.encoder(ENCODER, shape.task, shape.width)
+        repository = Repository(
+            folder, ENCODER, "python", wire_format, lambda number, prompt, _: wire.encoder_body(wire_format, number, prompt, shape.task)
+        )
     else:
         config = causal_lm(CHAT, text, models.parameters_of(workload, threads))
         streamed = wire.causal_lm(CHAT, text)
-        found = Repository(folder, CHAT, "python", streamed, lambda number, prompt, tokens: wire.lm_body(streamed, number, prompt, tokens))
+        repository = Repository(
+            folder, CHAT, "python", streamed, lambda number, prompt, tokens: wire.lm_body(streamed, number, prompt, tokens)
+        )
     place(folder, config, workload)
-    return found
+    return repository
 
 
 def model_hash(workload: InferenceWorkload) -> str:
@@ -130,8 +134,10 @@ def _write_pipeline(workload: InferenceWorkload, retrieval: Retrieval, folder: P
     parameters |= {"embedding": EMBEDDING, "reranking": RERANKING, "generator": GENERATOR}
     documents = (wire.DOCUMENTS, "INT32", (retrieval.top,))
     place(folder, causal_lm(PIPELINE_MODEL, text, parameters, last=[documents], times=len(PIPELINE)), workload)
-    asked = wire.pipeline(PIPELINE_MODEL, text, retrieval.top)
-    return Repository(folder, PIPELINE_MODEL, "python", asked, lambda number, prompt, tokens: wire.lm_body(asked, number, prompt, tokens))
+    wire_format = wire.pipeline(PIPELINE_MODEL, text, retrieval.top)
+    return Repository(
+        folder, PIPELINE_MODEL, "python", wire_format, lambda number, prompt, tokens: wire.lm_body(wire_format, number, prompt, tokens)
+    )
 
 
 def _write_checkpoint(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: Path) -> Repository:
