@@ -84,7 +84,7 @@ def judged(comparison: Comparison) -> list[MetricComparison]:
 
 def scatter(documents: Sequence[ResultDocument], rows: Sequence[MetricComparison]) -> list[dict[str, object]]:
     """Median and coefficient of variation of each judged number over the trials."""
-    found = []
+    pairs = []
     for row in rows:
         values = [
             m.value
@@ -94,8 +94,8 @@ def scatter(documents: Sequence[ResultDocument], rows: Sequence[MetricComparison
         ]
         if len(values) > 1 and (mean := statistics.fmean(values)):
             named = {"metric": row.metric, "statistic": row.statistic, "phase": row.phase, "n": len(values)}
-            found.append({**named, "median": statistics.median(values), "cv": statistics.stdev(values) / mean, "unit": row.unit})
-    return found
+            pairs.append({**named, "median": statistics.median(values), "cv": statistics.stdev(values) / mean, "unit": row.unit})
+    return pairs
 
 
 def main() -> int:

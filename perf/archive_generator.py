@@ -123,13 +123,13 @@ def _shapes(template: Archive) -> list[dict[str, list[Row]]]:
 def _own_documents(providers: int, noise: random.Random) -> dict[int, ResultDocument]:
     """By row number, for the first workload in the newest campaign: providers differ by up to a fifth, and repeats scatter."""
     first, (name, at) = workloads()[0], campaign_of(CAMPAIGNS - 1)
-    found = {}
+    documents = {}
     for pk, c, p, w, n in _places(providers):
         if (c, w) == (CAMPAIGNS - 1, 0):
             spec = trial(campaign=name, slot=SLOTS[n % 3], repeat=n // 3 + 1, where=place(p), workload=first, planned_at=at)
             pace = 0.1 * (1 + p % 11 / 50) * noise.lognormvariate(0, NOISE)
-            found[pk] = document(spec, metrics=training_metrics(step_time=pace))
-    return found
+            documents[pk] = document(spec, metrics=training_metrics(step_time=pace))
+    return documents
 
 
 def _packed(own: ResultDocument | None) -> Row:
@@ -211,8 +211,8 @@ def _findings(keys: list[list[str]], providers: int) -> Iterator[Row]:
 
 
 def _entry(number: int, finding: Row) -> Row:
-    said = {"who": "drift", "what": "finding_opened", "subject": finding["finding_id"], "why": "generated", "detail": {}, "once_key": None}
-    return {"id": number, "at": finding["opened_at"], **said}
+    fixed = {"who": "drift", "what": "finding_opened", "subject": finding["finding_id"], "why": "generated", "detail": {}, "once_key": None}
+    return {"id": number, "at": finding["opened_at"], **fixed}
 
 
 class _bulk:

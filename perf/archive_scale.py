@@ -50,10 +50,10 @@ def generated(url: str, trials: int, seed: int, folder: Path) -> tuple[int, str]
 
     began = time.perf_counter()
     with open_archive(url) as archive, open_archive(f"sqlite:///{folder / 'template.db'}") as template:
-        held = fill(archive, template, trials, seed)
+        trial_count = fill(archive, template, trials, seed)
         campaign = record_new(archive, seed)
-    print(f"  {url.partition(':')[0]}: {held:,} trials generated in {time.perf_counter() - began:.0f} s", flush=True)
-    return held, campaign
+    print(f"  {url.partition(':')[0]}: {trial_count:,} trials generated in {time.perf_counter() - began:.0f} s", flush=True)
+    return trial_count, campaign
 
 
 def review(url: str, campaign: str) -> None:
@@ -111,7 +111,9 @@ def main() -> int:
             made = [generated(url, trials, options.seed, f) for url, trials, f in zip(urls, options.sizes, folders, strict=True)]
             for question, (before, after) in measured(urls, [campaign for _, campaign in made]).items():
                 worst = max(worst, after / before)
-                figures = "  ".join(f"{held:>9,} trials {s * 1000:8.1f} ms" for (held, _), s in zip(made, (before, after), strict=True))
+                figures = "  ".join(
+                    f"{trial_count:>9,} trials {s * 1000:8.1f} ms" for (trial_count, _), s in zip(made, (before, after), strict=True)
+                )
                 print(f"{kind:10s}  {question:25s} {figures}  ×{after / before:.2f}", flush=True)
     print(f"the worst ratio is ×{worst:.2f}; the limit is ×{MOST:g}")
     return 0 if worst <= MOST else 1

@@ -109,6 +109,6 @@ def _trial(provider: str, slot: str, repeat: int, numbers: dict[str, float]) -> 
 
 
 def factors(world: World) -> dict[str, str]:
-    found = dataclasses.asdict(world)
-    del found["gaps"]
-    return {name.replace("_", " "): str(value) for name, value in found.items()}
+    values = dataclasses.asdict(world)
+    del values["gaps"]
+    return {name.replace("_", " "): str(value) for name, value in values.items()}

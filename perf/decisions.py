@@ -94,7 +94,7 @@ def main() -> int:
 def decisions(n: int, seed: int, **fixed: Any) -> list[Made]:
     """Decide `n` simulated campaigns. `fixed`: factors common to all worlds. Excludes campaigns with fewer than two eligible providers, which state nothing."""
     rng = np.random.default_rng(seed)
-    found = []
+    rows = []
     for _ in range(n):
         world = replace(any_world(rng), **fixed)
         truth, trials = campaign(world, rng)
@@ -104,8 +104,8 @@ def decisions(n: int, seed: int, **fixed: Any) -> list[Made]:
             continue
         eligible = [r.provider for r in decision.ranking if r.eligible]
         plain = plain_bootstrap(decision, trials, rng)
-        found.append(Made(world, first.probability_first, plain, truth.first(eligible) == first.provider))
-    return found
+        rows.append(Made(world, first.probability_first, plain, truth.first(eligible) == first.provider))
+    return rows
 
 
 def plain_bootstrap(decision: Decision, trials: Sequence[TrialSample], rng: np.random.Generator, draws: int = 500) -> float:

@@ -140,8 +140,8 @@ def by_kit(detector: Detector, kit: Path) -> dict[str, Any]:
     )
     if done.returncode:
         raise RuntimeError(f"{detector.name} in {kit}: {done.stderr[-600:]}")
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def speed() -> tuple[float, float]:

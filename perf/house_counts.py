@@ -68,7 +68,7 @@ class Checkout:
 
     def _callers(self, called: set[str]) -> set[str]:
         """Functions outside the archive, the commands and the pages that call one of these, as `path:name`."""
-        found = set()
+        callers = set()
         for path, module in self.names.items():
             if module.split(".")[1:2] and module.split(".")[1] in (*_ABOVE, "archive"):
                 continue
@@ -76,8 +76,8 @@ class Checkout:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     calls = {ast.unparse(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
                     if any(call == name or call.endswith(f".{name}") for call in calls for name in called):
-                        found.add(f"{module}:{node.name}")
-        return found
+                        callers.add(f"{module}:{node.name}")
+        return callers
 
 
 def code_lines(text: str) -> int:
@@ -105,25 +105,25 @@ def _imports(tree: ast.AST) -> Iterator[ast.ImportFrom | ast.Import]:
 
 def _inner_imports(tree: ast.AST) -> Iterator[ast.AST]:
     """Imports of our own modules inside functions."""
-    seen = set()
+    imports = set()
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in _imports(function):
-                if id(node) not in seen:
-                    seen.add(id(node))
+                if id(node) not in imports:
+                    imports.add(id(node))
                     yield node
 
 
 def _imported(tree: ast.AST, known: set[str]) -> set[str]:
-    found = set()
+    modules = set()
     for node in _imports(tree):
         if isinstance(node, ast.Import):
-            found |= {a.name for a in node.names if a.name in known}
+            modules |= {a.name for a in node.names if a.name in known}
             continue
         for alias in node.names:
             full = f"{node.module}.{alias.name}"
-            found.add(full if full in known else str(node.module))
-    return found & known
+            modules.add(full if full in known else str(node.module))
+    return modules & known
 
 
 def _strongly_connected(graph: dict[str, set[str]]) -> list[list[str]]:

@@ -38,8 +38,8 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 def sentences(texts: Iterator[str]) -> list[str]:
     """Sentences of at least five words, without duplicates."""
-    found = {" ".join(part.split()): None for text in texts for part in _END.split(text)}
-    return [sentence for sentence in found if len(sentence.split()) >= _WORDS and re.search("[a-z]", sentence)]
+    distinct = {" ".join(part.split()): None for text in texts for part in _END.split(text)}
+    return [sentence for sentence in distinct if len(sentence.split()) >= _WORDS and re.search("[a-z]", sentence)]
 
 
 def prose(page: str) -> Iterator[str]:

@@ -67,7 +67,7 @@ def highest(probe: Callable[[float], Run], start: float, step: float, tries: int
 
     A rate at which the client fails does not pass. A rate that is far behind is not retried. A probe that raises TimeUp ends the search.
     """
-    found, rungs = Searched(), {}
+    searched, rungs = Searched(), {}
     stride = max(1, round(math.log(STRIDE) / math.log(step)))
 
     def holds(rung: int) -> bool:
@@ -94,15 +94,15 @@ def highest(probe: Callable[[float], Run], start: float, step: float, tries: int
             low, high = -stride, 0
             while not holds(low):
                 if start * step**low <= lowest:
-                    return found
+                    return searched
                 low, high = low - stride, low
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if holds(middle) else (low, middle)
     except TimeUp:
-        found.cut = True
-    found.best = rungs[max(rungs)] if rungs else None
-    return found
+        searched.cut = True
+    searched.best = rungs[max(rungs)] if rungs else None
+    return searched
 
 
 def measure(server: Server, clients: Sequence[Client], effort: Effort, folder: Path, out: Measured) -> None:

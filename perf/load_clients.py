@@ -77,13 +77,15 @@ class Ours:
 
     def run(self, server: Server, rate: float, seconds: float, seed: int, folder: Path, *, patient: bool = True) -> Run:
         command = [sys.executable, str(ROOT / "perf" / "load_drive.py"), server.grpc, str(rate), str(seconds), str(seed)]
-        seen = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient))
-        report = json.loads(seen.output.strip().splitlines()[-1])
-        agree = report["finished"] == seen.requests
+        observed = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient))
+        report = json.loads(observed.output.strip().splitlines()[-1])
+        agree = report["finished"] == observed.requests
         achieved, dispatch = min(report["sent"], report["answered"]), report["dispatch_p99_ms"]
-        held = agree and not report["errors"] and dispatch < DISPATCH_MS and achieved >= ACHIEVED
-        note = report["first_error"] or ("" if agree else f"{report['finished']} finished, the server counted {seen.requests}")
-        return Run(self.name, rate, report["requests"], achieved, report["p50_ms"], report["p99_ms"], seen.cpu_us, held, dispatch, note)
+        sustained = agree and not report["errors"] and dispatch < DISPATCH_MS and achieved >= ACHIEVED
+        note = report["first_error"] or ("" if agree else f"{report['finished']} finished, the server counted {observed.requests}")
+        return Run(
+            self.name, rate, report["requests"], achieved, report["p50_ms"], report["p99_ms"], observed.cpu_us, sustained, dispatch, note
+        )
 
 
 class PerfAnalyzer:
@@ -119,19 +121,19 @@ class PerfAnalyzer:
             *("-f", str(report)),
         ]
         env = {"LD_LIBRARY_PATH": str(self._folder / "plumbline-libraries")}
-        seen = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient), env)
+        observed = _watched(self.name, command, server, folder, _within(seconds, 4.0, patient), env)
         if not report.exists():
-            raise ClientFailed(f"perf_analyzer at {rate:g}/s wrote no report; its output: {' | '.join(seen.output.splitlines()[-4:])}")
+            raise ClientFailed(f"perf_analyzer at {rate:g}/s wrote no report; its output: {' | '.join(observed.output.splitlines()[-4:])}")
         with report.open(newline="") as file:
             row = next(csv.DictReader(file))
-        counts = re.findall(r"Request count: (\d+)", seen.output)
-        requests = int(counts[-1]) if counts else seen.requests
+        counts = re.findall(r"Request count: (\d+)", observed.output)
+        requests = int(counts[-1]) if counts else observed.requests
         achieved = float(row["Inferences/Second"]) / rate
-        delayed = re.findall(r"([\d.]+)% of the requests were delayed", seen.output)
+        delayed = re.findall(r"([\d.]+)% of the requests were delayed", observed.output)
         note = f"{delayed[-1]} % of the requests were delayed" if delayed else ""
-        held = achieved >= ACHIEVED - SIGMAS / math.sqrt(max(requests, 1))
+        sustained = achieved >= ACHIEVED - SIGMAS / math.sqrt(max(requests, 1))
         p50, p99 = (float(row[f"{p} latency"]) / 1e3 for p in ("p50", "p99"))
-        return Run(self.name, rate, requests, achieved, p50, p99, seen.cpu_us, held, note=note)
+        return Run(self.name, rate, requests, achieved, p50, p99, observed.cpu_us, sustained, note=note)
 
 
 class AiPerf:
@@ -156,7 +158,7 @@ class AiPerf:
         _install(self._folder, f"aiperf=={self.version}")
         if not (self._folder / "tokenizer").exists():
             # It requires a tokenizer even without tokenisation, and would download one.
-            _called([str(self._folder / "bin" / "python"), "-c", self._tokenizer, str(self._folder / "tokenizer")], 120)
+            _run_command([str(self._folder / "bin" / "python"), "-c", self._tokenizer, str(self._folder / "tokenizer")], 120)
         values = ",".join(str(i) for i in range(VALUES))
         (self._folder / "request.json").write_text(
             f'{{"inputs":[{{"name":"IN","shape":[1,{VALUES}],"datatype":"FP32","data":[{values}]}}]}}', encoding="utf-8"
@@ -173,14 +175,14 @@ class AiPerf:
             *("--num-dataset-entries", "10", "--isl", "8", "--random-seed", str(seed), "--output-artifact-dir", str(report.parent)),
             *("--request-rate", f"{rate:g}", "--arrival-pattern", "poisson", "--request-count", str(count)),
         ]
-        seen = _watched(self.name, command, server, folder, _within(seconds, 20.0, patient), {"NO_COLOR": "1"})
+        observed = _watched(self.name, command, server, folder, _within(seconds, 20.0, patient), {"NO_COLOR": "1"})
         if not report.exists():
-            raise ClientFailed(f"aiperf at {rate:g}/s wrote no report; its output: {' | '.join(seen.output.splitlines()[-4:])}")
+            raise ClientFailed(f"aiperf at {rate:g}/s wrote no report; its output: {' | '.join(observed.output.splitlines()[-4:])}")
         figures = json.loads(report.read_text(encoding="utf-8"))
         achieved = float(figures["request_throughput"]["avg"]) / rate
-        held = achieved >= ACHIEVED - SIGMAS / math.sqrt(count) and not figures.get("error_summary")
+        sustained = achieved >= ACHIEVED - SIGMAS / math.sqrt(count) and not figures.get("error_summary")
         latency = figures["request_latency"]
-        return Run(self.name, rate, count, achieved, float(latency["p50"]), float(latency["p99"]), seen.cpu_us, held)
+        return Run(self.name, rate, count, achieved, float(latency["p50"]), float(latency["p99"]), observed.cpu_us, sustained)
 
 
 def _within(seconds: float, starting: float, patient: bool) -> float:
@@ -190,24 +192,24 @@ def _within(seconds: float, starting: float, patient: bool) -> float:
 
 def _watched(name: str, command: list[str], server: Server, folder: Path, within_s: float, env: dict[str, str] | None = None) -> Watched:
     server.settle()
-    seen = watch(command, lambda: server.served()[0], env=env, cwd=folder, within_s=within_s)
-    if seen.status == -signal.SIGKILL:
-        raise ClientFailed(f"{name} timed out after {seen.took_s:.0f} s")
-    if seen.status:
-        raise ClientFailed(f"{name} ended with {seen.status}; its output: {' | '.join(seen.output.strip().splitlines()[-4:])}")
-    return seen
+    observed = watch(command, lambda: server.served()[0], env=env, cwd=folder, within_s=within_s)
+    if observed.status == -signal.SIGKILL:
+        raise ClientFailed(f"{name} timed out after {observed.took_s:.0f} s")
+    if observed.status:
+        raise ClientFailed(f"{name} ended with {observed.status}; its output: {' | '.join(observed.output.strip().splitlines()[-4:])}")
+    return observed
 
 
 def _install(folder: Path, *what: str) -> None:
     uv = str(ROOT / ".venv" / "bin" / "uv")
     if (folder / ".ready").exists():
         return
-    _called([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], 60)
-    _called([uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *what], 300)
+    _run_command([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], 60)
+    _run_command([uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *what], 300)
     (folder / ".ready").touch()
 
 
-def _called(command: list[str], within_s: float) -> None:
+def _run_command(command: list[str], within_s: float) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
     except subprocess.TimeoutExpired:

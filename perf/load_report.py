@@ -42,8 +42,8 @@ class Measured:
 
     def values(self, client: str, of: Callable[[Round], float | None]) -> dict[int, float]:
         """A client's figure by round, where it has one."""
-        found = {number: of(each) for number, each in self.rounds.get(client, {}).items()}
-        return {number: value for number, value in found.items() if value is not None}
+        by_round = {number: of(each) for number, each in self.rounds.get(client, {}).items()}
+        return {number: value for number, value in by_round.items() if value is not None}
 
     def ratio(self, other: str, of: Callable[[Round], float | None]) -> float | None:
         """Ours over the other's: the median over the rounds of both."""
@@ -83,8 +83,8 @@ class Aim:
 
     def met(self, measured: Measured) -> bool:
         """Whether it was measured and met."""
-        found = measured.ratio(self.other, self.of)
-        return found is not None and (found >= self.bound if self.at_least else found <= self.bound)
+        ratio = measured.ratio(self.other, self.of)
+        return ratio is not None and (ratio >= self.bound if self.at_least else ratio <= self.bound)
 
 
 P99_AT_1000 = _latency(1000.0, "p99_ms")
@@ -156,8 +156,8 @@ def _markdown(measured: Measured, machine: dict[str, object], command: str) -> s
         lines.append(f"| {name} | " + " | ".join([*cells, *("–" if r is None else f"{r:.2f}" for r in ratios)]) + " |")
     lines += ["", "| aim | measured | met |", "|---|---:|---|"]
     for aim in AIMS:
-        found = measured.ratio(aim.other, aim.of)
-        lines.append(f"| {aim.words} | {'not measured' if found is None else f'{found:.2f} ×'} | {'yes' if aim.met(measured) else 'no'} |")
+        ratio = measured.ratio(aim.other, aim.of)
+        lines.append(f"| {aim.words} | {'not measured' if ratio is None else f'{ratio:.2f} ×'} | {'yes' if aim.met(measured) else 'no'} |")
     lines += [f"\n{name} was not measured: {why}" for name, why in measured.failed.items()]
     lines += [f"\nTime was up before: {'; '.join(measured.left)}"] if measured.left else []
     return "\n".join(lines) + "\n"

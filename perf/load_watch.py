@@ -36,9 +36,15 @@ def watch(
     """Run the command to its end, or kill it and its children after `within_s` (status -9)."""
     began, first = time.monotonic(), served()
     # Into a file: a client that prints more than a pipe's buffer would block.
-    with (cwd or Path.cwd()).joinpath("client.out").open("w+", encoding="utf-8", errors="replace") as said:
+    with (cwd or Path.cwd()).joinpath("client.out").open("w+", encoding="utf-8", errors="replace") as output_file:
         process = subprocess.Popen(
-            command, env=env and {**os.environ, **env}, cwd=cwd, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            command,
+            env=env and {**os.environ, **env},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output_file,
+            stderr=output_file,
+            start_new_session=True,
         )
         samples: list[tuple[int, float]] = []
         family: list[psutil.Process] = []
@@ -60,8 +66,8 @@ def watch(
             for member in family:
                 with suppress(psutil.NoSuchProcess):
                     member.kill()
-        said.seek(0)
-        output = said.read()
+        output_file.seek(0)
+        output = output_file.read()
     total = served() - first
     return Watched(process.returncode, output, total, _slope(samples, total), time.monotonic() - began)
 

@@ -167,11 +167,11 @@ def main() -> int:
             there = folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
             url = stack.enter_context(database(options.only, folder))
-            held = int((folder / "held").read_text()) if there else generated(url, size, options.seed, folder)[0]
-            (folder / "held").write_text(str(held))
+            trial_count = int((folder / "held").read_text()) if there else generated(url, size, options.seed, folder)[0]
+            (folder / "held").write_text(str(trial_count))
             shutil.rmtree(folder / "config", ignore_errors=True)
-            apps.append(MeasuredApp(url, folder, declare(folder, held // generator.TRIALS_OF_A_PROVIDER)))
-            sizes.append(held)
+            apps.append(MeasuredApp(url, folder, declare(folder, trial_count // generator.TRIALS_OF_A_PROVIDER)))
+            sizes.append(trial_count)
         return counted(apps[0].beside(), apps, options.pages) if options.fleet else compared(apps, sizes)
 
 

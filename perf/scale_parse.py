@@ -41,9 +41,9 @@ def measure(providers: int) -> dict[str, float]:
         env = {**os.environ, "PLUMBLINE_CONFIG": str(config), "PYTHONPATH": str(ROOT / "include"), "AIRFLOW_HOME": folder}
         env |= {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT), "PLUMBLINE_HOME": folder}
         done = subprocess.run([sys.executable, "-c", CHILD, str(ROOT)], env=env, check=True, capture_output=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert not found["errors"], found["errors"]
-    return found
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert not report["errors"], report["errors"]
+    return report
 
 
 def main() -> None:

@@ -38,8 +38,8 @@ def plan_all() -> None:
     began, total, widest = time.perf_counter(), 0, 0
     for provider in declared.enabled_providers():
         for lane in trial_groups(declared, provider):
-            found = lane.of(trials_of(parameters, declared, provider, lane.kind, now))
-            total, widest = total + len(found), max(widest, len(found))
+            trials = lane.of(trials_of(parameters, declared, provider, lane.kind, now))
+            total, widest = total + len(trials), max(widest, len(trials))
     print(f"plan {total} trials: {time.perf_counter() - began:.1f} s in all, {(time.perf_counter() - began) / PROVIDERS:.2f} s a provider")
     print(f"widest lane: {widest} mapped tasks on demand, {widest // len(SLOTS)} in a monthly slot; core.max_map_length is 1024")
     most = 1024 // (WORKLOADS // 2)
@@ -66,22 +66,23 @@ def plan_one_to_s3() -> None:
         "PLUMBLINE_RESULTS_URL": "s3://results/home",
     }
     s3fs.S3FileSystem().mkdir("results")
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     ask = s3fs.S3FileSystem._call_s3
 
     async def counted(self, method, *args, **kwargs):  # type: ignore[no-untyped-def]
-        seen[method] += 1
+        counts[method] += 1
         return await ask(self, method, *args, **kwargs)
 
     s3fs.S3FileSystem._call_s3 = counted
     provider = load().enabled_providers()[0].name
     for name in ("the first time", "again"):
-        seen.clear()
+        counts.clear()
         began = time.perf_counter()
         rows = benchmark.plan_trials(provider, TRAINING, RunParameters("2026-11", "scale"))
-        requests = ", ".join(f"{count} {method}" for method, count in seen.most_common())
+        requests = ", ".join(f"{count} {method}" for method, count in counts.most_common())
         print(
-            f"plan {len(rows)} trials of a lane to S3, {name}: {sum(seen.values()) / len(rows):.1f} requests a trial ({requests}),", end=" "
+            f"plan {len(rows)} trials of a lane to S3, {name}: {sum(counts.values()) / len(rows):.1f} requests a trial ({requests}),",
+            end=" ",
         )
         print(f"{time.perf_counter() - began:.1f} s; the mapped XCom has {len(json.dumps(rows)) / 1000:.0f} KB")
     server.stop()

@@ -134,18 +134,18 @@ def watch(client: object, graph: object, trials: int) -> None:
         spent = after[name] - before[name]
         print(f"  {name:14s} {spent:6.1f} CPU s, {spent / executions:.2f} an execution")
     print(f"  unshared resident memory: {memory(graph)}")
-    said = (graph.folder / "scheduler.log").read_text(errors="replace")  # type: ignore[attr-defined]
-    print(f"  {said.count('attribute is queued') + said.count('attribute is running')} resumed too early and failed by the scheduler")
+    log = (graph.folder / "scheduler.log").read_text(errors="replace")  # type: ignore[attr-defined]
+    print(f"  {log.count('attribute is queued') + log.count('attribute is running')} resumed too early and failed by the scheduler")
 
 
 def cpu(graph: object) -> dict[str, float]:
     """CPU seconds by service, including ended processes, whose times their parents inherit."""
-    found = {}
+    seconds = {}
     for name, process in graph.running.items():  # type: ignore[attr-defined]
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         times = [p.cpu_times() for p in family if p.is_running()]
-        found[name] = sum(t.user + t.system + t.children_user + t.children_system for t in times)
-    return found
+        seconds[name] = sum(t.user + t.system + t.children_user + t.children_system for t in times)
+    return seconds
 
 
 def memory(graph: object) -> str:

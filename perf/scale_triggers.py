@@ -58,13 +58,13 @@ async def watch(triggers: list[Any], seconds: float, pipe: Any) -> tuple[float, 
 
     tasks = [asyncio.create_task(one(n, t)) for n, t in enumerate(triggers)]
     await asyncio.sleep(2 * POLL_S)
-    began, cpu, lag, asked = time.monotonic(), time.process_time(), 0.0, requests()
+    began, cpu, lag, requests_before = time.monotonic(), time.process_time(), 0.0, requests()
     while time.monotonic() - began < seconds:
         at = time.monotonic()
         await asyncio.sleep(0.2)
         lag = max(lag, time.monotonic() - at - 0.2)
     lasted = time.monotonic() - began
-    share, rate = (time.process_time() - cpu) / lasted, (requests() - asked) / lasted
+    share, rate = (time.process_time() - cpu) / lasted, (requests() - requests_before) / lasted
     ended = [t for t in tasks if t.done()]
     for task in tasks:
         task.cancel()

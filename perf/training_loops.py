@@ -66,10 +66,10 @@ class Ends:
         if not self._cuda:
             return marks
         torch.cuda.synchronize()
-        found = [0]
+        times = [0]
         for before, after in pairwise(marks):
-            found.append(found[-1] + int(before.elapsed_time(after) * 1e6))
-        return found
+            times.append(times[-1] + int(before.elapsed_time(after) * 1e6))
+        return times
 
 
 def plumbline(spec: WorkerSpec, device: torch.device, orders: Orders) -> None:
@@ -112,7 +112,7 @@ def hugging_face(spec: WorkerSpec, device: torch.device, orders: Orders) -> None
     """The same steps by `Trainer`, without logs and saves."""
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    tokens, ends, asked = data(spec), Ends(device), iter(orders)
+    tokens, ends, order_iterator = data(spec), Ends(device), iter(orders)
 
     class Windows(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
         def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -137,7 +137,7 @@ def hugging_face(spec: WorkerSpec, device: torch.device, orders: Orders) -> None
             if self.left == 0:
                 if state.global_step:
                     orders.answer(ends.taken())
-                self.left = next(asked, 0)
+                self.left = next(order_iterator, 0)
                 if self.left == 0:
                     os._exit(0)
 

@@ -50,13 +50,13 @@ class Figures:
     @property
     def missed(self) -> list[str]:
         """Bounds that do not hold, and trials that failed."""
-        found = [ratio.words for ratio in self.ratios if ratio.verdict == "missed"]
-        found += [f"{trial['workload']}, {trial['precision']}" for trial in self.trials or [] if trial["status"].startswith("failed")]
+        missed = [ratio.words for ratio in self.ratios if ratio.verdict == "missed"]
+        missed += [f"{trial['workload']}, {trial['precision']}" for trial in self.trials or [] if trial["status"].startswith("failed")]
         if self.aa is not None and self.aa["alarms"]:
-            found.append("no change seen where there is none")
+            missed.append("no change seen where there is none")
         if self.aa is not None and set(self.aa["verdicts"]) <= {"not comparable"}:
-            found.append("two trials that can be compared: the machine was not at rest")
-        return found
+            missed.append("two trials that can be compared: the machine was not at rest")
+        return missed
 
 
 def environment() -> dict[str, str]:

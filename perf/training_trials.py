@@ -65,7 +65,7 @@ def on_this_gpu(declared: Declarations) -> list[dict[str, Any]]:
 
     local = declared.providers[PROVIDER]
     gpu = local.model_copy(update={"name": "this-gpu", "accelerator": local.accelerator.model_copy(update={"kind": "nvidia", "count": 1})})
-    found = []
+    workloads = []
     for name, precision in ON_A_GPU:
         declared_one = declared.workloads[name]
         assert isinstance(declared_one, TrainingWorkload)
@@ -73,8 +73,8 @@ def on_this_gpu(declared: Declarations) -> list[dict[str, Any]]:
         document = run(_trial(declared, gpu, workload, f"perf-training-{precision}"), (installation_paths().home / "gpu-training").as_uri())
         why = "; ".join(reason.detail for reason in document.validity.reasons)
         metrics = [{"metric": row.metric, "phase": row.phase, "value": row.value} for row in document.metrics if row.statistic in _SHOWN]
-        found.append({"workload": name, "precision": precision, "status": f"{document.validity.status}. {why}", "metrics": metrics})
-    return found
+        workloads.append({"workload": name, "precision": precision, "status": f"{document.validity.status}. {why}", "metrics": metrics})
+    return workloads
 
 
 _SHOWN = ("value", "median", "max", "mean")

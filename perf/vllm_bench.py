@@ -73,8 +73,8 @@ def ours(
     if log.finished < log.n:
         raise SystemExit(f"{log.n - log.finished} of {log.n} requests failed: {log.first_error()}")
     first, last, sent = log.first_token - log.dispatched, log.last_token - log.dispatched, log.began + log.dispatched
-    found = {"ttft": first, "tpot": (last - first) / (written - 1), "e2el": last, "sent": sent}
-    return {name: values[log.ok] for name, values in found.items()}
+    latencies = {"ttft": first, "tpot": (last - first) / (written - 1), "e2el": last, "sent": sent}
+    return {name: values[log.ok] for name, values in latencies.items()}
 
 
 def theirs(vllm: Path, server: OpenAiServer, at: NDArray[np.float64], read: int, written: int, folder: Path) -> Latencies:
@@ -96,17 +96,17 @@ def theirs(vllm: Path, server: OpenAiServer, at: NDArray[np.float64], read: int,
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or not result.exists():
         raise SystemExit(f"vllm bench serve ended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
-    found = json.loads(result.read_text())
-    if found["completed"] < len(at):
-        raise SystemExit(f"vllm bench serve completed {found['completed']} of {len(at)} requests")
-    first, gaps = np.array(found["ttfts"]), np.array([sum(each) for each in found["itls"]])
-    sent = np.array(found["start_times"])
-    return {"ttft": first, "tpot": gaps / (np.array(found["output_lens"]) - 1), "e2el": first + gaps, "sent": sent}
+    report = json.loads(result.read_text())
+    if report["completed"] < len(at):
+        raise SystemExit(f"vllm bench serve completed {report['completed']} of {len(at)} requests")
+    first, gaps = np.array(report["ttfts"]), np.array([sum(each) for each in report["itls"]])
+    sent = np.array(report["start_times"])
+    return {"ttft": first, "tpot": gaps / (np.array(report["output_lens"]) - 1), "e2el": first + gaps, "sent": sent}
 
 
-def within(found: Latencies, begin: float, end: float) -> Latencies:
-    chosen = (found["sent"] >= begin) & (found["sent"] <= end)
-    return {name: values[chosen] for name, values in found.items()}
+def within(latencies: Latencies, begin: float, end: float) -> Latencies:
+    chosen = (latencies["sent"] >= begin) & (latencies["sent"] <= end)
+    return {name: values[chosen] for name, values in latencies.items()}
 
 
 def main() -> None:
