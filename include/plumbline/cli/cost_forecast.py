@@ -45,7 +45,7 @@ class _ForecastCase:
     simulated: bool
 
     @property
-    def case(self) -> tuple[Provider, AnyWorkload, Sequence[TrialSample], Economics, date]:
+    def inputs(self) -> tuple[Provider, AnyWorkload, Sequence[TrialSample], Economics, date]:
         return self.provider, self.workload, self.trials, self.economics, self.day
 
 
@@ -53,7 +53,7 @@ class _ForecastCase:
 def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """Best, expected and worst cost of an outcome, with what it is made of."""
     way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
-    forecast = cost_forecast(*case.case, way)
+    forecast = cost_forecast(*case.inputs, way)
     complete = _require_forecast(forecast, as_json, case)
     points = complete.scenarios
     assert points is not None
@@ -77,7 +77,7 @@ def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: 
 def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """What the cost of an outcome hangs on: each driver over its range, the widest first."""
     way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
-    forecast = cost_forecast(*case.case, way)
+    forecast = cost_forecast(*case.inputs, way)
     complete = _require_forecast(forecast, as_json, case)
     spread = complete.tornado
     assert spread is not None
@@ -103,7 +103,7 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
         work_s = None if run is None else parse(run, SECONDS, "--run: a duration", "500h")
     if work_s is not None and work_s <= 0:
         fail(f'--run "{run}" is no work; expected a duration such as 500h')
-    forecast = spot_forecast(*case.case, work_s)
+    forecast = spot_forecast(*case.inputs, work_s)
     if forecast.cost is None:
         _exit_without_figure(forecast.reason, as_json, case, forecast)
     cost, expected = forecast.cost, forecast.cost.expected
@@ -134,7 +134,7 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
 def break_even(provider: Where, workload: What, purchase: How = "on_demand", on: On = None, as_json: Json = False) -> None:
     """From which utilisation and which monthly volume on a model of one's own is cheaper than a hosted one."""
     way, case = as_purchase(purchase), _forecast_case(provider, workload, on)
-    forecast = hosted_forecast(*case.case, way)
+    forecast = hosted_forecast(*case.inputs, way)
     if forecast.own is None:
         _exit_without_figure(forecast.reason, as_json, case, forecast)
 

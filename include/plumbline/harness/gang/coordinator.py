@@ -135,7 +135,7 @@ class Coordinator:
         for node, link in list(self._links.items()):
             try:
                 for message in link.news():
-                    self._take(node, message)
+                    self._handle(node, message)
             except PeerDisconnected as gone:
                 link.close()
                 del self._links[node]
@@ -173,9 +173,9 @@ class Coordinator:
                 continue
             self._links[node], self._names[node] = link, str(hello["name"])
             for message in more:
-                self._take(node, message)
+                self._handle(node, message)
 
-    def _take(self, node: int, message: Message) -> None:
+    def _handle(self, node: int, message: Message) -> None:
         kind = message["kind"]
         if kind == "joined":
             self._inputs[node] = message["data"]

@@ -47,7 +47,7 @@ class NodeAgent(ABC):
         """Return as soon as node 0 sent something or a process ended, else after a moment."""
 
     @abstractmethod
-    def _take(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         """Do what node 0 asks."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class NodeAgent(ABC):
                     because: str | None = message["because"]
                     return because
                 else:
-                    self._take(message)
+                    self._handle(message)
             if (why := self._check()) is not None:
                 return why
 

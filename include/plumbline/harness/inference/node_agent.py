@@ -51,7 +51,7 @@ class ServingNode(NodeAgent):
     def _wait(self) -> None:
         wait([self._link.fileno()], _TURN_S)
 
-    def _take(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         kind = message["kind"]
         if kind == "prepare":
             self._fetch()

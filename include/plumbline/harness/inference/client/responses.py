@@ -110,7 +110,7 @@ class MessageReader:
         except DecodeError as error:
             self._sink.fail(answer.number, "wrong_output", f"not a ModelInferResponse: {error}")
             return
-        self._take(answer, message, response, True, at)
+        self._read_response(answer, message, response, True, at)
 
     def _streamed(self, answer: ResponseProgress, message: bytes, at: float) -> None:
         if self._known(answer, message, at):
@@ -126,7 +126,7 @@ class MessageReader:
         if streamed.error_message:
             self._sink.fail(answer.number, "server_error", streamed.error_message)
         elif response.outputs:
-            self._take(answer, message, response, last, at)
+            self._read_response(answer, message, response, last, at)
             return
         # Some backends mark the end by a response of its own, with no outputs: that is no token.
         answer.final = answer.final or last
@@ -138,7 +138,9 @@ class MessageReader:
         self._answers.take(answer, layout.values(message), layout.last, at, sized=True)
         return True
 
-    def _take(self, answer: ResponseProgress, message: bytes, response: messages.ModelInferResponse, last: bool, at: float) -> None:
+    def _read_response(
+        self, answer: ResponseProgress, message: bytes, response: messages.ModelInferResponse, last: bool, at: float
+    ) -> None:
         if self._answers.take(answer, _arrays(response), last, at):
             self._layouts.learn(message, response, last)
 

@@ -110,7 +110,7 @@ class ServingNodes(Coordinator):
         with self._lock:
             super()._send_all(kind, **more)
 
-    def _take(self, node: int, message: Message) -> None:
+    def _handle(self, node: int, message: Message) -> None:
         kind = message["kind"]
         if kind == "prepared":
             self._manifests[node], self.facts[node] = message["manifest"], message["facts"]
@@ -118,7 +118,7 @@ class ServingNodes(Coordinator):
             self._stopped.add(node)
             self.logs[node] = message["log"]
         elif kind != "failed" or message.get("start") in (None, self._starts):  # else a part that was to end
-            super()._take(node, message)
+            super()._handle(node, message)
 
 
 class GangServer(OpenAiServer):

@@ -81,14 +81,14 @@ class JobCoordinator(Coordinator):
             self.receive()
             meanwhile()
 
-    def _take(self, node: int, message: Message) -> None:
+    def _handle(self, node: int, message: Message) -> None:
         if message["kind"] == "ended":
             self._ended.add(node)
             self.logs[node] = message["logs"]
         elif message["kind"] == "probe_failed":
             self.probe_failures[node] = f"{self._title(node)}: {message['detail']}"
         else:
-            super()._take(node, message)
+            super()._handle(node, message)
 
 
 _LOOPBACK = "127.0.0.1"

@@ -48,7 +48,7 @@ class TrainingNode(NodeAgent):
     def _wait(self) -> None:
         wait_for_any(self._workers, [self._link], TURN_S)
 
-    def _take(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         if message["kind"] == "probe":
             self._probe(message)
         elif message["kind"] == "start":
