@@ -81,8 +81,8 @@ def render(finding: Finding, report: str | None = None, context: AlertContext | 
         blocks.append(ImageBlock(slack_file=SlackFile(id=file_id), alt_text=alternative))
     links = [*context.links, *([(report, "report")] if report is not None and report.startswith(("http://", "https://")) else [])]
     if links:
-        shown = " · ".join(f"<{address}|{escape(words)}>" for address, words in links)
-        blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(shown, SECTION_LIMIT))))
+        row_of_links = " · ".join(f"<{address}|{escape(words)}>" for address, words in links)
+        blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(row_of_links, SECTION_LIMIT))))
     blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(finding, context)), FIELD_LIMIT))]))
     return Message(
         truncate(_plain(finding, report, context), TEXT_LIMIT),

@@ -180,12 +180,12 @@ def snooze_finding(session: Session, now: datetime, finding_id: str, until: date
     row = finding_row(session, finding_id, lock=True)
     if row.state not in OPEN_STATES:
         raise WrongState(f"finding {finding_id} is {row.state} and sends no reminders; expected {' or '.join(OPEN_STATES)}")
-    wanted = until if until > now else None
-    if row.snoozed_until != wanted:
-        what = "finding_snoozed" if wanted else "finding_woken"
-        detail = {"until": wanted.isoformat(), "severity": row.severity} if wanted else {}
+    snoozed_until = until if until > now else None
+    if row.snoozed_until != snoozed_until:
+        what = "finding_snoozed" if snoozed_until else "finding_woken"
+        detail = {"until": snoozed_until.isoformat(), "severity": row.severity} if snoozed_until else {}
         audit.write_entry(session, now, who=by, what=what, subject=finding_id, why=why, detail=detail)
-        row.snoozed_until, row.updated_at = wanted, now
+        row.snoozed_until, row.updated_at = snoozed_until, now
         session.flush()
     return finding_view(row)
 

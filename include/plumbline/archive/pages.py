@@ -102,12 +102,12 @@ class Paging:
             if after is not None:
                 own = own.where(SeriesCampaign.series_key > after)
             known = session.scalars(own.order_by(SeriesCampaign.series_key).limit(limit + 1)).all()
-            shown = known[:limit]
-            by_key = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(shown)))}
-            pairs = [(key, campaign_id) for key in shown]
+            page = known[:limit]
+            by_key = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(page)))}
+            pairs = [(key, campaign_id) for key in page]
             ended, values = _series_outcomes(session, pairs), _steady_values(session, pairs, measured)
-            rows = [SeriesOutcome(view_of(SeriesView, by_key[key]), ended.get(key, Outcomes()), values.get(key, {})) for key in shown]
-            return Slice(tuple(rows), shown[-1] if len(known) > limit else None)
+            rows = [SeriesOutcome(view_of(SeriesView, by_key[key]), ended.get(key, Outcomes()), values.get(key, {})) for key in page]
+            return Slice(tuple(rows), page[-1] if len(known) > limit else None)
 
     def trials_page(
         self,
@@ -131,8 +131,8 @@ class Paging:
             query = query.where(Trial.id > row)
         with reading(self.engine) as session:
             rows = session.execute(query.order_by(Trial.id).limit(limit + 1)).all()
-            shown = tuple(trial_view(trial, series, corrected) for trial, series, corrected in rows[:limit])
-            return Slice(shown, str(rows[limit - 1][0].id) if len(rows) > limit else None)
+            page = tuple(trial_view(trial, series, corrected) for trial, series, corrected in rows[:limit])
+            return Slice(page, str(rows[limit - 1][0].id) if len(rows) > limit else None)
 
     def provider_names(self) -> tuple[str, ...]:
         """Every provider that there is a series of, by name."""
@@ -153,8 +153,8 @@ class Paging:
     ) -> Slice[FindingView]:
         """Findings, newest first, of one state, kind, severity and provider if asked; of these providers, and opened in a span. `after`: a
         finding's id; LookupError for an unknown one."""
-        named = ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider))
-        query = where_within(where_equal(select(Finding), *named), Finding.opened_at, between)
+        filters = ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider))
+        query = where_within(where_equal(select(Finding), *filters), Finding.opened_at, between)
         if providers is not None:
             query = query.where(Finding.provider.in_(providers))
         with reading(self.engine) as session:
@@ -165,8 +165,8 @@ class Paging:
                 same_time = and_(Finding.opened_at == last.opened_at, Finding.finding_id > last.finding_id)
                 query = query.where(or_(Finding.opened_at < last.opened_at, same_time))
             rows = session.scalars(query.order_by(Finding.opened_at.desc(), Finding.finding_id).limit(limit + 1)).all()
-            shown = tuple(finding_view(row) for row in rows[:limit])
-            return Slice(shown, shown[-1].finding_id if len(rows) > limit else None)
+            page = tuple(finding_view(row) for row in rows[:limit])
+            return Slice(page, page[-1].finding_id if len(rows) > limit else None)
 
     def findings_shown_by(self, campaign_id: str, limit: int) -> tuple[FindingView, ...]:
         """Findings that a campaign opened, and open ones that it showed again; newest first, at most `limit`."""
@@ -175,8 +175,8 @@ class Paging:
         waiting = select(Finding).where(Finding.state.in_(OPEN_STATES)).order_by(*order).limit(MAX_OPEN_FINDINGS)
         with reading(self.engine) as session:
             views = {row.finding_id: finding_view(row) for query in (opened, waiting) for row in session.scalars(query)}
-        shown = [view for view in views.values() if view.shown_by(campaign_id)]
-        return tuple(sorted(shown, key=lambda v: (-v.opened_at.timestamp(), v.finding_id))[:limit])
+        views_of_campaign = [view for view in views.values() if view.shown_by(campaign_id)]
+        return tuple(sorted(views_of_campaign, key=lambda v: (-v.opened_at.timestamp(), v.finding_id))[:limit])
 
     def newest_readings(self, providers: Sequence[str]) -> tuple[PriceReadingView, ...]:
         """The newest reading of each kind of purchase of these providers."""
@@ -216,8 +216,8 @@ class Paging:
                 same_time = and_(Decision.decided_at == last.decided_at, Decision.decision_id > last.decision_id)
                 query = query.where(or_(Decision.decided_at < last.decided_at, same_time))
             rows = session.scalars(query.order_by(Decision.decided_at.desc(), Decision.decision_id).limit(limit + 1)).all()
-            shown = tuple(view_of(DecisionView, row) for row in rows[:limit])
-            return Slice(shown, shown[-1].decision_id if len(rows) > limit else None)
+            page = tuple(view_of(DecisionView, row) for row in rows[:limit])
+            return Slice(page, page[-1].decision_id if len(rows) > limit else None)
 
 
 def _steady_values(
@@ -299,8 +299,8 @@ class Overview:
         limit: int = 50,
     ) -> Slice[SeriesView]:
         """Series by key, of one provider, kind, workload and campaign if asked."""
-        named = ((Series.provider, provider), (Series.kind, kind), (Series.workload, workload))
-        query = where_equal(select(Series).where(Series.series_key > after), *named)
+        filters = ((Series.provider, provider), (Series.kind, kind), (Series.workload, workload))
+        query = where_equal(select(Series).where(Series.series_key > after), *filters)
         if campaign_id is not None:
             part = and_(SeriesCampaign.series_key == Series.series_key, SeriesCampaign.campaign_id == campaign_id)
             query = query.where(select(SeriesCampaign.series_key).where(part).exists())

@@ -83,8 +83,8 @@ def accept_price(
     record = PriceRecord(provider, purchase, usd_per_hour, since, None, source, term)
     # Its own row, also if the same price was accepted on the same day before: what ended stays as it was said.
     price_id = digest({"price": _price_id(record), "accepted_at": now.isoformat()})
-    made = Price(**asdict(record), price_id=price_id, first_seen_at=now, last_seen_at=now)
-    session.add(made)
+    price = Price(**asdict(record), price_id=price_id, first_seen_at=now, last_seen_at=now)
+    session.add(price)
     detail = {
         "usd_per_hour": usd_per_hour,
         "before": before[0].usd_per_hour if before else None,
@@ -94,7 +94,7 @@ def accept_price(
     }
     audit.write_entry(session, now, who=by, what="price_accepted", subject=f"price/{provider}/{purchase}", why=why, detail=detail)
     session.flush()
-    return _price_view(made)
+    return _price_view(price)
 
 
 def _in_force(provider: str, purchase: str, term: str | None) -> Select[Price]:
@@ -143,8 +143,8 @@ def price_readings(
     latest: int | None = None,
 ) -> list[PriceReadingView]:
     """A provider's readings, oldest first: of one kind of purchase, one term and one source if named, from a time on, the `latest` so many."""
-    named = ((PriceReading.purchase, purchase), (PriceReading.term, term), (PriceReading.source, source))
-    query = where_equal(select(PriceReading).where(PriceReading.provider == provider), *named)
+    filters = ((PriceReading.purchase, purchase), (PriceReading.term, term), (PriceReading.source, source))
+    query = where_equal(select(PriceReading).where(PriceReading.provider == provider), *filters)
     if since is not None:
         query = query.where(PriceReading.observed_at >= since)
     query = query.order_by(PriceReading.observed_at.desc(), PriceReading.reading_id.desc()).limit(latest)

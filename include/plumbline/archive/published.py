@@ -110,8 +110,8 @@ def _insert_published_series(session: Session, result: PublishedResult, now: dat
 
 def published_series_row(result: PublishedResult) -> dict[str, Any]:
     """The result's series as a row, but for when it was recorded."""
-    named = ("series_key", "kind", "workload", "version", "provider", "region", "instance_type")
-    return {**{name: getattr(result, name) for name in named}, "source": "imported"}
+    columns = ("series_key", "kind", "workload", "version", "provider", "region", "instance_type")
+    return {**{name: getattr(result, name) for name in columns}, "source": "imported"}
 
 
 def published_trial_row(result: PublishedResult) -> dict[str, Any]:
@@ -218,8 +218,8 @@ def forget_import(
     own = [runs for runs in list_imports(session, import_id) if provider in (None, runs.provider) and workload in (None, runs.workload)]
     if not own:
         _refuse_measured(session, import_id)
-        named = "".join(f" for {kind} {name}" for kind, name in (("provider", provider), ("workload", workload)) if name is not None)
-        raise LookupError(f'the archive has no import "{import_id}"{named}; `plumbline archive imports` lists them')
+        scope = "".join(f" for {kind} {name}" for kind, name in (("provider", provider), ("workload", workload)) if name is not None)
+        raise LookupError(f'the archive has no import "{import_id}"{scope}; `plumbline archive imports` lists them')
     if len({(runs.provider, runs.workload) for runs in own}) > 1 and provider is None and workload is None and own[0].file is not None:
         pairs = ", ".join(f"{runs.provider} {runs.workload}" for runs in own)
         raise Refused(f"{import_id} was imported for several: {pairs}; expected --provider, --workload or both")

@@ -233,14 +233,14 @@ def _cite_finding(finding: Finding, known: set[str], cited: Citations) -> None:
 
 def _cite_decisions(session: Session, cited: Citations) -> None:
     # Whatever a decision was made from, it names it by campaign or by trial, somewhere in its detail.
-    named: dict[str, None] = dict.fromkeys(text for detail in session.scalars(select(Decision.detail)) for text in _texts(detail))
-    if not named:
+    details: dict[str, None] = dict.fromkeys(text for detail in session.scalars(select(Decision.detail)) for text in _texts(detail))
+    if not details:
         return
     for campaign_id in session.scalars(select(SeriesCampaign.campaign_id).distinct()):
-        if campaign_id in named:
+        if campaign_id in details:
             cited.campaigns[campaign_id] = "decision"
     for trial_id in session.scalars(select(Trial.trial_id).distinct()):
-        if trial_id in named:
+        if trial_id in details:
             cited.trials[trial_id] = "decision"
 
 

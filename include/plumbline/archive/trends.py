@@ -106,8 +106,8 @@ class Trends:
                     raise LookupError(f'the archive has no price "{after}"')
                 query = query.where(tuple_(*key) > tuple_(*(literal(getattr(last, c.key), c.type) for c in key)))
             rows = session.scalars(query.order_by(*key).limit(limit + 1)).all()
-            shown = tuple(view_of(PriceView, row) for row in rows[:limit])
-        return Slice(shown, rows[limit - 1].price_id if len(rows) > limit else None)
+            page = tuple(view_of(PriceView, row) for row in rows[:limit])
+        return Slice(page, rows[limit - 1].price_id if len(rows) > limit else None)
 
     def last_run(self, providers: Sequence[str]) -> dict[str, datetime]:
         """Provider → when its newest campaign was planned for."""

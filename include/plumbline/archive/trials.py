@@ -51,8 +51,8 @@ def trials(
 ) -> list[TrialView]:
     """Attempts in the order in which they were planned: campaign, slot, repeat, attempt."""
     query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
-    named = ((Trial.campaign_id, campaign_id), (Trial.series_key, series_key), (Series.provider, provider), (Series.kind, kind))
-    query = where_equal(query, *named)
+    filters = ((Trial.campaign_id, campaign_id), (Trial.series_key, series_key), (Series.provider, provider), (Series.kind, kind))
+    query = where_equal(query, *filters)
     query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
     return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 

@@ -85,12 +85,12 @@ def _stored(finding_id: str | None, as_json: bool) -> list[Preview]:
         ]
 
 
-def _show(made: list[Preview], save: Path | None, as_json: bool) -> None:
+def _show(previews: list[Preview], save: Path | None, as_json: bool) -> None:
     if save is not None:
-        _write(made, save)
+        _write(previews, save)
 
     def show() -> None:
-        for one in made:
+        for one in previews:
             _print(one.message)
             if one.picture is not None:
                 out.print(Text(f"chart: {one.picture.alt_text}", style="dim"))
@@ -98,10 +98,10 @@ def _show(made: list[Preview], save: Path | None, as_json: bool) -> None:
                 out.print(Text("in the thread:", style="dim"))
                 _print(one.details)
             out.print()
-        if not made:
+        if not previews:
             out.print("no open findings: nothing to send")
 
-    emit(as_json, [{"name": one.name, **_content(one)} for one in made], show)
+    emit(as_json, [{"name": one.name, **_content(one)} for one in previews], show)
 
 
 def _content(one: Preview) -> dict[str, Any]:
@@ -109,12 +109,12 @@ def _content(one: Preview) -> dict[str, Any]:
     return {"text": one.message.text, "blocks": list(one.message.blocks), **thread}
 
 
-def _write(made: list[Preview], folder: Path) -> None:
+def _write(previews: list[Preview], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         fail(f"--save {folder}: {error.strerror}; expected a folder, or a place to make one")
-    for one in made:
+    for one in previews:
         (folder / f"{one.name}.json").write_text(json.dumps(_content(one), indent=1, ensure_ascii=False) + "\n")
         (folder / f"{one.name}.html").write_text(page(one.message, one.picture, one.details))
         if one.picture is not None:

@@ -41,15 +41,15 @@ def backup(
         with clear_errors(ValueError):
             if not airflow:
                 require_file(_url(airflow))
-            made: Backup = make_backup(_url(airflow), file)
+            written: Backup = make_backup(_url(airflow), file)
     except NoArchive as error:
         fail(no_archive(error))
     except BackupError as error:
         fail(str(error), FAILED)
     emit(
         as_json,
-        made,
-        lambda: out.print(f"{made.file}: {made.bytes:,} B, schema {made.schema or 'none'}, SHA-256 {made.sha256}"),
+        written,
+        lambda: out.print(f"{written.file}: {written.bytes:,} B, schema {written.schema or 'none'}, SHA-256 {written.sha256}"),
     )
 
 

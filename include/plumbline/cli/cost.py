@@ -226,9 +226,9 @@ def _gaps(costs: Sequence[ProviderCost]) -> None:
         if p.why_not:
             alike.setdefault(f"no cost per finished run: {p.why_not}", {})[p.label] = None
     for reason, names in alike.items():
-        shown = list(names)
-        more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-        out.print(f"  {reason}: {', '.join(shown[:3])}{more}", style="dim")
+        missing = list(names)
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        out.print(f"  {reason}: {', '.join(missing[:3])}{more}", style="dim")
 
 
 def _outcome_table(outcomes: tuple[Cost, ...]) -> Any:

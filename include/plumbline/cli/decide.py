@@ -123,9 +123,9 @@ def _gates(decided: TeamDecision, most: int | None) -> None:
     ranking = decided.decision.ranking[:most]
     more = f" and {len(decided.decision.ranking) - len(ranking)} more" if len(ranking) < len(decided.decision.ranking) else ""
     for gates in zip(*(ranked.gates for ranked in ranking), strict=True):
-        shown = common_scale(gates[0].unit, [gates[0].limit, *(g.value for g in gates)])
+        scale = common_scale(gates[0].unit, [gates[0].limit, *(g.value for g in gates)])
         values = [
-            f"{ranked.provider} {'not measured' if g.value is None else shown.text(g.value)}{'' if g.passed else ' (fails)'}"
+            f"{ranked.provider} {'not measured' if g.value is None else scale.text(g.value)}{'' if g.passed else ' (fails)'}"
             for ranked, g in zip(ranking, gates, strict=True)
         ]
         on = f" on {gates[0].workload}" if len(decided.preference.workloads) > 1 else ""
@@ -191,11 +191,11 @@ def _cheapest(answer: Cheapest, most: int | None) -> None:
 def _cost(answer: Cheapest, setup: Setup) -> str:
     if setup.cost is None:
         return "cost unknown"
-    shown = common_scale("USD", [s.cost for s in answer.setups], answer.metric, significant=4)
+    scale = common_scale("USD", [s.cost for s in answer.setups], answer.metric, significant=4)
     between = ""
     if setup.low is not None and setup.high is not None and setup.coverage is not None:
-        between = f" ({format_percent(setup.coverage)}: {shown.number(setup.low)} … {shown.number(setup.high)}, n = {setup.n})"
-    return f"{shown.text(setup.cost)}{between}"
+        between = f" ({format_percent(setup.coverage)}: {scale.number(setup.low)} … {scale.number(setup.high)}, n = {setup.n})"
+    return f"{scale.text(setup.cost)}{between}"
 
 
 def _line(text: str | Text, style: str = "") -> None:

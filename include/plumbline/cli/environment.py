@@ -87,15 +87,15 @@ def _chosen(names: list[str] | None) -> list[Provider]:
 
 def _adopt_connections(places: list[Provider]) -> None:
     """Those that Airflow keeps of the clusters; one that is missing is told by the look that needs it."""
-    wanted = [name for p in places if p.launcher.runs_pods for name in p.launcher.connections[:1]]
-    if wanted:
+    connections = [name for p in places if p.launcher.runs_pods for name in p.launcher.connections[:1]]
+    if connections:
         # Airflow sets up its log when it is first imported, on what is then standard output; that is for what was seen alone.
         with redirect_stdout(sys.stderr):
             import airflow.providers.cncf.kubernetes.hooks.kubernetes  # noqa: F401
         # It also lets everybody speak: each opening of the archive would be told twice.
         logging.getLogger("alembic").setLevel(logging.WARNING)
         with clear_errors(RuntimeError):
-            provide_connections(wanted)
+            provide_connections(connections)
 
 
 def _check(provider: str, inside: bool) -> _ProviderReport:

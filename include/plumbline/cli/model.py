@@ -107,14 +107,14 @@ def _described(contents: Contents) -> str:
 
 def _show(answer: Added) -> None:
     out.print(f"Does {answer.workload} fit?", style="bold")
-    shown = [row for row in answer.providers if row.enabled or row.why is None]
-    width = max((len(row.provider) for row in shown), default=0)
-    for row in shown:
+    rows = [row for row in answer.providers if row.enabled or row.why is None]
+    width = max((len(row.provider) for row in rows), default=0)
+    for row in rows:
         arithmetic = "" if row.fit is None or (row.why and row.fit.fits) else f": {row.fit.arithmetic}"
         out.print(f"  {row.provider:<{width}}  {_verdict(row)}{arithmetic}{'' if row.enabled else ' (disabled)'}")
-    if others := len(answer.providers) - len(shown):
+    if others := len(answer.providers) - len(rows):
         out.print(f"  {others} disabled provider{'s' * (others > 1)} cannot run it (--json says why)")
-    fitting = next((row.provider for row in shown if row.enabled and row.why is None and (row.fit is None or row.fit.fits)), "PROVIDER")
+    fitting = next((row.provider for row in rows if row.enabled and row.why is None and (row.fit is None or row.fit.fits)), "PROVIDER")
     out.print(f"wrote {answer.file}; next: plumbline trial {answer.workload} --provider {fitting}")
 
 

@@ -49,8 +49,8 @@ def _width(stream: TextIO) -> int | None:
     """None: the terminal's own."""
     if stream.isatty():
         return None
-    named = os.environ.get("COLUMNS", "")
-    return int(named) if named.isdigit() and int(named) else _PIPED_WIDTH
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) else _PIPED_WIDTH
 
 
 out = _Console(width=_width(sys.stdout))

@@ -211,10 +211,10 @@ def _show_checks(places: Sequence[Provider], results: list[PriceCheckResult]) ->
     out.print(shown)
     for place, checked in rows:
         if checked.reason is not None:
-            named = f"{place.name} {format_price_name(checked.reading.purchase, checked.reading.term)}"
+            title = f"{place.name} {format_price_name(checked.reading.purchase, checked.reading.term)}"
             command = accept_command(place, checked.reading.purchase, checked.reading.term)
             remedy = f"`{command}` if it is right" if checked.price > 0 else f"`{command} --price USD` if you know what it is"
-            out.print(f"{named} is held: {checked.reason}; {remedy}")
+            out.print(f"{title} is held: {checked.reason}; {remedy}")
 
 
 def _as_data(one: PriceCheckResult) -> dict[str, Any]:

@@ -44,16 +44,16 @@ def trigger(
         placement=placement,
     )
     try:
-        wanted = plan_runs(declared, request, provider)
+        planned = plan_runs(declared, request, provider)
         with planning_archive() as archive:
-            wanted = apply_budgets(archive, declared, request, wanted)
+            planned = apply_budgets(archive, declared, request, planned)
         airflow = client.connect()
     except (PlanError, RunsNotStarted, AirflowError) as error:
         fail(f"{error}\nnothing was started")
     address = client.airflow_address()
     with airflow:
         try:
-            started = start_all(airflow, wanted)
+            started = start_all(airflow, planned)
         except RunsNotStarted as error:
             fail(f"{error}\nnothing was started")
         except AirflowError as error:

@@ -44,7 +44,7 @@ def from_log(
         fail(f'"{called}" is no workload\'s name; expected --name with lower-case letters, digits and dashes, at most 63')
     with clear_errors(LogError, DeclarationError, ValueError):
         begin, length = (None if text is None else parse(text, SECONDS, "a duration", "10min") for text in (start, duration))
-        made = workload_from_log(
+        written = workload_from_log(
             file,
             called,
             kind=chosen,
@@ -55,7 +55,7 @@ def from_log(
             output_tokens=output_tokens,
             config=config,
         )
-    emit(as_json, made, lambda: _show(made))
+    emit(as_json, written, lambda: _show(written))
 
 
 @workload.command("check-prompts")
@@ -90,19 +90,19 @@ def prompts(
     emit(as_json, checked, show)
 
 
-def _show(made: WorkloadOfLog) -> None:
-    linked = f", {made.conversations:,} conversations" if made.conversations else ""
+def _show(written: WorkloadOfLog) -> None:
+    linked = f", {written.conversations:,} conversations" if written.conversations else ""
     out.print(
-        f"{made.requests:,} requests in {made.seconds:,.6g} s ({made.requests / made.seconds:.3g}/s){linked}, from a {made.format} log"
+        f"{written.requests:,} requests in {written.seconds:,.6g} s ({written.requests / written.seconds:.3g}/s){linked}, from a {written.format} log"
     )
     lengths = table("", "tokens", "min", "p50", "p95", "max", right=("min", "p50", "p95", "max"))
-    for what, values in (("in", made.input_tokens), ("out", made.output_tokens)):
+    for what, values in (("in", written.input_tokens), ("out", written.output_tokens)):
         lengths.add_row(what, *(f"{value:,}" for value in values))
     out.print(lengths)
-    for reason, n in made.skipped.items():
+    for reason, n in written.skipped.items():
         out.print(f"left out: {n:,} {reason}")
-    for line in made.unknown:
+    for line in written.unknown:
         out.print(f"not in the log: {line}")
-    out.print(f"workload: {made.workload}")
-    out.print(f"trace: {made.trace}")
-    out.print(f"next: plumbline check, then plumbline trial inference/{made.name}")
+    out.print(f"workload: {written.workload}")
+    out.print(f"trace: {written.trace}")
+    out.print(f"next: plumbline check, then plumbline trial inference/{written.name}")

@@ -61,8 +61,8 @@ class ModelFit:
         if self.cache_of_one and self.kv_per_token and self.context:
             cache = self.cache_of_one * self.sequences
             total += cache
-            shown = f"{format_bytes(self.kv_per_token)} × {self.context:,} tokens × {self.sequences} sequences"
-            parts.append(f"KV cache {shown} ({format_bytes(cache)})")
+            cache_text = f"{format_bytes(self.kv_per_token)} × {self.context:,} tokens × {self.sequences} sequences"
+            parts.append(f"KV cache {cache_text} ({format_bytes(cache)})")
         return f"{' + '.join(parts)} = {format_bytes(total)} of {format_percent(_USABLE)} of {format_bytes(int(self.each))} × {self.count} ({self.product})"
 
 
@@ -99,8 +99,8 @@ def accelerator_memory(accelerator: Accelerator) -> float | None:
     product = accelerator.product
     if product is None:
         return None
-    named = _IN_NAME.search(product)
-    return float(named[1]) * _GIB if named else _known_memory(re.sub(r"[^a-z0-9]", "", product.lower()))
+    match = _IN_NAME.search(product)
+    return float(match[1]) * _GIB if match else _known_memory(re.sub(r"[^a-z0-9]", "", product.lower()))
 
 
 @cache
@@ -199,9 +199,9 @@ def scratch_shortage(workload: TrainingWorkload | InferenceWorkload, launcher: L
     if declared is None or needed is None or needed.total <= declared:
         return None
     parts = {"checkpoints": needed.checkpoints, "data": needed.data, "weights": needed.weights, "caches and probes": needed.caches}
-    shown = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts.items() if size)
+    sizes = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts.items() if size)
     return (
-        f"it needs {needed.total / GIB:.0f} GiB of scratch disk on each node ({shown}), but launcher.resources.ephemeral_storage is "
+        f"it needs {needed.total / GIB:.0f} GiB of scratch disk on each node ({sizes}), but launcher.resources.ephemeral_storage is "
         f"{declared / GIB:.4g} GiB; expected more, or the field omitted"
     )
 

@@ -103,9 +103,9 @@ AIRFLOW_URL = "PLUMBLINE_AIRFLOW_URL"
 
 def airflow_url() -> str | None:
     """Base URL of Airflow from Airflow's own setting, PLUMBLINE_AIRFLOW_URL or the installation's airflow.cfg, or None."""
-    named = os.environ.get("AIRFLOW__API__BASE_URL") or os.environ.get(AIRFLOW_URL)
-    if named:
-        return named.rstrip("/")
+    configured = os.environ.get("AIRFLOW__API__BASE_URL") or os.environ.get(AIRFLOW_URL)
+    if configured:
+        return configured.rstrip("/")
     folder = os.environ.get("AIRFLOW_HOME") or installation_paths().airflow_home
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(os.environ.get("AIRFLOW_CONFIG") or Path(folder) / "airflow.cfg")

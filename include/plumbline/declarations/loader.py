@@ -104,8 +104,8 @@ class Declarations:
 
     def monthly_workloads(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
         """Workloads of the provider's monthly rerun, by name: its own `workloads`, else all fitting ones that are not on demand only."""
-        named = provider.workloads
-        return tuple(w for w in self.workloads_for(provider, kind) if (not w.on_demand_only if named is None else w.name in named))
+        declared = provider.workloads
+        return tuple(w for w in self.workloads_for(provider, kind) if (not w.on_demand_only if declared is None else w.name in declared))
 
     def left_out(self, provider: Provider) -> tuple[tuple[AnyWorkload, str], ...]:
         """Workloads, by name, that the provider's monthly rerun skips for want of an engine or scratch disk, and why. A provider's own `workloads`
@@ -255,9 +255,9 @@ def display_path(path: Path) -> str:
     return str(path)
 
 
-def _read_companions(data: Any, root: Path | None, beside: Path) -> list[tuple[tuple[str | int, ...], str]]:
+def _read_companions(data: Any, root: Path | None, declaration_file: Path) -> list[tuple[tuple[str | int, ...], str]]:
     """Add what a trial needs of the files that a workload names; problems by field."""
-    traces, prompts, evaluations = (root / name if root else beside for name in ("traces", "prompts", "evaluations"))
+    traces, prompts, evaluations = (root / name if root else declaration_file for name in ("traces", "prompts", "evaluations"))
     return [
         *load_trace_rows(data, traces),
         *load_prompts(data, prompts),
@@ -364,9 +364,9 @@ def _unknown_references(
             if provider not in items["providers"] and ("providers", provider) not in unread:
                 yield missing("workloads", name, ("providers", i), provider, "provider", items["providers"])
     for name, place in items["providers"].items():
-        named: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
-        named += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
-        for field, workload_name in named:
+        references: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
+        references += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
+        for field, workload_name in references:
             workload = items["workloads"].get(workload_name)
             if workload is None and ("workloads", workload_name) not in unread:
                 yield missing("providers", name, field, workload_name, "workload", items["workloads"])

@@ -145,11 +145,11 @@ def locate_in_message(message: str, field: tuple[str | int, ...], data: Any) -> 
     inner = data
     for part in field:
         inner = inner[part]
-    named = _FIELD_FIRST.match(message)
-    if named:
-        path = tuple(int(part) if part.isdigit() else part for part in re.findall(r"[A-Za-z_]+|\d+", named[1]))
+    match = _FIELD_FIRST.match(message)
+    if match:
+        path = tuple(int(part) if part.isdigit() else part for part in re.findall(r"[A-Za-z_]+|\d+", match[1]))
         if _has_path(inner, path):
-            return (*field, *path), message[named.end() :]
+            return (*field, *path), message[match.end() :]
     quoted = _QUOTED.search(message)
     if quoted:
         places = [path for path, value in _walk_values(inner, ()) if path and (path[-1] == quoted[1] or _same_text(value, quoted[1]))]

@@ -200,12 +200,12 @@ class _Campaign:
     @contextmanager
     def dags_ready(self) -> Iterator[None]:
         """All DAGs parsed from the current files and unpaused; afterwards paused as before."""
-        wanted = [*(self.declared.providers[name].dag_id for name in self.planned), REVIEW, REPORT]
+        dag_ids = [*(self.declared.providers[name].dag_id for name in self.planned), REVIEW, REPORT]
         deadline = time.monotonic() + _PARSE_LIMIT_S
         while True:
             self.server.check()
             known = self.client.dags()
-            late = [d for d in wanted if d not in known or (known[d].parsed_at or self.server.started_at) <= self.server.started_at]
+            late = [d for d in dag_ids if d not in known or (known[d].parsed_at or self.server.started_at) <= self.server.started_at]
             if not late:
                 break
             if errors := self.client.import_errors(self.server.started_at):
@@ -215,11 +215,11 @@ class _Campaign:
             self._report_state()
             time.sleep(_REPORT_EVERY_S)
         try:
-            for dag_id in wanted:
+            for dag_id in dag_ids:
                 end_active_runs(self.client, dag_id)
             self._trigger()
             # Only now, so that no due slot runs before the requested trials.
-            unpause(self.server.home, self.client, wanted)
+            unpause(self.server.home, self.client, dag_ids)
             yield
         finally:
             with suppress(AirflowError):

@@ -299,9 +299,9 @@ _HOW = f"start one with `plumbline up`, or set {ADDRESS}, {USER} and {PASSWORD} 
 
 def airflow_address() -> str:
     """Base URL of the Airflow; AirflowError if the environment names none and this installation never started one."""
-    named = os.environ.get(ADDRESS)
-    if named:
-        return named.rstrip("/")
+    configured = os.environ.get(ADDRESS)
+    if configured:
+        return configured.rstrip("/")
     settings = configparser.ConfigParser(interpolation=None)
     if not settings.read(installation_paths().airflow_home / "airflow.cfg"):
         raise AirflowError(f"no Airflow in {installation_paths().airflow_home}; {_HOW}")
@@ -341,14 +341,14 @@ class StartedRun:
     waits_for: str | None
 
 
-def start_runs(client: AirflowClient, wanted: Sequence[PlannedRun]) -> list[StartedRun]:
+def start_runs(client: AirflowClient, planned: Sequence[PlannedRun]) -> list[StartedRun]:
     """Start every run, or none: RunsNotStarted if a DAG is missing or paused, or its pool cannot be created, so that its run would wait.
 
     AirflowError if Airflow fails or refuses a run nevertheless; its message names the runs that were started before.
     """
     known = client.dags()
     problems = []
-    for start in wanted:
+    for start in planned:
         dag = known.get(start.dag_id)
         if dag is None or dag.is_stale:
             problems.append(f"{start.dag_id} is not in that Airflow; expected one that has read the same declarations")
@@ -357,11 +357,11 @@ def start_runs(client: AirflowClient, wanted: Sequence[PlannedRun]) -> list[Star
                 f"{start.dag_id} is paused and its run would wait; unpause it there, or with `plumbline airflow dags unpause {start.dag_id}`"
             )
     if not problems:
-        problems = [problem for start in wanted if (problem := _pool_missing(client, start)) is not None]
+        problems = [problem for start in planned if (problem := _pool_missing(client, start)) is not None]
     if problems:
         raise RunsNotStarted("\n".join(problems))
     started: list[StartedRun] = []
-    for start in wanted:
+    for start in planned:
         try:
             before = client.active_runs(start.dag_id)
             run = client.trigger(start.dag_id, start.conf)

@@ -52,10 +52,10 @@ class DemoResult:
     findings: tuple[Finding, ...]
 
 
-def attributed(shown: DemoResult) -> bool:
+def attributed(demo: DemoResult) -> bool:
     """Whether all runs succeeded and the slowdown is attributed to the driver."""
-    went_well = all(run.state == "success" for run in (shown.quiet, shown.watch, shown.benchmark, shown.review))
-    return went_well and any(f.kind == "performance" and "driver.version" in f.attributed_to for f in shown.findings)
+    went_well = all(run.state == "success" for run in (demo.quiet, demo.watch, demo.benchmark, demo.review))
+    return went_well and any(f.kind == "performance" and "driver.version" in f.attributed_to for f in demo.findings)
 
 
 def stage(home: Path) -> Path:

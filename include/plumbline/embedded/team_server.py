@@ -117,8 +117,8 @@ def _first_user() -> None:
     if missing:
         raise StepFailed(f"{' and '.join(missing)} not set; `make server-env` writes them into .env")
     user, password = (os.environ[name] for name in names)
-    made = make_first_user(user, password)
-    sys.stdout.write(f'init: user "{user}" {"created" if made else "already exists"}\n')
+    created = make_first_user(user, password)
+    sys.stdout.write(f'init: user "{user}" {"created" if created else "already exists"}\n')
 
 
 def _archive_reader() -> None:

@@ -82,8 +82,8 @@ def _never_measured(campaign_id: str, provider: str, keys: list[str], simulated:
 def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], severity: Severity, simulated: bool) -> Finding:
     series = [Series.parse(key) for key in keys]
     names = [f"{s.kind} {s.workload}" for s in series]
-    named = shorten(names)
-    who = named if severity == "warn" else "the whole provider"
+    shortened = shorten(names)
+    who = shortened if severity == "warn" else "the whole provider"
     return Finding(
         finding_id=finding_id(provider, newest, "missing_data", SILENCE_SUBJECT),
         series_key=keys[0],
@@ -92,7 +92,7 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
         severity=severity,
         headline=f"{severity.upper()}  {'SIMULATED  ' if simulated else ''}{provider} · {who} stopped reporting: "
         f"no results in campaign {campaign_id}, last in {newest}",
-        explanation=f"expected: {named}; check that the provider is reachable, its DAG unpaused and Airflow running; "
+        explanation=f"expected: {shortened}; check that the provider is reachable, its DAG unpaused and Airflow running; "
         "missing results do not count as zero",
         provider=provider,
         workload_kind=series[0].kind if severity == "warn" else "",

@@ -175,12 +175,12 @@ def _steps(steps: Sequence[Reading]) -> str:
     return "; earlier readings: " + ", ".join(f"{format_usd(s.usd_per_gpu_hour)} on {s.observed_at.date()}" for s in steps[-3:])
 
 
-def format_usd(price: float | None, beside: float | None = None) -> str:
-    """At least cents, to a hundredth of a cent, and with enough decimals to differ from `beside`."""
+def format_usd(price: float | None, other: float | None = None) -> str:
+    """At least cents, to a hundredth of a cent, and with enough decimals to differ from `other`."""
     if price is None:
         return "none"
     digits = 4
-    while digits < 8 and beside is not None and price != beside and f"{price:.{digits}f}" == f"{beside:.{digits}f}":
+    while digits < 8 and other is not None and price != other and f"{price:.{digits}f}" == f"{other:.{digits}f}":
         digits += 1
     whole, _, decimals = f"{price:.{digits}f}".partition(".")
     return f"{whole}.{decimals.rstrip('0'):0<2}"

@@ -149,6 +149,6 @@ def environment_changes(before: Mapping[str, Scalar], now: Mapping[str, Scalar])
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if not names:
         return []
-    shown = "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names[:_MAX_SHOWN])
+    changes = "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names[:_MAX_SHOWN])
     more = f"; and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-    return [degraded("environment_changed", f"environment changed between pods: {shown}{more}")]
+    return [degraded("environment_changed", f"environment changed between pods: {changes}{more}")]

@@ -216,15 +216,15 @@ class _Run:
         self._record_event("trial_failed")
         measured = self._measurement
         # The failure may have come before a file was written, or be about these very files.
-        named = {item.path.name: item for item in measured.evidence if item.path.exists()}
+        existing = {item.path.name: item for item in measured.evidence if item.path.exists()}
         if kind == "harness_error":
             report = workdir / "traceback.txt"
             try:
                 report.write_text("".join(traceback.format_exception(type(error), error, error.__traceback__)), encoding="utf-8")
-                named[report.name] = EvidenceFile("traceback", report)
+                existing[report.name] = EvidenceFile("traceback", report)
             except OSError as unwritten:  # on a full disk the class and its sentence are what there is
                 sys.stderr.write(f"the traceback could not be written: {unwritten}\n")
-        measured.evidence = list(named.values())
+        measured.evidence = list(existing.values())
         return measurement.failed_validity(kind, detail, [*measured.judgements, *self._gpu_errors])
 
     def _deliver(self, store: ResultStore, verdict: Validity) -> ResultDocument:
@@ -295,7 +295,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 _PROBES: tuple[probes.ProbeName, ...] = ("matmul", "memory", "copy")
 
 
-def quick_probe(folder: Path, limit_s: float = PROBE_LIMIT_S, wanted: Sequence[probes.ProbeName] = _PROBES) -> ProbeDocument:
+def quick_probe(folder: Path, limit_s: float = PROBE_LIMIT_S, names: Sequence[probes.ProbeName] = _PROBES) -> ProbeDocument:
     """Probe once, for at most `limit_s` seconds (the facts alone take a few). `folder`: scratch space."""
     began = time.monotonic()
     facts = Environment.of(environment.collect_facts())
@@ -303,7 +303,7 @@ def quick_probe(folder: Path, limit_s: float = PROBE_LIMIT_S, wanted: Sequence[p
     rows: list[MetricRow] = []
     left_out: dict[str, str] = {}
     with ContentionMonitor(usable_cores()) as monitor, monitor.phase("environment"):
-        for name in wanted:
+        for name in names:
             if name == "copy" and not cuda:
                 continue
             left_s = limit_s - (time.monotonic() - began)

@@ -90,9 +90,9 @@ def _google(connection: Any, extra: Mapping[str, Any]) -> Options:
 
 
 def _azure(connection: Any, extra: Mapping[str, Any]) -> Options:
-    given = extra.get("connection_string")
-    if given:
-        return {"connection_string": given}
+    connection_string = extra.get("connection_string")
+    if connection_string:
+        return {"connection_string": connection_string}
     host = _account_url(connection.host or connection.login)
     if extra.get("tenant_id"):
         return {

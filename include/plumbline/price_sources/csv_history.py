@@ -94,10 +94,10 @@ class CsvPrices:
         Raises PriceSourceDown for a file that cannot be read or is no longer kept (its newest row of the provider is older than `max_age_s`),
         NoPrice if no row is of the provider.
         """
-        wanted = f"{provider.cloud}/{provider.region}/{provider.instance_type}"
+        key = f"{provider.cloud}/{provider.region}/{provider.instance_type}"
         newest: dict[tuple[Purchase, Term | None], Reading] = {}
         try:
-            for reading in read_history(self._path, of=wanted):
+            for reading in read_history(self._path, of=key):
                 kind = reading.purchase, reading.term
                 if reading.observed_at <= at and (kind not in newest or newest[kind].observed_at <= reading.observed_at):
                     newest[kind] = reading
@@ -108,14 +108,14 @@ class CsvPrices:
         count = provider.accelerator.count
         others = {reading.gpus for reading in newest.values()} - {count}
         if others:
-            why = f"{self._path} gives {wanted} {', '.join(map(str, sorted(others)))} GPUs, the provider declares {count}"
+            why = f"{self._path} gives {key} {', '.join(map(str, sorted(others)))} GPUs, the provider declares {count}"
             raise NoPrice("csv", provider.name, why, "correct accelerator.count, or gpus in the file")
         if not newest:
-            why = f"{self._path} has no row of {wanted} up to {at.date()}"
+            why = f"{self._path} has no row of {key} up to {at.date()}"
             raise NoPrice("csv", provider.name, why, "add rows with the provider's cloud, region and instance_type")
         last = max(reading.observed_at for reading in newest.values())
         if self._max_age_s is not None and (at - last).total_seconds() > self._max_age_s:
-            why = f"the newest row of {wanted} in {self._path} is of {last.date()}, older than max_age"
+            why = f"the newest row of {key} in {self._path} is of {last.date()}, older than max_age"
             raise PriceSourceDown("csv", provider.name, why, "check the job that writes the file, or raise max_age in price_sources")
         return [replace(reading, provider=provider.name) for reading in newest.values()]
 

@@ -178,9 +178,9 @@ def _load_version(pinned: str) -> Catalog:
 
 def _version_of(folder: Path, cloud: str) -> str:
     """What the folder says its version is; without that, a hash of the cloud's file: another content is another version."""
-    named = folder / "version"
-    if named.is_file():
-        return named.read_text(encoding="utf-8").strip()
+    version_file = folder / "version"
+    if version_file.is_file():
+        return version_file.read_text(encoding="utf-8").strip()
     return f"sha256:{hashlib.sha256((folder / f'{cloud}.csv').read_bytes()).hexdigest()[:12]}"
 
 

@@ -54,9 +54,9 @@ def _failure(one: Mapping[str, Any]) -> Failure:
         return Failure("check_not_evaluated", "critical", f"{meta['code']} could not be evaluated: {error}", {})
     if meta.get("scope") == "table":
         missing = result.get("partial_missing_list") or result.get("partial_unexpected_list") or []
-        named = ", ".join(sorted(str(item) for item in missing)[:_MAX_NAMES])
+        names = ", ".join(sorted(str(item) for item in missing)[:_MAX_NAMES])
         count = int(result.get("missing_count") or len(missing))
-        return Failure(meta["code"], severity, f"{meta['says']}; without one: {count} ({named}{' …' if count > _MAX_NAMES else ''})", {})
+        return Failure(meta["code"], severity, f"{meta['says']}; without one: {count} ({names}{' …' if count > _MAX_NAMES else ''})", {})
     details = {str(row["key"]): _sentence(row, config["kwargs"], meta["says"]) for row in result["unexpected_index_list"]}
     return Failure(meta["code"], severity, meta["says"], details)
 

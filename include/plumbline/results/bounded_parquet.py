@@ -35,14 +35,14 @@ def read_batches(
             thrift_container_size_limit=_MAX_FOOTER,
         )
         with file:
-            wanted, rows = _checked(file, where, columns, most_rows, most_bytes, whole), 0
-            empty = file.schema_arrow.empty_table().select(wanted)
+            wanted_columns, rows = _checked(file, where, columns, most_rows, most_bytes, whole), 0
+            empty = file.schema_arrow.empty_table().select(wanted_columns)
             yield pa.RecordBatch.from_arrays([pa.array([], field.type) for field in empty.schema], schema=empty.schema)
-            for batch in file.iter_batches(columns=wanted):
+            for batch in file.iter_batches(columns=wanted_columns):
                 rows += batch.num_rows
                 if rows > most_rows:
                     raise InvalidResult(f"{where} has more rows than its footer says; expected at most {most_rows:,}")
-                yield batch.select(wanted)
+                yield batch.select(wanted_columns)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -55,10 +55,10 @@ def _checked(file: pq.ParquetFile, where: str, columns: Sequence[str], most_rows
         raise InvalidResult(f"{where} has no column {', '.join(absent)}; expected {', '.join(columns)}")
     if footer.num_rows > most_rows:
         raise InvalidResult(f"{where} has {footer.num_rows:,} rows; expected at most {most_rows:,}")
-    wanted = [name for name in columns if name in names]
+    wanted_columns = [name for name in columns if name in names]
     groups = (footer.row_group(i) for i in range(footer.num_row_groups))
     chunks = (group.column(i) for group in groups for i in range(group.num_columns))
-    unpacked = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in wanted)
+    unpacked = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in wanted_columns)
     if unpacked > most_bytes:
         raise InvalidResult(f"{where} unpacks to {format_size(unpacked)}; expected at most {format_size(most_bytes)}")
-    return wanted
+    return wanted_columns

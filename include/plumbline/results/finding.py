@@ -141,16 +141,16 @@ class Finding:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Finding:
         """A finding from `to_dict` or its JSON; unknown keys are ignored. KeyError names a missing one."""
-        wanted = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        values = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         for name in ("finding_id", "series_key", "campaign_id", "kind", "severity", "headline", "explanation", "provider", "subject"):
-            if name not in wanted:
+            if name not in values:
                 raise KeyError(f'finding without "{name}"')
-        members = tuple(m if isinstance(m, Member) else Member(**m) for m in wanted.get("members", ()))
-        lists = {name: tuple(wanted.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in")}
+        members = tuple(m if isinstance(m, Member) else Member(**m) for m in values.get("members", ()))
+        lists = {name: tuple(values.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in")}
         # A finding of an archive that knew no groups is about its own series.
-        lists["series"] = tuple(wanted.get("series") or ([wanted["series_key"]] if wanted["series_key"] else []))
-        lists["standing"] = tuple(wanted["standing"]) if "standing" in wanted else lists["series"]
-        return cls(**{**wanted, **lists, "members": members})
+        lists["series"] = tuple(values.get("series") or ([values["series_key"]] if values["series_key"] else []))
+        lists["standing"] = tuple(values["standing"]) if "standing" in values else lists["series"]
+        return cls(**{**values, **lists, "members": members})
 
 
 def summarize_facts(facts: Sequence[Member]) -> str:

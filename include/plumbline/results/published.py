@@ -186,18 +186,18 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
     short = [name for name in MLPERF_COLUMNS if fields[name] is None]
     if short:
         raise ValueError(f"the row ends before {short[0]}; expected {len(MLPERF_COLUMNS)} values")
-    given = {name: (fields[name] or "").strip() for name in MLPERF_COLUMNS}
-    mlperf_round = given["round"]
+    cells = {name: (fields[name] or "").strip() for name in MLPERF_COLUMNS}
+    mlperf_round = cells["round"]
     if mlperf_round not in published:
         raise ValueError(
             f'round: "{mlperf_round}" has no publication date; expected one of {", ".join(published)}, or its date with --round'
         )
-    minutes = _positive_number(given["minutes_to_train"], "minutes_to_train")
-    reached = given["status"] == "success"
-    if given["status"] not in ("success", "aborted"):
-        raise ValueError(f'status: "{given["status"]}"; expected success or aborted')
-    benchmark, batch = given["benchmark"], _whole_number(given["global_batch"], "global_batch")
-    nodes, accelerators = _whole_number(given["nodes"], "nodes"), _whole_number(given["accel_per_node"], "accel_per_node")
+    minutes = _positive_number(cells["minutes_to_train"], "minutes_to_train")
+    reached = cells["status"] == "success"
+    if cells["status"] not in ("success", "aborted"):
+        raise ValueError(f'status: "{cells["status"]}"; expected success or aborted')
+    benchmark, batch = cells["benchmark"], _whole_number(cells["global_batch"], "global_batch")
+    nodes, accelerators = _whole_number(cells["nodes"], "nodes"), _whole_number(cells["accel_per_node"], "accel_per_node")
     reasons = () if reached else (Reason(code="target_not_reached", detail="the run ended before it reached the target quality"),)
     return PublishedResult(
         publisher=f"MLPerf Training {mlperf_round}",
@@ -207,13 +207,13 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
         published_at=datetime.combine(published[mlperf_round], time(), timezone.utc),
         kind="training",
         workload=f"mlperf-{slug(benchmark)}-batch-{batch}",
-        provider=slug(given["submitter"]),
+        provider=slug(cells["submitter"]),
         region="unstated",
-        instance_type=f"{nodes}x{accelerators}-{slug(given['accelerator'])}",
-        system=slug(given["system_id"]),
-        repeat=_whole_number(given["run"], "run", least=0),
+        instance_type=f"{nodes}x{accelerators}-{slug(cells['accelerator'])}",
+        system=slug(cells["system_id"]),
+        repeat=_whole_number(cells["run"], "run", least=0),
         spec={"benchmark": benchmark, "global_batch": batch},
-        environment=Environment.of(_facts(given, nodes, accelerators)),
+        environment=Environment.of(_facts(cells, nodes, accelerators)),
         validity=Validity(status="valid" if reached else "invalid", reasons=reasons),
         metrics=(metric_row("time_to_train", minutes * 60 if reached else None, 1 if reached else 0),),
         url=f"https://github.com/mlcommons/training_results_{mlperf_round}",
@@ -221,17 +221,17 @@ def _result(fields: Mapping[str, str | None], published: Mapping[str, date]) -> 
     )
 
 
-def _facts(given: Mapping[str, str], nodes: int, accelerators: int) -> dict[str, Scalar]:
+def _facts(cells: Mapping[str, str], nodes: int, accelerators: int) -> dict[str, Scalar]:
     facts: dict[str, Scalar] = {
-        "gpu.product": given["accelerator"],
+        "gpu.product": cells["accelerator"],
         "gpu.count": accelerators,
         "training.nodes": nodes,
-        "host.product": given["system_name"],
-        "framework.release": given["framework"],
-        "location.availability": given["availability"],
+        "host.product": cells["system_name"],
+        "framework.release": cells["framework"],
+        "location.availability": cells["availability"],
     }
     # Blanks within a version and a leading v are how submitters type, not other versions.
-    versions = {f"{name}.version": given[name].replace(" ", "").removeprefix("v") for name in ("driver", "cuda", "nccl")}
+    versions = {f"{name}.version": cells[name].replace(" ", "").removeprefix("v") for name in ("driver", "cuda", "nccl")}
     return facts | {key: version for key, version in versions.items() if version}
 
 

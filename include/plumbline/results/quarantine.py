@@ -42,9 +42,9 @@ def put(store: ResultStore, folder: str, file: str, reason: str, away: ResultSto
         return known
     path = f"{QUARANTINE_FOLDER}/{folder}/{file}"
     store.put(path, data)
-    made = QuarantineNote(path=path, sha256=sha256, reason=reason)
-    store.put(f"{path}.reason.json", made.model_dump_json(indent=1).encode())  # last: a note without its bytes would be a dead end
-    return made
+    note = QuarantineNote(path=path, sha256=sha256, reason=reason)
+    store.put(f"{path}.reason.json", note.model_dump_json(indent=1).encode())  # last: a note without its bytes would be a dead end
+    return note
 
 
 def read_note(store: ResultStore, folder: str, file: str) -> QuarantineNote | None:

@@ -91,30 +91,30 @@ def accept_price(
     usd = usd_per_gpu_hour * provider.accelerator.count
     before, listed = archive.accepted_price(provider.name, purchase, term), _declared_price(provider, purchase, term, now.date())
     if before is not None and before.usd_per_hour == usd and (listed is None or listed.since <= before.since):
-        made = before
+        accepted_before = before
     else:
         since = max([since, *([before.since] if before else []), *([listed.since] if listed else [])])
-        made = archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
+        accepted_before = archive.accept_price(provider.name, purchase, term, usd, since, source, by=by, why=why)
     if by_rule is None:
         subjects = {price_subject(kind, purchase, term) for kind in (CHANGED_SUBJECT, HELD_SUBJECT)}
         for finding in archive.findings_of(provider.name, "price", unsettled=True):
             if finding.detail.get("subject") in subjects:
                 archive.set_finding_state(finding.finding_id, "accepted", by=by, why=why)
     if declared is None:
-        return AcceptedPrice(made)
+        return AcceptedPrice(accepted_before)
     kind = f"{purchase} {term}" if term else purchase
-    reason = f"{by} accepted {made.usd_per_hour:.10g} USD/h as the {kind} price of {provider.name}"
-    return AcceptedPrice(made, tuple(decide_all(archive, declared, now.date(), reason)))
+    reason = f"{by} accepted {accepted_before.usd_per_hour:.10g} USD/h as the {kind} price of {provider.name}"
+    return AcceptedPrice(accepted_before, tuple(decide_all(archive, declared, now.date(), reason)))
 
 
 def _valid_price(provider: Provider, purchase: Purchase, term: Term | None, given: float | None, checked: PriceVerdict | None) -> float:
-    named, unit = f"the {format_price_name(purchase, term)} price of {provider.name}", price_unit(provider.accelerator.kind)
+    title, unit = f"the {format_price_name(purchase, term)} price of {provider.name}", price_unit(provider.accelerator.kind)
     expected = f"in USD per {unit} (`{accept_command(provider, purchase, term)} --price USD`)"
     if given is None and checked is None:
-        raise LookupError(f"no reading of {named}; expected a price {expected}")
+        raise LookupError(f"no reading of {title}; expected a price {expected}")
     price = given if given is not None or checked is None else checked.price
     if price is None or not (math.isfinite(price) and price > 0):
-        raise ValueError(f"{named} is {price:g}; expected a price above 0 {expected}")
+        raise ValueError(f"{title} is {price:g}; expected a price above 0 {expected}")
     return price
 
 

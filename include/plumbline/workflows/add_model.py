@@ -40,20 +40,20 @@ class ModelSource:
         return None if isinstance(self.model, FolderCheckpoint) else source_of(self.model, self.mirror, self.token)
 
 
-def find_source(named: str, revision: str | None, mirror: str | None, token: str | None) -> ModelSource:
+def find_source(name: str, revision: str | None, mirror: str | None, token: str | None) -> ModelSource:
     """A hub id, a URL or a folder. A branch or tag becomes its commit. ValueError; AccessRefused or FetchFailed of the hub."""
-    if "://" in named or Path(named).expanduser().is_dir():
+    if "://" in name or Path(name).expanduser().is_dir():
         if revision is not None:
-            raise ValueError(f"--revision {revision} of {named}; expected it with a model of the hub only")
-        if "://" in named:
-            return ModelSource(UrlCheckpoint(source="url", url=named), mirror, token)
-        return ModelSource(FolderCheckpoint(source="folder", path=str(Path(named).expanduser().resolve())), mirror, token)
-    if not _HUB_ID.fullmatch(named):
-        raise ValueError(f"{named} is no folder here, no URL and no owner/name of the hub; expected one of them")
+            raise ValueError(f"--revision {revision} of {name}; expected it with a model of the hub only")
+        if "://" in name:
+            return ModelSource(UrlCheckpoint(source="url", url=name), mirror, token)
+        return ModelSource(FolderCheckpoint(source="folder", path=str(Path(name).expanduser().resolve())), mirror, token)
+    if not _HUB_ID.fullmatch(name):
+        raise ValueError(f"{name} is no folder here, no URL and no owner/name of the hub; expected one of them")
     if mirror is not None and not mirror.startswith(("http://", "https://")) and not _COMMIT.fullmatch(revision or ""):
         raise ValueError(f"{mirror} is a store, which knows no branches; expected --revision with the commit")
-    commit = revision if revision and _COMMIT.fullmatch(revision) else HubSource(named, revision, mirror, token).commit()
-    return ModelSource(HubCheckpoint(source="hub", id=named, revision=commit), mirror, token)
+    commit = revision if revision and _COMMIT.fullmatch(revision) else HubSource(name, revision, mirror, token).commit()
+    return ModelSource(HubCheckpoint(source="hub", id=name, revision=commit), mirror, token)
 
 
 def look_at(source: ModelSource) -> Contents:

@@ -139,8 +139,8 @@ def _complete_threads(archive: Archive, slack: Slack, cases: Sequence[Alert], de
     attach_details(threads, lambda name: render_details(known[name].finding, None, known[name].context), archive, slack.client)
     charted = attach_charts(archive, slack.client, [case.finding for case in cases])
     if charted:
-        shown = [known[name] for name in dict.fromkeys(charted)]
-        deliver(shown, archive, slack, declared.alerts if declared else None, now=now, announce=False)
+        with_charts = [known[name] for name in dict.fromkeys(charted)]
+        deliver(with_charts, archive, slack, declared.alerts if declared else None, now=now, announce=False)
 
 
 def _cases(archive: Archive, declared: Declarations | None, now: datetime) -> tuple[list[Alert], list[InstallationFailure]]:

@@ -68,8 +68,8 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
                 return AppliedAnswer(finding_id, answer, {})
             if (provider := declared.providers.get(finding.provider)) is None:
                 raise ValueError(f'finding {finding_id}: provider "{finding.provider}" is not declared; expected a declared provider')
-            made = accept_price(archive, provider, *price_of_finding(finding), by=by, why=why, declared=declared)
-            return AppliedAnswer(finding_id, answer, {}, price=made.price.usd_per_hour)
+            accepted = accept_price(archive, provider, *price_of_finding(finding), by=by, why=why, declared=declared)
+            return AppliedAnswer(finding_id, answer, {}, price=accepted.price.usd_per_hour)
         if finding.kind not in QUESTION_KINDS:
             raise ValueError(
                 f"finding {finding_id} has kind {finding.kind}, which has no baseline; expected {', '.join(QUESTION_KINDS)} or price"

@@ -79,9 +79,9 @@ def _trials_of(archive: Archive, finding: FindingView) -> Sequence[Facts]:
     return [facts for campaign in last for key in sorted(keys) for facts in archive.sample(key, campaign).environments]
 
 
-def _shared(provider: Provider, looked: dict[str, Sequence[Any]], trials: Sequence[Facts]) -> dict[str, Sequence[Any]]:
+def _shared(provider: Provider, checked: dict[str, Sequence[Any]], trials: Sequence[Facts]) -> dict[str, Sequence[Any]]:
     """The trials' values of facts that environment checks report in the same format; of all facts without an earlier check."""
-    names = set().union(*trials) & looked.keys() if looked else set().union(*trials)
+    names = set().union(*trials) & checked.keys() if checked else set().union(*trials)
     if provider.launcher.runs_pods:
         names &= shared_facts(provider)
     values = {name: list(dict.fromkeys(v for facts in trials if (v := facts.get(name)) is not None)) for name in names}
@@ -157,7 +157,7 @@ def compare_with_accepted(
     findings = archive.findings_of(provider.name)
     open_findings = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
     before = accepted_facts(archive, provider, findings, now)
-    shown = environment_check.reconcile_environment(
+    reconciliation = environment_check.reconcile_environment(
         provider.name,
         before,
         nodes,
@@ -170,9 +170,9 @@ def compare_with_accepted(
     )
     failing = (s for s in open_findings if (s.kind, s.subject) == ("missing_data", environment_check.CHECK_FAILING_SUBJECT))
     checked_again = tuple((finding, "resolved: the environment check succeeded") for finding in failing)
-    applied = replace(shown, resolved=(*shown.resolved, *checked_again))
+    applied = replace(reconciliation, resolved=(*reconciliation.resolved, *checked_again))
     apply(archive, applied, by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")
-    changes, concerned = environment_check.change_rows(shown.changes), _concerned(shown, open_findings)
+    changes, concerned = environment_check.change_rows(reconciliation.changes), _concerned(reconciliation, open_findings)
     news = (
         pending_changes.record_changes(archive, provider.name, changes, environment_check.uniform_facts(nodes), concerned)
         if provider.watch.enabled
@@ -194,11 +194,11 @@ def compare_with_accepted(
     )
 
 
-def _concerned(shown: EnvironmentReconciliation, open_findings: Sequence[Finding]) -> list[str]:
+def _concerned(reconciliation: EnvironmentReconciliation, open_findings: Sequence[Finding]) -> list[str]:
     """The findings of what differs now, and those that this check resolved."""
-    about = {fact_name(change.key) for change in shown.changes}
+    about = {fact_name(change.key) for change in reconciliation.changes}
     known = [s for s in open_findings if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]
-    return sorted({f.finding_id for f in (*known, *shown.opened, *(finding for finding, _ in shown.resolved))})
+    return sorted({f.finding_id for f in (*known, *reconciliation.opened, *(finding for finding, _ in reconciliation.resolved))})
 
 
 def rerun_note(provider: Provider) -> str:

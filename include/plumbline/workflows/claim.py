@@ -99,13 +99,13 @@ def _missing(declared: Declarations, provider: Provider | None, recipient: str) 
     if provider is None:
         return ("the provider is no longer declared: promises, clause and credit are unknown",)
     file = f"providers/{provider.name}.yaml"
-    wanted = [
+    expected = [
         (provider.sla.clause, f"{file}: sla.clause, such as 'Annex B, 4.2'"),
         (provider.sla.credit, f"{file}: sla.credit, the share of a month's bill such as 10%"),
         (recipient, f"{file}: sla.contact, or --to"),
         (declared.alerts.volumes_of(provider.name), "alerts.yaml: volumes, the instance time a month"),
     ]
-    return tuple(text for known, text in wanted if not known)
+    return tuple(text for known, text in expected if not known)
 
 
 def _letter(

@@ -154,8 +154,8 @@ def _of_providers(archive: Archive, old: str, new: str) -> _Sides:
 
 
 def _workload_of(series_key: str) -> tuple[str, str]:
-    named = Series.parse(series_key)
-    return named.kind, named.workload
+    series = Series.parse(series_key)
+    return series.kind, series.workload
 
 
 def _compared(
@@ -166,12 +166,12 @@ def _compared(
     only_old: Iterable[_Part],
     only_new: Iterable[_Part],
 ) -> ComparisonSet:
-    made, keys = [], []
+    pairs_of_samples, keys = [], []
     for before, after in pairs:
         specification, candidate = _sample(archive, after)
-        made.append(SeriesPair([_sample(archive, before)[1]], candidate, _limits(declared, specification)))
+        pairs_of_samples.append(SeriesPair([_sample(archive, before)[1]], candidate, _limits(declared, specification)))
         keys.append((before.series_key, after.series_key))
-    comparison = compare_series(made, rules=declared.thresholds.drift, across_providers=kind == "provider")
+    comparison = compare_series(pairs_of_samples, rules=declared.thresholds.drift, across_providers=kind == "provider")
     return ComparisonSet(
         kind, tuple(comparison), tuple(keys), *(tuple(sorted(p.series_key for p in parts)) for parts in (only_old, only_new))
     )

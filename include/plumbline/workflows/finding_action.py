@@ -108,20 +108,20 @@ def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action,
     """Actions that the finding's state, kind and provider allow; none for a settled one."""
     if view.state not in ("open", "acknowledged"):
         return ()
-    wanted: list[Action] = ["snooze"] if view.state == "acknowledged" else ["acknowledge", "snooze"]
+    actions: list[Action] = ["snooze"] if view.state == "acknowledged" else ["acknowledge", "snooze"]
     try:
         finding = Finding.of(view.detail).with_state(view.state)
     except UNREADABLE_ERRORS:
-        return tuple(wanted)
+        return tuple(actions)
     if finding.kind in (*QUESTION_KINDS, "price"):
-        wanted.insert(-1, "accept")
+        actions.insert(-1, "accept")
     if finding.kind in QUESTION_KINDS and not is_decision_change(finding):
         try:
             plan_rerun(declared, finding)
-            wanted.append("rerun")
+            actions.append("rerun")
         except ValueError:
             pass  # no enabled provider measures it
-    return tuple(wanted)
+    return tuple(actions)
 
 
 def rerun_of(declared: Declarations, view: FindingView) -> Rerun:

@@ -35,8 +35,8 @@ def read_fleet(
     numbers = archive.numbers_of([(part.series.series_key, part.campaign_id) for part in parts], wanted)
     known = sorted({part.series.provider for part in parts} & declared.providers.keys())
     priced = all_with_effective_prices((declared.providers[name] for name in known), archive.prices(known))
-    made = [_series(part, declared, numbers.get(part.series.series_key, ()), priced, on) for part in parts]
-    return Fleet(with_monthly_outcomes(made, declared.alerts.volumes))
+    fleet = [_series(part, declared, numbers.get(part.series.series_key, ()), priced, on) for part in parts]
+    return Fleet(with_monthly_outcomes(fleet, declared.alerts.volumes))
 
 
 def primary_number(declared: Declarations, workload: str) -> Number | None:

@@ -128,9 +128,9 @@ def record_run(provider: str, request: RunParameters, changes: Sequence[Mapping[
 
 def change_summary(diff: Sequence[Mapping[str, Any]]) -> str:
     """Such as `driver.version 550.90.07 → 570.86.15; and 2 more facts changed`."""
-    named = [f"{c['fact']} {_format_fact(c['old'])} → {_format_fact(c['new'])}" for c in diff[:_NAMED]]
-    more = len(diff) - len(named)
-    return "; ".join([*named, f"and {more} more fact{'s' * (more > 1)} changed"] if more else named)
+    changes = [f"{c['fact']} {_format_fact(c['old'])} → {_format_fact(c['new'])}" for c in diff[:_NAMED]]
+    more = len(diff) - len(changes)
+    return "; ".join([*changes, f"and {more} more fact{'s' * (more > 1)} changed"] if more else changes)
 
 
 def _known(log: Sequence[AuditView]) -> dict[str, Any]:

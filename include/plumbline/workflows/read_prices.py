@@ -100,10 +100,10 @@ def _store(
 ) -> PriceCheckResult:
     open_findings = readable_findings(archive.findings_of(provider.name, "price", unsettled=True))
     unit = price_unit(provider.accelerator.kind)
-    went = reconcile_prices(checks, open_findings, provider.simulated, unit)
-    opened = apply(archive, went, by=PRICE_AUTHOR, seen_in=at.isoformat())
+    reconciliation = reconcile_prices(checks, open_findings, provider.simulated, unit)
+    opened = apply(archive, reconciliation, by=PRICE_AUTHOR, seen_in=at.isoformat())
     _by_rule(archive, provider, checks, at)
-    news = [f for f in (*went.opened, *went.continued) if f in went.continued or f.finding_id in opened]
+    news = [f for f in (*reconciliation.opened, *reconciliation.continued) if f in reconciliation.continued or f.finding_id in opened]
     fresh = {f.subject for f in news}
     return PriceCheckResult(
         provider.name,
@@ -112,7 +112,7 @@ def _store(
         readings,
         tuple(checks),
         tuple(row for c in checks if (row := _row(c, fresh)) is not None),
-        tuple(dict.fromkeys((*(f.finding_id for f in went.findings), *silences))),
+        tuple(dict.fromkeys((*(f.finding_id for f in reconciliation.findings), *silences))),
         opened,
         notes,
     )

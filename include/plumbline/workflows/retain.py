@@ -49,9 +49,9 @@ def verify_archive(today: date) -> int:
     for problem in problems:
         _log.error("%s", problem)
     if problems:
-        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more in the log" if len(problems) > 5 else "")
+        summary = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more in the log" if len(problems) > 5 else "")
         raise BrokenArchive(
-            f'{len(problems)} problem{"s" if len(problems) > 1 else ""}: {shown}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
+            f'{len(problems)} problem{"s" if len(problems) > 1 else ""}: {summary}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
         )
     return days
 

@@ -78,13 +78,13 @@ def _trial(root: Root, trial: Any) -> Iterator[tuple[str, str]]:
     try:
         document = json.loads(raw)
         claimed = document["trial"]
-        named = (claimed["campaign_id"], claimed["trial_id"], claimed.get("attempt", 1))
+        identity = (claimed["campaign_id"], claimed["trial_id"], claimed.get("attempt", 1))
         evidence = [(item["uri"], item["sha256"], item["bytes"]) for item in document.get("evidence", [])]
     except (ValueError, KeyError, TypeError, AttributeError):
         yield "WRONG", f"{folder}/document.json: no result document"
         return
-    if named != (trial["campaign_id"], trial["trial_id"], trial["attempt_signed"]):
-        yield "WRONG", f"{folder}/document.json: it is of {' '.join(map(str, named))}, not of the trial that index.json names"
+    if identity != (trial["campaign_id"], trial["trial_id"], trial["attempt_signed"]):
+        yield "WRONG", f"{folder}/document.json: it is of {' '.join(map(str, identity))}, not of the trial that index.json names"
     absent = dict(trial.get("absent", {}))
     for uri, sha256, size in evidence:
         data = _read(root, f"{folder}/{uri}")

@@ -87,8 +87,8 @@ class Quantity:
         return Quantity(float(exact(self.value) + exact(other.value)), self.unit)
 
     def __str__(self) -> str:
-        shown = f"{self.value:,.4f}".rstrip("0").rstrip(".") if self.value >= 1 or self.value == 0 else f"{self.value:.4g}"
-        return f"{shown} {self.unit}"
+        number = f"{self.value:,.4f}".rstrip("0").rstrip(".") if self.value >= 1 or self.value == 0 else f"{self.value:.4g}"
+        return f"{number} {self.unit}"
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,8 @@ class ForecastInputs:
             where = "at the offered rate" if outcome.kind == "inference" else "as in the steady phase"
             return f"{where}, {format_grouped(span.expected)}/s"
         highest, offered = self.measured(SUSTAINED, "value", "sweep"), self.measured("offered_rate", "value")
-        beside = f" (steady phase: {format_grouped(offered.expected)})" if offered is not None else ""
-        return f"at {format_grouped(highest.expected if highest else 0.0)} requests a second, the highest rate that keeps the SLO{beside}"
+        steady = f" (steady phase: {format_grouped(offered.expected)})" if offered is not None else ""
+        return f"at {format_grouped(highest.expected if highest else 0.0)} requests a second, the highest rate that keeps the SLO{steady}"
 
     def price(self, purchase: Purchase) -> HourlyPrice | str:
         """The declared range of that purchase, else the price in the book and the declared multiples of it; or why there is none."""

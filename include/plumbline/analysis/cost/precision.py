@@ -142,9 +142,9 @@ def _lever(provider: str, trials: Sequence[TrialSample], members: Sequence[AnyWo
                 else f"{format_name(outcome.metric)} has no value in any usable trial: no price, or {not_measured(outcome)}",
             )
         )
-    named = f"{amount:,.0f} {outcome.what}"
+    outcomes = f"{amount:,.0f} {outcome.what}"
     return Lever(
-        provider, first.kind, outcome.metric, named, measure, precision_of(reference), _load(first.kind, outcome.sustained), tuple(rows)
+        provider, first.kind, outcome.metric, outcomes, measure, precision_of(reference), _load(first.kind, outcome.sustained), tuple(rows)
     )
 
 
@@ -191,5 +191,5 @@ def _difference(w: AnyWorkload, reference: AnyWorkload, measure: str, own: Poole
         return f"final loss {own.value:.4g} nats; that of {precision_of(reference)} was not measured"
     # Without a run of its own for each seed it is unknown how much of so small a difference is chance, so the spread of the repeats is shown.
     spread = max((p.high - p.low for p in (own, base) if p.high is not None and p.low is not None), default=None)
-    beside = "one repeat each" if spread is None else f"repeats spread over {spread:.2g}"
-    return f"final loss {own.value:.4g} nats, {own.value - base.value:+.2g} ({beside})"
+    spread_note = "one repeat each" if spread is None else f"repeats spread over {spread:.2g}"
+    return f"final loss {own.value:.4g} nats, {own.value - base.value:+.2g} ({spread_note})"

@@ -136,14 +136,14 @@ def matching_preferences(
     kinds: tuple[WorkloadKind, ...] = ("training", "inference")
     fits = [(t.name, of, p) for t in teams for of in kinds if kind in (None, of) for p in t.preferences(of)]
     if workload is not None:
-        named = [(name, of, p.model_copy(update={"workloads": (workload,)})) for name, of, p in fits if workload in p.workloads]
-        if not named:
+        narrowed = [(name, of, p.model_copy(update={"workloads": (workload,)})) for name, of, p in fits if workload in p.workloads]
+        if not narrowed:
             known = "" if workload in declared.workloads else f'no workload is called "{workload}"; '
             whose = f"team {team}" if team else "no team"
             there = ", ".join(sorted({f"{w} ({name}, {of})" for name, of, p in fits for w in p.workloads})) or "nothing"
             verb = "does not decide" if team else "decides"
             raise LookupError(f"{known}{whose} {verb} about {workload}{f' in {kind}' if kind else ''}; decided about: {there}")
-        return named
+        return narrowed
     if not fits:
         raise LookupError(
             f"{f'team {team}' if team else 'no team'} chooses no provider{f' for {kind}' if kind else ''}; see include/config/teams"

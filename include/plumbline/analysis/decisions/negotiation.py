@@ -139,8 +139,8 @@ def price_curve(decided: TeamDecision, provider: str, usd_per_hour: float) -> Pr
     walk = tuple(_walk_away(aim, level, grid, of, usd_per_hour) for aim, of in ofs.items() for level in LEVELS if of(grid[0]) is not None)
     points = sorted(known)
     curves = {aim: [of(f) for f in points] for aim, of in ofs.items()}
-    shown = {aim: tuple(v for v in own if v is not None) if None not in own else () for aim, own in curves.items()}
-    return PriceCurve(tuple(usd_per_hour * f for f in points), shown["first"], shown.get("cheapest", ()), walk)
+    complete = {aim: tuple(v for v in own if v is not None) if None not in own else () for aim, own in curves.items()}
+    return PriceCurve(tuple(usd_per_hour * f for f in points), complete["first"], complete.get("cheapest", ()), walk)
 
 
 def _walk_away(aim: Aim, level: float, grid: Sequence[float], of: Callable[[float], float | None], usd: float) -> WalkAway:

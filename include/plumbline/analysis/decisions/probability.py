@@ -144,8 +144,8 @@ def _by_trial(preference: Preference, columns: Sequence[Column], best: Sequence[
     """Each trial's own log score (its part of one workload), its worths seen against today's best."""
     score = np.zeros(len(deviations))
     for j, column in enumerate(columns):
-        beside = np.stack([middle[j] + deviations[:, j], np.zeros(len(deviations))])
-        score += column.weight * log_values(column.metric, preference.values.get(column.metric), beside, best[j])[0]
+        candidates = np.stack([middle[j] + deviations[:, j], np.zeros(len(deviations))])
+        score += column.weight * log_values(column.metric, preference.values.get(column.metric), candidates, best[j])[0]
     return score
 
 

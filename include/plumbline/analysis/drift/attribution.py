@@ -122,9 +122,9 @@ def _sentence(explanations: Sequence[Explanation], probes: Sequence[ProbeEvidenc
     ranked = sorted(probes, key=lambda p: (order[p.says], list(_PROBES).index(p.metric)))
     measured = ", ".join(probe.text for probe in ranked)
     if explanations:
-        named = " and ".join(e.text for e in explanations[:_MOST_NAMED])
+        causes = " and ".join(e.text for e in explanations[:_MOST_NAMED])
         more = f" and {len(explanations) - _MOST_NAMED} more changes" if len(explanations) > _MOST_NAMED else ""
-        return f"explained by: {named}{more}" + (f"; {measured}" if measured else "")
+        return f"explained by: {causes}{more}" + (f"; {measured}" if measured else "")
     if any(probe.says == "agrees" for probe in probes):
         return f"no recorded environment change explains it, but the machine itself moved: {measured}"
     return f"nothing recorded explains it: no relevant environment change; {measured or 'no hardware probe ran'}"

@@ -203,9 +203,9 @@ def format_metric_name(row: MetricComparison, lead_statistic: str) -> str:
     return f"{statistic}{row.metric}" + ("" if row.phase == "steady" else f" in {row.phase}")
 
 
-def parse_metric_name(named: str) -> tuple[str, str | None, str]:
+def parse_metric_name(text: str) -> tuple[str, str | None, str]:
     """Metric, statistic (None: the metric's usual one) and phase of what `name` made."""
-    name, _, phase = named.partition(" in ")
+    name, _, phase = text.partition(" in ")
     statistic, _, metric = name.rpartition(" ")
     return metric, statistic or None, phase or "steady"
 

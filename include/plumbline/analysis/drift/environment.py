@@ -258,8 +258,8 @@ def _title(rule: FactRule, key: str) -> str:
 
 def format_values(values: Sequence[Scalar]) -> str:
     """A fact's values in words, three at most."""
-    shown = ["absent" if v is None else str(v) for v in values[:3]]
-    return " or ".join(shown) + (f" or {len(values) - 3} more" if len(values) > 3 else "")
+    texts = ["absent" if v is None else str(v) for v in values[:3]]
+    return " or ".join(texts) + (f" or {len(values) - 3} more" if len(values) > 3 else "")
 
 
 FACT_NAMES = {

@@ -252,8 +252,8 @@ def classify_comparison(measured: Iterable[ComparedTrial], *, costs: bool = True
 
 def _named(fact: str, values: ProvidersByValue) -> str:
     name = "image" if fact == IMAGE else fact.removesuffix(".version")
-    shown = {value.removeprefix("sha256:")[:_DIGEST_CHARACTERS] if fact == IMAGE else value: where for value, where in values.items()}
-    return f"{name} {_format_against(shown)}"
+    by_value = {value.removeprefix("sha256:")[:_DIGEST_CHARACTERS] if fact == IMAGE else value: where for value, where in values.items()}
+    return f"{name} {_format_against(by_value)}"
 
 
 def _format_against(values: ProvidersByValue) -> str:

@@ -34,8 +34,10 @@ def export_bundle(session: Session, folder: Path, campaigns: Sequence[str] | Non
 
 def _campaign(session: Session, folder: Path, campaign_id: str) -> CampaignEntry:
     measured, documents = tables.measured_rows(session, campaign_id)
-    beside = tables.conclusion_rows(session, measured, campaign_id) | tables.expired_rows(session, campaign_id, measured.get("trials", ()))
-    files = _tables(folder, campaign_folder(campaign_id), {**measured, **beside})
+    other_tables = tables.conclusion_rows(session, measured, campaign_id) | tables.expired_rows(
+        session, campaign_id, measured.get("trials", ())
+    )
+    files = _tables(folder, campaign_folder(campaign_id), {**measured, **other_tables})
     for trial in measured.get("trials", ()):
         if trial["id"] in documents:
             name = f"{campaign_folder(campaign_id)}/{document_path(trial['id'])}"

@@ -154,21 +154,21 @@ def _campaign(session: Session, order: ImportContext, campaign_id: str, entry: C
     # Twice through the documents: all of them have to hold, and to name their campaign and series, before a row is written. One at a time,
     # because a campaign's documents together need not fit into memory.
     frame, existing = Frame(), _existing_trials(session, campaign_id)
-    made: dict[int, Row] = {}
+    rows_of_trials: dict[int, Row] = {}
     for batch in _batches(attempts(claims)):
         stricter = _stricter_verdicts(order.judge, batch)
         for attempt in batch:
             frame.add(attempt.document)
-            made[attempt.place] = {**attempt.row, **stricter.get(attempt.place, {})}
+            rows_of_trials[attempt.place] = {**attempt.row, **stricter.get(attempt.place, {})}
     frame.check(measured)
     _insert_frame(session, measured)
     fresh = [claim for claim in claims if _key(claim) not in existing]
     for claim in claims:
         if (there := existing.get(_key(claim))) is not None:
-            _check_agreement(f"{claim['trial_id']}#{claim['attempt']}", there, made[claim["id"]], _MUST_AGREE)
-    beside = documents.launch_metric_keys(order.folder, campaign_id, entry)
+            _check_agreement(f"{claim['trial_id']}#{claim['attempt']}", there, rows_of_trials[claim["id"]], _MUST_AGREE)
+    launch_metrics = documents.launch_metric_keys(order.folder, campaign_id, entry)
     for batch in _batches(attempts(fresh)):
-        _insert(session, campaign_id, batch, made, beside)
+        _insert(session, campaign_id, batch, rows_of_trials, launch_metrics)
     pks = _trial_pks(session, campaign_id, claims)
     _insert_corrections(session, measured["corrections"], pks, {claim["id"]: claim for claim in claims})
     places = {claim["id"] for claim in fresh}
@@ -176,9 +176,9 @@ def _campaign(session: Session, order: ImportContext, campaign_id: str, entry: C
     if len(fresh) == len(claims) and not existing:
         _check_content_hash(session, campaign_id, entry, claims)
     notes = [
-        f"{claim['trial_id']}#{claim['attempt']}: {made[claim['id']]['quality_action']}ed here ({claim['quality_action']} in the bundle)"
+        f"{claim['trial_id']}#{claim['attempt']}: {rows_of_trials[claim['id']]['quality_action']}ed here ({claim['quality_action']} in the bundle)"
         for claim in claims
-        if made[claim["id"]]["quality_action"] != claim["quality_action"]
+        if rows_of_trials[claim["id"]]["quality_action"] != claim["quality_action"]
     ]
     notes += import_conclusions(session, measured, campaign_id)
     if fresh or notes:
@@ -252,17 +252,17 @@ def _insert(
     session: Session,
     campaign_id: str,
     batch: Sequence[Attempt],
-    made: Mapping[int, Row],
-    beside: Mapping[int, frozenset[tuple[str, str, str]]],
+    rows_of_trials: Mapping[int, Row],
+    launch_metrics: Mapping[int, frozenset[tuple[str, str, str]]],
 ) -> None:
     """Insert attempts that are new, with all that belongs to them."""
-    new = [{name: value for name, value in made[attempt.place].items() if name != "id"} for attempt in batch]
+    new = [{name: value for name, value in rows_of_trials[attempt.place].items() if name != "id"} for attempt in batch]
     session.execute(insert(Trial), new)
     pks = _trial_pks(session, campaign_id, [attempt.row for attempt in batch])
     for attempt in batch:
         pk, version = pks[attempt.place], attempt.document.schema_version
         session.execute(insert(Document), [{"trial_pk": pk, "schema_version": version, "content": attempt.text}])
-        for model, listed in attempt.parts(beside.get(attempt.place, frozenset())):
+        for model, listed in attempt.parts(launch_metrics.get(attempt.place, frozenset())):
             if listed:
                 session.execute(insert(model), [{"trial_pk": pk, **row} for row in listed])
 

@@ -222,9 +222,9 @@ class KubernetesLauncher(LauncherBase):
 
     @model_validator(mode="after")
     def _check_pod_patch(self) -> KubernetesLauncher:
-        beside = (*self.init_containers, *self.sidecars)
-        check_mounts(self.volumes, beside)
-        check_patch(self.pod_patch, {container.name for container in beside}, trainjob=self.gang == "trainjob")
+        containers = (*self.init_containers, *self.sidecars)
+        check_mounts(self.volumes, containers)
+        check_patch(self.pod_patch, {container.name for container in containers}, trainjob=self.gang == "trainjob")
         if self.models_cache is not None and not is_within(
             self.models_cache, [v.mount for v in self.volumes if v.mount and not v.read_only]
         ):

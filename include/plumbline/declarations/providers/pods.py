@@ -187,14 +187,14 @@ class SideContainer(Declared):
         return self
 
 
-def check_mounts(volumes: tuple[Volume, ...], beside: tuple[SideContainer, ...]) -> None:
+def check_mounts(volumes: tuple[Volume, ...], containers: tuple[SideContainer, ...]) -> None:
     """ValueError for names that are declared twice and mounts of volumes that are not declared."""
-    for what, names in (("volumes", [v.name for v in volumes]), ("sidecars and init_containers", [c.name for c in beside])):
+    for what, names in (("volumes", [v.name for v in volumes]), ("sidecars and init_containers", [c.name for c in containers])):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f'{what} name "{name}" twice; expected names of their own')
     known = {volume.name for volume in volumes}
-    for container in beside:
+    for container in containers:
         for mount in container.mounts:
             if mount.volume not in known:
                 raise ValueError(
@@ -260,13 +260,13 @@ _TRAINJOB_CONTAINER = ("env", "volumeMounts")
 Violation = tuple[FieldPath, str]
 
 
-def check_patch(patch: Mapping[str, Any], beside: Collection[str], *, trainjob: bool) -> None:
-    """ValueError with the first invalid field of the patch. `beside`: names of the declared side containers."""
-    for where, why in _violations(patch, beside, trainjob):
+def check_patch(patch: Mapping[str, Any], containers: Collection[str], *, trainjob: bool) -> None:
+    """ValueError with the first invalid field of the patch. `containers`: names of the declared side containers."""
+    for where, why in _violations(patch, containers, trainjob):
         raise ValueError(f"pod_patch.{format_path(where)} {why}")
 
 
-def _violations(patch: Mapping[str, Any], beside: Collection[str], trainjob: bool) -> Iterator[Violation]:
+def _violations(patch: Mapping[str, Any], containers: Collection[str], trainjob: bool) -> Iterator[Violation]:
     yield from _unknown_keys(patch, (), ("metadata", "spec"), "a patch has metadata and spec")
     yield from _patch_metadata(patch.get("metadata", {}))
     spec = patch.get("spec", {})
@@ -278,7 +278,7 @@ def _violations(patch: Mapping[str, Any], beside: Collection[str], trainjob: boo
     yield from _patch_volumes(spec.get("volumes") or ())
     for field, names, allowed in (
         ("containers", ("harness",), _TRIAL_CONTAINER_FIELDS),
-        ("initContainers", beside, _SIDE_CONTAINER_FIELDS),
+        ("initContainers", containers, _SIDE_CONTAINER_FIELDS),
     ):
         for i, container in enumerate(spec.get(field) or ()):
             yield from _patch_container(container, ("spec", field, i), names, _TRAINJOB_CONTAINER if trainjob else allowed)

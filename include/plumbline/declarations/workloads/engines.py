@@ -305,16 +305,16 @@ def _named(command: tuple[str, ...], where: str, options: EngineOptions) -> list
     something else than is declared."""
     several, parallel = options.nodes > 1, options.parallel or Parallel()
     known = (*PLACEHOLDERS, *(NODE_PLACEHOLDERS if several else ()))
-    named = [name for part in command for name in _PLACEHOLDER.findall(part)]
-    for name in named:
+    placeholders = [name for part in command for name in _PLACEHOLDER.findall(part)]
+    for name in placeholders:
         if name not in known:
             raise ValueError(f"{where} names {{{name}}}; expected one of {', '.join(f'{{{each}}}' for each in known)}")
     needed = [name for name in ("tensor", "pipeline", "data") if getattr(parallel, name) > 1]
     for name in [*needed, *(("node_rank", "leader_address") if several else ())]:
-        if name not in named:
+        if name not in placeholders:
             why = _PURPOSES.get(name, f"which server.parallel.{name} is for")
             raise ValueError(f"{where} does not name {{{name}}}, {why}; expected it among the arguments")
-    return named
+    return placeholders
 
 
 def fill_command(command: tuple[str, ...], values: Mapping[str, str | int]) -> list[str]:

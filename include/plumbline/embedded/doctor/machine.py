@@ -43,10 +43,10 @@ def versions(lock: Path) -> Iterator[DoctorCheck]:
     every = map(Requirement, _PIN.findall(lock.read_text()))
     pinned = {r.name: str(r.specifier).removeprefix("==") for r in every if r.marker is None or r.marker.evaluate()}
     other = []
-    for name, wanted in sorted(pinned.items()):
+    for name, version_wanted in sorted(pinned.items()):
         try:
-            if (installed := version(name)) != wanted:
-                other.append(f"{name} {installed} instead of {wanted}")
+            if (installed := version(name)) != version_wanted:
+                other.append(f"{name} {installed} instead of {version_wanted}")
         except PackageNotFoundError:
             other.append(f"{name} missing")
     if other:

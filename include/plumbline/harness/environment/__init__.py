@@ -41,20 +41,20 @@ def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mappi
     count_wanted = requested if requested is not None and provider.launcher.runs_pods else declared.count
     if declared.kind == "cpu":
         return None
-    wanted = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"
+    expected = f"{provider.name} declares {declared.count} × {declared.product or declared.kind}"
     if count_wanted < declared.count:
-        wanted += f", of which the trial requests {count_wanted}"
+        expected += f", of which the trial requests {count_wanted}"
     count = facts.get("gpu.count")
     if not isinstance(count, int):
-        return f"{wanted}, but they cannot be queried: {facts.get('gpu.unknown_because')}"
+        return f"{expected}, but they cannot be queried: {facts.get('gpu.unknown_because')}"
     if count < count_wanted:
-        return f"{wanted}, but {count} {'is' if count == 1 else 'are'} visible here"
+        return f"{expected}, but {count} {'is' if count == 1 else 'are'} visible here"
     vendor = facts.get("gpu.vendor")
     if vendor not in (None, declared.kind):
-        return f"{wanted}, but the GPUs here are {vendor}'s"
+        return f"{expected}, but the GPUs here are {vendor}'s"
     if declared.product is not None:
         products = [str(facts.get(f"gpu.{i}.product")) for i in range(count_wanted)]
         others = sorted({name for name in products if name != product_name(declared.product)})
         if others:
-            return f"{wanted}, but here is {', '.join(others)}"
+            return f"{expected}, but here is {', '.join(others)}"
     return None

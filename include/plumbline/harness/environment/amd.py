@@ -82,14 +82,14 @@ def _unknown(reason: str) -> dict[str, Scalar]:
 
 
 def _facts(driver: AmdDriver, root: Path) -> dict[str, Scalar]:
-    shown = driver.handles()
+    handles = driver.handles()
     facts: dict[str, Scalar] = {
-        "gpu.count": len(shown),
+        "gpu.count": len(handles),
         "gpu.vendor": "amd",
-        "driver.version": first_text(driver.library.amdsmi_get_gpu_driver_info(shown[0]), "driver_version") if shown else None,
+        "driver.version": first_text(driver.library.amdsmi_get_gpu_driver_info(handles[0]), "driver_version") if handles else None,
         "rocm.version": read_text(root / "opt/rocm/.info/version"),
     }
-    for position, handle in enumerate(shown):
+    for position, handle in enumerate(handles):
         facts |= {f"gpu.{position}.{name}": value for name, value in _gpu_facts(driver, handle).items()}
     return facts
 

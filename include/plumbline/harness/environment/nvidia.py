@@ -92,20 +92,20 @@ def _nvidia_traces(root: Path) -> str | None:
 
 
 def _facts(driver: NvidiaDriver) -> dict[str, Scalar]:
-    shown, nvml = driver.handles(), driver.library
+    handles, nvml = driver.handles(), driver.library
     cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
     facts: dict[str, Scalar] = {
-        "gpu.count": len(shown),
+        "gpu.count": len(handles),
         "gpu.vendor": "nvidia",
         "driver.version": _text(nvml.nvmlSystemGetDriverVersion()),
         "cuda.version": f"{cuda // 1000}.{cuda % 1000 // 10}",
     }
-    for position, handle in enumerate(shown):
+    for position, handle in enumerate(handles):
         facts |= {
             f"gpu.{position}.{name}": value for name, value in {**_gpu_facts(driver, handle), **_nvlink_facts(driver, handle)}.items()
         }
-    if len(shown) > 1:
-        facts["gpu.nvlink_topology"] = _nvlink_topology(nvml, shown)
+    if len(handles) > 1:
+        facts["gpu.nvlink_topology"] = _nvlink_topology(nvml, handles)
     return facts
 
 
@@ -113,15 +113,13 @@ def visible_indices(devices: list[tuple[str, str]], setting: str | None) -> list
     """Indices of the (index, UUID) pairs that CUDA_VISIBLE_DEVICES shows, in its order; like CUDA, it stops at the first unknown."""
     if setting is None:
         return list(range(len(devices)))
-    shown: list[int] = []
-    for wanted in (part.strip() for part in setting.split(",")):
-        matching = [
-            i for i, (index, uuid) in enumerate(devices) if wanted == index or (wanted.startswith("GPU-") and uuid.startswith(wanted))
-        ]
-        if len(matching) != 1 or matching[0] in shown:
+    indices: list[int] = []
+    for name in (part.strip() for part in setting.split(",")):
+        matching = [i for i, (index, uuid) in enumerate(devices) if name == index or (name.startswith("GPU-") and uuid.startswith(name))]
+        if len(matching) != 1 or matching[0] in indices:
             break
-        shown += matching
-    return shown
+        indices += matching
+    return indices
 
 
 def _gpu_facts(driver: NvidiaDriver, handle: Any) -> dict[str, Scalar]:

@@ -171,8 +171,8 @@ def serve_rendezvous_store(host: str) -> tuple[TCPStore, int]:
     server = listen(Address(host, 0))
     port = int(server.getsockname()[1])
     # The socket is the store's from here on.
-    made: dict[str, Any] = {"is_master": True, "wait_for_workers": False, "master_listen_fd": server.detach()}
+    options: dict[str, Any] = {"is_master": True, "wait_for_workers": False, "master_listen_fd": server.detach()}
     try:
-        return TCPStore("localhost", port, **made), port
+        return TCPStore("localhost", port, **options), port
     except NotImplementedError:  # the libuv backend of older releases, such as 2.7, takes no socket
-        return TCPStore("localhost", port, use_libuv=False, **made), port
+        return TCPStore("localhost", port, use_libuv=False, **options), port

@@ -204,8 +204,8 @@ def _on_own_server(
     apart = n > 1 and accelerator.kind == "cpu"
     cores = divide_cores(usable_cores(), allotted_cores(), n * each if apart else 0)
     own = cores.each(n) if apart else None
-    shown = under_test.visible_devices(accelerator, n, each, os.environ)
-    place = Place(record.workdir, own or [cores.server] * n, shown, len(own[0]) if own else max(1, cores.server_count // n), nodes)
+    devices = under_test.visible_devices(accelerator, n, each, os.environ)
+    place = Place(record.workdir, own or [cores.server] * n, devices, len(own[0]) if own else max(1, cores.server_count // n), nodes)
     if outputs is not None:
         outputs.ask_reference(record, place)  # before the server starts: two of them would share memory and cores
     if nodes is not None:

@@ -35,9 +35,9 @@ def memory_rows(cpus: Sequence[int]) -> list[MetricRow]:
 
 def buffer_bytes() -> int:
     """Bytes of each of the two buffers: three quarters of the last-level cache, so that both never fit into it; less if memory is short."""
-    wanted = min(max((last_level_cache_bytes() or 0) * 3 // 4, _SMALLEST), _LARGEST)
+    size = min(max((last_level_cache_bytes() or 0) * 3 // 4, _SMALLEST), _LARGEST)
     memory = min(psutil.virtual_memory().available, memory_limit_bytes() or 2**63)
-    return min(wanted, memory // 8)
+    return min(size, memory // 8)
 
 
 def best_copy(size: int, threads: int) -> tuple[float, int]:

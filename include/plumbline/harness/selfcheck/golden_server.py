@@ -27,14 +27,14 @@ class _Golden(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     async def ModelStreamInfer(self, stream: AsyncIterator[Any], _context: Any) -> AsyncIterator[Any]:
         async for request in stream:
             arrays = dict(zip((tensor.name for tensor in request.inputs), request.raw_input_contents, strict=True))
-            wanted = int(np.frombuffer(arrays["MAX_TOKENS"], "<i4")[0])
+            max_tokens = int(np.frombuffer(arrays["MAX_TOKENS"], "<i4")[0])
             moments = self.sent[int(request.id)] = []
             due = time.monotonic() + self.first_s
-            for index in range(wanted):
+            for index in range(max_tokens):
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 due += self.gap_s
                 moments.append(time.monotonic())
-                yield messages.ModelStreamInferResponse(infer_response=_token(index, final=index == wanted - 1))
+                yield messages.ModelStreamInferResponse(infer_response=_token(index, final=index == max_tokens - 1))
 
 
 def _token(index: int, *, final: bool) -> Any:

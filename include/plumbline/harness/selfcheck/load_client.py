@@ -46,8 +46,8 @@ def _drive_golden_server(drive: Drive | None) -> tuple[RequestLog, Mapping[int, 
         output_tokens=np.full(_REQUESTS, _TOKENS, np.int32),
         after=np.full(_REQUESTS, -1, np.int32),
     )
-    wanted = Tensor("MAX_TOKENS", "INT32", (1,), np.array([_TOKENS], "<i4").tobytes())
-    bodies = [wire.body(number, [wanted]) for number in range(_REQUESTS)]
+    max_tokens = Tensor("MAX_TOKENS", "INT32", (1,), np.array([_TOKENS], "<i4").tobytes())
+    bodies = [wire.body(number, [max_tokens]) for number in range(_REQUESTS)]
     command = [sys.executable, "-m", "plumbline.harness.selfcheck.golden_server", str(_FIRST_S), str(_GAP_S)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | _QUIET) as server:
         try:

@@ -55,8 +55,8 @@ def _flop_line(architecture: str, shape: dict[str, Any], task: str, folder: Path
     # torch counts a fused attention by its own rule; of the plain one it sees each product.
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         learner.loss(learner.model, samples).backward()  # type: ignore[no-untyped-call]
-    beside, what = _flops_outside_model(shape, task)
-    expected = float(counter.get_total_flops()) - beside
+    outside, what = _flops_outside_model(shape, task)
+    expected = float(counter.get_total_flops()) - outside
     reason = f"FLOPs of a step of a small {architecture}, expected by torch's FlopCounterMode{what}"
     return CheckLine.compared("counted_flops", own, expected, _FLOP_TOLERANCE * expected, "FLOP", reason, of=architecture)
 

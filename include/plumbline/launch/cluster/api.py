@@ -163,8 +163,8 @@ class ClusterApi:
         kind, name = row["kind"], row["metadata"]["name"]
         while True:
             try:
-                made: Row = self._json("POST", self.path(kind), body=row)
-                return made
+                created: Row = self._json("POST", self.path(kind), body=row)
+                return created
             except ApiRefused as refusal:
                 if refusal.status != 409:
                     raise

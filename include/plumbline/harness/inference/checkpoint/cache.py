@@ -198,8 +198,8 @@ def verify(model: Checkpoint, manifest: Manifest, cache: Path) -> None:
     try:
         expected = Manifest.of_json((cache / "manifests" / f"{model.manifest}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError):
-        shown = ", ".join(f"{file.path} {file.sha256[:12]}…" for file in manifest.files[:4])
-        raise BrokenCheckpoint(f"{what} ({shown}); expected the declared files, or `plumbline model add` again for the new ones") from None
+        hashes = ", ".join(f"{file.path} {file.sha256[:12]}…" for file in manifest.files[:4])
+        raise BrokenCheckpoint(f"{what} ({hashes}); expected the declared files, or `plumbline model add` again for the new ones") from None
     before, now = ({file.path: file for file in each.files} for each in (expected, manifest))
     name = next(name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name))
     change = "is missing" if name not in now else "is not declared" if name not in before else f"has the SHA-256 {now[name].sha256}"

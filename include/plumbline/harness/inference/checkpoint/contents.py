@@ -253,12 +253,12 @@ def _json(files: Files, name: str) -> dict[str, Any]:
 
 
 def _check_index(index: Mapping[str, Any], shards: list[str]) -> None:
-    named = index.get("weight_map")
-    if not isinstance(named, dict):
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict):
         raise BrokenCheckpoint(f"{INDEX} has no weight_map; expected tensors' names with their files")
-    missing = sorted({str(name) for name in named.values()} - set(shards))
+    missing = sorted({str(name) for name in weight_map.values()} - set(shards))
     if missing:
-        raise BrokenCheckpoint(f"{missing[0]} is missing; expected all {len(set(named.values()))} files that {INDEX} names")
+        raise BrokenCheckpoint(f"{missing[0]} is missing; expected all {len(set(weight_map.values()))} files that {INDEX} names")
 
 
 def _tensors(files: Files, name: str, size: int) -> list[Tensor]:

@@ -286,7 +286,7 @@ class UrlSource:
         if target.exists() and target.stat().st_size == size:
             return 0
         have = {int(line) for line in done.read_text().split()} if done.exists() and part.exists() else set()
-        wanted = [start for start in range(0, size, _RANGE) if start not in have]
+        missing = [start for start in range(0, size, _RANGE) if start not in have]
         with part.open("r+b" if part.exists() else "w+b") as out, done.open("a") as log:
             out.truncate(size)
 
@@ -301,7 +301,7 @@ class UrlSource:
                 on_bytes(len(data))
                 return len(data)
 
-            moved = sum(pool.map(bring, wanted))
+            moved = sum(pool.map(bring, missing))
         part.rename(target)
         done.unlink()
         return moved

@@ -48,13 +48,13 @@ class Transport:
 
     async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Connection:
         reader = MessageReader(self._target.wire, answers := ResponseChecker(self._target.wire, self._load, sink), sink)
-        made = loop.create_connection(
+        connecting = loop.create_connection(
             lambda: GrpcConnection(sink, self._block, self._bodies, reader, answers, cancels=self._cancels, stalled=stalled),
             self._host,
             self._port,
             ssl=self._tls,
         )
-        transport, connection = await made
+        transport, connection = await connecting
         try:
             await connection.ready
         except BaseException:

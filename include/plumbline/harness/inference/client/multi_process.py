@@ -108,9 +108,9 @@ def send_from_processes(
         cap = -(-settings.in_flight_cap // len(workers))
         for k, worker in enumerate(workers):
             cpu = settings.cpus[k % len(settings.cpus)] if settings.cpus else None
-            given = {number: bodies[number] for number in worker.mine.tolist()}
+            own_bodies = {number: bodies[number] for number in worker.mine.tolist()}
             share = replace(settings, in_flight_cap=cap)
-            worker.give(Job(columns.fd, load, worker.mine, given, target_of_share(target, k), share, timeout_s, cpu))
+            worker.give(Job(columns.fd, load, worker.mine, own_bodies, target_of_share(target, k), share, timeout_s, cpu))
         _coordinate(workers, columns, looking(log))
         outcomes = [worker.outcome() for worker in workers]
     for worker, outcome in zip(workers, outcomes, strict=True):
@@ -127,7 +127,7 @@ def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callab
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.stdout, selectors.EVENT_READ, worker)
-        looked = -np.inf
+        checked_at = -np.inf
         while any(worker.open for worker in workers):
             for key, _ in selector.select(POLL_INTERVAL_S):
                 key.data.receive()
@@ -135,8 +135,8 @@ def _coordinate(workers: Sequence[_Worker], columns: SharedColumns, look: Callab
                     selector.unregister(key.fileobj)
             if np.isnan(columns.began) and all(worker.ready for worker in workers):
                 columns.log.began = columns.began = time.monotonic() + _LEAD_S
-            if time.monotonic() - looked >= POLL_INTERVAL_S:
-                looked = time.monotonic()
+            if time.monotonic() - checked_at >= POLL_INTERVAL_S:
+                checked_at = time.monotonic()
                 if (order := look()) != "go_on":
                     columns.order = order
 

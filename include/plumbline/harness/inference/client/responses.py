@@ -87,10 +87,12 @@ class ResponseChecker:
         if self._times:
             self._sink.server_times(number, self._seconds(arrays[SERVER_TIMES]))
         if self._counted:
-            made, declared = _INT32(arrays[INPUT_TOKENS])[0], self._input_tokens[number]
-            if made != declared:
+            input_tokens, declared = _INT32(arrays[INPUT_TOKENS])[0], self._input_tokens[number]
+            if input_tokens != declared:
                 self._sink.fail(
-                    number, "wrong_output", f"tokenizer mismatch: the server made {made} tokens of the prompt; {declared} were declared"
+                    number,
+                    "wrong_output",
+                    f"tokenizer mismatch: the server made {input_tokens} tokens of the prompt; {declared} were declared",
                 )
                 return False
         return True

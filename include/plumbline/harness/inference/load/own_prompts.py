@@ -62,8 +62,8 @@ def selected_rows(prompts: PromptSet, cache: Path, hub: str | None = None, token
 
 def private_folder() -> Path:
     """Where private prompt files lie."""
-    named = os.environ.get(PRIVATE_FOLDER)
-    return Path(named) if named else installation_paths().config / "prompts"
+    configured = os.environ.get(PRIVATE_FOLDER)
+    return Path(configured) if configured else installation_paths().config / "prompts"
 
 
 def _from_url(prompts: UrlPrompts) -> bytes:
@@ -161,15 +161,15 @@ class OwnPrompts:
         unread = [self._unread(row, turn) for row, turn in places]
         messages = [None if isinstance(prompt, str) else prompt for prompt in unread]
         if self.tokenizer is None:
-            made = [Prompt(NO_IDS, prompt) if isinstance(prompt, str) else Prompt(NO_IDS, None, prompt) for prompt in unread]
+            prompts = [Prompt(NO_IDS, prompt) if isinstance(prompt, str) else Prompt(NO_IDS, None, prompt) for prompt in unread]
         else:
-            made = []
+            prompts = []
             for place, message, read in zip(places, messages, self.tokenizer.read(unread), strict=True):
                 if isinstance(read, TemplateFailed):
                     why = "" if self.declared.private else f" ({read.reason})"
                     raise PromptsError(f"{self._place_of(*place)}: the chat template fails{why}; expected a conversation that it renders")
-                made.append(Prompt(read.ids, read.text, message))
-        self._made = dict(zip(places, made, strict=True))
+                prompts.append(Prompt(read.ids, read.text, message))
+        self._made = dict(zip(places, prompts, strict=True))
 
     def _unread(self, row: int, turn: int) -> Unread:
         own_row = self.rows[row]

@@ -156,5 +156,5 @@ def image_patches(ids: NDArray[np.int32]) -> NDArray[np.uint8]:
     """The patches [tokens] of an image as bytes of its pixels, [tokens, PATCH_BYTES]: evenly distributed, and the same on every machine."""
     mixed = ids.astype(np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15) + _MIXED
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
-    shown: NDArray[np.uint8] = (mixed >> np.uint64(56)).astype(np.uint8)
-    return shown
+    pixels: NDArray[np.uint8] = (mixed >> np.uint64(56)).astype(np.uint8)
+    return pixels

@@ -83,9 +83,9 @@ class TritonPythonModel:
 
     def _ids(self, request: Any) -> Tensor:
         """The texts of a request, all equally long: int64 [texts, tokens]; or its images, uint8 [images, patches, bytes]."""
-        given = pb_utils.get_input_tensor_by_name(request, self.asked)
-        if given is not None:
-            ids = from_dlpack(given.to_dlpack())
+        tensor = pb_utils.get_input_tensor_by_name(request, self.asked)
+        if tensor is not None:
+            ids = from_dlpack(tensor.to_dlpack())
         else:
             text = tensor_of(request, "TEXT_IN") if self.text else None
             if text is None:

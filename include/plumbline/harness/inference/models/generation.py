@@ -162,7 +162,7 @@ class Generation(ABC):
 
     def _read(self, request: Any) -> Request:
         began = time.monotonic()
-        ids, wanted = tensor_of(request, "PROMPT_IDS"), int(tensor_of(request, "MAX_TOKENS")[0])
+        ids, max_tokens = tensor_of(request, "PROMPT_IDS"), int(tensor_of(request, "MAX_TOKENS")[0])
         if ids is not None:
             prompt, took = ids.tolist(), 0.0
         else:
@@ -172,13 +172,13 @@ class Generation(ABC):
             prompt = self.text.ids(_string(text))
             took = time.monotonic() - began
         n, context = len(prompt), self.settings["context"]
-        if n < 1 or wanted < 1 or n + wanted > context:
-            raise ValueError(f"{n} tokens in, {wanted} out; expected at least 1 each and at most {context} in all")
+        if n < 1 or max_tokens < 1 or n + max_tokens > context:
+            raise ValueError(f"{n} tokens in, {max_tokens} out; expected at least 1 each and at most {context} in all")
         natural, adapter, score = (tensor_of(request, name) for name in ("NATURAL", "ADAPTER", "SCORE"))
         name = "" if adapter is None else _string(adapter)
         if name and name not in self.settings["adapters"]:
             raise ValueError(f"no adapter {name}; expected one of {', '.join(self.settings['adapters']) or 'none'}")
-        return Request(request.request_id(), prompt, wanted, _is_set(natural), name, _is_set(score), took)
+        return Request(request.request_id(), prompt, max_tokens, _is_set(natural), name, _is_set(score), took)
 
     def _begin(self, request: Request, sender: Any) -> None:
         task = self.loop.create_task(self._serve(request, sender))

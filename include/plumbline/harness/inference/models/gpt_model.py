@@ -95,13 +95,13 @@ class TritonPythonModel:
         for request in requests:
             began = time.monotonic()
             self.journal.started(request.request_id())
-            sender, wanted = request.get_response_sender(), tensor_of(request, "MAX_TOKENS")
+            sender, max_tokens = request.get_response_sender(), tensor_of(request, "MAX_TOKENS")
             try:
                 prompt = self._prompt(request)
             except ValueError as error:
                 _refuse(sender, str(error))
                 continue
-            n, total = len(prompt), len(prompt) + int(wanted[0])
+            n, total = len(prompt), len(prompt) + int(max_tokens[0])
             if n < 1 or total <= n or total > self.model.context:
                 _refuse(sender, f"{n} tokens in, {total - n} out; expected at least 1 each and at most {self.model.context} in all")
                 continue

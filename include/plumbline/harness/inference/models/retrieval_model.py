@@ -90,9 +90,9 @@ class TritonPythonModel:
                 _refuse(sender, str(error))
                 continue
             # The request's own memory is Triton's again once this method has returned.
-            wanted = tensor_of(request, "MAX_TOKENS").clone()
+            max_tokens = tensor_of(request, "MAX_TOKENS").clone()
             tokenization = time.monotonic() - arrived if self.text else 0.0
-            self.threads.submit(self._serve, RetrievalRequest(request.request_id(), sender, query, wanted, arrived, tokenization))
+            self.threads.submit(self._serve, RetrievalRequest(request.request_id(), sender, query, max_tokens, arrived, tokenization))
 
     def finalize(self) -> None:
         """Wait for what is under way, so that Triton can release its requests."""

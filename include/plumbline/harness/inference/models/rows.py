@@ -58,13 +58,13 @@ class Rows:
     def step(self, model: Any) -> list[int]:
         """The next token of each row. The device is waited for once."""
         longest, device = max(self.lengths), self.last.device
-        named: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if len(self.lengths) > 1:
             places = torch.tensor(self.lengths)[:, None]
-            named["position_ids"] = places.to(device)
+            options["position_ids"] = places.to(device)
             if min(self.lengths) < longest:
-                named["attention_mask"] = (torch.arange(longest + 1) >= longest - places).long().to(device)
-        logits = model(input_ids=self.last, past_key_values=self.cache, use_cache=True, logits_to_keep=1, **named).logits
+                options["attention_mask"] = (torch.arange(longest + 1) >= longest - places).long().to(device)
+        logits = model(input_ids=self.last, past_key_values=self.cache, use_cache=True, logits_to_keep=1, **options).logits
         self.last = choice(logits[:, -1], self.banned)
         self.lengths = [length + 1 for length in self.lengths]
         tokens: list[int] = self.last[:, 0].tolist()

@@ -71,14 +71,14 @@ def measure_context(driver: Driver, spec: ContextPhaseSpec, loads: Sequence[tupl
     end_s = record.done_s + len(loads) * spec.each
     record.event("context_started")
     try:
-        with served.beside(spec.name) as beside:
+        with served.beside(spec.name) as sampler:
             with served.peak_memory(gpu=gpu) as idle:
-                beside.sample()
+                sampler.sample()
             for load, prompts in loads:
-                measurements.append(_length(driver, load, prompts, gpu, idle.bytes, beside.sample))
+                measurements.append(_length(driver, load, prompts, gpu, idle.bytes, sampler.sample))
                 if not measurements[-1].log.finished:
                     break
-        record.result.telemetry += beside.telemetry()
+        record.result.telemetry += sampler.telemetry()
     finally:
         record.result.curves += context_curves(measurements)
     record.event("context_ended")

@@ -121,11 +121,11 @@ def measure_fault(driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts
     require_running(served, "before fault")
     written = journal.position(served.journal_folder) if isinstance(served, ManagedTriton) else {}
     record.event("fault_started")
-    with served.beside("fault") as beside, record.watch.phase("fault"):
-        log, injection = _drive_with_fault(driver, spec, load, prompts, beside.sample)
+    with served.beside("fault") as sampler, record.watch.phase("fault"):
+        log, injection = _drive_with_fault(driver, spec, load, prompts, sampler.sample)
     record.event("fault_ended")
     record.logs.append(log)
-    record.result.telemetry += beside.telemetry()
+    record.result.telemetry += sampler.telemetry()
     require_running(served, format_outcome(log))
     if np.isnan(injection.began):
         raise TrialFailed(

@@ -101,8 +101,8 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     trips = [round_trip.measure_round_trip(served.target())]
     before = served.view()
     record.event(f"{load.name}_started")
-    with served.beside(load.name) as beside, record.watch.phase(load.name):
-        log = driver.drive(load, prompts, sample=beside.sample)
+    with served.beside(load.name) as sampler, record.watch.phase(load.name):
+        log = driver.drive(load, prompts, sample=sampler.sample)
     record.event(f"{load.name}_ended")
     record.logs.append(log)
     require_running(served, format_outcome(log))
@@ -114,11 +114,11 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
         *roofline.roofline_rows(record.workload, log, record.probed),
         *round_trip.round_trip_rows(load.name, trips),
         *served.rows(log),
-        *beside.rows(log),
+        *sampler.rows(log),
     ]
     record.result.stages += stages_of(log, gained)
     record.result.telemetry += [
-        *beside.telemetry(),
+        *sampler.telemetry(),
         *length_telemetry(log, record.workload.requests),
         *under_test.replica_telemetry(log, served.replicas),
     ]

@@ -236,13 +236,14 @@ class Installation:
 
 def find_installation() -> Installation:
     """TrialFailed("image_error") names the searched places and the remedy."""
-    named = os.environ.get(TRITONSERVER_VARIABLE)
-    if named:
-        if not os.access(named, os.X_OK) or not Path(named).is_file():
+    configured = os.environ.get(TRITONSERVER_VARIABLE)
+    if configured:
+        if not os.access(configured, os.X_OK) or not Path(configured).is_file():
             raise TrialFailed(
-                "image_error", f"{TRITONSERVER_VARIABLE} is {named}, which is not an executable file; expected the path of a tritonserver"
+                "image_error",
+                f"{TRITONSERVER_VARIABLE} is {configured}, which is not an executable file; expected the path of a tritonserver",
             )
-        return Installation.of(Path(named))
+        return Installation.of(Path(configured))
     unpacked = REPOSITORY / ".triton" / "pytriton" / "tritonserver" / "bin" / "tritonserver"
     if unpacked.is_file():
         return Installation.of(unpacked)

@@ -398,12 +398,14 @@ def visible_devices(accelerator: Accelerator, replicas: int, each: int, inherite
     variables = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if accelerator.kind == "amd" else ("CUDA_VISIBLE_DEVICES",)
     # ROCm renumbers twice: HIP's numbers count what ROCR shows.
     below = _device_list(inherited, "ROCR_VISIBLE_DEVICES") if accelerator.kind == "amd" else None
-    shown = next((devices for name in variables if (devices := _device_list(inherited, name)) is not None), None)
-    if shown is None:
-        shown = [str(i) for i in range(len(below) if below is not None else accelerator.count)]
-    if len(shown) < replicas * each:
-        raise TrialFailed("wrong_hardware", f"{replicas} replicas of {each} GPUs need {replicas * each}, but {len(shown)} are visible here")
-    own = [shown[k * each : (k + 1) * each] for k in range(replicas)]
+    inherited_devices = next((devices for name in variables if (devices := _device_list(inherited, name)) is not None), None)
+    if inherited_devices is None:
+        inherited_devices = [str(i) for i in range(len(below) if below is not None else accelerator.count)]
+    if len(inherited_devices) < replicas * each:
+        raise TrialFailed(
+            "wrong_hardware", f"{replicas} replicas of {each} GPUs need {replicas * each}, but {len(inherited_devices)} are visible here"
+        )
+    own = [inherited_devices[k * each : (k + 1) * each] for k in range(replicas)]
     if accelerator.kind != "amd":
         return [{"CUDA_VISIBLE_DEVICES": ",".join(gpus)} for gpus in own]
     renumbered = dict.fromkeys(variables, ",".join(map(str, range(each))))

@@ -235,5 +235,5 @@ def diverged_losses(steps: list[int] | None) -> list[Judgement]:
     """Steps done again after a resume whose loss is not bit for bit what it was: the state did not come back whole."""
     if not steps:
         return []
-    shown = ", ".join(map(str, steps[:_MAX_SHOWN])) + (" …" if len(steps) > _MAX_SHOWN else "")
-    return [degraded("losses_diverge_after_resume", f"{len(steps)} resumed steps differ from the undisturbed run: {shown}")]
+    first_steps = ", ".join(map(str, steps[:_MAX_SHOWN])) + (" …" if len(steps) > _MAX_SHOWN else "")
+    return [degraded("losses_diverge_after_resume", f"{len(steps)} resumed steps differ from the undisturbed run: {first_steps}")]

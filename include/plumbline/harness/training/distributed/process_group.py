@@ -134,9 +134,9 @@ class RankGroups:
         """Those that save and load sharded state together. All ranks call it, at the same point."""
         mine = None
         for first in range(0, self.group.world, layout.span):
-            made = dist.new_group(list(range(first, first + layout.span)), backend="gloo", timeout=_TIMEOUT)
+            group = dist.new_group(list(range(first, first + layout.span)), backend="gloo", timeout=_TIMEOUT)
             if first == layout.replica.start:
-                mine = made
+                mine = group
         return CheckpointGroups(layout, self.beside(), _require_group(mine))
 
     def share(self, state: dict[str, Any] | None) -> dict[str, Any]:

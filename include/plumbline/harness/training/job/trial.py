@@ -271,9 +271,9 @@ def _describe_fault_point(hold: HoldPoint) -> str:
 
 
 def _too_many_restarts(ended: Sequence[Incident], allowed: int) -> TrialFailed:
-    shown = "; ".join(map(str, ended[-_MAX_SHOWN:]))
+    endings = "; ".join(map(str, ended[-_MAX_SHOWN:]))
     which = "" if len(ended) <= _MAX_SHOWN else f"the last {_MAX_SHOWN}: "
-    return TrialFailed(ended[-1].failure_class, f"{len(ended)} interruptions exceed restarts = {allowed}: {which}{shown}")
+    return TrialFailed(ended[-1].failure_class, f"{len(ended)} interruptions exceed restarts = {allowed}: {which}{endings}")
 
 
 def _done_fraction(done: int, steps: int) -> float:

@@ -36,11 +36,11 @@ class SkipInit(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        given = dict(kwargs or {})
-        target = args[0] if args else given.get("tensor")
+        options = dict(kwargs or {})
+        target = args[0] if args else options.get("tensor")
         if isinstance(target, nn.Parameter) and getattr(func, "__name__", "") in self._initializers:
             return target
-        return func(*args, **given)
+        return func(*args, **options)
 
 
 _BUILDERS = {

@@ -244,10 +244,10 @@ class PrefetchingFeed:
         self._thread.join()
 
     def next(self) -> Samples:
-        made = self._made.get()
-        if isinstance(made, BaseException):
-            raise made
-        return made
+        samples = self._made.get()
+        if isinstance(samples, BaseException):
+            raise samples
+        return samples
 
     def moved(self, samples: Samples) -> Samples:
         return tuple(part.to(self._device, non_blocking=True) for part in samples)
@@ -262,10 +262,10 @@ class PrefetchingFeed:
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to who asks for the batch
             self._hand_over(error)
 
-    def _hand_over(self, made: Samples | BaseException) -> bool:
+    def _hand_over(self, samples: Samples | BaseException) -> bool:
         while not self._stop.is_set():
             try:
-                self._made.put(made, timeout=_POLL_S)
+                self._made.put(samples, timeout=_POLL_S)
                 return True
             except queue.Full:
                 continue

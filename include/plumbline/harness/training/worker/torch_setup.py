@@ -142,12 +142,12 @@ def unsupported_reason(name: str, device: str, capability: tuple[int, int] | Non
     if device != "cuda":
         return None if name in ("fp32", "bf16") else f"precision {name} needs a GPU; fp32 and bf16 work on a {device}"
     assert capability is not None
-    shown = ".".join(map(str, capability))
+    version = ".".join(map(str, capability))
     if name in ("tf32", "bf16") and capability < _TF32_CAPABILITY:
-        return f"precision {name} needs compute capability 8.0 (NVIDIA A100) or higher and this GPU has {shown}; fp32 and fp16 work here"
+        return f"precision {name} needs compute capability 8.0 (NVIDIA A100) or higher and this GPU has {version}; fp32 and fp16 work here"
     if name == "fp8" and capability < _FP8_CAPABILITY:
         return (
-            f"precision fp8 needs compute capability 8.9 (NVIDIA L4, H100) or higher and this GPU has {shown}; "
+            f"precision fp8 needs compute capability 8.9 (NVIDIA L4, H100) or higher and this GPU has {version}; "
             f"{'bf16' if capability >= _TF32_CAPABILITY else 'fp16'} works here"
         )
     return None
@@ -184,13 +184,13 @@ def attention_kernel(kernel: str) -> AbstractContextManager[object]:
     return sdpa_kernel(kinds[kernel])
 
 
-def set_deterministic(wanted: bool) -> None:
+def set_deterministic(deterministic: bool) -> None:
     """From now on torch uses only kernels that give the same bits each time and raises where it has none. Before the first use of a GPU."""
-    if wanted:
+    if deterministic:
         # cuBLAS splits its products as its workspace allows; with several of this fixed size it does so in the same way each time.
         os.environ.setdefault(_WORKSPACE, ":4096:8")
         torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(wanted)
+    torch.use_deterministic_algorithms(deterministic)
 
 
 def missing_kernel(error: RuntimeError, attention: str) -> UnsupportedOption | ImageIncomplete | NotDeterministic | None:
@@ -221,8 +221,8 @@ def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
     from torch.utils.checkpoint import checkpoint
 
     # A function of its own: the compiler passes over a `partial` of `checkpoint` and compiles nothing.
-    def again(*inputs: Any, **named: Any) -> Any:
-        return checkpoint(forward, *inputs, use_reentrant=False, **named)
+    def again(*inputs: Any, **options: Any) -> Any:
+        return checkpoint(forward, *inputs, use_reentrant=False, **options)
 
     return again
 

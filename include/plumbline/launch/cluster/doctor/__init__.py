@@ -165,24 +165,24 @@ def granted_permissions(rules: Iterable[Row]) -> frozenset[Permission]:
     )
 
 
-def compare_permissions(has: frozenset[Permission], wanted: frozenset[Permission], namespace: str) -> list[DoctorCheck]:
+def compare_permissions(has: frozenset[Permission], required: frozenset[Permission], namespace: str) -> list[DoctorCheck]:
     """One check for missing verbs and one for surplus verbs."""
-    missing = sorted(p for p in wanted if not any(_covers(h, p) for h in has))
-    surplus = sorted(has - wanted)
+    missing = sorted(p for p in required if not any(_covers(h, p) for h in has))
+    surplus = sorted(has - required)
     apply = (
         "apply k8s/provider again (kubectl apply -k k8s/provider/overlays/<provider>), with the component for a queue, jobset or trainjob"
     )
     lines = [
         failed(_PERMISSIONS, f"missing in {namespace}: {', '.join(map(str, missing))}", apply)
         if missing
-        else ok(_PERMISSIONS, f"all {len(wanted)} required verbs")
+        else ok(_PERMISSIONS, f"all {len(required)} required verbs")
     ]
     if surplus:
-        shown = ", ".join(map(str, surplus[:6])) + (f" and {len(surplus) - 6} more" if len(surplus) > 6 else "")
+        names_of_surplus = ", ".join(map(str, surplus[:6])) + (f" and {len(surplus) - 6} more" if len(surplus) > 6 else "")
         lines.append(
             failed(
                 "least privilege",
-                f"more verbs than required: {shown}",
+                f"more verbs than required: {names_of_surplus}",
                 "give the connection the launcher's own account: plumbline cluster kubeconfig PROVIDER",
             )
         )
@@ -191,8 +191,8 @@ def compare_permissions(has: frozenset[Permission], wanted: frozenset[Permission
     return lines
 
 
-def _covers(has: Permission, wanted: Permission) -> bool:
-    return all(mine in ("*", needed) for mine, needed in zip(has, wanted, strict=True))
+def _covers(has: Permission, required: Permission) -> bool:
+    return all(mine in ("*", needed) for mine, needed in zip(has, required, strict=True))
 
 
 _TIMEOUT_S = 15.0
@@ -231,8 +231,8 @@ def _with_the_api(
     gpu: bool,
 ) -> Iterator[DoctorCheck]:
     version = cluster.ask("GET", "/version")
-    named = f"Kubernetes {version.row['gitVersion']} at" if "gitVersion" in version.row else "the API at"
-    yield ok("reachable", f"{named} {cluster.configuration.host} answers in {version.seconds * 1000:.0f} ms")
+    title = f"Kubernetes {version.row['gitVersion']} at" if "gitVersion" in version.row else "the API at"
+    yield ok("reachable", f"{title} {cluster.configuration.host} answers in {version.seconds * 1000:.0f} ms")
     yield _clock(version, datetime.now(timezone.utc))
     review = cluster.ask(
         "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body=_review("Rules", {"namespace": cluster.namespace})
@@ -298,9 +298,9 @@ def _permissions(cluster: ClusterApi, launcher: KubernetesLauncher, review: ApiA
     yield unknown("least privilege", "the cluster cannot list all permissions of these credentials")
 
 
-def _is_allowed(cluster: ClusterApi, wanted: Permission) -> bool:
-    resource, _, sub = wanted.resource.partition("/")
-    attributes = {"group": wanted.group, "resource": resource, "subresource": sub, "verb": wanted.verb}
+def _is_allowed(cluster: ClusterApi, permission: Permission) -> bool:
+    resource, _, sub = permission.resource.partition("/")
+    attributes = {"group": permission.group, "resource": resource, "subresource": sub, "verb": permission.verb}
     inside = {} if resource == "nodes" else {"namespace": cluster.namespace}
     body = _review("Access", {"resourceAttributes": attributes | inside})
     answer = cluster.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)

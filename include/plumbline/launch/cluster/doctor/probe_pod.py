@@ -103,10 +103,10 @@ def run_doctor_pod(
 ) -> Iterator[DoctorCheck]:
     """Create the pod, report what happens to it, delete it. `what`: the kind of trial whose image it runs. `gpus`: accelerators it takes."""
     name = pod["metadata"]["name"]
-    made = cluster.ask("POST", cluster.path("Pod"), body=pod)
-    if not made.ok:
+    created = cluster.ask("POST", cluster.path("Pod"), body=pod)
+    if not created.ok:
         yield failed(
-            f"pod ({what})", f"not admitted: {made.detail}", "see the lines above; a policy of the namespace refuses a trial's pod"
+            f"pod ({what})", f"not admitted: {created.detail}", "see the lines above; a policy of the namespace refuses a trial's pod"
         )
         return
     began = time.time()

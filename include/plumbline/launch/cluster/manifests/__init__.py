@@ -128,10 +128,10 @@ def add_declared_parts(spec: Row, launcher: KubernetesLauncher) -> None:
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     before = [side_container(c) for c in launcher.init_containers]
     # A native sidecar ends with the trial; an ordinary second container would keep the pod running after it.
-    beside = [{**side_container(c), "restartPolicy": "Always"} for c in launcher.sidecars]
-    if before or beside:
+    sidecars = [{**side_container(c), "restartPolicy": "Always"} for c in launcher.sidecars]
+    if before or sidecars:
         # Sidecars first: an init container may need a daemon that runs.
-        spec["initContainers"] = beside + before
+        spec["initContainers"] = sidecars + before
 
 
 def with_variables(entries: Sequence[Row], declared: Mapping[str, str]) -> list[Row]:

@@ -73,17 +73,17 @@ def _deadline_s(trial: Trial) -> int:
 
 
 def _runtime_patch(job: str, pods: Row) -> Row:
-    given = pods["spec"]
-    spec = {field: given[field] for field in _PATCHED if field in given}
+    pod_spec = pods["spec"]
+    spec = {field: pod_spec[field] for field in _PATCHED if field in pod_spec}
     own = load_template("pod")["spec"]
-    if given["securityContext"] != own["securityContext"]:
-        spec["securityContext"] = given["securityContext"]
-    spec["volumes"] = [volume for volume in given["volumes"] if volume not in own["volumes"]]
+    if pod_spec["securityContext"] != own["securityContext"]:
+        spec["securityContext"] = pod_spec["securityContext"]
+    spec["volumes"] = [volume for volume in pod_spec["volumes"] if volume not in own["volumes"]]
     container: Row = {}
-    if mounts := _additional(given["containers"][0], "volumeMounts"):
+    if mounts := _additional(pod_spec["containers"][0], "volumeMounts"):
         container["volumeMounts"] = mounts
-    if given["containers"][0]["securityContext"] != own["containers"][0]["securityContext"]:
-        container["securityContext"] = given["containers"][0]["securityContext"]
+    if pod_spec["containers"][0]["securityContext"] != own["containers"][0]["securityContext"]:
+        container["securityContext"] = pod_spec["containers"][0]["securityContext"]
     if container:
         spec["containers"] = [{"name": _CONTAINER, **container}]
     return {"name": job, "template": {"spec": {"template": {"metadata": pods["metadata"], "spec": spec}}}}

@@ -40,11 +40,11 @@ def requested_resources(pod: Row) -> dict[str, Decimal]:
 def check_nodes(nodes: Sequence[Row], pod: Row, running: Iterable[Row], gpu_resource: str) -> list[DoctorCheck]:
     """Whether nodes exist that a trial's pod selects, tolerates and fits on. `running`: pods of the namespace, the only visible ones."""
     selector: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
-    shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
+    labels = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
     selected = [n for n in nodes if selector.items() <= (n["metadata"].get("labels") or {}).items()]
     if not selected:
-        return [nothing_selected(nodes, selector, shown, gpu_resource)]
-    lines = [ok("nodes", f"{_count_nodes(len(selected))} with {shown}{_products(selected)}")]
+        return [nothing_selected(nodes, selector, labels, gpu_resource)]
+    lines = [ok("nodes", f"{_count_nodes(len(selected))} with {labels}{_products(selected)}")]
     usable = [n for n in selected if is_ready(n)]
     why = Counter(taint for n in usable for taint in untolerated_taints(n, pod["spec"].get("tolerations") or []))
     allowed = [n for n in usable if not untolerated_taints(n, pod["spec"].get("tolerations") or [])]
@@ -71,13 +71,13 @@ def check_nodes(nodes: Sequence[Row], pod: Row, running: Iterable[Row], gpu_reso
     return [*lines, _check_room(allowed, requested_resources(pod), list(running))]
 
 
-def nothing_selected(nodes: Sequence[Row], selector: Mapping[str, str], shown: str, gpu_resource: str) -> DoctorCheck:
+def nothing_selected(nodes: Sequence[Row], selector: Mapping[str, str], labels: str, gpu_resource: str) -> DoctorCheck:
     """A selector without a match fails if nodes with the GPU resource exist; without any, an autoscaler may add them."""
     near = [n for n in nodes if gpu_resource in (n["status"].get("allocatable") or {})]
     if not near:
         return unknown(
             "nodes",
-            f"no node among {len(nodes)} has {shown} or {gpu_resource}; an autoscaler must add such nodes on demand",
+            f"no node among {len(nodes)} has {labels} or {gpu_resource}; an autoscaler must add such nodes on demand",
         )
     wrong = {k: Counter((n["metadata"].get("labels") or {}).get(k, "absent") for n in near) for k in selector}
     differs = "; ".join(
@@ -87,7 +87,7 @@ def nothing_selected(nodes: Sequence[Row], selector: Mapping[str, str], shown: s
     )
     return failed(
         "nodes",
-        f"no node has {shown}; of {_count_nodes(len(near))} with {gpu_resource}, {differs or 'none has all of these labels'}",
+        f"no node has {labels}; of {_count_nodes(len(near))} with {gpu_resource}, {differs or 'none has all of these labels'}",
         "correct launcher.node_selector or accelerator.product (kubectl get nodes --show-labels)",
     )
 
@@ -266,10 +266,10 @@ def node_facts(node: Row, gpu_resource: str) -> dict[str, Scalar]:
 
 
 def _no_usable_node(others: Sequence[Row], selected: Sequence[Row], selector: Mapping[str, str], gpu_resource: str) -> str:
-    shown = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels"
+    labels = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels"
     if selected:
-        return f"facts unknown: none of {len(selected)} nodes with {shown} is ready and tolerated"
-    line = nothing_selected(others, selector, shown, gpu_resource)
+        return f"facts unknown: none of {len(selected)} nodes with {labels} is ready and tolerated"
+    line = nothing_selected(others, selector, labels, gpu_resource)
     return f"facts unknown: {line.found}" + (f"; {line.remedy}" if line.remedy else "")
 
 

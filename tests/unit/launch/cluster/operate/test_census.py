@@ -11,7 +11,7 @@ from tests.unit.launch.cluster.operate.test_attempt import NS, World, kube, worl
 from typer.testing import CliRunner
 
 from plumbline.cli.app import app
-from plumbline.dashboard.pages.providers import _on_cluster
+from plumbline.dashboard.pages.providers import _cluster_facts
 from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import sweep
@@ -53,13 +53,13 @@ def test_a_campaigns_own_launches_are_deleted_and_no_other_installations(world: 
 def test_a_count_is_kept_for_the_providers_page(world: World, two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime.now(timezone.utc)
     assert sweep.stored_count(world.provider.name) is None
-    assert "not counted yet" in _on_cluster(world.provider, now)[0][1]
+    assert "not counted yet" in _cluster_facts(world.provider, now)[0][1]
     declared = type("Declared", (), {"providers": {world.provider.name: world.provider}})
     monkeypatch.setattr(benchmark, "load", lambda: declared)
     assert benchmark.sweep_cluster(world.provider.name) == [f"Pod {two[1]}"], "its launch was over in 2020"
     kept = sweep.stored_count(world.provider.name)
     assert kept is not None and (kept.pods, kept.expired) == ({world.trial.campaign_id: 1}, 0)
-    ((_, shown),) = _on_cluster(world.provider, now)
+    ((_, shown),) = _cluster_facts(world.provider, now)
     assert shown.startswith("1 pod ") and world.trial.campaign_id in shown
 
 
