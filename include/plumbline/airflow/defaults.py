@@ -74,7 +74,7 @@ def launch_settings(provider: Provider) -> dict[str, Any]:
             rules=[
                 # Before its base class: the first rule that matches decides.
                 RetryRule(DeclaredInterruption, RetryAction.FAIL, reason="interrupted as declared by the workload: a retry would fail too"),
-                *(RetryRule(kind, _action(name), reason=f"{name}: {_why(name)}") for name, kind in sorted(EXCEPTIONS.items())),
+                *(RetryRule(kind, _action(name), reason=f"{name}: {_retry_advice(name)}") for name, kind in sorted(EXCEPTIONS.items())),
             ],
             # A failure of our own code, which a retry would meet again.
             default=RetryAction.FAIL,
@@ -98,5 +98,5 @@ def _action(name: str) -> RetryAction:
     return RetryAction.RETRY if name in RETRIED else RetryAction.FAIL
 
 
-def _why(name: str) -> str:
+def _retry_advice(name: str) -> str:
     return "a retry may succeed" if name in RETRIED else "a retry would fail too"

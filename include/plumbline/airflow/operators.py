@@ -259,7 +259,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         self._launch(context)
 
     def _launch(self, context: Any) -> NoReturn:
-        self.create(self._declare)
+        self.create(self._prepare_pod)
         super().execute(context)  # it defers
         raise AssertionError("KubernetesPodOperator did not defer")
 
@@ -279,7 +279,7 @@ class TrialPodOperator(LaunchOperator, KubernetesPodOperator):  # type: ignore[m
         """Wait with our own trigger, which survives outages of the cluster and keeps the pod's last state."""
         self.wait()
 
-    def _declare(self, api: ClusterApi) -> None:
+    def _prepare_pod(self, api: ClusterApi) -> None:
         """Set the pod template to the trial's manifest, and read the connection here, where errors are classified."""
         api.open()
         attempt = self.attempt

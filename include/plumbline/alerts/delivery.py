@@ -204,7 +204,7 @@ class _Run:
     def _send(self, thread: Thread, case: Alert, target: Target, posted_at: datetime) -> None:
         finding, message = case.finding, self._message(case, thread)
         current = bool(thread.note.ts) and thread.note.message_hash == message.digest and thread.note.state != UNDELIVERED
-        if current and self._due(thread.note, case, target, posted_at) is None:
+        if current and self._due_reply(thread.note, case, target, posted_at) is None:
             self.done.unchanged.append(finding.finding_id)
             return
         if error := self.down.get(type(thread.channel).__name__) or self.down.get(thread.note.channel):
@@ -216,7 +216,7 @@ class _Run:
             if thread.note.message_hash != message.digest or thread.note.state == UNDELIVERED:
                 thread.update(message)
                 self.done.updated.append(finding.finding_id)
-            what = self._due(thread.note, case, target, posted_at)
+            what = self._due_reply(thread.note, case, target, posted_at)
             if what is not None:
                 thread.reply(what, reply(what, finding, case.context))
                 {ESCALATED: self.done.escalated, REOPENED: self.done.reopened}.get(what, self.done.reminded).append(finding.finding_id)
@@ -232,7 +232,7 @@ class _Run:
         """With the chart as soon as Slack has it in this thread."""
         return render(case.finding, self.report, replace(case.context, chart=chart_of(thread.note.posts)))
 
-    def _due(self, note: IncidentRecord, case: Alert, target: Target, posted_at: datetime) -> str | None:
+    def _due_reply(self, note: IncidentRecord, case: Alert, target: Target, posted_at: datetime) -> str | None:
         """The reply that the thread lacks, if any."""
         finding = case.finding
         if finding.state in _CLOSED:

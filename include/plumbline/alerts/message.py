@@ -85,7 +85,7 @@ def render(finding: Finding, report: str | None = None, context: AlertContext | 
         blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(row_of_links, SECTION_LIMIT))))
     blocks.append(ContextBlock(elements=[MarkdownTextObject(text=truncate(escape(_footer(finding, context)), FIELD_LIMIT))]))
     return Message(
-        truncate(_plain(finding, report, context), TEXT_LIMIT),
+        truncate(_plain_text(finding, report, context), TEXT_LIMIT),
         tuple(block.to_dict() for block in blocks),
         _title(finding, context),
         tuple(_facts(finding, context)),
@@ -106,7 +106,7 @@ def render_details(finding: Finding, report: str | None = None, context: AlertCo
     remedy = f"{escape(finding.remedy)}\n" if finding.remedy else ""
     commands = remedy + "\n".join(f"`{escape(command)}`  {escape(why)}" for command, why in next_steps(finding))
     blocks.append(SectionBlock(text=MarkdownTextObject(text=truncate(f"*Next steps*\n{commands}" + _report_line(report), SECTION_LIMIT))))
-    return Message(truncate(_plain(finding, report, context), TEXT_LIMIT), tuple(block.to_dict() for block in blocks), "Details")
+    return Message(truncate(_plain_text(finding, report, context), TEXT_LIMIT), tuple(block.to_dict() for block in blocks), "Details")
 
 
 def _title(finding: Finding, context: AlertContext) -> str:
@@ -225,7 +225,7 @@ def _footer(finding: Finding, context: AlertContext) -> str:
     return f"finding {finding.finding_id} · {_state(finding, context)} · {finding.kind} · {where}{simulated}"
 
 
-def _plain(finding: Finding, report: str | None, context: AlertContext) -> str:
+def _plain_text(finding: Finding, report: str | None, context: AlertContext) -> str:
     state = "" if finding.state == "open" else f"[{_status(finding)}] "
     lines = [f"{state}{finding.headline}"]
     if finding.explanation:

@@ -143,10 +143,10 @@ def _sum(
     if all(lo is not None for lo, _ in ends):
         low, high = (sum(w * (end[i] or 0.0) for w, end in zip(worth, ends, strict=True)) for i in (0, 1))
     hours = sum(volume.time_per_month for volume, _ in changes) / HOUR_S
-    return MonthlyCost(usd, _sentence(usd, low, high, hours, hourly), low, high)
+    return MonthlyCost(usd, _describe(usd, low, high, hours, hourly), low, high)
 
 
-def _sentence(usd: float, low: float | None, high: float | None, hours: float, prices: Mapping[Purchase, float]) -> str:
+def _describe(usd: float, low: float | None, high: float | None, hours: float, prices: Mapping[Purchase, float]) -> str:
     verb = "costs" if usd >= 0 else "saves"
     sign = 1 if usd >= 0 else -1
     between = ""

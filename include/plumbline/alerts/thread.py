@@ -35,12 +35,12 @@ class Thread:
 
     def open(self, message: Message) -> None:
         """Post the first message."""
-        sent = self._once(OPENED, message)
+        sent = self._send_once(OPENED, message)
         self._save(ts=sent.message_id, state=self.finding.state, message_hash=sent.digest, severity=self._notified_severity(OPENED))
 
     def reply(self, what: str, message: Message) -> None:
         """Post a reply."""
-        self._once(what, message)
+        self._send_once(what, message)
         self._save(severity=self._notified_severity(what))
 
     def update(self, message: Message) -> None:
@@ -57,7 +57,7 @@ class Thread:
         """Forget a message that is gone."""
         self.note = replace(self.note, ts="", state=UNDELIVERED, message_hash="", posts={})
 
-    def _once(self, what: str, message: Message) -> Delivered:
+    def _send_once(self, what: str, message: Message) -> Delivered:
         """The delivery of a lost post that was found, else of a new one."""
         post = self._post(what, message)
         begun = self.note.posts.get(what)

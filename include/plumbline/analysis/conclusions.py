@@ -48,15 +48,15 @@ class Conclusions:
     @cached_property
     def bills(self) -> dict[str, Bill]:
         """The bill of each trial, by trial id."""
-        return self._paid.bills(self.day, self.campaign.purchase)
+        return self._bill.bills(self.day, self.campaign.purchase)
 
     @cached_property
     def provider_costs(self) -> tuple[ProviderCost, ...]:
         """What the campaign cost at each provider."""
-        return self._paid.by_provider(self.day, self.campaign.purchase)
+        return self._bill.by_provider(self.day, self.campaign.purchase)
 
     @property
-    def _paid(self) -> CampaignBill:
+    def _bill(self) -> CampaignBill:
         campaign = self.campaign
         rejected = frozenset(key for key, quality in campaign.quality.items() if quality.action == "reject")
         return CampaignBill(campaign.campaign_id, campaign.documents, dict(campaign.providers), rejected, campaign.retention_s)

@@ -103,7 +103,7 @@ class CampaignProgress:
             if self._said.get(trial.trial_id, "waiting") != text and not (trial.phase in ("measured", "failed") and trial.status is None):
                 self._said[trial.trial_id] = text
                 took = f" in {format_quantity(trial.seconds, 's')}" if trial.ended and trial.seconds is not None else ""
-                left = f"; {state.ended} of {len(state.trials)} done{_left(state)}" if trial.ended else ""
+                left = f"; {state.ended} of {len(state.trials)} done{_format_remaining(state)}" if trial.ended else ""
                 err.print(f"  {_name(trial)}: {trial.status or trial.phase}{took}{left}")
 
     def _update(self) -> None:
@@ -114,7 +114,7 @@ class CampaignProgress:
         head = Text(self._status, style="bold")
         if self._last is None:
             return head
-        head.append(f"   {self._last.ended} of {len(self._last.trials)} trials done{_left(self._last)}", style="dim")
+        head.append(f"   {self._last.ended} of {len(self._last.trials)} trials done{_format_remaining(self._last)}", style="dim")
         return Group(head, _table(self._last))
 
 
@@ -141,7 +141,7 @@ def _name(trial: TrialState) -> str:
     return f"{trial.provider} {trial.kind} {trial.workload} {trial.slot} r{trial.repeat}"
 
 
-def _left(state: CampaignState) -> str:
+def _format_remaining(state: CampaignState) -> str:
     if state.seconds_left is None or state.stage != "measuring" or state.ended == len(state.trials):
         return ""
     return f", about {format_quantity(max(state.seconds_left, 1), 's')} left"

@@ -264,7 +264,7 @@ def replay_prices(
         done = replay_readings(_of_provider(read_history(file), provider))
         compared = None
         if events is not None:
-            compared = evaluate_replay(done, [k for k in known_changes(events) if _concerns(k.provider, provider)])
+            compared = evaluate_replay(done, [k for k in known_changes(events) if _is_chosen(k.provider, provider)])
     if not done.readings:
         fail(f"{file} has no price of {provider}" if provider else f"{file} has no prices; expected at least one row")
 
@@ -279,10 +279,10 @@ def replay_prices(
 
 
 def _of_provider(readings: Iterator[Reading], provider: str | None) -> Iterator[Reading]:
-    return (r for r in readings if _concerns(r.provider, provider))
+    return (r for r in readings if _is_chosen(r.provider, provider))
 
 
-def _concerns(name: str, provider: str | None) -> bool:
+def _is_chosen(name: str, provider: str | None) -> bool:
     return provider is None or name == provider or name.startswith(f"{provider.rstrip('/')}/")
 
 

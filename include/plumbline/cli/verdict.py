@@ -34,9 +34,9 @@ def show_verdict(verdict: CampaignVerdict, *, everything: bool = False, most: in
     out.print()
     _drift(verdict, len(verdict.findings) if everything else _FINDINGS)
     if verdict.criteria:
-        out.print(_named("Criteria", _criteria(verdict.criteria)))
+        out.print(_named_row("Criteria", _criteria(verdict.criteria)))
     for number, sentence in enumerate(verdict.costs):
-        out.print(_named("Costs" if not number else "", sentence))
+        out.print(_named_row("Costs" if not number else "", sentence))
 
 
 def _head(verdict: CampaignVerdict) -> Text:
@@ -129,7 +129,7 @@ def _drift(verdict: CampaignVerdict, most: int) -> None:
         if count
     ]
     total = series.moved + series.unsure + series.steady + series.without_baseline
-    out.print(_named("Drift", f"{total} series: {', '.join(parts)}" if parts else "nothing compared"))
+    out.print(_named_row("Drift", f"{total} series: {', '.join(parts)}" if parts else "nothing compared"))
     for finding in verdict.findings[:most]:
         symbol, style = SEVERITY[finding.severity]
         text = Text.assemble((f"  {symbol} {finding.severity:<4} ", style), headline(finding).removeprefix("SIMULATED").strip())
@@ -151,7 +151,7 @@ def _criteria(counts: dict[str, int]) -> Text:
     return cell.append(f" of {total}")
 
 
-def _named(name: str, value: str | Text) -> Table:
+def _named_row(name: str, value: str | Text) -> Table:
     line = Table.grid(padding=(0, 1), pad_edge=False)
     line.add_column(width=9, style="bold")
     line.add_column(overflow="fold")

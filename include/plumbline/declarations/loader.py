@@ -326,12 +326,12 @@ def _problems(path: Path, model: type[BaseModel], data: Any, lines: dict[FieldPa
             problem = f'"{item["ctx"]["tag"]}" is not known' if "tag" in item["ctx"] else "is missing"
             field, sentence = locate(data, (*loc, str(item["ctx"]["discriminator"]).strip("'"))), f"{problem}; expected one of {kinds}"
         else:
-            sentence = _sentence(item["type"], item["msg"], item.get("input"), field, schema, loc)
+            sentence = _format_problem(item["type"], item["msg"], item.get("input"), field, schema, loc)
         line = next(lines[field[:n]] for n in range(len(field), -1, -1) if field[:n] in lines)
         yield Problem(display_path(path), line, format_path(field), sentence)
 
 
-def _sentence(kind: str, message: str, value: object, field: FieldPath, schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
+def _format_problem(kind: str, message: str, value: object, field: FieldPath, schema: dict[str, Any], loc: tuple[int | str, ...]) -> str:
     if kind == "missing":
         return f"is missing; expected {expected_shape(schema, loc)}"
     if kind == "extra_forbidden":

@@ -68,12 +68,12 @@ def stage(home: Path) -> Path:
     provider = yaml.safe_load((shipped / "providers" / f"{PROVIDER}.yaml").read_text())
     # No failures and no drift yet: the demonstration is about the environment check.
     launcher = {**provider["launcher"], "environment": {**provider["launcher"]["environment"], **BEFORE}, "failures": {}, "drift": []}
-    _declare(folder, f"providers/{PROVIDER}", {**provider, "enabled": True, "launcher": launcher})
+    _write_declaration(folder, f"providers/{PROVIDER}", {**provider, "enabled": True, "launcher": launcher})
     workload = yaml.safe_load((shipped / "workloads" / "training" / f"{WORKLOAD}.yaml").read_text())
     repeats = {"per_slot": REPEATS, "slots": ["02:00"]}
-    _declare(folder, f"workloads/training/{WORKLOAD}", {**workload, "on_demand_only": False, "repeats": repeats})
+    _write_declaration(folder, f"workloads/training/{WORKLOAD}", {**workload, "on_demand_only": False, "repeats": repeats})
     # One instance all month long, so that messages name a cost.
-    _declare(folder, "alerts", {"volumes": [{"provider": PROVIDER, "time_per_month": "730h"}]})
+    _write_declaration(folder, "alerts", {"volumes": [{"provider": PROVIDER, "time_per_month": "730h"}]})
     return folder
 
 
@@ -82,7 +82,7 @@ def change_driver(folder: Path, at: datetime, facts: dict[str, str] | None = Non
     provider = yaml.safe_load((folder / "providers" / f"{PROVIDER}.yaml").read_text())
     event = {"kind": "driver_change", "since": f"{at:%Y-%m-%d}", "facts": facts or AFTER, "worse": WORSE, "probes": [PROBE]}
     provider["launcher"]["drift"] = [event]
-    _declare(folder, f"providers/{PROVIDER}", provider)
+    _write_declaration(folder, f"providers/{PROVIDER}", provider)
 
 
 def measure_quiet_months(now: datetime) -> list[str]:
@@ -117,7 +117,7 @@ class Demo:
             watch = self.look()
             run = self.until(lambda: self.rerun(benchmark), "benchmark run after the change")
             on_status(f"{benchmark} runs: {self._events(run)[0].get('reason')}")
-            run = self._ended(run)
+            run = self._wait_for_end(run)
             campaign_id, review = self.until(lambda: self._reviewed(run), "review of its results")
             return DemoResult(quiet, watch, run, review, campaign_id, str(self._events(run)[0]["reason"]), _findings())
         finally:
@@ -127,7 +127,7 @@ class Demo:
 
     def look(self) -> DagRun:
         """One run of the provider check, to its end."""
-        return self._ended(self.client.trigger(AUTHOR, {}))
+        return self._wait_for_end(self.client.trigger(AUTHOR, {}))
 
     def rerun(self, benchmark: str) -> DagRun | None:
         """The newest benchmark run that an event started."""
@@ -145,7 +145,7 @@ class Demo:
     def _events(self, run: DagRun) -> list[Any]:
         return list(self.client.upstream_events(run.dag_id, run.run_id))
 
-    def _ended(self, run: DagRun) -> DagRun:
+    def _wait_for_end(self, run: DagRun) -> DagRun:
         def over() -> DagRun | None:
             now = self.client.run(run.dag_id, run.run_id)
             return now if now.ended else None
@@ -181,7 +181,7 @@ def _findings() -> tuple[Finding, ...]:
         return tuple(Finding.of(f.detail).with_state(f.state) for f in archive.findings_of(PROVIDER))
 
 
-def _declare(folder: Path, name: str, declared: dict[str, Any]) -> None:
+def _write_declaration(folder: Path, name: str, declared: dict[str, Any]) -> None:
     # Atomically: a task of the running Airflow may be reading it.
     draft = folder / f"{name}.part"
     draft.write_text(yaml.safe_dump(declared, sort_keys=False))

@@ -176,9 +176,9 @@ def stage(home: Path, exact: Path, quantised: Path, questions: Iterable[tuple[st
     _write_lines(folder / "prompts" / "capitals.jsonl", ({"messages": [{"role": "user", "content": question}]} for question, _ in lines))
     _write_lines(folder / "evaluations" / "capitals.jsonl", ({"prompt": question, "answer": answer} for question, answer in lines))
     reference = {"source": "folder", "path": str(exact), "precision": "bf16"}
-    _declare(folder, _workload(BF16, reference))
+    _write_workload(folder, _workload(BF16, reference))
     quality = {"reference": reference, "agreement": "85%", "prompts": 32}
-    _declare(folder, {**_workload(INT8, {**reference, "path": str(quantised), "precision": "int8"}), "quality": quality})
+    _write_workload(folder, {**_workload(INT8, {**reference, "path": str(quantised), "precision": "int8"}), "quality": quality})
     weights = {"time_to_first_token": 0.6, "time_per_output_token": 0.4}
     gates = ["error_rate <= 2% in steady", "answer_accuracy >= 80% in cold_start"]
     team = {"name": "product", "inference": {"workloads": [BF16, INT8], "weights": weights, "gates": gates}}
@@ -259,6 +259,6 @@ def _write_lines(file: Path, records: Iterable[dict[str, Any]]) -> None:
     file.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
 
 
-def _declare(folder: Path, workload: dict[str, Any]) -> None:
+def _write_workload(folder: Path, workload: dict[str, Any]) -> None:
     file = folder / "workloads" / "inference" / f"{workload['name']}.yaml"
     file.write_text(yaml.safe_dump(workload, sort_keys=False), encoding="utf-8")

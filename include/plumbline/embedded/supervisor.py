@@ -53,7 +53,7 @@ def main() -> int:
 def _run(home: Path, wake: int) -> int:
     """Migrate the database once for each version of Airflow, then start all components."""
     if not is_migrated(home):
-        ended = _watch(_start(MIGRATION, home / "logs"), wake)
+        ended = _wait_for_children(_start(MIGRATION, home / "logs"), wake)
         if ended is None:
             return STOPPED_BY_OWNER
         if ended[0][1] != 0:
@@ -61,7 +61,7 @@ def _run(home: Path, wake: int) -> int:
         note_migrated(home)
     children = _start(COMPONENTS, home / "logs")
     started = dict.fromkeys(COMPONENTS, time.monotonic())
-    while (ended := _watch(children, wake)) is not None:
+    while (ended := _wait_for_children(children, wake)) is not None:
         for name, status in ended:
             if time.monotonic() - started[name] < STEADY_S:
                 return _report(name, status)
@@ -99,7 +99,7 @@ def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:
     return children
 
 
-def _watch(children: _Children, wake: int) -> list[tuple[str, int]] | None:
+def _wait_for_children(children: _Children, wake: int) -> list[tuple[str, int]] | None:
     """Wait until children end: (name, status) of each, removed from `children`; None if the owner stops us."""
     lifeline = sys.stdin.fileno()
     while True:

@@ -265,12 +265,12 @@ def decision_impact(archive: Archive, finding: Finding, since: datetime) -> str:
     it if it got better or cheaper. Empty without one, and for findings that cannot move decisions."""
     if finding.kind not in CONCERNED or is_decision_change(finding):
         return ""
-    better = _better(finding)
-    sentences = [text for course in _courses(archive, since) for text in _moved(course, finding.provider, better)]
+    better = _moved_for_better(finding)
+    sentences = [text for course in _courses(archive, since) for text in _moving_criteria(course, finding.provider, better)]
     return "; ".join(dict.fromkeys(sentences))
 
 
-def _better(finding: Finding) -> bool | None:
+def _moved_for_better(finding: Finding) -> bool | None:
     """Whether the provider improved; None if unknown."""
     if finding.kind == "price":
         return None if not finding.effect else finding.effect < 0
@@ -293,7 +293,7 @@ def _courses(archive: Archive, since: datetime) -> list[list[DecisionView]]:
     return [course for course in courses if course]
 
 
-def _moved(course: list[DecisionView], provider: str, better: bool | None) -> list[str]:
+def _moving_criteria(course: list[DecisionView], provider: str, better: bool | None) -> list[str]:
     def concerned(now: str | None, was: str | None) -> bool:
         # A provider that got worse is not chosen for it: that choice has another cause.
         return now != was and provider in ((now, was) if better is None else (now,) if better else (was,))
@@ -302,11 +302,11 @@ def _moved(course: list[DecisionView], provider: str, better: bool | None) -> li
     of = f"team {now.team}"
     sentences = []
     if concerned(now.winner, was["first"]):
-        sentences.append(f"first choice of {of} for {now.kind} changes to {_named(now.winner, now.probability)}")
+        sentences.append(f"first choice of {of} for {now.kind} changes to {_format_provider(now.winner, now.probability)}")
     for workload, cheapest, probability in _cheapest(now.detail):
         before = was["cheapest"].get(workload)
         if concerned(cheapest, before):
-            sentences.append(f"cheapest eligible provider for {of} on {workload} changes to {_named(cheapest, probability)}")
+            sentences.append(f"cheapest eligible provider for {of} on {workload} changes to {_format_provider(cheapest, probability)}")
     return sentences
 
 
@@ -319,7 +319,7 @@ def _cheapest(detail: Mapping[str, Any]) -> list[tuple[str, str | None, float | 
     return cheapest
 
 
-def _named(provider: str | None, probability: float | None) -> str:
+def _format_provider(provider: str | None, probability: float | None) -> str:
     if provider is None:
         return "none (no provider is eligible)"
     return f"{provider}{format_certainty(probability)}"

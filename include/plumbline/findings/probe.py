@@ -87,7 +87,7 @@ def judge_probes(history: Sequence[ProbeResult], limits: Mapping[str, float]) ->
         for day, value in ((p.day, p.figures[metric]) for p in history if metric in p.figures):
             last = good[-USUAL_PROBES:]
             usual = median(last) if last else None
-            if usual is not None and _worse(metric, value, usual, last, limits.get(metric, DEFAULT_LIMIT)):
+            if usual is not None and _is_worse(metric, value, usual, last, limits.get(metric, DEFAULT_LIMIT)):
                 slow.append(day)
             else:
                 slow = []
@@ -148,7 +148,7 @@ def _sign(metric: str) -> int:
     return -1 if METRICS[metric].direction == "lower_is_better" else 1
 
 
-def _worse(metric: str, value: float, usual: float, last: Sequence[float], limit: float) -> bool:
+def _is_worse(metric: str, value: float, usual: float, last: Sequence[float], limit: float) -> bool:
     sign = _sign(metric)
     return sign * (value / usual - 1.0) <= -limit and all(sign * value < sign * one for one in last)
 

@@ -48,23 +48,23 @@ class GpuhuntPrices:
         """
         cloud = self._declared.cloud or _CLOUD_NAMES.get(provider.cloud, provider.cloud)
         instance_type = self._declared.instance_type or provider.instance_type
-        listed, catalog = self._listed(cloud, provider)
+        listed, catalog = self._catalogue_items(cloud, provider)
         items = [i for i in listed if i.instance_name.lower() == instance_type.lower() and _BOOKED_AHEAD not in i.flags]
         here = self._in_location(items, provider)
         if not here:
             elsewhere = ", ".join(sorted({i.location for i in items})[:8])
-            why = f"catalog {catalog} of {cloud} lists {instance_type} in {elsewhere}, not in {self._wanted(provider)}"
+            why = f"catalog {catalog} of {cloud} lists {instance_type} in {elsewhere}, not in {self._zone_or_location(provider)}"
             if not items:
                 why = f"catalog {catalog} of {cloud} does not list {instance_type}"
             raise NoPrice("gpuhunt", provider.name, why, "name it as gpuhunt does: cloud, location, instance_type in price_sources")
         return [self._reading(provider, catalog, offers, at) for spot in (False, True) if (offers := [i for i in here if i.spot is spot])]
 
-    def _wanted(self, provider: Provider) -> str:
+    def _zone_or_location(self, provider: Provider) -> str:
         return self._declared.location or provider.zone or provider.region
 
     def _in_location(self, items: list[CatalogItem], provider: Provider) -> list[CatalogItem]:
         """The entries of the zone, or else of the region as a whole, or else, where no zone is declared, of all its zones."""
-        zone_or_location = self._wanted(provider).lower()
+        zone_or_location = self._zone_or_location(provider).lower()
         region = (self._declared.location or provider.region).lower()
         for place in (zone_or_location, region):
             if exact := [i for i in items if i.location.lower() == place]:
@@ -92,7 +92,7 @@ class GpuhuntPrices:
             raise NoPrice("gpuhunt", provider.name, why, "expected at least 0; wait for the next catalog")
         return Reading(provider.name, purchase, None, "gpuhunt", catalog, at, prices[0], "USD", "instance_hour", count)
 
-    def _listed(self, cloud: str, provider: Provider) -> tuple[list[CatalogItem], str]:
+    def _catalogue_items(self, cloud: str, provider: Provider) -> tuple[list[CatalogItem], str]:
         """Every entry of the cloud, and the version of the catalog that says so."""
 
         def down(why: object, remedy: str) -> NoReturn:

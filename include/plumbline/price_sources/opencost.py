@@ -32,7 +32,7 @@ class OpencostPrices:
         window = f"{since:%Y-%m-%dT%H:%M:%SZ},{until:%Y-%m-%dT%H:%M:%SZ}"
         hours_of = "cpuCoreHours" if provider.accelerator.kind == "cpu" else "gpuHours"
         cost = hours = 0.0
-        rows = [row for row in self._allocations(provider, window) if self._ours(row, provider)]
+        rows = [row for row in self._allocations(provider, window) if self._is_of_provider(row, provider)]
         for row in rows:
             try:
                 cost, hours = cost + float(row["totalCost"]), hours + float(row[hours_of])
@@ -64,7 +64,7 @@ class OpencostPrices:
             )
         ]
 
-    def _ours(self, row: dict[str, Any], provider: Provider) -> bool:
+    def _is_of_provider(self, row: dict[str, Any], provider: Provider) -> bool:
         # OpenCost joins what it aggregates by: namespace/value, in older versions namespace/label=value.
         namespace, _, labelled = str(row.get("name", "")).partition("/")
         return namespace == self._declared.namespace and labelled.removeprefix(f"{_LABEL}=") == provider.name

@@ -57,7 +57,7 @@ def _failure(one: Mapping[str, Any]) -> Failure:
         names = ", ".join(sorted(str(item) for item in missing)[:_MAX_NAMES])
         count = int(result.get("missing_count") or len(missing))
         return Failure(meta["code"], severity, f"{meta['says']}; without one: {count} ({names}{' …' if count > _MAX_NAMES else ''})", {})
-    details = {str(row["key"]): _sentence(row, config["kwargs"], meta["says"]) for row in result["unexpected_index_list"]}
+    details = {str(row["key"]): _describe_failure(row, config["kwargs"], meta["says"]) for row in result["unexpected_index_list"]}
     return Failure(meta["code"], severity, meta["says"], details)
 
 
@@ -70,7 +70,7 @@ def _error(one: Mapping[str, Any]) -> str | None:
     return raised[0] if raised else None
 
 
-def _sentence(row: Mapping[str, Any], expected: Mapping[str, Any], says: str) -> str:
+def _describe_failure(row: Mapping[str, Any], expected: Mapping[str, Any], says: str) -> str:
     """`steady.step_time.median is -0.1; expected …`, with every column that the expectation looked at."""
     columns = expected.get("column_list") or [expected[name] for name in ("column", "column_A", "column_B") if name in expected]
     values = ", ".join(f"{column} is {_format_value(row.get(column))}" for column in columns)

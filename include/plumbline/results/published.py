@@ -66,7 +66,7 @@ class PublishedResult(Part):
     gaps: tuple[Gap, ...] = ()
 
     @model_validator(mode="after")
-    def _judged(self) -> PublishedResult:
+    def _check_content(self) -> PublishedResult:
         if self.validity.status == "valid" and not any(m.value is not None for m in self.metrics):
             raise ValueError("a valid result without a number; expected at least one metric with a value")
         if (self.url is None) == (self.source is None):

@@ -90,7 +90,7 @@ def find_failures(
     if declared is None:
         return failures, WITHOUT_DECLARATIONS
     failures += map(_task_failed, _failed_runs(declared, airflow))
-    return [*failures, *_missed(archive, declared, airflow, now), *_paused(declared, airflow, now)], CHECKED
+    return [*failures, *_missed_runs(archive, declared, airflow, now), *_paused(declared, airflow, now)], CHECKED
 
 
 def monitored_tasks(declared: Declarations, provider: Provider) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def slots_before(declared: Declarations, provider: Provider, now: datetime) -> l
     return [slot for slot in slots if slot + START_GRACE <= now]
 
 
-def _missed(archive: Archive, declared: Declarations, airflow: AirflowView, now: datetime) -> Iterator[InstallationFailure]:
+def _missed_runs(archive: Archive, declared: Declarations, airflow: AirflowView, now: datetime) -> Iterator[InstallationFailure]:
     for provider in declared.enabled_providers():
         since = _watched_since(archive, provider, now)
         slots = [slot for slot in slots_before(declared, provider, now) if slot > since]

@@ -172,7 +172,7 @@ def compare_with_accepted(
     checked_again = tuple((finding, "resolved: the environment check succeeded") for finding in failing)
     applied = replace(reconciliation, resolved=(*reconciliation.resolved, *checked_again))
     apply(archive, applied, by=pending_changes.AUTHOR, seen_in=f"{now:%Y-%m-%d}")
-    changes, concerned = environment_check.change_rows(reconciliation.changes), _concerned(reconciliation, open_findings)
+    changes, concerned = environment_check.change_rows(reconciliation.changes), _concerned_ids(reconciliation, open_findings)
     news = (
         pending_changes.record_changes(archive, provider.name, changes, environment_check.uniform_facts(nodes), concerned)
         if provider.watch.enabled
@@ -194,7 +194,7 @@ def compare_with_accepted(
     )
 
 
-def _concerned(reconciliation: EnvironmentReconciliation, open_findings: Sequence[Finding]) -> list[str]:
+def _concerned_ids(reconciliation: EnvironmentReconciliation, open_findings: Sequence[Finding]) -> list[str]:
     """The findings of what differs now, and those that this check resolved."""
     about = {fact_name(change.key) for change in reconciliation.changes}
     known = [s for s in open_findings if s.kind == "environment" and about & {fact_name(m.name) for m in s.members}]

@@ -65,13 +65,13 @@ class Balance:
     def gpu_hours_left(self) -> float | None:
         """None without such a limit; never below 0."""
         limit = self.budget.gpu_hours_per_month
-        return None if limit is None else _left(limit, self.used.gpu_hours)
+        return None if limit is None else _remaining(limit, self.used.gpu_hours)
 
     @property
     def usd_left(self) -> float | None:
         """None without such a limit, or where the cost of what was used is not known; never below 0."""
         limit = self.budget.usd_per_month
-        return None if limit is None or self.used.usd is None else _left(limit, self.used.usd)
+        return None if limit is None or self.used.usd is None else _remaining(limit, self.used.usd)
 
     def with_used(self, more: BudgetUse) -> Balance:
         """The balance after that was used too."""
@@ -112,7 +112,7 @@ def rounds_within_budget(balance: Balance, rounds: Sequence[BudgetUse]) -> tuple
     return len(rounds), None
 
 
-def _left(limit: float, used: float) -> float:
+def _remaining(limit: float, used: float) -> float:
     left = limit - used
     return left if left > limit * _ROUNDING else 0.0
 

@@ -180,14 +180,14 @@ def hosted_forecast(
         utilisation=utilisation,
         expected=expected,
         volume=volume,
-        against=tuple(_against(case, workload, own, each, expected, volume) for each in hosted),
+        against=tuple(_break_even(case, workload, own, each, expected, volume) for each in hosted),
         unknown=tuple(m for m in case.unknown if m.what != "price"),  # only the middle of its range counts here
         sources=tuple(case.sources.items()),
         trials=delivered.trials,
     )
 
 
-def _against(
+def _break_even(
     case: ForecastInputs, workload: InferenceWorkload, own: SelfHosted, hosted: HostedModel, utilisation: float, volume: float | None
 ) -> BreakEven:
     price = _per_request(case, workload, hosted)

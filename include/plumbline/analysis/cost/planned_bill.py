@@ -37,11 +37,11 @@ def plan_bills(plan: CostPlan, providers: Mapping[str, Provider], today: date) -
             total = bill.total
         except MixedUnits as error:
             raise MixedUnits(f'"{option.name}": {error}', error.expected, error.actual) from None
-        options.append(PlannedOption(option.name, bill, _dearer(total, bill, options[0].bill) if options else None))
+        options.append(PlannedOption(option.name, bill, _difference(total, bill, options[0].bill) if options else None))
     return tuple(options)
 
 
-def _dearer(total: Money | None, bill: Bill, first: Bill) -> Money | None:
+def _difference(total: Money | None, bill: Bill, first: Bill) -> Money | None:
     if total is None or first.total is None or not (bill.complete and first.complete) or total.currency != first.total.currency:
         return None
     return total - first.total

@@ -96,7 +96,7 @@ def cheapest(requirements: Requirements, cost_metric: str, trials: Sequence[Tria
 
 
 def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: Sequence[TrialSample]) -> Setup:
-    missed = _missed(requirements, trials)
+    missed = _missed_requirements(requirements, trials)
     costs = [(t.trial_id, v) for t in trials if t.usable and (v := t.value(cost_metric, "value", phase_of(cost_metric))) is not None]
     pooled = pool([v for _, v in costs]) if costs else None
     why_not = [f"{j.text}: {j.explanation}" for j in missed] + (
@@ -117,7 +117,7 @@ def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: 
     )
 
 
-def _missed(requirements: Requirements, trials: Sequence[TrialSample]) -> tuple[Missed, ...]:
+def _missed_requirements(requirements: Requirements, trials: Sequence[TrialSample]) -> tuple[Missed, ...]:
     """A gate is judged on the median, as in every decision; a promise about every run is broken by one of them."""
     reasons = []
     for criterion in requirements.gates:

@@ -84,7 +84,7 @@ def attribute(lead: MetricComparison, rows: Sequence[MetricComparison], changes:
     explanations = sorted(
         (Explanation(c.key, c.text, round(_score(c, lead, probes), 3)) for c in changes if c.matters), key=lambda e: (-e.score, e.subject)
     )
-    return Attribution(tuple(explanations), probes, _sentence(explanations, probes))
+    return Attribution(tuple(explanations), probes, _describe(explanations, probes))
 
 
 def _is_probe(row: MetricComparison) -> bool:
@@ -117,7 +117,7 @@ def _score(change: EnvironmentChange, lead: MetricComparison, probes: Sequence[P
     return score
 
 
-def _sentence(explanations: Sequence[Explanation], probes: Sequence[ProbeEvidence]) -> str:
+def _describe(explanations: Sequence[Explanation], probes: Sequence[ProbeEvidence]) -> str:
     order: dict[ProbeAgreement, int] = {"agrees": 0, "contradicts": 1, "unclear": 2, "unchanged": 3}
     ranked = sorted(probes, key=lambda p: (order[p.says], list(_PROBES).index(p.metric)))
     measured = ", ".join(probe.text for probe in ranked)

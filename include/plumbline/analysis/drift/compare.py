@@ -260,12 +260,13 @@ def compare_trials(
     comparison = compare([baseline], candidate, rules=rules, limits=limits)
     judged = sum(row.verdict is not None for row in comparison.rows)
     rows = tuple(
-        row if row.verdict is None else _judged(row, history, rules.false_discovery_rate / max(judged, 1)) for row in comparison.rows
+        row if row.verdict is None else _judge_trial_row(row, history, rules.false_discovery_rate / max(judged, 1))
+        for row in comparison.rows
     )
     return replace(comparison, rows=rows)
 
 
-def _judged(row: MetricComparison, history: Sequence[CampaignSample], level: float) -> MetricComparison:
+def _judge_trial_row(row: MetricComparison, history: Sequence[CampaignSample], level: float) -> MetricComparison:
     plain = replace(row, ci_low=None, ci_high=None, p=None, q=None, mde=None, repeats_needed=None, repeats_where=None)
     if row.effect is None or row.baseline is None or row.warn is None:
         return replace(plain, verdict="insufficient_data")

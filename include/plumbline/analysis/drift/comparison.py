@@ -50,14 +50,14 @@ class Reliability:
     @property
     def as_usual(self) -> bool:
         """Whether the baseline explains the failures: Fisher's exact test sees no larger share than there. False without a baseline."""
-        return self._usual(self.failures, self.baseline_failed)
+        return self._is_usual(self.failures, self.baseline_failed)
 
     @property
     def gpu_errors_as_usual(self) -> bool:
         """The same of the attempts with new errors of a GPU."""
-        return self._usual(len(self.gpu_error_trials), self.baseline_gpu_errors)
+        return self._is_usual(len(self.gpu_error_trials), self.baseline_gpu_errors)
 
-    def _usual(self, now: int, before: int) -> bool:
+    def _is_usual(self, now: int, before: int) -> bool:
         if not self.baseline_attempts:
             return False
         table = np.array([[now, self.attempts - now], [before, self.baseline_attempts - before]])

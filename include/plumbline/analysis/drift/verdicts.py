@@ -45,14 +45,14 @@ def _verdict(row: MetricComparison, q: float, warn: float, effect: Effect, rules
     if abs(effect.effect) >= warn:
         if q <= rules.false_discovery_rate and effect.p <= gate:
             return judged(verdict="regressed" if row.worse else "improved")
-        return judged(verdict="suspected", **_needed(row, effect, effect.effect, gate, level))
+        return judged(verdict="suspected", **_repeats_needed(row, effect, effect.effect, gate, level))
     within = effect.ci_low is not None and effect.ci_high is not None and -warn <= effect.ci_low and effect.ci_high <= warn
     if within or (mde is not None and mde <= warn):
         return judged(verdict="unchanged")
-    return judged(verdict="insufficient_data", **_needed(row, effect, warn, gate, gate))
+    return judged(verdict="insufficient_data", **_repeats_needed(row, effect, warn, gate, gate))
 
 
-def _needed(row: MetricComparison, effect: Effect, change: float, gate: float, level: float) -> dict[str, Any]:
+def _repeats_needed(row: MetricComparison, effect: Effect, change: float, gate: float, level: float) -> dict[str, Any]:
     """The fields of a row in doubt: the repeats that would settle it, if any number of them does."""
     shift = to_analysis_scale(change, effect.scale)
     needed = repeats_needed(shift, effect.noise, effect.noise_df, effect.sizes, gate, effect.spread.beyond(level))

@@ -95,7 +95,7 @@ def check_price(
     latest_own = own[-1]
     if now is not None and latest_own.source == "csv" and latest_own.amount > 0 and now - latest_own.observed_at >= CONFIRMATION_PERIOD:
         own.append(replace(latest_own, observed_at=now))
-    verdict = _spot(own, others, accepted) if newest.purchase == "spot" else _listed(own, others, accepted, on_demand)
+    verdict = _check_spot_price(own, others, accepted) if newest.purchase == "spot" else _check_list_price(own, others, accepted, on_demand)
     return replace(verdict, reading=latest_own)
 
 
@@ -116,7 +116,7 @@ def moved_by(price: float, accepted: float, least: float) -> bool:
     return abs(price / accepted - 1) >= least - _ROUNDING
 
 
-def _listed(own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None) -> PriceVerdict:
+def _check_list_price(own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None) -> PriceVerdict:
     newest = own[-1]
     price = newest.usd_per_gpu_hour
     if accepted is not None and not moved_by(price, accepted, LIST_MOVE):
@@ -157,7 +157,7 @@ def _path(
     return since, sightings, tuple(_distinct(steps[::-1]))
 
 
-def _spot(own: list[Reading], others: Sequence[Reading], accepted: float | None) -> PriceVerdict:
+def _check_spot_price(own: list[Reading], others: Sequence[Reading], accepted: float | None) -> PriceVerdict:
     newest = own[-1]
     if not newest.usd_per_gpu_hour > 0:
         return PriceVerdict(

@@ -246,11 +246,11 @@ def classify_comparison(measured: Iterable[ComparedTrial], *, costs: bool = True
                 values.setdefault(value, []).append(provider)
         # An image that differs in versions too needs no second name.
         if len(values) > 1 and not (fact == IMAGE and reasons):
-            reasons.append(_named(fact, values))
+            reasons.append(_format_values(fact, values))
     return ComparisonClass("native" if reasons else "standardised", tuple(reasons), tuple(limitations))
 
 
-def _named(fact: str, values: ProvidersByValue) -> str:
+def _format_values(fact: str, values: ProvidersByValue) -> str:
     name = "image" if fact == IMAGE else fact.removesuffix(".version")
     by_value = {value.removeprefix("sha256:")[:_DIGEST_CHARACTERS] if fact == IMAGE else value: where for value, where in values.items()}
     return f"{name} {_format_against(by_value)}"

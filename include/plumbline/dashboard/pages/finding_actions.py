@@ -68,7 +68,7 @@ def action_forms(
 def _form(
     acting: Acting, actor: Actor, declared: Declarations, findings: Sequence[tuple[FindingView, str]], latest: Mapping[str, ActionRun]
 ) -> ActionForm | None:
-    waiting = [(view, name, actions) for view, name in findings if (actions := _allowed(actor, declared, view))]
+    waiting = [(view, name, actions) for view, name in findings if (actions := _allowed_actions(actor, declared, view))]
     if not waiting:
         return None
     # A rerun is one run a finding, so only the form of one finding offers it.
@@ -91,7 +91,7 @@ def _label(action: Action, view: FindingView, declared: Declarations) -> str:
     return _LABELS[action]
 
 
-def _allowed(actor: Actor, declared: Declarations, view: FindingView) -> list[Action]:
+def _allowed_actions(actor: Actor, declared: Declarations, view: FindingView) -> list[Action]:
     actions = list(possible_actions(declared, view))
     if "rerun" in actions and not actor.may_start(rerun_of(declared, view).dag_id):
         actions.remove("rerun")

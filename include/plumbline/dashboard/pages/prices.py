@@ -145,7 +145,7 @@ def _current_prices(
 ) -> list[CurrentPrice]:
     rows = []
     for purchase in PURCHASES:
-        declared_price = next((p for p in provider.price_list if p.purchase == purchase and _holds(p.since, p.until, on)), None)
+        declared_price = next((p for p in provider.price_list if p.purchase == purchase and _is_valid_on(p.since, p.until, on)), None)
         accepted_price = next((p for p in reversed(accepted) if p.purchase == purchase and p.term is None and p.until is None), None)
         reading = next((r for r in reversed(readings) if r.purchase == purchase), None)
         if declared_price is None and accepted_price is None and reading is None:
@@ -172,7 +172,7 @@ def _current_prices(
     return rows
 
 
-def _holds(since: date, until: date | None, on: date) -> bool:
+def _is_valid_on(since: date, until: date | None, on: date) -> bool:
     return since <= on and (until is None or on < until)
 
 

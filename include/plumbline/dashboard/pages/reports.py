@@ -17,17 +17,17 @@ _TABLE = re.compile(rf"[a-z][a-z0-9_]*\.({'|'.join(TABLE_FORMATS)})")
 
 def report_file(reports: Path, campaign_id: str) -> Path | None:
     """The file of a campaign's report; None if none was written."""
-    return _inside(reports, campaign_id, "report.html")
+    return _path_inside(reports, campaign_id, "report.html")
 
 
 def raw_file(reports: Path, campaign_id: str) -> Path | None:
     """The list of all attempts beside a large report; None if there is none."""
-    return _inside(reports, campaign_id, "raw.html")
+    return _path_inside(reports, campaign_id, "raw.html")
 
 
 def table_file(reports: Path, campaign_id: str, name: str) -> Path | None:
     """The file of an exported table; None if there is none."""
-    return _inside(reports, campaign_id, f"tables/{name}") if _TABLE.fullmatch(name) else None
+    return _path_inside(reports, campaign_id, f"tables/{name}") if _TABLE.fullmatch(name) else None
 
 
 def tables(reports: Path, campaign_id: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -39,7 +39,7 @@ def tables(reports: Path, campaign_id: str) -> tuple[tuple[str, tuple[str, ...]]
     return tuple((name, tuple(forms)) for name, forms in forms_by_name.items())
 
 
-def _inside(reports: Path, campaign_id: str, name: str) -> Path | None:
+def _path_inside(reports: Path, campaign_id: str, name: str) -> Path | None:
     file = reports / campaign_id / name
     return file if _CAMPAIGN.fullmatch(campaign_id) and file.is_file() else None
 

@@ -124,7 +124,7 @@ def _mapping(where: str, value: Any, field_name: str = "") -> Mapping[str, Any]:
     return value
 
 
-def _whole(where: str, field_name: str, value: Any) -> int:
+def _parse_int(where: str, field_name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or value != int(value):
         raise LogError(f"{where}, {field_name} is {_quote(value)}; expected a whole number, at least 0")
     return int(value)
@@ -262,7 +262,7 @@ def _litellm(text: str, name: str, log: AccessLog) -> None:
         ended = _moment(where, "endTime", record["endTime"]) if record.get("endTime") else None
         conversation = record.get("session_id") or record.get("trace_id")
         sessions = sessions or conversation is not None
-        read, written = (_whole(where, key, record[key]) for key in ("prompt_tokens", "completion_tokens"))
+        read, written = (_parse_int(where, key, record[key]) for key in ("prompt_tokens", "completion_tokens"))
         log.requests.append(LoggedRequest(number, at, read, written, ended, None if conversation is None else str(conversation)))
     if not sessions:
         log.notes.append("conversations: no request has a session_id or a trace_id")
@@ -301,7 +301,7 @@ def _openai_usage(text: str, name: str, log: AccessLog) -> None:
 
 
 def _bucket(where: str, result: Mapping[str, Any], begins: float, ends: float, number: int, drawn: random.Random, log: AccessLog) -> None:
-    read, written, n = (_whole(where, key, result.get(key)) for key in ("input_tokens", "output_tokens", "num_model_requests"))
+    read, written, n = (_parse_int(where, key, result.get(key)) for key in ("input_tokens", "output_tokens", "num_model_requests"))
     if result.get("batch") is True:
         log.skip("of the batch API", n)
         return
@@ -331,12 +331,12 @@ def _aiperf(text: str, name: str, log: AccessLog) -> None:
             continue
         if "request_start_ns" not in metadata:
             raise LogError(f"{where}, metadata has no request_start_ns; expected nanoseconds since 1970")
-        at = _whole(where, "metadata.request_start_ns", metadata["request_start_ns"]) / 1e9
+        at = _parse_int(where, "metadata.request_start_ns", metadata["request_start_ns"]) / 1e9
         ended = metadata.get("request_end_ns")
         metrics = _mapping(where, record.get("metrics"), "metrics")
         read = _aiperf_length(where, metrics, "input_sequence_length")
         written = _aiperf_length(where, metrics, "output_sequence_length", "output_token_count")
-        over = None if ended is None else _whole(where, "metadata.request_end_ns", ended) / 1e9
+        over = None if ended is None else _parse_int(where, "metadata.request_end_ns", ended) / 1e9
         # The correlation id is a session's, the conversation id that of the data set's entry, which several sessions may replay.
         session = metadata.get("x_correlation_id") or metadata.get("conversation_id")
         log.requests.append(LoggedRequest(number, at, read, written, over, None if session is None else str(session)))
@@ -345,7 +345,7 @@ def _aiperf(text: str, name: str, log: AccessLog) -> None:
 def _aiperf_length(where: str, metrics: Mapping[str, Any], *names: str) -> int | None:
     for metric in names:
         if metric in metrics:
-            return _whole(where, f"metrics.{metric}.value", _mapping(where, metrics[metric], f"metrics.{metric}").get("value"))
+            return _parse_int(where, f"metrics.{metric}.value", _mapping(where, metrics[metric], f"metrics.{metric}").get("value"))
     return None
 
 

@@ -290,17 +290,17 @@ def _check_command(options: EngineOptions, backend: str, *, text: bool) -> None:
             "server.backend openai without server.command; expected the command of an OpenAI-compatible server, such as "
             '[vllm, serve, "{model}", --port, "{port}"]'
         )
-    if "port" not in _named(options.command, "server.command", options):
+    if "port" not in _check_placeholders(options.command, "server.command", options):
         raise ValueError("server.command does not name {port}, which the trial chooses; expected it among the arguments")
     if options.worker_command is not None:
-        _named(options.worker_command, "server.worker_command", options)
+        _check_placeholders(options.worker_command, "server.worker_command", options)
     if options.protocol == "openai_chat" and not text:
         raise ValueError(
             "server.protocol openai_chat with requests.text false: a chat has no token ids; expected text: true, or protocol openai"
         )
 
 
-def _named(command: tuple[str, ...], where: str, options: EngineOptions) -> list[str]:
+def _check_placeholders(command: tuple[str, ...], where: str, options: EngineOptions) -> list[str]:
     """The placeholders of a command. ValueError for one that does not exist, or for the lack of one without which the command would start
     something else than is declared."""
     several, parallel = options.nodes > 1, options.parallel or Parallel()

@@ -299,7 +299,7 @@ class _TimedPhase(Declared):
     duration: Duration
 
     @model_validator(mode="after")
-    def _sane(self) -> _TimedPhase:
+    def _check_rates(self) -> _TimedPhase:
         if self.duration > DAY_S:
             raise ValueError(f"duration {self.duration:g}s is over a day; expected a duration such as 10min")
         if (expected := self.arrivals.expected(self.duration)) < 1:

@@ -207,14 +207,14 @@ class Reinforcement(Learner):
     def prepared(self, model: nn.Module, samples: Samples) -> Samples:
         prompts, chance = samples
         with torch.no_grad():
-            ids = self._answered(model, prompts, chance)
+            ids = self._generate_answers(model, prompts, chance)
             rewards = self._rewards(ids)
             groups = rewards.view(-1, self._group)
             spread = groups.std(dim=1, correction=0, keepdim=True)
             advantages = (groups - groups.mean(dim=1, keepdim=True)) / (spread + _EPSILON)
         return ids, advantages.flatten(), rewards
 
-    def _answered(self, model: nn.Module, prompts: Tensor, chance: Tensor) -> Tensor:
+    def _generate_answers(self, model: nn.Module, prompts: Tensor, chance: Tensor) -> Tensor:
         ids, cache = prompts, models.new_cache(self.model)
         unseen = prompts
         for position in range(self._generate):

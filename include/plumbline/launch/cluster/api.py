@@ -190,7 +190,7 @@ class ClusterApi:
 
     def get(self, kind: str, name: str) -> Row | None:
         """One object, or None."""
-        return self._found("GET", f"{self.path(kind)}/{name}")
+        return self._json_or_none("GET", f"{self.path(kind)}/{name}")
 
     def pods(self, selector: str) -> list[Row]:
         return self.listed("Pod", selector)
@@ -204,7 +204,7 @@ class ClusterApi:
         return [item for name in names for item in self._items(self.path("Event"), fieldSelector=f"involvedObject.name={name}")]
 
     def node(self, name: str) -> Row | None:
-        return self._found("GET", f"/api/v1/nodes/{name}")
+        return self._json_or_none("GET", f"/api/v1/nodes/{name}")
 
     def nodes(self, selector: str = "") -> list[Row]:
         """Nodes by label selector; all nodes without one."""
@@ -232,13 +232,13 @@ class ClusterApi:
         options: Row = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
-        self._found("DELETE", f"{self.path(kind)}/{name}", body=options)
+        self._json_or_none("DELETE", f"{self.path(kind)}/{name}", body=options)
 
     def delete_exactly(self, kind: str, name: str, uid: str) -> bool:
         """Delete an object of this uid with everything that it owns; False if it is gone or another one."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
-            return self._found("DELETE", f"{self.path(kind)}/{name}", body=options) is not None
+            return self._json_or_none("DELETE", f"{self.path(kind)}/{name}", body=options) is not None
         except ApiRefused as refusal:
             if refusal.status == 409:
                 return False
@@ -272,7 +272,7 @@ class ClusterApi:
         items: list[Row] = json.loads(self._send("GET", path, query=query, accept=accept)).get("items") or []
         return items
 
-    def _found(self, method: str, path: str, body: Row | None = None) -> Row | None:
+    def _json_or_none(self, method: str, path: str, body: Row | None = None) -> Row | None:
         try:
             row: Row = self._json(method, path, body=body)
         except ApiRefused as refusal:

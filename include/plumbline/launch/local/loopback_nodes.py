@@ -37,7 +37,7 @@ def _spawn(command: list[str], node: int, cpus: set[int], rendezvous: str) -> in
         os.sched_setaffinity(0, mine)
 
 
-def _ended(pid: int, deadline: float) -> bool:
+def _wait_for_end(pid: int, deadline: float) -> bool:
     while time.monotonic() < deadline:
         if os.waitpid(pid, os.WNOHANG)[0]:
             return True
@@ -70,7 +70,7 @@ def main() -> int:
         status = os.waitpid(pids[0], 0)[1]
     deadline = time.monotonic() + _END_WITHIN_S
     for pid in pids[1:]:
-        if not _ended(pid, deadline):
+        if not _wait_for_end(pid, deadline):
             sys.stderr.write(f"a node's harness ({pid}) did not end with node 0\n")
     code = os.waitstatus_to_exitcode(status)
     if code < 0:

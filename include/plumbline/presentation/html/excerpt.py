@@ -35,10 +35,10 @@ def leading_columns(conclusions: Conclusions, table: CardTable) -> list[int]:
     if ranking is not None:
         order = [r.provider for r in ranking if r.provider in names]
         return [names.index(name) for name in (*order, *(n for n in names if n not in order))][:MOST]
-    return sorted(range(len(names)), key=lambda i: (_worse(table.cards[i]), names[i]))[:MOST]
+    return sorted(range(len(names)), key=lambda i: (_sort_value(table.cards[i]), names[i]))[:MOST]
 
 
-def _worse(card: Scorecard) -> float:
+def _sort_value(card: Scorecard) -> float:
     """The primary metric, less is better; last where it is unknown."""
     row = card.primary or card.row("step_time") or card.row("time_to_first_token")
     if row is None or row.value is None:

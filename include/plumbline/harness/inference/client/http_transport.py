@@ -178,7 +178,7 @@ class Http1Connection(asyncio.Protocol):
             self._number = None
         elif self._number is not None:
             if self._by_end:
-                self._whole()
+                self._finish_response()
             elif self._status:
                 self._broken("server_error", f"the connection was closed in the middle of the answer{why}")
             else:
@@ -216,7 +216,7 @@ class Http1Connection(asyncio.Protocol):
         if not self._status:
             return
         keep = self._parser.should_keep_alive() and not self._by_end
-        self._whole()
+        self._finish_response()
         if keep:
             # Not at once: the engine may send on this very connection, and the parser is not done with this message.
             self._loop.call_soon(self._ready)
@@ -227,7 +227,7 @@ class Http1Connection(asyncio.Protocol):
         if self._open and self._number is None:
             self._sink.room(self)
 
-    def _whole(self) -> None:
+    def _finish_response(self) -> None:
         if self._number is None:
             return
         if self._answer is None:

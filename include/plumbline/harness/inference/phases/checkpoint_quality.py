@@ -174,7 +174,7 @@ def _compare(
     served = [each.last(n) for each, n in zip(client.scores(reference.sequences), reference.continued, strict=True)]
     greedy = np.concatenate([each.greedy for each in served])
     agreement, n = float(greedy.mean()), len(greedy)
-    difference = float(np.abs(_joined(served) - _joined(reference.scores)).mean())
+    difference = float(np.abs(_concatenate(served) - _concatenate(reference.scores)).mean())
     rows = [
         metric_row("output_agreement", agreement, n, phase=_PHASE),
         metric_row("log_probability_difference", difference, n, phase=_PHASE),
@@ -189,8 +189,8 @@ def _compare(
     if reference.passage:
         scored = client.scores(_windows(workload, quality, tokens))
         count += len(scored)
-        perplexity, before = (float(np.exp(-_joined(scores).mean())) for scores in (scored, reference.passage))
-        n_scored = len(_joined(scored))
+        perplexity, before = (float(np.exp(-_concatenate(scores).mean())) for scores in (scored, reference.passage))
+        n_scored = len(_concatenate(scored))
         rows += [
             metric_row("perplexity", perplexity, n_scored, phase=_PHASE),
             metric_row("perplexity_ratio", perplexity / before, n_scored, phase=_PHASE),
@@ -202,7 +202,7 @@ def _compare(
     return QualityResult(rows, [each for each in judgements if each is not None], count)
 
 
-def _joined(scores: Sequence[TokenScores]) -> NDArray[np.float64]:
+def _concatenate(scores: Sequence[TokenScores]) -> NDArray[np.float64]:
     return np.concatenate([each.log_probability for each in scores])
 
 

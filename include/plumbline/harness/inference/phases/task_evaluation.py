@@ -159,13 +159,13 @@ class TaskEvaluator:
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
         except OSError as error:
-            raise self._ended() from error
+            raise self._failure() from error
 
     def _receive(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise self._ended()
+            raise self._failure()
         message: dict[str, Any] = json.loads(line)
         if "failed" in message:
             failure: FailureClass = "unreachable" if message["unreachable"] else "bad_declaration"
@@ -173,7 +173,7 @@ class TaskEvaluator:
             raise TrialFailed(failure, f"{_FIELD}: {message['failed']}{expected}")
         return message
 
-    def _ended(self) -> TrialFailed:
+    def _failure(self) -> TrialFailed:
         self.process.wait(_ENDS_WITHIN_S)
         last = self.log.read_text(encoding="utf-8", errors="replace").strip()[-_LAST_BYTES:]
         return TrialFailed("harness_error", f"lm-eval ended with exit status {self.process.returncode}: {' '.join(last.split())}")

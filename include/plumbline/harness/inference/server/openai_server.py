@@ -65,8 +65,8 @@ def counters_of(samples: list[Sample]) -> ServerCounters | None:
             gpu_memory_bytes=None,
             prefill_s=counters.get("prefill_s"),
             decode_s=counters.get("decode_s"),
-            drafted=_whole(counters.get("drafted")),
-            accepted=_whole(counters.get("accepted")),
+            drafted=_to_int(counters.get("drafted")),
+            accepted=_to_int(counters.get("accepted")),
         )
     return None
 
@@ -75,7 +75,7 @@ def _total(samples: list[Sample], names: Sequence[str]) -> float | None:
     return next((total for name in names if (total := sum_metric(samples, name)) is not None), None)
 
 
-def _whole(value: float | None) -> int | None:
+def _to_int(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 

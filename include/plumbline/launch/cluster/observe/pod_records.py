@@ -196,14 +196,14 @@ def node_labels_facts(node: Row) -> dict[str, Scalar]:
     info = (node.get("status") or {}).get("nodeInfo") or {}
     facts: dict[str, Scalar] = {key: info.get(field) for key, field in _INFO.items()}
     for key, candidates in _LABELS.items():
-        facts[key] = next((labels[label] for label in candidates if label in labels), None) or _joined(labels, _PARTS.get(key, []))
+        facts[key] = next((labels[label] for label in candidates if label in labels), None) or _join_labels(labels, _PARTS.get(key, []))
     for key in _NUMBERS:
         text = facts[key]
         facts[key] = int(text) if isinstance(text, str) and text.isdigit() else None
     return facts
 
 
-def _joined(labels: Mapping[str, str], parts: Sequence[str]) -> str | None:
+def _join_labels(labels: Mapping[str, str], parts: Sequence[str]) -> str | None:
     return ".".join(labels[part] for part in parts if labels.get(part)) or None
 
 

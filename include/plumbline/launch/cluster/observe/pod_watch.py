@@ -211,7 +211,7 @@ class PodWatch:
         present = {observe.name_of(pod): trim_pod(pod) for pod in pods}
         self._known |= set(present)
         self._pods.update(present)
-        self._gone = self._missed(set(present)) | self._lost(present.values(), cluster_now)
+        self._gone = self._missing_pods(set(present)) | self._lost_pods(present.values(), cluster_now)
         self._describe()
         rows = list(self._pods.values())
         if self._all_over(rows) or self._rank_0_is_done(rows, now):
@@ -221,7 +221,7 @@ class PodWatch:
                 return Decision("finished")
             self.settling = True
             return None
-        if self._lasted(rows, now, cluster_now) >= self.limits.deadline - self.limits.requested_at:
+        if self._running_s(rows, now, cluster_now) >= self.limits.deadline - self.limits.requested_at:
             return Decision(
                 "stopped",
                 StopCause(
@@ -272,17 +272,17 @@ class PodWatch:
         """The newest copy of the pod whose log has the progress; None before it exists."""
         return next((pod for pod in self._pods.values() if observe.rank_of(pod) == 0), None)
 
-    def _missed(self, present: set[str]) -> frozenset[str]:
+    def _missing_pods(self, present: set[str]) -> frozenset[str]:
         """Pods removed before they ended; removal after the end is only garbage collection."""
         return frozenset(name for name in self._known - present if name not in self._pods or not observe.has_ended(self._pods[name]))
 
-    def _lost(self, pods: Iterable[Row], cluster_now: float) -> frozenset[str]:
+    def _lost_pods(self, pods: Iterable[Row], cluster_now: float) -> frozenset[str]:
         """Pods whose deletion takes too long: their node no longer answers."""
         # deletionTimestamp is when the deletion's own grace period ends.
         due = {observe.name_of(pod): observe.parse_time(pod["metadata"].get("deletionTimestamp")) for pod in pods}
         return frozenset(name for name, at in due.items() if at is not None and cluster_now >= at + self.limits.grace_s)
 
-    def _lasted(self, rows: list[Row], now: float, cluster_now: float) -> float:
+    def _running_s(self, rows: list[Row], now: float, cluster_now: float) -> float:
         """Seconds since the request, by the cluster's clock once a pod exists: a step of Airflow's clock must not count."""
         created = [at for row in rows if (at := observe.parse_time(row["metadata"].get("creationTimestamp"))) is not None]
         return cluster_now - min(created) if created else now - self.limits.requested_at
@@ -314,7 +314,7 @@ class PodWatch:
                 return self._stop_cause(row, wrong)
         waiting = [row for row in rows if not observe.is_scheduled(row) and not observe.has_ended(row)]
         if waiting or len(rows) < self.limits.expected:
-            if self._lasted(rows, now, cluster_now) >= self.limits.schedule_timeout_s:
+            if self._running_s(rows, now, cluster_now) >= self.limits.schedule_timeout_s:
                 return StopCause("schedule_timeout", self._no_node(rows, waiting))
             return None
         placed = max((at for row in rows if (at := observe.scheduled_at(row)) is not None), default=cluster_now)
