@@ -14,7 +14,7 @@ from plumbline.results.document import InvalidProbe, ProbeDocument
 
 
 def test_it_measures_the_machine_and_says_what_it_is(tmp_path: Path) -> None:
-    seen = quick_probe(tmp_path, wanted=("memory",))
+    seen = quick_probe(tmp_path, names=("memory",))
     assert list(seen.figures) == ["memory_bandwidth"] and seen.figures["memory_bandwidth"] > 0
     assert seen.environment.facts["os.kernel"] and seen.left_out == {} and seen.seconds > 0
     assert seen.foreign_cpu is None or 0 <= seen.foreign_cpu <= 1
@@ -30,7 +30,7 @@ def test_a_probe_that_fails_is_left_out_with_the_last_thing_that_it_said(tmp_pat
     error = ImportError("libcuda.so: wrong driver")
     (tmp_path / "torch.py").write_text(f"raise {error!r}\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    seen = quick_probe(tmp_path, wanted=("matmul",))
+    seen = quick_probe(tmp_path, names=("matmul",))
     assert seen.left_out == {"matmul": f"ImportError: {error}"}
     assert {row.value for row in seen.metrics} == {None} and seen.figures == {}
 
