@@ -46,11 +46,11 @@ class Repricing:
             [t for t in last_attempts(several) if t.kind == kind and t.workload in preference.workloads] for several in (today, doubled)
         )
         self._preference, self._columns = preference, _columns(preference, own)
-        found = [
+        candidates = [
             [_candidate(p, preference, self._columns, [t for t in of if t.provider == p]) for p in sorted({t.provider for t in own})]
             for of in (own, twice)
         ]
-        whole = [pair for pair in zip(*found, strict=True) if None not in pair[0].values]
+        whole = [pair for pair in zip(*candidates, strict=True) if None not in pair[0].values]
         self.providers = tuple(now.provider for now, _ in whole)
         """Those with a number in every column, by name: no price makes the others eligible."""
         self._numbers, self._per_factor = _line([[c.values for c in pair] for pair in whole], len(self._columns))

@@ -211,11 +211,11 @@ def _ordered(changes: Sequence[EnvironmentChange]) -> tuple[EnvironmentChange, .
 def _merge_alike(changes: Sequence[EnvironmentChange], keys: Collection[str]) -> list[EnvironmentChange]:
     """The changes, with those of one fact that every device shows alike made one: eight GPUs of another product are one piece of news."""
     devices = Counter(_of_all(key) for key in keys)
-    found: dict[EnvironmentChange, list[EnvironmentChange]] = {}
+    by_change: dict[EnvironmentChange, list[EnvironmentChange]] = {}
     for change in changes:
-        found.setdefault(replace(change, key=_of_all(change.key), title=""), []).append(change)
+        by_change.setdefault(replace(change, key=_of_all(change.key), title=""), []).append(change)
     merged = []
-    for common, own in found.items():
+    for common, own in by_change.items():
         if 1 < len(own) == devices[common.key]:
             title = _title(fact_rule(common.key), common.key)
             merged.append(replace(common, title=f"{title} (all {len(own)})"))
