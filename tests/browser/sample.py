@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
+from plumbline.analysis.drift.series_state import SeriesState
 from plumbline.archive import Archive
 from plumbline.declarations import Declarations, Provider, Trial, criteria_hash, load, series_key, spec_hash, trial_id
 from plumbline.results import (
@@ -86,14 +87,14 @@ def campaign(folder: Path, *, repeats: int = 3, names: tuple[str, ...] = ("local
             ),
         ),
         drift=tuple(
-            SeriesDrift(t.series_key, t.provider.name, t.workload.kind, t.workload.name, ("2026-10",), verdicts)
-            for t, verdicts in zip(
+            SeriesDrift(t.series_key, t.provider.name, t.workload.kind, t.workload.name, ("2026-10",), verdicts, state=SeriesState(state))
+            for t, (state, verdicts) in zip(
                 {t.series_key: t for t in planned}.values(),
                 (
-                    {"regressed": 1, "unchanged": 9},
-                    {"unchanged": 14, "insufficient_data": 2},
-                    {"unchanged": 10},
-                    {"unchanged": 15, "suspected": 1},
+                    ("drifted", {"regressed": 1, "unchanged": 9}),
+                    ("steady", {"unchanged": 14, "insufficient_data": 2}),
+                    ("steady", {"unchanged": 10}),
+                    ("suspected", {"unchanged": 15, "suspected": 1}),
                 ),
                 strict=False,
             )

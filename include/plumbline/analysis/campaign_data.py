@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from plumbline.analysis.drift.series_state import SeriesState
 from plumbline.analysis.trial_sample import USABLE
 from plumbline.declarations import AnyWorkload, Provider, Team, Trial
 from plumbline.declarations.alerts import RentedVolume
@@ -84,7 +85,7 @@ class CampaignHistory:
 class SeriesDrift:
     """One series compared with its accepted baseline. `baseline`: campaign ids, empty if none was accepted before this campaign.
 
-    `verdicts`: how many metrics got each verdict (regressed, improved, unchanged, suspected, insufficient_data).
+    `verdicts`: how many metrics got each verdict of `analysis.drift.comparison`.
     """
 
     series_key: str
@@ -94,6 +95,7 @@ class SeriesDrift:
     baseline: tuple[str, ...]
     verdicts: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
+    state: SeriesState = field(default_factory=lambda: SeriesState("cannot_tell"))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -301,23 +301,9 @@ def show_drift(data: CampaignData) -> None:
     out.print("\nSince the accepted baseline", style="bold")
     for series in data.drift:
         name = f"{series.provider} · {series.kind} {series.workload}"
-        counted = _counted(series.verdicts)
-        if counted:
-            out.print(f"  {name}: {counted} (against {', '.join(series.baseline)})")
-        else:
-            out.print(f"  {name}: {series.note or 'nothing to compare'}")
+        against = f"{series.state.text} (against {', '.join(series.baseline)})"
+        out.print(f"  {name}: {against if series.verdicts else series.note or 'nothing to compare'}")
     for finding in data.findings:
         out.print(f"  {finding.headline}\n      {finding.explanation}")
     if not data.findings:
         out.print("  no finding")
-
-
-def _counted(verdicts: Mapping[str, int]) -> str:
-    """How many metrics got which verdict; a suspicion is a lack of data until more repeats confirm it."""
-    suspected = verdicts.get("suspected", 0)
-    parts = [f"{n} {word}" for word in ("regressed", "improved", "unchanged") if (n := verdicts.get(word, 0))]
-    if open_ := verdicts.get("insufficient_data", 0) + suspected:
-        parts.append(
-            f"{open_} insufficient data" + (f", of which {suspected} look different: more repeats would tell" if suspected else "")
-        )
-    return ", ".join(parts)

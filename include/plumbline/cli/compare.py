@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_changes
-from plumbline.analysis.drift.comparison import Comparison, format_effect, format_interval, format_repeats_needed
+from plumbline.analysis.drift.comparison import VERDICTS, Comparison, format_effect, format_interval, format_repeats_needed
 from plumbline.analysis.drift.environment import changes_by_group
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
@@ -22,7 +22,14 @@ from plumbline.workflows.compare import ComparisonSet, compare_named
 
 _FEW = 3
 """Unchanged metrics that are listed one by one."""
-_STYLE = {"regressed": "bold red", "improved": "green", "suspected": "yellow", "unchanged": "green", "insufficient_data": "dim"}
+_STYLE = {
+    "regressed": "bold red",
+    "improved": "green",
+    "suspected": "yellow",
+    "moved": "yellow",
+    "unchanged": "green",
+    "insufficient_data": "dim",
+}
 
 
 def compare(
@@ -49,14 +56,13 @@ def compare(
         lambda: _show(compared, old, new, everything),
     )
     # Two providers differ, and that is no drift.
-    raise typer.Exit(DRIFTED if compared.kind != "provider" and any(c.moved for c in comparisons) else OK)
+    raise typer.Exit(DRIFTED if compared.kind != "provider" and any(c.drifted for c in comparisons) else OK)
 
 
 def overall(comparisons: Sequence[Comparison]) -> str:
     """The gravest verdict of all series; `not judged` if what was comparable has no thresholds, `not comparable` if nothing was."""
     verdicts = [c.verdict for c in comparisons if c.verdict is not None]
-    order = ("regressed", "improved", "suspected", "insufficient_data", "unchanged")
-    return next((v for v in order if v in verdicts), "not judged" if any(not c.problems for c in comparisons) else "not comparable")
+    return next((v for v in VERDICTS if v in verdicts), "not judged" if any(not c.problems for c in comparisons) else "not comparable")
 
 
 def _show(compared: ComparisonSet, old: str, new: str, everything: bool) -> None:

@@ -117,19 +117,8 @@ def _top(one: WorkloadVerdict) -> str:
 
 
 def _drift(verdict: CampaignVerdict, most: int) -> None:
-    series = verdict.series
-    parts = [
-        f"{count} {words}"
-        for count, words in (
-            (series.moved, "moved"),
-            (series.unsure, "cannot tell (too few repeats)"),
-            (series.steady, "without a change"),
-            (series.without_baseline, "without an earlier baseline"),
-        )
-        if count
-    ]
-    total = series.moved + series.unsure + series.steady + series.without_baseline
-    out.print(_named_row("Drift", f"{total} series: {', '.join(parts)}" if parts else "nothing compared"))
+    parts = [f"{count} {state}" for state, count in verdict.series.items()]
+    out.print(_named_row("Drift", f"{sum(verdict.series.values())} series: {', '.join(parts)}" if parts else "nothing compared"))
     for finding in verdict.findings[:most]:
         symbol, style = SEVERITY[finding.severity]
         text = Text.assemble((f"  {symbol} {finding.severity:<4} ", style), headline(finding).removeprefix("SIMULATED").strip())

@@ -12,12 +12,13 @@ from urllib.parse import urlencode
 from fastapi import Depends, Query, Request
 
 from plumbline.analysis.conclusions import KINDS
+from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.fleet import COST_UNITS, CostUnit
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive.repository import Span
 from plumbline.dashboard.access import can_see_costs
 from plumbline.declarations import Declarations
-from plumbline.presentation.series_summary import ORDER, REVIEWED_STATES, StateName
+from plumbline.presentation.series_summary import ORDER, StateName
 
 Months = Literal["", "3", "6", "12"]
 PLACE = ("cloud", "region", "accelerator")
@@ -131,7 +132,7 @@ def filter_bar(
     page = f"/{request_path.split('/')[1]}"
     page_fields = PAGES[page]
     if page == "/campaigns":
-        choices["state"] = REVIEWED_STATES
+        choices["state"] = STATES
     return FilterBar(
         request_path,
         chosen,

@@ -54,7 +54,7 @@ def findings_of(comparison: Comparison) -> tuple[Finding, ...]:
 
 
 def _performance(comparison: Comparison) -> Finding | None:
-    moved = comparison.moved
+    moved = comparison.drifted
     if not moved:
         return None
     ranked = _ranked(moved, Series.parse(comparison.series_key).kind)
@@ -113,9 +113,9 @@ def _environment(comparison: Comparison) -> Finding | None:
         return None
     members = [Member(change.key, f"{change.group}: {change.text}") for change in changes]
     judged = [row for row in comparison.rows if row.verdict is not None and row.family == "lead"]
-    if comparison.moved:
+    if comparison.drifted:
         effect = "performance changed too"
-    elif judged and all(row.verdict == "unchanged" for row in judged):
+    elif judged and all(row.verdict in ("unchanged", "moved") for row in judged):
         effect = _within_thresholds(judged)
     else:
         effect = "too few repeats to judge performance"

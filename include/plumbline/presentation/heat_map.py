@@ -102,11 +102,18 @@ LEVELS = (0.02, 0.05, 0.1, 0.25, 0.5)
 LEGEND: dict[HeatView, tuple[tuple[str, str], ...]] = {
     "speed": (("h0", "best, or like it"), ("h1", "≤ 5 % behind"), ("h2", "≤ 10 %"), ("h3", "≤ 25 %"), ("h4", "≤ 50 %"), ("h5", "more")),
     "cost": (("h0", "cheapest, or like it"), ("h1", "≤ 5 % dearer"), ("h2", "≤ 10 %"), ("h3", "≤ 25 %"), ("h4", "≤ 50 %"), ("h5", "more")),
-    "drift": (("h0", "steady"), ("h2", "cannot tell"), ("h3", "stale"), ("h4", "suspected"), ("h5", "drifted")),
+    "drift": (
+        ("h0", "steady"),
+        ("h1", "cannot tell"),
+        ("h2", "stale"),
+        ("h3", "moved, under your threshold"),
+        ("h4", "suspected"),
+        ("h5", "drifted"),
+    ),
     "age": (("h0", "≤ 7 days"), ("h1", "≤ 14"), ("h2", "≤ 31"), ("h3", "≤ 40"), ("h5", "stale")),
     "reliability": (("h0", "all trials usable"), ("h1", "≥ 95 %"), ("h2", "≥ 90 %"), ("h3", "≥ 75 %"), ("h4", "≥ 50 %"), ("h5", "fewer")),
 }
-_STATE_LEVEL = {"steady": 0, "cannot_tell": 2, "stale": 3, "suspected": 4, "drifted": 5}
+_STATE_LEVEL = {"steady": 0, "cannot_tell": 1, "stale": 2, "moved": 3, "suspected": 4, "drifted": 5}
 _AGE_DAYS = ((7, 0), (14, 1), (31, 2), (40, 3))
 _USABLE_SHARES = ((1.0, 0), (0.95, 1), (0.9, 2), (0.75, 3), (0.5, 4))
 FARTHEST = 1.0
@@ -230,7 +237,7 @@ def _column(
         if series_status is None:
             continue
         if view == "drift":
-            level, text = _STATE_LEVEL.get(series_status.state.name, 2), _short_state(series_status.state)
+            level, text = _STATE_LEVEL.get(series_status.state.name, 1), _short_state(series_status.state)
         elif view == "age":
             days = (now - series_status.planned_at).days
             level, text = next((level for limit, level in _AGE_DAYS if days <= limit), 5), f"{days} d"
@@ -258,4 +265,6 @@ def _placed_cell(
 def _short_state(state: ShownState) -> str:
     if state.name == "steady":
         return state.text.removeprefix("steady").strip(" ()") or "steady"
+    if state.name == "moved":
+        return state.text.removeprefix("moved ").partition(",")[0]
     return {"suspected": "suspected", "cannot_tell": "?", "drifted": "drifted", "stale": "stale"}.get(state.name, "–")

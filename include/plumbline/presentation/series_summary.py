@@ -10,20 +10,19 @@ from statistics import median
 from typing import Any, Literal
 
 from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED, costs_of
+from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.pages import MetricKey, SeriesResult
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_name, format_relative_change
+from plumbline.metrics.formatting import common_scale, format_name
 
-StateName = Literal["steady", "suspected", "cannot_tell", "drifted", "stale", "never_measured"]
+StateName = Literal[SeriesStateName, "stale", "never_measured"]
 STALE_DAYS = 40
 """Campaigns are monthly: what is older than this missed one."""
-ORDER: tuple[StateName, ...] = ("drifted", "suspected", "stale", "cannot_tell", "never_measured", "steady")
+ORDER: tuple[StateName, ...] = ("drifted", "suspected", "moved", "stale", "cannot_tell", "never_measured", "steady")
 """The gravest first."""
-REVIEWED_STATES: tuple[StateName, ...] = ("drifted", "suspected", "cannot_tell", "steady")
-"""Those that a series can have in a campaign."""
 
 
 @dataclass(frozen=True)
@@ -44,32 +43,25 @@ def shown_state(
     if campaign_id is None or planned_at is None:
         return ShownState("never_measured", "never measured")
     days = (now - planned_at).days
+    age = f"; measured {days} days ago" if days > STALE_DAYS else ""
+    state = None if review is None else SeriesState.of(review)
     if drifted:
-        return ShownState("drifted", "drifted" + _change(review))
-    if days > STALE_DAYS:
-        return ShownState("stale", f"stale: measured {days} days ago")
-    if review is None or review.get("campaign_id") != campaign_id:
-        return ShownState("cannot_tell", "cannot tell: not compared yet")
-    state, detectable, repeats = review.get("state"), review.get("detectable"), review.get("repeats")
-    if state == "steady":
-        return ShownState("steady", "steady" + (f" (±{100 * detectable:.1f} %)" if detectable is not None else ""))
-    repeats_text = f" ({repeats} more repeat{'s' * (repeats > 1)})" if repeats else ""
-    if state == "suspected":
-        return ShownState("suspected", f"suspected{_change(review)}{repeats_text}")
-    if state == "drifted":  # the finding was accepted or resolved since
+        known = state is not None and state.state in ("drifted", "suspected") and state.change
+        return ShownState("drifted", "drifted" + (f": {known}" if known else "") + age)
+    if review is None or state is None or review.get("campaign_id") != campaign_id:
+        return ShownState("stale", "stale" + age.replace(";", ":")) if age else ShownState("cannot_tell", "cannot tell: not compared yet")
+    if state.state in ("suspected", "moved"):  # age hides no change
+        return ShownState(state.state, state.text + age)
+    if age:
+        return ShownState("stale", "stale" + age.replace(";", ":"))
+    if state.state == "drifted":  # the finding was accepted or resolved since
         return ShownState("cannot_tell", "cannot tell: the next campaign compares with the accepted baseline")
-    return ShownState("cannot_tell", f"cannot tell{repeats_text}" if repeats_text else "cannot tell: no baseline, or nothing comparable")
+    return ShownState(state.state, state.text)
 
 
 def state_in_campaign(campaign_id: str, planned_at: datetime, review: Mapping[str, Any] | None) -> ShownState:
     """The state of a series as the campaign's review said it. `review`: as `Archive.newest_reviews` gives the campaign's."""
     return shown_state(campaign_id, planned_at, planned_at, review is not None and review.get("state") == "drifted", review)
-
-
-def _change(review: Mapping[str, Any] | None) -> str:
-    if review is None or review.get("effect") is None or review.get("state") not in ("drifted", "suspected"):
-        return ""
-    return f": {format_name(str(review['metric']))} {format_relative_change(review['effect'])}"
 
 
 def drifted_series(findings: Collection[Any]) -> set[str]:

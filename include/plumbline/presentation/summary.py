@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from plumbline.analysis.campaign_data import CampaignData, FindingRow
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.drift.series_state import SeriesStateName
 from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
 from plumbline.metrics.formatting import common_scale, format_name, format_probability, join_words
@@ -147,9 +148,16 @@ def _drift_sentence(campaign: CampaignData) -> str:
     compared = [d for d in campaign.drift if d.baseline]
     if not compared:
         return "No accepted baseline before this campaign, so no drift comparison."
-    undecided = sum(d.verdicts.get("insufficient_data", 0) for d in compared)
-    tail = f" {undecided} comparisons have too little data." if undecided else ""
-    return f"No drift from the accepted baseline in {len(compared)} series.{tail}"
+    states = Counter(d.state.state for d in compared)
+    parts = [f"{states[name]} {words}" for name, words in _BESIDE_DRIFT if states[name]]
+    return f"No drift from the accepted baseline in {len(compared)} series{': ' if parts else ''}{', '.join(parts)}."
+
+
+_BESIDE_DRIFT: tuple[tuple[SeriesStateName, str], ...] = (
+    ("suspected", "suspected"),
+    ("moved", "moved under the threshold"),
+    ("cannot_tell", "with too little data"),
+)
 
 
 def headline(finding: FindingRow) -> str:

@@ -18,6 +18,7 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.cost.unit_costs import phase_of
 from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.drift.comparison import VERDICTS
 from plumbline.analysis.scorecards.comparability import incomparable
 from plumbline.analysis.scorecards.references import reference_shares
 from plumbline.analysis.scorecards.scorecard import Scorecard
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 
 Row = dict[str, Any]
-VERDICTS = ("regressed", "improved", "unchanged", "suspected", "insufficient_data")
 
 
 def _trials(conclusions: Conclusions) -> Iterator[Row]:
@@ -53,8 +53,9 @@ def _findings(conclusions: Conclusions) -> Iterator[Row]:
 
 def _drift(conclusions: Conclusions) -> Iterator[Row]:
     for series in conclusions.campaign.drift:
-        counts = {verdict: series.verdicts.get(verdict, 0) for verdict in VERDICTS}
+        counts: Row = {verdict: series.verdicts.get(verdict, 0) for verdict in VERDICTS}
         columns = {"campaign": conclusions.campaign.campaign_id, "series": series.series_key, "baseline": " ".join(series.baseline)}
+        columns["state"] = series.state.state
         yield {**vars(series), **counts, **columns}
 
 

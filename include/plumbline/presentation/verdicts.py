@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from plumbline.analysis.campaign_data import FindingRow
+from plumbline.analysis.campaign_data import FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
 from plumbline.metrics.formatting import common_scale, format_name, format_probability, join_words
 from plumbline.presentation.card_tables import CardTable, card_tables
@@ -47,18 +48,9 @@ class WorkloadVerdict:
 
 
 @dataclass(frozen=True)
-class SeriesChange:
-    """What the comparison with the baseline found, in series: unchanged, without enough data, or without a baseline."""
-
-    steady: int
-    moved: int
-    unsure: int
-    without_baseline: int
-
-
-@dataclass(frozen=True)
 class CampaignVerdict:
-    """`trials`: by status. `criteria`: by outcome. `costs`: sentences. `findings`: most severe first."""
+    """`trials`: by status. `series`: by their state in words, the gravest first.
+    `criteria`: by outcome. `costs`: sentences. `findings`: most severe first."""
 
     campaign_id: str
     reason: str
@@ -67,7 +59,7 @@ class CampaignVerdict:
     trials: dict[str, int]
     workloads: tuple[WorkloadVerdict, ...]
     findings: tuple[FindingRow, ...]
-    series: SeriesChange
+    series: dict[str, int]
     criteria: dict[str, int]
     costs: tuple[str, ...]
 
@@ -87,10 +79,19 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
         trials=dict(counts),
         workloads=tuple(_workload(table, conclusions.decisions) for table in card_tables(cards)),
         findings=tuple(findings),
-        series=_series(conclusions),
+        series=drift_counts(campaign.drift),
         criteria=dict(Counter(j.outcome for c in cards for j in c.acceptance)),
         costs=tuple(_costs(conclusions)),
     )
+
+
+def drift_counts(drift: Sequence[SeriesDrift]) -> dict[str, int]:
+    """How many series have each state, in words, the gravest first."""
+    words = [format_name(d.state.state) if d.baseline else _WITHOUT_BASELINE for d in drift]
+    return {name: words.count(name) for name in (*map(format_name, STATES), _WITHOUT_BASELINE) if name in words}
+
+
+_WITHOUT_BASELINE = "without an earlier baseline"
 
 
 def choice_sentence(decision: Decision) -> str:
@@ -172,20 +173,6 @@ def _leader_sentence(bars: Sequence[Bar]) -> tuple[str, ...]:
     if len(best_providers) == 1:
         return (f"{best_providers[0]} leads; no team weighs this workload",)
     return (f"no clear winner among {len(best_providers) or len(bars)}; no team weighs this workload",)
-
-
-def _series(conclusions: Conclusions) -> SeriesChange:
-    steady = moved = unsure = without_baseline = 0
-    for series in conclusions.campaign.drift:
-        if not series.baseline or not series.verdicts:
-            without_baseline += 1
-        elif any(series.verdicts.get(word) for word in ("regressed", "improved")):
-            moved += 1
-        elif any(series.verdicts.get(word) for word in ("suspected", "insufficient_data")):
-            unsure += 1
-        else:
-            steady += 1
-    return SeriesChange(steady, moved, unsure, without_baseline)
 
 
 def _costs(conclusions: Conclusions) -> Iterable[str]:

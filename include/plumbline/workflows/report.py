@@ -14,6 +14,7 @@ from plumbline.analysis.campaign_data import CampaignData, Quality, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.decisions.decision import Choice
 from plumbline.analysis.decisions.winner_change import StoredChange
+from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import installation_paths, load
@@ -108,7 +109,9 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
             begins = None if c.baseline_campaigns else _compared_with_itself(archive, c.series_key, campaign_id)
             note = begins or "; ".join(c.problems)
-            drift.append(SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note))
+            drift.append(
+                SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note, state_of(c))
+            )
     history, between = campaign_history(archive, declared, campaign_id)
     known = {row.finding_id: row for row in history.open_findings}
     shown = [known.get(f.finding_id) or finding_row(f) for f in archive.findings(campaign_id=campaign_id)]

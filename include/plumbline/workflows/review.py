@@ -11,7 +11,8 @@ from typing import Any
 
 from plumbline.analysis.drift.compare import SeriesPair, compare_series
 from plumbline.analysis.drift.comparison import Comparison, format_effect, format_repeats_needed
-from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history, state_of
+from plumbline.analysis.drift.series_state import state_of
+from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
 from plumbline.analysis.drift.verdicts import apply_history as judged
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
@@ -225,8 +226,8 @@ class ReviewResult:
 
     @property
     def quiet(self) -> bool:
-        """Whether the campaign was compared and shows no change and no doubt that matters."""
-        doubted = any(row.verdict == "suspected" and row.family == "lead" for row in self.comparison.rows)
+        """Whether the campaign was compared and shows no change, also none below its threshold, and no doubt that matters."""
+        doubted = any(row.verdict in ("suspected", "moved") and row.family == "lead" for row in self.comparison.rows)
         changed = any(f.kind in ("performance", "environment") for f in self.findings)
         return bool(self.comparison.baseline_campaigns) and not (self.comparison.problems or doubted or changed)
 

@@ -74,13 +74,6 @@ def test_a_report_s_tables_are_written_if_asked_for(campaigns, plumbline, said):
     assert plumbline("report", "first", "--tables", "xlsx").exit_code == 2
 
 
-def test_a_suspicion_is_counted_as_a_lack_of_data(golden):
-    from plumbline.cli.campaign import _counted
-
-    golden("cli.verdict_counts", _counted({"unchanged": 2, "suspected": 1, "insufficient_data": 3}))
-    assert _counted({}) == ""
-
-
 def test_a_criterion_that_cannot_be_judged_says_why():
     from plumbline.cli.scorecard import _outcome
     from plumbline.presentation.scorecard_rows import CriterionCell

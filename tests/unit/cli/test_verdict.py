@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from plumbline.analysis.campaign_data import FindingRow
 from plumbline.cli import output, verdict
 from plumbline.presentation.decisions import name_first
-from plumbline.presentation.verdicts import Bar, CampaignVerdict, SeriesChange, WorkloadVerdict
+from plumbline.presentation.verdicts import Bar, CampaignVerdict, WorkloadVerdict
 
 
 def workload(number: int, providers: int) -> WorkloadVerdict:
@@ -30,7 +30,7 @@ def campaign(workloads: int, providers: int, findings: int = 0) -> CampaignVerdi
     )
     return CampaignVerdict(
         "2026-10", "monthly", False, tuple(f"provider-{n:02d}" for n in range(providers)), {"valid": 12},
-        tuple(workload(n, providers) for n in range(workloads)), rows, SeriesChange(17, 1, 2, 0), {"pass": 8, "fail": 1},
+        tuple(workload(n, providers) for n in range(workloads)), rows, {"drifted": 1, "moved": 2, "steady": 17}, {"pass": 8, "fail": 1},
         ("training 1.20 USD: provider-00 0.60, provider-01 0.60",),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ family in everything that is compared together (plumbline.analysis.drift.verdict
     suspected            |effect| >= warn but not significant: `repeats_needed` more repeats would settle it
     unchanged            the interval lies within ±warn; or |effect| < warn and a change of warn would have been found (minimum
                          detectable effect <= warn)
+    moved                the same, but the change is larger than the minimum detectable effect, and p <= 1 - confidence
     insufficient_data    anything else: the repeats can neither show nor exclude a change that matters; again with `repeats_needed`
 
 With 2 against 2 repeats no p is below 1/3: such a comparison can suspect, never accuse."""

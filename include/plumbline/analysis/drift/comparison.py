@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from scipy import stats
@@ -91,7 +91,9 @@ def _gpu_errors(outcome: TrialOutcome) -> tuple[str, ...]:
     return tuple(dict.fromkeys(code for code in outcome.reasons if code.startswith(_GPU_ERRORS)))
 
 
-Verdict = Literal["regressed", "improved", "unchanged", "suspected", "insufficient_data"]
+Verdict = Literal["regressed", "improved", "suspected", "moved", "insufficient_data", "unchanged"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+"""The gravest first."""
 Family = Literal["lead", "tail", "informative"]
 RepeatsWhere = Literal["candidate", "both"]
 Limits = Callable[[str], DriftLimits | None]
@@ -162,7 +164,7 @@ class Comparison:
     imported: bool = False
 
     @property
-    def moved(self) -> tuple[MetricComparison, ...]:
+    def drifted(self) -> tuple[MetricComparison, ...]:
         """The rows that regressed or improved."""
         return tuple(row for row in self.rows if row.verdict in ("regressed", "improved"))
 
@@ -170,8 +172,7 @@ class Comparison:
     def verdict(self) -> Verdict | None:
         """The series' verdict: the gravest of its rows'; None if nothing was judged."""
         verdicts = {row.verdict for row in self.rows}
-        order: tuple[Verdict, ...] = ("regressed", "improved", "suspected", "insufficient_data", "unchanged")
-        return next((v for v in order if v in verdicts), None)
+        return next((v for v in VERDICTS if v in verdicts), None)
 
 
 _SHORT = {
@@ -185,7 +186,7 @@ _SHORT = {
 
 def format_effect(row: MetricComparison) -> str:
     """The effect of a row: `+91 %`, or `+2.0 points` / `+3 s` where ratios mean nothing."""
-    return "no value" if row.effect is None else _amount(row.effect, row)
+    return "no value" if row.effect is None else format_amount(row.effect, row.scale, row.unit)
 
 
 def format_interval(row: MetricComparison, confidence: float) -> str:
@@ -193,7 +194,7 @@ def format_interval(row: MetricComparison, confidence: float) -> str:
     level = f"{100 * confidence:g} %"
     if row.ci_low is None or row.ci_high is None:
         return f"no {level} interval from {row.n_baseline} + {row.n_candidate} repeats"
-    low, high = (_amount(end, row).removesuffix(" %") for end in (row.ci_low, row.ci_high))
+    low, high = (format_amount(end, row.scale, row.unit).removesuffix(" %") for end in (row.ci_low, row.ci_high))
     return f"{level}: {low} … {high}"
 
 
@@ -228,9 +229,10 @@ def format_repeats_needed(row: MetricComparison) -> str:
     return f"{row.repeats_needed} more repeat{plural} would settle it"
 
 
-def _amount(value: float, row: MetricComparison) -> str:
-    if row.scale != "difference":
+def format_amount(value: float, scale: Scale, unit: str) -> str:
+    """A change on the scale of its row: `+91 %`, `+2.0 points`, `+3 s`."""
+    if scale != "difference":
         return format_relative_change(value)
-    if row.unit == "ratio":
+    if unit == "ratio":
         return format_relative_change(value).removesuffix(" %") + " points"
-    return f"{'−' if value < 0 else '+'}{abs(value):.3g} {row.unit}"
+    return f"{'−' if value < 0 else '+'}{abs(value):.3g} {unit}"

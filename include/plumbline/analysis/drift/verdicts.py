@@ -1,4 +1,4 @@
-"""Verdicts: which movements count as changes, corrected for how many were tested, and the state of a series that follows from them."""
+"""Verdicts: which movements count as changes, corrected for how many were tested."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from scipy import stats
 
@@ -14,6 +14,7 @@ from plumbline.analysis.drift.change_detection import detect_changes, detect_cre
 from plumbline.analysis.drift.comparison import Comparison, Family, MetricComparison
 from plumbline.analysis.drift.effect import Effect, from_analysis_scale, to_analysis_scale
 from plumbline.analysis.drift.noise import minimum_detectable_effect, repeats_needed
+from plumbline.analysis.drift.series_state import is_move
 from plumbline.declarations.thresholds import DriftRules
 
 RowWithEffect = tuple[MetricComparison, Effect | None]
@@ -48,7 +49,8 @@ def _verdict(row: MetricComparison, q: float, warn: float, effect: Effect, rules
         return judged(verdict="suspected", **_repeats_needed(row, effect, effect.effect, gate, level))
     within = effect.ci_low is not None and effect.ci_high is not None and -warn <= effect.ci_low and effect.ci_high <= warn
     if within or (mde is not None and mde <= warn):
-        return judged(verdict="unchanged")
+        seen = judged(verdict="unchanged")
+        return replace(seen, verdict="moved") if is_move(seen, gate) else seen
     return judged(verdict="insufficient_data", **_repeats_needed(row, effect, warn, gate, gate))
 
 
@@ -132,7 +134,7 @@ def _row(row: MetricComparison, past: SeriesHistory) -> MetricComparison:
             since = past.campaigns[last[0].index]
             note = f"the series shows a lasting {last[0].kind} since campaign {since}"
             return replace(row, verdict="regressed" if row.worse else "improved", repeats_needed=None, past=note)
-    elif row.verdict in ("unchanged", "insufficient_data") and min((v for v in values if v is not None), default=0.0) > 0:
+    elif row.verdict in ("unchanged", "moved", "insufficient_data") and min((v for v in values if v is not None), default=0.0) > 0:
         start = past.oldest.get(row_key(row), 0.0)
         crept = detect_creep(values, start, floor=row.warn) if start > 0 else None
         if crept is not None:
@@ -140,45 +142,3 @@ def _row(row: MetricComparison, past: SeriesHistory) -> MetricComparison:
             moved = replace(row, effect=crept.effect, ci_low=None, ci_high=None, q=crept.p)
             return replace(moved, verdict="regressed" if moved.worse else "improved", repeats_needed=None, past=note, crept=True)
     return row
-
-
-SeriesStateName = Literal["steady", "suspected", "cannot_tell", "drifted"]
-_FIRST = (
-    "step_time",
-    "tokens_per_second",
-    "samples_per_second",
-    "time_to_first_token",
-    "output_token_throughput",
-    "time_per_output_token",
-    "inter_token_latency",
-    "request_scheduled_latency",
-)
-
-
-@dataclass(frozen=True)
-class SeriesState:
-    """`metric`: the number that decided the state. `effect`: its change; `detectable`: the smallest change that the repeats would have shown;
-    both as fractions of the baseline. `repeats`: how many more would settle a doubt; None: not known, or more than 200."""
-
-    state: SeriesStateName
-    metric: str = ""
-    effect: float | None = None
-    detectable: float | None = None
-    repeats: int | None = None
-
-
-def state_of(comparison: Comparison) -> SeriesState:
-    """Drifted or suspected if any leading metric is, else the state of the workload's first metric; cannot tell without a comparison."""
-    judged = [row for row in comparison.rows if row.family == "lead" and row.verdict is not None and row.effect is not None]
-    if comparison.problems or not judged:
-        return SeriesState("cannot_tell")
-    ordered = sorted(judged, key=lambda row: _FIRST.index(row.metric) if row.metric in _FIRST else len(_FIRST))
-    for verdicts, state in ((("regressed", "improved"), "drifted"), (("suspected",), "suspected")):
-        row = next((row for row in ordered if row.verdict in verdicts), None)
-        if row is not None:
-            return _state(state, row)  # type: ignore[arg-type]
-    return _state("steady" if ordered[0].verdict == "unchanged" else "cannot_tell", ordered[0])
-
-
-def _state(state: SeriesStateName, row: MetricComparison) -> SeriesState:
-    return SeriesState(state, row.metric, row.effect, row.mde, row.repeats_needed)

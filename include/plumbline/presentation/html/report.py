@@ -37,6 +37,7 @@ from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows
 from plumbline.presentation.summary import comparison_limits, headline, summary_items
 from plumbline.presentation.tables import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows
+from plumbline.presentation.verdicts import drift_counts
 from plumbline.results.launch_record import effective_environment
 
 
@@ -110,7 +111,7 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
     reasons = [r for r in raw if r.reasons]
     lost = tuple(r for r in launches if any(r.counts[1:]))
     if excerpt:
-        drift = tuple(d for d in drift if any(d.verdicts.get(verdict) for verdict in ("regressed", "improved", "suspected")))
+        drift = tuple(d for d in drift if d.state.state in ("drifted", "suspected", "moved"))
     facts: dict[str, list[dict[str, Any]]] = {}
     for document in campaign.documents:
         environment = effective_environment(document)
@@ -151,7 +152,7 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
         "charts": (*charts, *([bill] if bill else []), *forecasts.visible, *forecasts.folded, *precisions.charts),
         "facts": fact_rows(facts, names if not excerpt else listed_providers),
         "drift_rows": drift,
-        "drift_summary": _drift_summary(campaign),
+        "drift_summary": ", ".join(f"{n} {state}" for state, n in drift_counts(campaign.drift).items()),
         "launches": lost[: MOST if excerpt else None],
         "launches_valid": () if excerpt else tuple(r for r in launches if r not in lost),
         "hidden_launches": len(launches) - len(lost[:MOST]) if excerpt else 0,
@@ -180,13 +181,6 @@ def _waterfall(decision: Decision, change: WinnerChange) -> Chart | None:
     # Ids in a drawing come from its name: those of several choices must differ.
     name = "-".join(("winner-change", decision.team, decision.kind, *decision.workloads))
     return None if chart is None else replace(chart, name=name, wide=False)
-
-
-def _drift_summary(campaign: CampaignData) -> str:
-    """Series by their gravest verdict, in words."""
-    order = ("regressed", "suspected", "improved", "insufficient_data", "unchanged")
-    counts = Counter(next((v for v in order if d.verdicts.get(v)), "not compared") for d in campaign.drift)
-    return ", ".join(f"{counts[v]} {format_name(v)}" for v in (*order, "not compared") if counts[v])
 
 
 def _replace(target: Path, text: str) -> None:

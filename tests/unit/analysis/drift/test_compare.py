@@ -31,7 +31,7 @@ def test_the_same_numbers_are_unchanged(sample: Any, rules: Any, limits: Any) ->
     found = compare([sample("b", {"step_time": FIVE})], sample("c", {"step_time": FIVE[::-1]}), rules=rules, limits=limits)
     step = row_of(found, "step_time")
     assert step.verdict == "unchanged" and step.mde is not None and step.mde < 1.2 * step.warn
-    assert found.verdict == "unchanged" and not found.moved
+    assert found.verdict == "unchanged" and not found.drifted
 
 
 def test_two_against_two_can_suspect_but_never_accuse(sample: Any, rules: Any, limits: Any) -> None:

@@ -33,8 +33,8 @@ def test_two_hundred_a_a_comparisons_raise_almost_nothing(cv: float, noisy: Any,
     for i in range(200):
         n = 2 + i % 4
         found = compare([noisy(rng, "b", n, cv, LEVELS)], noisy(rng, "c", n, cv, LEVELS), rules=rules, limits=limits)
-        alarms += bool(found.moved)
-        small += bool(found.moved) and n == 2
+        alarms += bool(found.drifted)
+        small += bool(found.drifted) and n == 2
     # 5 % of the comparisons is what the declared false discovery rate allows when nothing is different at all.
     assert alarms <= 10
     assert small == 0
@@ -63,4 +63,4 @@ def test_two_repeats_never_accuse_however_large_the_step(noisy: Any, rules: Any,
     rng = np.random.default_rng(5)
     for _ in range(20):
         found = compare([noisy(rng, "b", 2, 0.01, LEVELS)], noisy(rng, "c", 2, 0.01, stepped(3.0)), rules=rules, limits=limits)
-        assert found.verdict == "suspected" and not found.moved
+        assert found.verdict == "suspected" and not found.drifted

@@ -39,18 +39,21 @@ def test_a_drift_that_somebody_is_on_is_still_a_drift(tmp_path: Path, state: str
     assert [g.lead.view.finding_id for g in shown.groups] == (["f1"] if state == "open" else []), "the list is of open findings"
 
 
-REVIEWED = {"metric": "step_time", "effect": 0.09, "detectable": 0.013, "repeats": None}
+REVIEWED = {"state": "steady", "metric": "step_time", "effect": 0.09, "detectable": 0.013, "repeats": None}
 
 
 @pytest.mark.parametrize(
     ("review", "days", "level", "words"),
     [
-        (None, 1, "h2", "cannot tell: not compared yet"),
-        ({**REVIEWED, "state": "steady"}, 1, "h0", "steady (±1.3 %)"),
+        (None, 1, "h1", "cannot tell: not compared yet"),
+        ({**REVIEWED, "effect": 0.005}, 1, "h0", "steady (±1.3 %)"),
+        ({**REVIEWED, "state": "moved", "threshold": 0.1}, 1, "h3", "moved +9.0 %, under your 10 % (step time)"),
+        # Age hides no change; the last version called it steady.
+        (REVIEWED, 60, "h3", "moved +9.0 %, under its threshold (step time); measured 60 days ago"),
         ({**REVIEWED, "state": "suspected", "repeats": 3}, 1, "h4", "suspected: step time +9.0 % (3 more repeats)"),
-        ({**REVIEWED, "state": "cannot_tell", "repeats": 1}, 1, "h2", "cannot tell (1 more repeat)"),
-        ({**REVIEWED, "state": "steady"}, 60, "h3", "stale: measured 60 days ago"),
-        ({**REVIEWED, "state": "steady", "campaign_id": "2025-10"}, 1, "h2", "cannot tell: not compared yet"),
+        ({**REVIEWED, "state": "cannot_tell", "repeats": 1}, 1, "h1", "cannot tell (1 more repeat)"),
+        ({**REVIEWED, "effect": 0.005}, 60, "h2", "stale: measured 60 days ago"),
+        ({**REVIEWED, "state": "steady", "campaign_id": "2025-10"}, 1, "h1", "cannot tell: not compared yet"),
     ],
 )
 def test_a_state_says_what_could_be_seen(tmp_path: Path, review: dict[str, object] | None, days: int, level: str, words: str) -> None:

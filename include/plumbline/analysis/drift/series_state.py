@@ -1,0 +1,106 @@
+"""The state of a series in a campaign, made from its comparison with the baseline. Every page, report and command reads it here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from plumbline.analysis.drift.comparison import Comparison, MetricComparison, format_amount
+from plumbline.analysis.drift.effect import Scale, to_analysis_scale
+from plumbline.metrics.formatting import format_name
+
+SeriesStateName = Literal["drifted", "suspected", "moved", "cannot_tell", "steady"]
+STATES: tuple[SeriesStateName, ...] = get_args(SeriesStateName)
+"""The gravest first."""
+_FIRST = (
+    "step_time",
+    "tokens_per_second",
+    "samples_per_second",
+    "time_to_first_token",
+    "output_token_throughput",
+    "time_per_output_token",
+    "inter_token_latency",
+    "request_scheduled_latency",
+)
+_VERDICTS: tuple[tuple[tuple[str, ...], SeriesStateName], ...] = (
+    (("regressed", "improved"), "drifted"),
+    (("suspected",), "suspected"),
+    (("moved",), "moved"),
+)
+
+
+@dataclass(frozen=True)
+class SeriesState:
+    """`metric`: the number that decided the state. `effect`: its change; `detectable`: the smallest change that the repeats would have shown;
+    `threshold`: the change that would be a drift; each on the `scale` and in the `unit` of its row. `repeats`: how many more would settle
+    a doubt; None: not known, or more than 200."""
+
+    state: SeriesStateName
+    metric: str = ""
+    effect: float | None = None
+    detectable: float | None = None
+    repeats: int | None = None
+    threshold: float | None = None
+    scale: Scale = "ratio"
+    unit: str = ""
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> SeriesState:
+        """As a review stored it. Older versions called a change that could be seen and was below its threshold steady."""
+        names = {f.name for f in fields(cls)}
+        state = cls(**{name: value for name, value in stored.items() if name in names})
+        if (
+            state.state == "steady"
+            and None not in (state.effect, state.detectable)
+            and abs(state.effect or 0.0) > (state.detectable or 0.0)
+        ):
+            return cls(**{**vars(state), "state": "moved"})
+        return state
+
+    @property
+    def change(self) -> str:
+        """Such as `time to first token +9.3 %`; empty where nothing was judged."""
+        return "" if self.effect is None else f"{format_name(self.metric)} {self._amount(self.effect)}"
+
+    @property
+    def text(self) -> str:
+        """The state with its change, what could be seen, or what would settle a doubt."""
+        repeats = f" ({self.repeats} more repeat{'s' * (self.repeats > 1)})" if self.repeats else ""
+        if self.state == "moved":
+            limit = "its threshold" if self.threshold is None else f"your {self._amount(self.threshold).removeprefix('+')}"
+            return f"moved {self._amount(self.effect or 0.0)}, under {limit} ({format_name(self.metric)})"
+        if self.state == "steady":
+            seen = "" if self.detectable is None else f" (±{self._amount(self.detectable).removeprefix('+')})"
+            return f"steady{seen}"
+        if self.state == "cannot_tell":
+            return f"cannot tell{repeats}" if repeats else "cannot tell: no baseline, or nothing comparable"
+        return self.state + (f": {self.change}" if self.change else "") + (repeats if self.state == "suspected" else "")
+
+    def _amount(self, value: float) -> str:
+        return format_amount(value, self.scale, self.unit)
+
+
+def state_of(comparison: Comparison) -> SeriesState:
+    """The gravest of the leading metrics' states if one of them changed, else that of the workload's first metric; cannot tell without a
+    comparison."""
+    judged = [row for row in comparison.rows if row.family == "lead" and row.verdict is not None and row.effect is not None]
+    if comparison.problems or not judged:
+        return SeriesState("cannot_tell")
+    ordered = sorted(judged, key=lambda row: _FIRST.index(row.metric) if row.metric in _FIRST else len(_FIRST))
+    for verdicts, state in _VERDICTS:
+        row = next((row for row in ordered if row.verdict in verdicts), None)
+        if row is not None:
+            return _state(state, row)
+    return _state("steady" if ordered[0].verdict == "unchanged" else "cannot_tell", ordered[0])
+
+
+def is_move(row: MetricComparison, gate: float) -> bool:
+    """Whether a change below its threshold was seen: larger than what the repeats would have shown, and shown by them."""
+    if row.effect is None or row.mde is None or row.p is None:
+        return False
+    return row.p <= gate and to_analysis_scale(row.effect, row.scale) > to_analysis_scale(row.mde, row.scale)
+
+
+def _state(state: SeriesStateName, row: MetricComparison) -> SeriesState:
+    return SeriesState(state, row.metric, row.effect, row.mde, row.repeats_needed, row.warn, row.scale, row.unit)
