@@ -16,6 +16,7 @@ from plumbline.archive.baselines import Baselines
 from plumbline.archive.campaigns import Campaigns
 from plumbline.archive.engine import advisory_lock, check_url, make_engine, reading, utc_now, writing
 from plumbline.archive.findings import Findings
+from plumbline.archive.identifiers import Identifiers
 from plumbline.archive.migrate import prepare, revision_of
 from plumbline.archive.pages import Overview, Paging
 from plumbline.archive.prices import Prices
@@ -90,6 +91,7 @@ class Archive(
     Overview,
     Trends,
     Retention,
+    Identifiers,
 ):
     """Everything that was ever measured and concluded. Safe to use from several processes at once; close it, or use `with`."""
 

@@ -16,7 +16,7 @@ from plumbline.alerts.digest import render_digest
 from plumbline.alerts.message import render_details
 from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY, Preview, lines, page
 from plumbline.alerts.slack.mrkdwn import Span
-from plumbline.cli.output import Json, clear_errors, emit, fail, out, read_archive
+from plumbline.cli.output import Json, clear_errors, completed, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.workflows.alert import alert_of, build_digest, finding_chart, previous_month
 
@@ -31,7 +31,7 @@ Save = Annotated[
 
 @alerts.command()
 def preview(
-    finding_id: Annotated[str | None, typer.Argument(help="`plumbline findings` lists them")] = None,
+    finding_id: Annotated[str | None, typer.Argument(help="`plumbline findings` lists them", callback=completed("finding"))] = None,
     everything: Annotated[bool, typer.Option("--all", help="every open finding")] = False,
     example: Annotated[bool, typer.Option("--example", help="a made-up finding with everything that a message can show")] = False,
     save: Save = None,

@@ -105,6 +105,13 @@ class _Commands(TyperGroup):
         lines = {name: TyperCommand(name, help=text, rich_help_panel=panel) for name, (_, text, panel) in COMMANDS.items()}
         super().__init__(**attributes | {"commands": lines})
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # `help COMMAND` and `version`, as other tools have them.
+        first, *rest = args or [""]
+        rewritten = {"help": [*rest, "--help"], "version": ["--version", *rest]}.get(first, args)
+        parsed: list[str] = super().parse_args(ctx, rewritten)
+        return parsed
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, line, rest = super().resolve_command(ctx, args)
         return name, line and load_command(str(line.name)), rest
@@ -128,7 +135,8 @@ app = typer.Typer(
     cls=_Commands,
     help="Benchmark AI cloud providers for training and inference, and prove with evidence when one has drifted.",
     epilog=EXIT_CODES,
-    no_args_is_help=True,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},  # every command's too
     add_completion=False,
     pretty_exceptions_show_locals=False,  # locals may hold passwords
 )
@@ -142,7 +150,17 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_BEGIN = (
+    "Plumbline benchmarks AI cloud providers and proves with evidence when one has drifted.",
+    "plumbline run measures on this machine · plumbline status says what is known · plumbline decide ranks the providers",
+    "plumbline help lists all commands; plumbline help COMMAND explains one",
+)
+
+
 @app.callback()
 def _group(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True, callback=_print_version)] = False,
-) -> None: ...
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo("\n".join(_BEGIN))

@@ -24,7 +24,7 @@ from plumbline.archive.migrate import move
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.imports import forget_import, import_, import_mlperf, imports
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, no_archive, open_archive, out, read_archive, table
+from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, no_archive, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.embedded.connections import database_url
 
@@ -276,7 +276,7 @@ def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, suc
 
 @archive.command()
 def correct(
-    trial_id: Annotated[str, typer.Argument()],
+    trial_id: Annotated[str, typer.Argument(help="its id, or how that begins", callback=completed("trial"))],
     why: Annotated[str, typer.Option(help="the reason, for the audit log")],
     attempt: Annotated[int, typer.Option(help="the attempt that was judged wrongly")] = 1,
     accept: Annotated[bool | None, typer.Option("--accept/--reject", help="what it should have been")] = None,

@@ -29,6 +29,7 @@ from plumbline.launch.cluster.operate.sweep import campaign_launches
 from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.launch.plan import typical_trials
+from plumbline.metrics.formatting import unknown_name
 from plumbline.metrics.units import SECONDS, parse
 
 _MARK = {"ok": ("✓", "green"), "failed": ("✗", "red"), "unknown": ("–", "dim")}
@@ -168,7 +169,7 @@ def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:
         declared = load()
     provider = declared.providers.get(name)
     if provider is None:
-        fail(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}')
+        fail(unknown_name("provider", name, declared.providers))
     if not provider.launcher.runs_pods:
         fail(f'"{name}" is reached by the launcher "{provider.launcher.kind}"; expected a provider of the launcher kubernetes')
     return provider, cluster_declaration(provider), declared

@@ -17,13 +17,13 @@ from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
+from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.economics import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_name
+from plumbline.metrics.formatting import format_name, unknown_name
 from plumbline.presentation.costs import bill_lines
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
@@ -79,7 +79,7 @@ def plan(
         declared = load()
     unknown = sorted({p for o in written.options for each in o.lines if (p := each.provider) and p not in declared.providers})
     if unknown:
-        fail(f'{file}: no provider is called "{unknown[0]}"; expected one of {", ".join(sorted(declared.providers))}')
+        fail(f"{file}: {unknown_name('provider', unknown[0], declared.providers)}")
     with clear_errors(MixedUnits):
         bills = plan_bills(written, declared.providers, datetime.now(timezone.utc).date())
 
@@ -136,7 +136,7 @@ cost.command()(plan)
 
 @cost.command()
 def trial(
-    trial_id: Annotated[str, typer.Argument(help="a trial of the archive")],
+    trial_id: Annotated[str, typer.Argument(help="a trial of the archive", callback=completed("trial"))],
     purchase: How = "on_demand",
     on: On = None,
     as_json: Json = False,
@@ -169,7 +169,9 @@ def trial(
 
 @cost.command()
 def campaign(
-    campaign_id: Annotated[str | None, typer.Argument(help="campaign id; the newest one if left out")] = None,
+    campaign_id: Annotated[
+        str | None, typer.Argument(help="campaign id, or how it begins; the newest one if left out", callback=completed("campaign"))
+    ] = None,
     purchase: How = "on_demand",
     on: On = None,
     everything: Annotated[bool, typer.Option("--all", help="every provider instead of the first ten")] = False,

@@ -19,6 +19,7 @@ from plumbline.findings.price import format_price_name
 from plumbline.findings.probe import ProbeVerdict
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
+from plumbline.metrics.formatting import unknown_name
 from plumbline.workflows.check_provider import EnvironmentCheck, check_environment
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
@@ -78,7 +79,7 @@ def _chosen(names: list[str] | None) -> list[Provider]:
         declared: Declarations = load()
     unknown = [name for name in names or () if name not in declared.providers]
     if unknown:
-        fail(f'no provider is called "{unknown[0]}"; declared: {", ".join(sorted(declared.providers))}')
+        fail(unknown_name("provider", unknown[0], declared.providers))
     providers = [declared.providers[name] for name in dict.fromkeys(names)] if names else monitored_providers(declared)
     if not providers:
         fail("no enabled provider is watched; name one, or set `enabled: true` (and leave watch.enabled true) in its declaration")

@@ -12,14 +12,16 @@ from rich.text import Text
 
 from plumbline import workflows
 from plumbline.archive import FindingView
+from plumbline.archive.records import FindingState
 from plumbline.cli.exit_status import BROKEN, OK
-from plumbline.cli.output import SEVERITY, Json, clear_errors, emit, marked, out, read_archive
+from plumbline.cli.output import SEVERITY, Json, clear_errors, completed, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, load
 from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
 
 findings = typer.Typer(help="List, show and answer findings: what drifted, and what was decided about it.", no_args_is_help=False)
+FindingId = Annotated[str, typer.Argument(help="its id, or how that begins", callback=completed("finding"))]
 Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
 
 
@@ -87,7 +89,7 @@ def _snoozed(finding: FindingView) -> str:
 
 
 @findings.command()
-def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) -> None:
+def show(finding_id: FindingId, as_json: Json = False) -> None:
     """Show one finding in full, with its members and history."""
     from plumbline.alerts import render  # with statistics, which a list of findings does not wait for
 
@@ -110,16 +112,14 @@ def show(finding_id: Annotated[str, typer.Argument()], as_json: Json = False) ->
 
 
 @findings.command()
-def acknowledge(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+def acknowledge(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
     """Acknowledge a finding: it has an owner, reminders stop."""
-    with clear_errors(LookupError, ValueError), read_archive() as archive:
-        view = archive.set_finding_state(finding_id, "acknowledged", by=getpass.getuser(), why=why)
-    emit(as_json, view, lambda: out.print(f"{finding_id} is acknowledged"))
+    _set_state(finding_id, "acknowledged", why, f"{finding_id} is acknowledged", as_json)
 
 
 @findings.command()
 def snooze(
-    finding_id: Annotated[str, typer.Argument()],
+    finding_id: FindingId,
     until: Annotated[
         str, typer.Option(help="a day (2026-12-01, from its first minute UTC), an instant, a time from now (14d), or now to end it")
     ],
@@ -138,15 +138,13 @@ def snooze(
 
 
 @findings.command()
-def resolve(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+def resolve(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
     """Resolve a finding: fixed, or a false alarm. The baseline stays."""
-    with clear_errors(LookupError, ValueError), read_archive() as archive:
-        view = archive.set_finding_state(finding_id, "resolved", by=getpass.getuser(), why=why)
-    emit(as_json, view, lambda: out.print(f"{finding_id} is resolved; the baseline stays"))
+    _set_state(finding_id, "resolved", why, f"{finding_id} is resolved; the baseline stays", as_json)
 
 
 @findings.command()
-def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+def accept(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
     """Accept the change as the new baseline of its series, as the price in use, or as the first choice."""
     done = _decided(finding_id, "accept", why)
     baselines = ", ".join(sorted(set(done.baselines.values())))
@@ -155,12 +153,12 @@ def accept(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
         effect = "the team switches"
     if done.price is not None:
         effect = f"the instance costs {done.price:.10g} USD/h now"
-    line = f"{finding_id} is accepted; {effect}"
+    line = _repeated(finding_id, "accepted") if done.repeated else f"{finding_id} is accepted; {effect}"
     emit(as_json, done, lambda: out.print(line))
 
 
 @findings.command()
-def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+def reject(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
     """Reject the change: the baseline stays, and the finding stays acknowledged until the provider recovers."""
     done = _decided(finding_id, "keep", why)
     emit(as_json, done, lambda: out.print(f"{finding_id} is acknowledged; the baseline stays"))
@@ -168,7 +166,7 @@ def reject(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json
 
 @findings.command()
 def claim(
-    finding_id: Annotated[str, typer.Argument()],
+    finding_id: FindingId,
     folder: Annotated[Path | None, typer.Argument(help="a new folder; default: claim-<id>")] = None,
     to: Annotated[str, typer.Option(help="the recipient; sla.contact of the provider if left out")] = "",
     as_json: Json = False,
@@ -190,6 +188,17 @@ def claim(
     raise typer.Exit(BROKEN if done.pack.problems else OK)
 
 
+def _set_state(finding_id: str, state: FindingState, why: str, line: str, as_json: bool) -> None:
+    with clear_errors(LookupError, ValueError), read_archive() as archive:
+        before = archive.finding(finding_id).state
+        view = archive.set_finding_state(finding_id, state, by=getpass.getuser(), why=why)
+    emit(as_json, view, lambda: out.print(_repeated(finding_id, state) if before == state else line))
+
+
+def _repeated(finding_id: str, state: FindingState) -> str:
+    return f"{finding_id} was {state} before, so this reason was not kept; plumbline findings show {finding_id} prints the first one"
+
+
 def _decided(finding_id: str, answer: workflows.baseline_decision.Answer, why: str) -> workflows.baseline_decision.AppliedAnswer:
     with clear_errors(LookupError, DeclarationError, ValueError, workflows.decide.DecisionsLocked), read_archive() as archive:
         return workflows.baseline_decision.apply_answer(archive, load(), finding_id, answer, getpass.getuser(), why)
@@ -205,7 +214,14 @@ def group() -> None:
 
 @evidence.command()
 def export(
-    subject: Annotated[str, typer.Argument(metavar="FINDING|CAMPAIGN", help="the id of a finding or of a campaign")],
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="FINDING|CAMPAIGN",
+            help="the id of a finding or of a campaign, or how that begins",
+            callback=completed("finding", "campaign"),
+        ),
+    ],
     file: Annotated[Path | None, typer.Argument(help="a new file; default: evidence-<id>.zip")] = None,
     as_json: Json = False,
 ) -> None:

@@ -27,6 +27,7 @@ from plumbline.cli.exit_status import OK, UNUSABLE
 
 if TYPE_CHECKING:
     from plumbline.archive import Archive
+    from plumbline.archive.identifiers import Identified
 
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON on standard output instead of tables")]
@@ -193,6 +194,18 @@ def _opened(create: bool) -> Archive:
             return archive.open_archive(create=create)
     except OperationalError as error:
         fail(f"the archive does not answer: {str(error.orig).strip()}; PLUMBLINE_ARCHIVE_URL names its address")
+
+
+def completed(*kinds: Identified) -> Callable[[str | None], str | None]:
+    """The callback of an argument that names a finding, a campaign or a trial: an id, or as much of it as only one begins with."""
+
+    def complete(typed: str | None) -> str | None:
+        if typed is None:
+            return None
+        with clear_errors(LookupError), read_archive() as archive:
+            return archive.complete_identifier(*kinds, typed=typed)
+
+    return complete
 
 
 _TALLEST = 3

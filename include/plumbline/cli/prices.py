@@ -19,7 +19,7 @@ from plumbline.cli.output import Json, clear_errors, emit, err, fail, out, read_
 from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
-from plumbline.metrics.formatting import format_relative_change
+from plumbline.metrics.formatting import format_relative_change, unknown_name
 from plumbline.price_sources import read_prices
 from plumbline.price_sources.csv_history import HistoryError, known_changes, read_history
 from plumbline.results.price_reading import Reading
@@ -48,7 +48,7 @@ def list_prices(
     with clear_errors(DeclarationError):
         world = load()
     if provider is not None and provider not in world.providers:
-        fail(f'no provider is called "{provider}"; expected one of {", ".join(sorted(world.providers))}')
+        fail(unknown_name("provider", provider, world.providers))
     chosen = (world.providers[provider],) if provider is not None else world.enabled_providers()
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
@@ -164,6 +164,8 @@ def accept(
     made = accepted.price
     per_gpu = made.usd_per_hour / place.accelerator.count
     text = f"{provider} {format_price_name(purchase, term)}: {per_gpu:.4f} USD per {price_unit(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
+    if accepted.repeated:
+        text += "; it was accepted before, so this reason was not kept"
     if place.simulated:
         text += "; its costs stay what its simulation declares"
     moved = [one for one in accepted.decisions if one.new and one.first != one.before]
@@ -178,7 +180,7 @@ def accept(
 
 def _declared(providers: dict[str, Provider], name: str) -> Provider:
     if name not in providers:
-        fail(f'no provider is called "{name}"; expected one of {", ".join(sorted(providers))}')
+        fail(unknown_name("provider", name, providers))
     return providers[name]
 
 

@@ -18,7 +18,19 @@ from rich.text import Text
 
 from plumbline.analysis.trial_sample import PHASE_ORDER, USABLE
 from plumbline.cli.exit_status import FAILED, OK
-from plumbline.cli.output import Json, announce_new_archive, clear_errors, emit, err, fail, out, planning_archive, read_archive, table
+from plumbline.cli.output import (
+    Json,
+    announce_new_archive,
+    clear_errors,
+    completed,
+    emit,
+    err,
+    fail,
+    out,
+    planning_archive,
+    read_archive,
+    table,
+)
 from plumbline.declarations import DeclarationError, Declarations, InferenceWorkload, Trial, installation_paths, load
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.embedded.connections import provide_connections
@@ -31,7 +43,7 @@ from plumbline.harness.measurement import TrialFailed
 from plumbline.launch.failures import Interrupted
 from plumbline.launch.plan import PlanError
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_quantity
+from plumbline.metrics.formatting import format_quantity, unknown_name
 from plumbline.presentation.scorecard_rows import trial_verdicts
 from plumbline.presentation.trials import BEFORE_THE_MEASUREMENT, RowsByMetric, leading_metrics, rows_by_metric
 from plumbline.results import CheckLine, Curve, MetricRow, ResultDocument
@@ -188,9 +200,9 @@ _READY_S, _LOOK_S = 300.0, 0.5
 def serve(workload: Annotated[str, typer.Argument(help="name of a declared inference workload, such as chat-tiny-cpu")]) -> None:
     """Serve WORKLOAD's model with Triton on this machine until Ctrl-C, and print how to declare it as an endpoint."""
     with clear_errors(DeclarationError):
-        spec = load().workloads.get(workload.removeprefix("inference/"))
-    if not isinstance(spec, InferenceWorkload):
-        fail(f'no inference workload is called "{workload}"; `plumbline check` lists what is declared')
+        inference = {w.name: w for w in load().workloads.values() if isinstance(w, InferenceWorkload)}
+    if (spec := inference.get(workload.removeprefix("inference/"))) is None:
+        fail(unknown_name("inference workload", workload, inference))
     try:
         with stopped_by_sigterm(), tempfile.TemporaryDirectory(prefix="plumbline-serve-") as folder:
             checkpoint = None
@@ -250,7 +262,7 @@ def _local(declared: Declarations, workload: str) -> str:
 
 
 def replay(
-    trial_id: Annotated[str, typer.Argument(help="id of an archived trial")],
+    trial_id: Annotated[str, typer.Argument(help="id of an archived trial, or how it begins", callback=completed("trial"))],
     everything: Everything = False,
     as_json: Json = False,
 ) -> None:

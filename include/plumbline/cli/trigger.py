@@ -17,6 +17,7 @@ from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
 from plumbline.launch.plan import PlanError
+from plumbline.metrics.formatting import unknown_name
 from plumbline.workflows.budget import apply_budgets, budget_balance, monthly_use
 from plumbline.workflows.plan import Placement, PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, plan_runs
 
@@ -69,7 +70,7 @@ def budget(
     declared, now = load_declarations(), datetime.now(timezone.utc)
     for name in provider or ():
         if name not in declared.providers:
-            fail(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}')
+            fail(unknown_name("provider", name, declared.providers))
         if declared.providers[name].budget is None:
             fail(f"{name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
     limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]

@@ -11,6 +11,7 @@ import typer
 from plumbline.cli.output import Json, clear_errors, emit, fail, out, table
 from plumbline.declarations import DeclarationError, InferenceWorkload, load
 from plumbline.declarations.workloads.access_logs import FORMATS, LogError
+from plumbline.metrics.formatting import unknown_name
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.workflows.workload_from_log import TEMPLATE, WorkloadOfLog, workload_from_log
 
@@ -38,7 +39,7 @@ def from_log(
     """Turn an access log of vLLM, LiteLLM, OpenAI's usage or aiperf into a workload that replays its arrivals, lengths and conversations."""
     chosen = next((known for known in FORMATS if known == kind), None)
     if kind is not None and chosen is None:
-        fail(f'no log format is called "{kind}"; expected one of {", ".join(FORMATS)}')
+        fail(unknown_name("log format", kind, FORMATS))
     called = name or re.sub(r"[^a-z0-9]+", "-", file.name.split(".")[0].lower()).strip("-")
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", called):
         fail(f'"{called}" is no workload\'s name; expected --name with lower-case letters, digits and dashes, at most 63')
@@ -68,9 +69,9 @@ def prompts(
 ) -> None:
     """Fetch, render and tokenise a workload's own prompts, compare them with the model's context and show their lengths; no server starts."""
     with clear_errors(DeclarationError):
-        spec = load().workloads.get(name.removeprefix("inference/"))
-    if not isinstance(spec, InferenceWorkload):
-        fail(f'no inference workload is called "{name}"; `plumbline check` lists what is declared')
+        inference = {w.name: w for w in load().workloads.values() if isinstance(w, InferenceWorkload)}
+    if (spec := inference.get(name.removeprefix("inference/"))) is None:
+        fail(unknown_name("inference workload", name, inference))
     # NumPy and the tokenizers take half a second, which `plumbline workload --help` does not wait for.
     from plumbline.harness.inference.load.own_prompts import FetchFailed
     from plumbline.workflows.check_prompts import check_prompts

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
@@ -16,6 +15,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 from plumbline.declarations.alerts import Pattern
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.providers.rates import PerUnit, Purchase
+from plumbline.metrics.formatting import unknown_name
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, MonthlyAmount, Multiple, Rate, RequestPrice, Share, Spread, TokenPrice
 
 SOURCE_FIELD = Field(min_length=3, description="who says so, such as 'dispatch log of October 2026' or a page with its date")
@@ -240,8 +240,7 @@ def _unknown_name(
     field: tuple[str | int, ...], name: str, what: str, known: Collection[str]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     if name not in known and not {"*", "?"} & set(name):
-        near = get_close_matches(name, known, n=3) or sorted(known)[:3]
-        yield field, f'no {what} is called "{name}"; expected one of {", ".join(near) or "(none declared)"}'
+        yield field, unknown_name(what, name, known)
 
 
 def _exactly_one(model: Declared, example: str) -> None:

@@ -32,6 +32,7 @@ from plumbline.declarations.workloads.prompts import load_prompts
 from plumbline.declarations.workloads.traces import load_trace_rows
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.declarations.yaml_source import FieldPath, UnreadableYaml, expected_shape, format_path, locate, locate_in_message, read_yaml
+from plumbline.metrics.formatting import unknown_name
 
 AnyWorkload = TrainingWorkload | InferenceWorkload
 Model = TypeVar("Model", bound=BaseModel)
@@ -350,13 +351,7 @@ def _unknown_references(
 
     def missing(group: str, owner: str, field: FieldPath, wanted: str, kind: str, known: dict[str, Any]) -> Problem:
         path, lines = origin[group, owner]
-        near = get_close_matches(wanted, known, n=3) or sorted(known)
-        return Problem(
-            display_path(path),
-            lines.get(field, 1),
-            format_path(field),
-            f'no {kind} is called "{wanted}"; expected one of {", ".join(near) or "(none declared)"}',
-        )
+        return Problem(display_path(path), lines.get(field, 1), format_path(field), unknown_name(kind, wanted, known))
 
     for name, workload in items["workloads"].items():
         assert isinstance(workload, Workload)

@@ -24,6 +24,7 @@ from plumbline.declarations import (
 )
 from plumbline.declarations.workloads.prompts import FilePrompts
 from plumbline.launch import PlanError
+from plumbline.metrics.formatting import unknown_name
 
 __all__ = ["PlanError", "RunRequest", "declared_slots", "plan"]
 
@@ -166,7 +167,7 @@ def _workloads(declarations: Declarations, request: RunRequest) -> list[AnyWorkl
 
 def _lookup(known: dict[str, _T], name: str, what: str) -> _T:
     if name not in known:
-        raise PlanError(f'no {what} is called "{name}"; declared: {_list(known)}')
+        raise PlanError(unknown_name(what, name, known))
     return known[name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from plumbline.metrics import METRICS, Unit
 
@@ -169,3 +170,20 @@ def capitalize_first(text: str) -> str:
 def join_words(items: Iterable[str]) -> str:
     words = list(items)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+_LISTED = 5
+
+
+def expected_names(given: str, known: Iterable[str]) -> str:
+    """What may stand in place of an unknown name: what begins like it or resembles it first, of many others five and how many there are."""
+    names = sorted(known)
+    near = [n for n in names if given and n.startswith(given)] + get_close_matches(given, names, n=3)
+    ordered = list(dict.fromkeys([*near, *names]))
+    rest = len(ordered) - _LISTED
+    return f"{', '.join(ordered[:_LISTED])}{f' and {rest} more' if rest > 0 else ''}" or "(none)"
+
+
+def unknown_name(what: str, given: str, known: Iterable[str]) -> str:
+    """The message about a name that is not among the `known`."""
+    return f'no {what} is called "{given}"; expected one of {expected_names(given, known)}'

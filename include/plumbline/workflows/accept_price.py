@@ -53,10 +53,11 @@ def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term
 
 @dataclass(frozen=True)
 class AcceptedPrice:
-    """The effective price, and the decisions recomputed with it."""
+    """The effective price, and the decisions recomputed with it. `repeated`: it was accepted before, and the reason is not in the audit log."""
 
     price: PriceView
     decisions: tuple[RecordedDecision, ...] = ()
+    repeated: bool = False
 
 
 def accept_price(
@@ -90,7 +91,8 @@ def accept_price(
         since, source = checked.since.date(), format_price_source(checked.reading)
     usd = usd_per_gpu_hour * provider.accelerator.count
     before, listed = archive.accepted_price(provider.name, purchase, term), _declared_price(provider, purchase, term, now.date())
-    if before is not None and before.usd_per_hour == usd and (listed is None or listed.since <= before.since):
+    repeated = before is not None and before.usd_per_hour == usd and (listed is None or listed.since <= before.since)
+    if repeated and before is not None:
         accepted_before = before
     else:
         since = max([since, *([before.since] if before else []), *([listed.since] if listed else [])])
@@ -101,10 +103,10 @@ def accept_price(
             if finding.detail.get("subject") in subjects:
                 archive.set_finding_state(finding.finding_id, "accepted", by=by, why=why)
     if declared is None:
-        return AcceptedPrice(accepted_before)
+        return AcceptedPrice(accepted_before, repeated=repeated)
     kind = f"{purchase} {term}" if term else purchase
     reason = f"{by} accepted {accepted_before.usd_per_hour:.10g} USD/h as the {kind} price of {provider.name}"
-    return AcceptedPrice(accepted_before, tuple(decide_all(archive, declared, now.date(), reason)))
+    return AcceptedPrice(accepted_before, tuple(decide_all(archive, declared, now.date(), reason)), repeated)
 
 
 def _valid_price(provider: Provider, purchase: Purchase, term: Term | None, given: float | None, checked: PriceVerdict | None) -> float:

@@ -19,6 +19,7 @@ from plumbline.declarations.workloads.engines import ENGINES
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch, resolve
 from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents, Files, Manifest, ManifestFile, examine
 from plumbline.harness.inference.checkpoint.sources import HubSource, LocalFiles, Source, source_of
+from plumbline.metrics.formatting import unknown_name
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -126,7 +127,7 @@ def template_of(declared: Declarations, like: str | None) -> InferenceWorkload:
         raise ValueError(f"no workload is called {_DEFAULT_TEMPLATE}; expected --like with one of {', '.join(sorted(known))}")
     template = known.get(like or _DEFAULT_TEMPLATE)
     if template is None:
-        raise ValueError(f'no inference workload is called "{like}"; expected one of {", ".join(sorted(known))}')
+        raise ValueError(unknown_name("inference workload", str(like), known))
     return template
 
 

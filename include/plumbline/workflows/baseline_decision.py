@@ -32,7 +32,8 @@ class Rerun:
 @dataclass(frozen=True)
 class AppliedAnswer:
     """`baselines`: series → campaign, of an accepted change. `rerun`: the run to trigger, None for other answers. `price`: the accepted price, in
-    USD per hour of the instance. `choice`: the finding is about a first choice, which the team accepts."""
+    USD per hour of the instance. `choice`: the finding is about a first choice, which the team accepts. `repeated`: the finding was accepted before;
+    nothing was changed, and the reason is not in the audit log."""
 
     finding_id: str
     answer: Answer
@@ -40,6 +41,7 @@ class AppliedAnswer:
     rerun: Rerun | None = None
     price: float | None = None
     choice: bool = False
+    repeated: bool = False
 
 
 def undecided_findings(findings: Sequence[Finding]) -> list[Finding]:
@@ -60,12 +62,13 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
     if answer == "accept":
         if view.state == "resolved":
             raise WrongState(f"finding {finding_id} is resolved; expected one that is open or acknowledged")
+        baselines = {key: _newest(archive, finding, key) for key in finding.standing} if finding.kind in QUESTION_KINDS else {}
+        if view.state == "accepted":  # a baseline that moved on since must not move back
+            return AppliedAnswer(finding_id, answer, baselines, repeated=True)
         if is_decision_change(finding):
             archive.set_finding_state(finding_id, "accepted", by=by, why=why)
             return AppliedAnswer(finding_id, answer, {}, choice=True)
         if finding.kind == "price":
-            if view.state == "accepted":
-                return AppliedAnswer(finding_id, answer, {})
             if (provider := declared.providers.get(finding.provider)) is None:
                 raise ValueError(f'finding {finding_id}: provider "{finding.provider}" is not declared; expected a declared provider')
             accepted = accept_price(archive, provider, *price_of_finding(finding), by=by, why=why, declared=declared)
@@ -74,11 +77,9 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
             raise ValueError(
                 f"finding {finding_id} has kind {finding.kind}, which has no baseline; expected {', '.join(QUESTION_KINDS)} or price"
             )
-        baselines = {key: _newest(archive, finding, key) for key in finding.standing}
-        if view.state != "accepted":  # a baseline that moved on since must not move back
-            for key, campaign in baselines.items():
-                archive.accept_baseline(key, campaign, by=by, why=why)
-            archive.set_finding_state(finding_id, "accepted", by=by, why=why)
+        for key, campaign in baselines.items():
+            archive.accept_baseline(key, campaign, by=by, why=why)
+        archive.set_finding_state(finding_id, "accepted", by=by, why=why)
         return AppliedAnswer(finding_id, answer, baselines)
     if view.state in ("accepted", "resolved"):
         if by == TIMED_OUT:

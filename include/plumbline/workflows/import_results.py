@@ -11,6 +11,7 @@ from typing import TypeVar
 from plumbline.archive import Archive
 from plumbline.archive.published import PublishedImport
 from plumbline.declarations import Declarations, InferenceWorkload
+from plumbline.metrics.formatting import unknown_name
 from plumbline.results.benchmark_files import FORMATS, UnreadableFile, read_benchmark_file
 from plumbline.results.benchmark_files.fields import MAX_FILE_BYTES
 from plumbline.results.benchmark_files.publish import published_results
@@ -36,7 +37,7 @@ def import_benchmark_file(
     `tool`: one of benchmark_files.FORMATS. `day`: of the measurement, where the file does not say. LookupError for an unknown tool, provider
     or workload; ValueError for a training workload or a wrong day; UnreadableFile for a file that is not the tool's; OSError."""
     if tool not in FORMATS:
-        raise LookupError(f'no tool is called "{tool}"; expected one of {", ".join(FORMATS)}')
+        raise LookupError(unknown_name("tool", tool, FORMATS))
     place, measured = _declared("provider", provider, declared.providers), _declared("workload", workload, declared.workloads)
     if not isinstance(measured, InferenceWorkload):
         raise ValueError(f'workload "{workload}" is of kind {measured.kind}; expected one of kind inference, which {tool} measures')
@@ -50,5 +51,5 @@ def import_benchmark_file(
 
 def _declared(kind: str, name: str, known: Mapping[str, Declared]) -> Declared:
     if name not in known:
-        raise LookupError(f'no {kind} is called "{name}"; declared: {", ".join(sorted(known))}')
+        raise LookupError(unknown_name(kind, name, known))
     return known[name]

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, get_args
 from plumbline.declarations import Declarations, Origin, Provider, Trial
 from plumbline.declarations.loader import AnyWorkload
 from plumbline.launch.plan import KINDS, PlanError, RunRequest, declared_slots, plan
+from plumbline.metrics.formatting import unknown_name
 
 DECISION_DAG = "baseline_decision"
 ACTION_DAG = "finding_action"
@@ -150,7 +151,7 @@ def declared_provider(declared: Declarations, name: str) -> Provider:
     try:
         return declared.providers[name]
     except KeyError:
-        raise LookupError(f'no provider is called "{name}"; declared: {", ".join(sorted(declared.providers))}') from None
+        raise LookupError(unknown_name("provider", name, declared.providers)) from None
 
 
 POOL_DESCRIPTION = "Trials that must not disturb each other or exceed a quota. Created by Plumbline."
@@ -161,11 +162,11 @@ def planned_trials(declared: Declarations, request: RunParameters, providers: Se
     known = {p.name: p for p in declared.enabled_providers()}
     unknown = sorted(set(providers or ()) - set(known))
     if unknown:
-        raise PlanError(f"no enabled provider is called {', '.join(unknown)}; expected some of {', '.join(known) or '(none enabled)'}")
+        raise PlanError(unknown_name("enabled provider", unknown[0], known))
     now = datetime.now(timezone.utc)
     undeclared = {w for w in request.workloads or () if w not in declared.workloads}
     if undeclared:
-        raise PlanError(f"no workload is called {', '.join(sorted(undeclared))}; declared: {', '.join(sorted(declared.workloads))}")
+        raise PlanError(unknown_name("workload", min(undeclared), declared.workloads))
     planned = {}
     for name in sorted(set(providers)) if providers else known:
         fitting = {w.name for w in declared.workloads_for(known[name])}

@@ -39,6 +39,27 @@ def test_the_version() -> None:
     assert (done.exit_code, done.stdout) == (0, f"plumbline {version('plumbline')}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "same_as"),
+    [
+        (["version"], ["--version"]),
+        (["help", "decide"], ["decide", "--help"]),
+        (["findings", "show", "-h"], ["findings", "show", "--help"]),
+    ],
+)
+def test_words_of_other_tools(arguments: list[str], same_as: list[str]) -> None:
+    done, expected = CliRunner().invoke(app, arguments), CliRunner().invoke(app, same_as)
+    assert (done.exit_code, done.stdout) == (0, expected.stdout)
+
+
+def test_the_bare_command_is_three_lines_that_name_commands() -> None:
+    done = CliRunner().invoke(app, [])
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 3)
+    assert {"run", "status", "decide", "help"} <= {line.split()[1] for part in done.stdout.splitlines() for line in part.split(" · ")} | {
+        "help"
+    }
+
+
 def test_help_imports_no_command() -> None:
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
     assert "selfcheck" in done.stdout

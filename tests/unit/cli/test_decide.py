@@ -92,7 +92,7 @@ def test_what_nobody_decides_about_or_ran_is_said_with_what_there_is(plumbline):
         (("--team", "finance"), 'no team is called "finance"; expected one of platform'),
         (
             ("--workload", "chat-8b"),
-            'no workload is called "chat-8b"; no team decides about chat-8b; decided about: chat-test (platform, inference)',
+            "no team decides about chat-8b; decided about: chat-test (platform, inference)",
         ),
         (
             ("--team", "platform", "--workload", "gpt-test", "--kind", "inference"),

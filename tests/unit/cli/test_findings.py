@@ -123,6 +123,38 @@ def test_a_snooze_is_shown_logged_and_ended(plumbline, said):
     ("until", "expected"),
     [("soon", '"soon" is no time; expected a day'), ("2020-01-01", "is past"), ("2999-13-01", "is no time"), ("999999999d", "is no time")],
 )
-def test_a_snooze_until_no_time_is_refused(plumbline, until, expected):
+def test_a_snooze_until_no_time_is_refused(campaigns, plumbline, until, expected):
+    campaigns(first=[0.1])
+    with open_archive() as archive:
+        archive.save_findings([FindingRecord("f1", "", None, "lab", "price", "warn", "dearer", {})])
     result = plumbline("findings", "snooze", "f1", "--until", until, "--why", "x")
     assert result.exit_code == 2 and expected in result.stderr
+
+
+def test_an_id_may_be_shortened_to_what_only_one_begins_with(campaigns, plumbline, said):
+    from plumbline.workflows.review import review_campaign
+
+    campaigns(before=SAME)
+    review_campaign("before")
+    campaigns(after=SLOWER)
+    review_campaign("after")
+    (found,) = said("findings")[0]
+    assert said("findings", "show", found["finding_id"][:5])[0]["finding"]["finding_id"] == found["finding_id"]
+    assert said("scorecard", "bef")[0]["campaign"] == "before"
+    assert "expected one such as after, before" in plumbline("scorecard", "aftre").stderr
+    assert "several begin" in plumbline("replay", "before.").stderr
+
+
+def test_a_second_answer_says_that_its_reason_was_not_kept(campaigns, plumbline, said):
+    from plumbline.workflows.review import review_campaign
+
+    campaigns(before=SAME)
+    review_campaign("before")
+    campaigns(after=SLOWER)
+    review_campaign("after")
+    (found,) = said("findings")[0]
+    for command, kept in (("acknowledge", True), ("acknowledge", False), ("accept", True), ("accept", False)):
+        done = plumbline("findings", command, found["finding_id"], "--why", f"{command} {kept}")
+        assert ("not kept" not in done.stdout) == kept
+    reasons = [entry["why"] for entry in said("findings", "show", found["finding_id"])[0]["audit"]]
+    assert "accept True" in reasons and "accept False" not in reasons

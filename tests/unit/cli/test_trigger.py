@@ -71,7 +71,7 @@ def test_what_is_left_of_the_budget_is_said(config: Path, airflow: FakeAirflow, 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("trigger", "nowhere", "--reason", "why"), "no enabled provider is called nowhere"),
+        (("trigger", "nowhere", "--reason", "why"), 'no enabled provider is called "nowhere"'),
         ((*ASK, "--reason", "  "), "reason is empty"),
         ((*ASK, "--reason", "why", "--kind", "inference"), "nothing to run"),
     ],

@@ -45,7 +45,7 @@ def test_accept_moves_the_baseline_to_the_newest_campaign_that_showed_it(archive
     assert done.baselines == {finding.series_key: "2026-03"} and done.rerun is None
     assert archive.baseline(finding.series_key) == ["2026-03"]
     assert archive.finding(finding.finding_id).state == "accepted"
-    assert apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "again") == done
+    assert apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "again") == replace(done, repeated=True)
     assert [(e.who, e.why) for e in archive.audit(finding.series_key)][-1] == ("ada", why)
     with pytest.raises(WrongState, match="is accepted"):
         apply_answer(archive, declared(), finding.finding_id, "keep", "bob", "no")
@@ -54,7 +54,7 @@ def test_accept_moves_the_baseline_to_the_newest_campaign_that_showed_it(archive
 def test_an_old_answer_given_again_does_not_take_a_later_baseline_back(archive: Archive, finding: Finding) -> None:
     done = apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "the new driver stays")
     archive.accept_baseline(finding.series_key, "2026-02", by="bob", why="2026-03 was measured on the wrong node")
-    assert apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "again") == done
+    assert apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "again") == replace(done, repeated=True)
     assert archive.baseline(finding.series_key) == ["2026-02"]
 
 

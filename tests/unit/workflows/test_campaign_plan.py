@@ -24,9 +24,9 @@ def test_only_what_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("asked", "providers", "message"),
     [
-        (RunParameters("c", "why"), ["nowhere"], r"no enabled provider is called nowhere; expected some of local-1core, local-2core"),
-        (RunParameters("c", "why"), ["example-eks-p5"], "no enabled provider is called example-eks-p5"),
-        (RunParameters("c", "why", workloads=("huge",)), None, "no workload is called huge; declared: chat-tiny-cpu, gpt-tiny-cpu"),
+        (RunParameters("c", "why"), ["nowhere"], 'no enabled provider is called "nowhere"; expected one of local-1core, local-2core'),
+        (RunParameters("c", "why"), ["example-eks-p5"], 'no enabled provider is called "example-eks-p5"'),
+        (RunParameters("c", "why", workloads=("huge",)), None, 'no workload is called "huge"; expected one of chat-tiny-cpu, gpt-tiny-cpu'),
         (RunParameters("c", "why", workloads=("gpt-tiny-cpu",), kinds=("inference",)), None, "nothing to run"),
         (RunParameters("Not An Id", "why"), None, "Not An Id"),
         (RunParameters("c", "why", placement="fresh_node"), None, "fresh_node.*local-1core, local-2core"),

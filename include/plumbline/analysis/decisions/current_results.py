@@ -16,6 +16,7 @@ from plumbline.analysis.prices.book import Quote, quote, with_price_factor
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider, TrainingWorkload
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.formatting import unknown_name
 
 
 @dataclass(frozen=True)
@@ -131,14 +132,14 @@ def matching_preferences(
 ) -> list[tuple[str, WorkloadKind, Preference]]:
     """(team, kind, preference) of each choice that fits; LookupError if none does."""
     if team is not None and team not in declared.teams:
-        raise LookupError(f'no team is called "{team}"; expected one of {", ".join(sorted(declared.teams)) or "(none is declared)"}')
+        raise LookupError(unknown_name("team", team, declared.teams))
     teams = [t for name, t in sorted(declared.teams.items()) if team in (None, name)]
     kinds: tuple[WorkloadKind, ...] = ("training", "inference")
     fits = [(t.name, of, p) for t in teams for of in kinds if kind in (None, of) for p in t.preferences(of)]
     if workload is not None:
         narrowed = [(name, of, p.model_copy(update={"workloads": (workload,)})) for name, of, p in fits if workload in p.workloads]
         if not narrowed:
-            known = "" if workload in declared.workloads else f'no workload is called "{workload}"; '
+            known = "" if workload in declared.workloads else f"{unknown_name('workload', workload, declared.workloads)}; "
             whose = f"team {team}" if team else "no team"
             there = ", ".join(sorted({f"{w} ({name}, {of})" for name, of, p in fits for w in p.workloads})) or "nothing"
             verb = "does not decide" if team else "decides"

@@ -1,0 +1,49 @@
+"""Identifiers that a person typed in part."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sqlalchemy import select, union
+from sqlalchemy.orm import Session
+
+from plumbline.archive.engine import reads
+from plumbline.archive.schema import Campaign, Finding, Trial
+from plumbline.metrics.formatting import expected_names, join_words
+
+Identified = Literal["finding", "campaign", "trial"]
+_COLUMNS = {"finding": Finding.finding_id, "campaign": Campaign.campaign_id, "trial": Trial.trial_id}
+_LISTS = {"finding": "findings --all", "campaign": "campaigns", "trial": "scorecard CAMPAIGN --json"}
+_NAMED = 3
+
+
+def identifiers(session: Session, kind: Identified, prefix: str, most: int) -> list[str]:
+    """The identifiers that begin so, at most so many, in their order."""
+    column = _COLUMNS[kind]
+    query = select(column).where(column.startswith(prefix, autoescape=True)).distinct()
+    return list(session.scalars(query.order_by(column).limit(most)))
+
+
+def complete_identifier(session: Session, *kinds: Identified, typed: str) -> str:
+    """The identifier of one of these kinds that is `typed`, or the only one that begins so. LookupError without one, or with several."""
+    columns = [_COLUMNS[kind] for kind in kinds]
+    if any(session.scalar(select(column).where(column == typed).limit(1)) for column in columns):
+        return typed
+    found = [name for kind in kinds for name in identifiers(session, kind, typed, _NAMED + 1)] if typed else []
+    if len(found) == 1:
+        return found[0]
+    kind = " and no ".join(kinds)
+    if found:
+        more = " …" if len(found) > _NAMED else ""
+        raise LookupError(f'"{typed}" is how several begin: {join_words(found[:_NAMED])}{more}; expected more of it')
+    names = session.scalars(union(*(select(column) for column in columns)))
+    raise LookupError(
+        f'the archive has no {kind} "{typed}"; expected one such as {expected_names(typed, names)} (plumbline {_LISTS[kinds[0]]})'
+    )
+
+
+class Identifiers:
+    """Identifiers by what they begin with."""
+
+    identifiers = reads(identifiers)
+    complete_identifier = reads(complete_identifier)
