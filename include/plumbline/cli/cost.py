@@ -24,7 +24,7 @@ from plumbline.declarations.economics import CostPlan, PlanLine, PlanOption
 from plumbline.declarations.loader import load_file
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_name, unknown_name
-from plumbline.presentation.costs import bill_lines
+from plumbline.presentation.costs import bill_lines, share_note
 from plumbline.results import InvalidResult
 from plumbline.workflows.campaign_bill import campaign_bill
 from plumbline.workflows.report import newest_campaign
@@ -45,7 +45,9 @@ def lines_table(title: str | Text, bill: Bill) -> Table:
 
 
 def incomplete(bill: Bill, of: str = "") -> None:
-    """Say what is not on the bill because nobody can know it."""
+    """Say which share of what is paid is the trials', and what is not on the bill because nobody can know it."""
+    if note := share_note(bill):
+        out.print(f"  {of}{note}", style="dim")
     for each in bill.unknown:
         out.print(f"  {of}{each.item.replace('_', ' ')} not known: {each.reason}", style="dim")
 
@@ -56,6 +58,8 @@ def as_data(bill: Bill) -> dict[str, Any]:
         "lines": bill.lines,
         "by_item": bill.by_item(),
         "total": bill.total,
+        "paid": bill.paid,
+        "share": bill.share,
         "complete": bill.complete,
         "unknown": bill.unknown,
     }
@@ -161,7 +165,7 @@ def trial(
         incomplete(bill)
         out.print(_outcome_table(outcomes))
         if caveats:
-            out.print(f"  every cost {OTHER_GPUS_TEXT}: {provider.name} sells whole instances")
+            out.print(f"  unit costs: {OTHER_GPUS_TEXT}; {provider.name} sells whole instances")
 
     shown = {"trial_id": trial_id, "simulated": document.simulated, **as_data(bill), "outcomes": outcomes, "caveats": caveats}
     emit(as_json, shown, show)
@@ -185,7 +189,7 @@ def campaign(
     items = [item for item in ITEMS if any(p.bill.of(item) is not None for p in costs)]
 
     def show() -> None:
-        headings = [item.replace("_", " ") for item in items]
+        headings = [*(item.replace("_", " ") for item in items), "paid", "share"]
         counts = ("trials", "finished", "lost")
         numbers = (*counts, *headings, "total", "per finished run")
         shown = table(f"Campaign {name}, USD", "provider", "kind", *numbers, right=numbers)
@@ -196,9 +200,13 @@ def campaign(
                 p.kind,
                 *(str(n) for n in (p.trials, p.finished, p.lost)),
                 *(_amount(p.bill.of(item)) for item in items),
+                _amount(p.bill.paid),
+                _amount(p.bill.share),
                 *("–" if money is None else f"{least}{_amount(money)}" for money in (p.bill.total, p.per_finished_run)),
             )
         print_table(shown, None if everything else TOP)
+        if any(share_note(p.bill) for p in costs):
+            out.print(f"  paid: whole instances while they are held; share: the trials' part, {OTHER_GPUS_TEXT}", style="dim")
         _gaps(costs)
 
     rows = [

@@ -10,7 +10,7 @@ from plumbline.analysis.cost.bill import Bill, Money
 from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, rejected_usage, usage_of
 from plumbline.analysis.cost.trial_bill import trial_bill
 from plumbline.analysis.cost.unit_costs import COSTS, not_measured
-from plumbline.analysis.prices.book import Quote, with_effective_prices
+from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, Quote, with_effective_prices
 from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.archive import Archive, TrialView
 from plumbline.declarations import Declarations, Provider
@@ -53,7 +53,7 @@ def bill_lines(bill: Bill) -> tuple[BillLine, ...]:
 
 @dataclass(frozen=True)
 class BillTable:
-    """A campaign's bill at one provider. `total`, `per_run`: an en dash if unknown, with the reason in `why_not`. `unknown`: excluded items."""
+    """A campaign's bill at one provider. `share`: see `share_note`. `total`, `per_run`: an en dash if unknown, with the reason in `why_not`. `unknown`: excluded items."""
 
     provider: str
     kind: str
@@ -63,6 +63,7 @@ class BillTable:
     per_run: str
     why_not: str
     runs: str
+    share: str
     unknown: tuple[str, ...]
 
 
@@ -79,10 +80,18 @@ def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
             why_not=cost.why_not,
             runs=f"{cost.finished} of {cost.trials} runs finished"
             + (f", {cost.lost} attempt{'s' if cost.lost != 1 else ''} lost" if cost.lost else ""),
+            share=share_note(cost.bill),
             unknown=unknown_reasons(cost),
         )
         for cost in costs
     )
+
+
+def share_note(bill: Bill) -> str:
+    """What is paid for machines beside the trials' share of it, in words; empty where both are one."""
+    if bill.paid is None or bill.paid == bill.share:
+        return ""
+    return f"paid for machines: {bill.paid}; the trials' share of it: {bill.share} ({OTHER_GPUS_TEXT})"
 
 
 def unknown_reasons(cost: ProviderCost) -> tuple[str, ...]:
@@ -167,12 +176,13 @@ def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> st
 
 @dataclass(frozen=True)
 class TrialCost:
-    """The bill of one attempt. `unknown`: (item, reason). `outcomes`: (name, unit cost). `reason`: why there is no bill; empty if there is one."""
+    """The bill of one attempt. `share`: see `share_note`. `unknown`: (item, reason). `outcomes`: (name, unit cost). `reason`: why there is no bill; empty if there is one."""
 
     lines: tuple[BillLine, ...] = ()
     total: str = ""
     at_least: bool = False
     day: str = ""
+    share: str = ""
     unknown: tuple[tuple[str, str], ...] = ()
     outcomes: tuple[tuple[str, str], ...] = ()
     reason: str = ""
@@ -201,6 +211,7 @@ def trial_cost(archive: Archive, declared: Declarations, document: ResultDocumen
         total=str(bill.total) if bill.total is not None else "",
         at_least=not bill.complete,
         day=str(usage.day),
+        share=share_note(bill),
         unknown=tuple((format_name(unknown.item), unknown.reason) for unknown in bill.unknown),
         outcomes=() if rejected else _outcomes(document, provider, usage.day),
     )

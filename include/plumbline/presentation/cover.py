@@ -11,6 +11,7 @@ from typing import Literal
 
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, MonthlyTotal
 from plumbline.analysis.conclusions import Conclusions
+from plumbline.analysis.cost.bill import combine_bills
 from plumbline.analysis.decisions.certainty import contenders
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision, Ranked
@@ -195,13 +196,14 @@ def _usd(amount: float) -> str:
 
 
 def _spent_tile(conclusions: Conclusions) -> Tile:
-    priced_costs = [c for c in conclusions.provider_costs if c.bill.total is not None]
-    if not priced_costs:
+    priced_costs = [c for c in conclusions.provider_costs if c.bill.paid is not None]
+    spent = combine_bills(c.bill for c in priced_costs)
+    if spent.paid is None or spent.share is None:
         return Tile("Spent", "unknown", "no price declared or no result")
-    total = sum(c.bill.total.amount for c in priced_costs if c.bill.total is not None)
     providers = len({c.provider for c in priced_costs})
     prefix = "at least; " if len(priced_costs) < len(conclusions.provider_costs) or not all(c.bill.complete for c in priced_costs) else ""
-    return Tile("Spent", _usd(total), f"{prefix}this campaign on {providers} provider{'s' if providers > 1 else ''}")
+    share = "" if spent.share == spent.paid else f"; the trials' share: {_usd(spent.share.amount)}"
+    return Tile("Spent", _usd(spent.paid.amount), f"{prefix}paid for machines of {providers} provider{'s' if providers > 1 else ''}{share}")
 
 
 def _lost_tile(campaign: CampaignData) -> Tile:

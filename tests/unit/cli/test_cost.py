@@ -75,7 +75,7 @@ def cost_of_one_gpu(home, sold_by: str) -> str:
     return asked.trial_id
 
 
-def test_one_gpu_of_eight_costs_an_eighth_of_the_node(home, said, plumbline):
+def test_one_gpu_of_eight_is_paid_whole_and_its_outcomes_cost_an_eighth_of_the_node(home, said, plumbline):
     trial_id = cost_of_one_gpu(home, "instance")
     found, _ = said("cost", "trial", trial_id)
     outcomes = {each["metric"]: each for each in found["outcomes"]}
@@ -83,9 +83,11 @@ def test_one_gpu_of_eight_costs_an_eighth_of_the_node(home, said, plumbline):
         document = archive.document(trial_id)
     rate = document.value("output_token_throughput", "value")
     assert outcomes["cost_per_1m_output_tokens_at_offered_rate"]["value"] == pytest.approx(80 / 8 / 3600 * 1e6 / rate)
-    assert outcomes["cost_per_run"]["basis"]["share"] == {"gpus": 1, "of": 8, "assumed": True}
+    assert outcomes["cost_per_1m_output_tokens_at_offered_rate"]["basis"]["share"] == {"gpus": 1, "of": 8, "assumed": True}
+    assert outcomes["cost_per_run"]["basis"]["share"] is None
+    assert found["paid"]["amount"] == pytest.approx(8 * found["share"]["amount"])
     billed = sum(line["cost"]["amount"] for line in found["lines"] if line["unit_price"]["per"] == "instance-hour")
-    assert billed == pytest.approx(outcomes["cost_per_run"]["value"], abs=1e-6)
+    assert billed == pytest.approx(outcomes["cost_per_run"]["value"], abs=1e-6) == found["paid"]["amount"]
     assert found["caveats"] == ["other_gpus_alike"]
     shown = " ".join(plumbline("cost", "trial", trial_id).stdout.split())
     assert "80 USD/h" in shown and "1/8" in shown and "used alike" in shown
@@ -100,7 +102,8 @@ def test_a_node_that_is_filled_is_charged_whole_and_assumes_nothing(home, said, 
             archive.record(simulate(each), uri=f"file:///{each.workload.name}")
     filled, part = (said("cost", "trial", each.trial_id)[0] for each in (asked, alone))
     assert filled["caveats"] == [] and part["caveats"] == ["other_gpus_alike"]
-    hourly = [next(each["basis"] for each in found["outcomes"] if each["metric"] == "cost_per_run") for found in (filled, part)]
+    rate = "cost_per_1m_output_tokens_at_offered_rate"
+    hourly = [next(each["basis"] for each in found["outcomes"] if each["metric"] == rate) for found in (filled, part)]
     assert [basis["usd_per_hour"] for basis in hourly] == [80, 10] and hourly[0]["share"] is None
     shown = " ".join(plumbline("cost", "trial", asked.trial_id).stdout.split())
     assert "80 USD/h ×" in shown and "1/8" not in shown and "used alike" not in shown

@@ -126,7 +126,10 @@ ITEMS: tuple[Item, ...] = get_args(CostItem)
 
 @dataclass(frozen=True)
 class Line:
-    """One position. `cost` is the unit price × the quantity; MixedUnits if these do not fit. `what` says more than the item's name."""
+    """One position. `cost` is the unit price × the quantity; MixedUnits if these do not fit. `what` says more than the item's name.
+
+    `share`: of what is paid for a machine that is held, or a hosted model, the part that is the trial's (`share_of`); None of all else.
+    """
 
     item: Item
     quantity: Quantity
@@ -135,6 +138,7 @@ class Line:
     source: str
     since: date | None
     what: str = ""
+    share: float | None = None
     cost: Money = field(init=False)
 
     def __post_init__(self) -> None:
@@ -170,6 +174,18 @@ class Bill:
         return _sum(self.lines)
 
     @property
+    def paid(self) -> Money | None:
+        """Of the total what is paid for machines while they are held, and for hosted models; None without any such line."""
+        return _sum([line for line in self.lines if line.share is not None])
+
+    @property
+    def share(self) -> Money | None:
+        """The trials' share of `paid`, as unit costs and rankings count it: GPUs beside them count as used alike."""
+        machines = [line for line in self.lines if line.share is not None]
+        shares = (line.exact_cost * exact(line.share or 0.0) for line in machines)
+        return Money(float(sum(shares, Fraction())), machines[0].cost.currency) if machines else None
+
+    @property
     def complete(self) -> bool:
         """Whether the total is the whole: at least one line and nothing unknown. Otherwise it is at least so much."""
         return bool(self.lines) and not self.unknown
@@ -187,10 +203,10 @@ class Bill:
         """The same with one line where several differ in nothing but their quantity."""
         groups: dict[tuple[object, ...], Line] = {}
         for line in self.lines:
-            key = (line.item, line.unit_price, line.basis, line.source, line.since, line.what)
+            key = (line.item, line.unit_price, line.basis, line.source, line.since, line.what, line.share)
             sums = groups.get(key)
             quantity = line.quantity if sums is None else sums.quantity + line.quantity
-            groups[key] = Line(line.item, quantity, line.unit_price, line.basis, line.source, line.since, line.what)
+            groups[key] = Line(line.item, quantity, line.unit_price, line.basis, line.source, line.since, line.what, line.share)
         return Bill(tuple(sorted(groups.values(), key=lambda line: ITEMS.index(line.item))), self.unknown)
 
 

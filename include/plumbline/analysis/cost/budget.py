@@ -7,44 +7,53 @@ from dataclasses import dataclass
 from datetime import date
 from statistics import median
 
-from plumbline.analysis.cost.unit_costs import HOUR_S
-from plumbline.analysis.prices.book import charged, quote, share_of
+from plumbline.analysis.cost.trial_bill import TrialUsage, hours, machine_bill
+from plumbline.analysis.prices.book import paid_of
 from plumbline.declarations import Budget, Provider
+from plumbline.results.token_usage import TokenUsage
 
-_ROUNDING = 1e-9
-"""Of the limit: sums of many hours that are meant to be equal to it differ by less."""
+_ROUNDING = 1e-5
+"""Of the limit: sums of many hours, each rounded as in a bill, that are meant to be equal to it differ by less."""
 
 
 @dataclass(frozen=True)
 class BudgetUse:
-    """What it took to hold a provider. `usd` is None where no price says, and `unpriced` why: an unknown cost is not a cost of nothing."""
+    """What it took to hold a provider: GPU-hours and USD that are paid, and the trials' `share` of these USD.
+
+    Both are None where no price says, and `unpriced` why: an unknown cost is not a cost of nothing.
+    """
 
     gpu_hours: float = 0.0
     usd: float | None = 0.0
     unpriced: str | None = None
+    share: float | None = 0.0
 
     def __add__(self, other: BudgetUse) -> BudgetUse:
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
-        return BudgetUse(self.gpu_hours + other.gpu_hours, usd, self.unpriced or other.unpriced)
+        share = None if self.share is None or other.share is None else self.share + other.share
+        return BudgetUse(self.gpu_hours + other.gpu_hours, usd, self.unpriced or other.unpriced, share)
 
     def times(self, n: int) -> BudgetUse:
         """The same, `n` times over."""
-        return BudgetUse(self.gpu_hours * n, None if self.usd is None else self.usd * n, self.unpriced)
+        usd, share = (None if each is None else each * n for each in (self.usd, self.share))
+        return BudgetUse(self.gpu_hours * n, usd, self.unpriced, share)
 
 
-def budget_use(provider: Provider, held_s: float, on: date, gpus: int | None = None) -> BudgetUse:
+def budget_use(provider: Provider, held_s: float, on: date, gpus: int | None = None, tokens: tuple[TokenUsage, ...] = ()) -> BudgetUse:
     """What holding `gpus` accelerators (None: all) of the provider's instances for `held_s` seconds (summed over the nodes) from the day
     `on` takes.
 
-    GPU-hours are 0 of an instance without accelerators; USD is the on-demand price of that day in its list, charged by `share_of`.
+    GPU-hours are 0 of an instance without accelerators; USD are those of `machine_bill`, of a hosted model by its `tokens`. Both count what
+    is paid: an instance that is sold whole is used whole.
     """
     if held_s <= 0:
         return BudgetUse()
-    hours = held_s / HOUR_S
-    share = share_of(provider, gpus)
-    counted = 0 if provider.accelerator.kind == "cpu" else share.gpus if share is not None else provider.accelerator.count
-    quoted = charged(quote(provider, on), share)
-    return BudgetUse(counted * hours, None if quoted.basis is None else quoted.basis.usd_per_hour * hours, quoted.reason)
+    gpu_hours = 0.0 if provider.accelerator.kind == "cpu" else provider.accelerator.count * hours(held_s, paid_of(provider, gpus))
+    use = TrialUsage(provider.name, provider.name, on, usable=True, ended="", held_s=held_s, measured_s=held_s, gpus=gpus, tokens=tokens)
+    bill = machine_bill(use, provider, on)
+    if bill.unknown or bill.paid is None or bill.share is None:
+        return BudgetUse(gpu_hours, None, "; ".join(each.reason for each in bill.unknown), None)
+    return BudgetUse(gpu_hours, bill.paid.amount, None, bill.share.amount)
 
 
 def expected_held_s(durations_s: Sequence[float], estimated_s: float) -> float:

@@ -11,7 +11,7 @@ from plumbline.analysis.cost.token_costs import token_costs
 from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
 from plumbline.analysis.cost.unit_costs import Cost, costs_of
 from plumbline.analysis.document_sample import billed_seconds
-from plumbline.analysis.prices.book import Basis, Quote, charged, share_of
+from plumbline.analysis.prices.book import Basis, Quote, charged, paid_of, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
 from plumbline.declarations import Provider, TrainingWorkload
 from plumbline.declarations.providers.rates import Purchase
@@ -81,8 +81,8 @@ def outcome_costs(
     quoted = (
         Quote(None, price) if isinstance(price, str) else Quote(Basis(purchase, price.unit_price.amount, price.since, price.source), None)
     )
-    quoted = charged(quoted, share_of(provider, workload.gpus))
-    return costs_of(workload.kind, quoted, document.value, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
+    paid, share = (charged(quoted, part(provider, workload.gpus)) for part in (paid_of, share_of))
+    return costs_of(workload.kind, share, document.value, paid=paid, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
 
 
 def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_costs, token_rate
 from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
-from plumbline.analysis.prices.book import InstanceShare, charged, quote, share_of
+from plumbline.analysis.prices.book import InstanceShare, charged, paid_of, quote, share_of
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Provider
 from plumbline.metrics import METRICS
@@ -43,16 +43,18 @@ def with_costs(
             result.append(_with_metrics(trial, costs, None))
             continue
         share = share_of(provider, trial.gpus)
-        quoted = charged(quote(provider, on, purchase), share)
+        whole = quote(provider, on, purchase)
+        paid = charged(whole, paid_of(provider, trial.gpus))
         costs = costs_of(
             trial.kind,
-            quoted,
+            charged(whole, share),
             trial.value,
+            paid=paid,
             held_s=trial.held_s,
             epoch_tokens=(epoch_tokens or {}).get(trial.workload),
             nodes=trial.nodes,
         )
-        costs += (cost_per_finished_run(quoted, trial.held_s, lost[trial.provider, trial.workload]),)
+        costs += (cost_per_finished_run(paid, trial.held_s, lost[trial.provider, trial.workload]),)
         result.append(_with_metrics(trial, costs, share))
     return tuple(result)
 

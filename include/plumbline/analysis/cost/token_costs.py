@@ -47,7 +47,9 @@ def token_lines(rate: TokenRate, usage: Sequence[TokenUsage], item: Item = "host
             add("requests", REQUESTS, rate.request, row.requests + row.uncounted)
     for (what, unit, price), quantity in amounts.items():
         # A price for 1M tokens as it was written: a product of floats has digits of its own.
-        yield Line(item, Quantity(quantity, unit), UnitPrice(float(f"{price:.12g}"), "USD", unit), "list", rate.source, rate.since, what)
+        yield Line(
+            item, Quantity(quantity, unit), UnitPrice(float(f"{price:.12g}"), "USD", unit), "list", rate.source, rate.since, what, 1.0
+        )
     uncounted = sum(row.uncounted for row in usage)
     if uncounted and rate.input is not None:
         yield Unknown(item, f"the endpoint reported no usage of {uncounted} answered requests, so their tokens are not known")

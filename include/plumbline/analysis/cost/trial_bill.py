@@ -6,14 +6,14 @@ price × held time, with nothing lost between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from plumbline.analysis.cost.bill import Bill, CostBasis, Item, Line, Money, Quantity, UnitPrice, Unknown, exact
 from plumbline.analysis.cost.token_costs import token_lines, token_rate
 from plumbline.analysis.cost.unit_costs import HOUR_S
-from plumbline.analysis.prices.book import InstanceShare, quote, share_of
+from plumbline.analysis.prices.book import InstanceShare, paid_of, quote, share_of
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, RateItem, SourcedAmount
 from plumbline.results.token_usage import TokenUsage
@@ -51,14 +51,22 @@ class TrialUsage:
 
 
 def trial_bill(use: TrialUsage, provider: Provider, on: date, purchase: Purchase = "on_demand") -> Bill:
-    """The bill of one attempt at the prices and rates that hold on the day `on`, in USD.
+    """The bill of one attempt at the prices and rates that hold on the day `on`, in USD: what is paid (`paid_of`).
 
-    A hosted model with token_prices is billed by what it counted. An invoice of that month goes before the list. What was used and has no price, rate or record is `unknown`, with the reason. Of an
-    instance whose accelerators the trial did not all hold, its share of the instance-hours is billed: see `share_of`.
+    A hosted model with token_prices is billed by what it counted. An invoice of that month goes before the list. What was used and has no
+    price, rate or record is `unknown`, with the reason.
     """
-    share = share_of(provider, use.gpus)
-    machine = _hosted(use, provider, on) if provider.token_prices else _instance(use, provider, on, purchase, share)
-    lines = [*machine, *_extra_lines(use, provider, on, share), *_engineering(use, provider, on, share)]
+    paid = paid_of(provider, use.gpus)
+    beside = _bill([*_extra_lines(use, provider, on, paid), *_engineering(use, provider, on, paid)])
+    return machine_bill(use, provider, on, purchase) + beside
+
+
+def machine_bill(use: TrialUsage, provider: Provider, on: date, purchase: Purchase = "on_demand") -> Bill:
+    """The lines of the machine that was held, or of the hosted model: their sums are `Bill.paid` and `Bill.share`."""
+    return _bill(list(_hosted(use, provider, on) if provider.token_prices else _instance(use, provider, on, purchase)))
+
+
+def _bill(lines: Sequence[Line | Unknown]) -> Bill:
     return Bill(
         tuple(each for each in lines if isinstance(each, Line)),
         tuple(each for each in lines if isinstance(each, Unknown)),
@@ -107,7 +115,9 @@ def hour_price(provider: Provider, on: date, purchase: Purchase = "on_demand") -
     return HourPrice(UnitPrice(basis.usd_per_hour, "USD", "instance-hour"), BASES[basis.purchase], basis.source, basis.since)
 
 
-def _instance(use: TrialUsage, provider: Provider, on: date, purchase: Purchase, share: InstanceShare | None) -> Iterator[Line | Unknown]:
+def _instance(use: TrialUsage, provider: Provider, on: date, purchase: Purchase) -> Iterator[Line | Unknown]:
+    paid, share = paid_of(provider, use.gpus), share_of(provider, use.gpus)
+    of_it = share.fraction if share is not None and paid is None else 1.0
     measuring: Item = "cpu" if provider.accelerator.kind == "cpu" else "gpu"
     if use.held_s is None:
         item = measuring if use.usable else "failed_launches"
@@ -119,10 +129,10 @@ def _instance(use: TrialUsage, provider: Provider, on: date, purchase: Purchase,
         return
 
     def line(item: Item, held_h: float, what: str) -> Line:
-        part = f"{what}: {share}" if share is not None else what
-        return Line(item, Quantity(held_h, "instance-hour"), price.unit_price, price.basis, price.source, price.since, part)
+        part = what if share is None else f"{what}: {share.gpus} of {share.of} GPUs" + ("" if paid is not None else " used, all paid")
+        return Line(item, Quantity(held_h, "instance-hour"), price.unit_price, price.basis, price.source, price.since, part, of_it)
 
-    held_h = hours(use.held_s, share)
+    held_h = hours(use.held_s, paid)
     if not use.usable:
         yield line("failed_launches", held_h, use.ended.replace("_", " "))
         return
@@ -130,7 +140,7 @@ def _instance(use: TrialUsage, provider: Provider, on: date, purchase: Purchase,
         yield Unknown("idle", f"when {use.trial_id} measured was not recorded: its whole time counts as {measuring}")
         yield line(measuring, held_h, provider.instance_type)
         return
-    measured_h = min(hours(use.measured_s, share), held_h)
+    measured_h = min(hours(use.measured_s, paid), held_h)
     yield line(measuring, measured_h, provider.instance_type)
     yield line("idle", float(exact(held_h) - exact(measured_h)), "start, probes, warm-up and stop")
 

@@ -115,16 +115,18 @@ def costs_of(
     quote: Quote,
     measured: MetricLookup,
     *,
+    paid: Quote | None = None,
     held_s: float | None = None,
     epoch_tokens: int | None = None,
     nodes: int = 1,
 ) -> tuple[Cost, ...]:
     """Every cost metric of one trial of `kind` ("training" or "inference").
 
+    `quote`: of the trial's share of the instance; `paid`: of what is paid while the trial holds it, which the run costs (None: the same).
     `held_s`: seconds that the trial held the provider, idle time included, summed over its nodes. `epoch_tokens`: tokens of one pass
     over the data. `nodes`: instances that together delivered what was measured, each at the quoted price.
     """
-    costs = [cost_per_run(quote, held_s)]
+    costs = [cost_per_run(paid or quote, held_s)]
     for outcome in COSTS:
         if outcome.kind != kind:
             continue

@@ -70,7 +70,7 @@ class Quote:
 
 
 def share_of(provider: Provider, gpus: int | None) -> InstanceShare | None:
-    """What a trial that holds `gpus` accelerators of each instance (None: all) is charged of it; None for all of it.
+    """The share of each instance that unit costs and rankings charge a trial with `gpus` of its accelerators (None: all); None for all of it.
 
     The cores of a CPU provider are one trial's, the client's beside the server's, and what is behind an endpoint is billed as a whole.
     """
@@ -78,6 +78,14 @@ def share_of(provider: Provider, gpus: int | None) -> InstanceShare | None:
     if gpus is None or gpus >= has.count or has.kind == "cpu" or provider.launcher.hosted:
         return None
     return InstanceShare(gpus, has.count, assumed=provider.sold_by == "instance")
+
+
+def paid_of(provider: Provider, gpus: int | None) -> InstanceShare | None:
+    """What is paid of each instance while a trial holds `gpus` of its accelerators; None for all of it.
+
+    Who rents instances pays for the GPUs that idle too; only who rents GPUs (`sold_by: gpu`) pays for those of the trial alone.
+    """
+    return share_of(provider, gpus) if provider.sold_by == "gpu" else None
 
 
 def charged(quoted: Quote, share: InstanceShare | None) -> Quote:

@@ -38,8 +38,8 @@ def balance(gpu_hours: float | None = 100, usd: float | None = None, used: Budge
 
 
 def test_every_accelerator_of_an_instance_is_used_while_it_is_held_and_the_price_is_the_instances() -> None:
-    assert budget_use(provider(), 1800.0, DAY) == BudgetUse(4.0, 20.0)
-    assert budget_use(provider(**TWO_CORES), 1800.0, DAY) == BudgetUse(0.0, 20.0)
+    assert budget_use(provider(), 1800.0, DAY) == BudgetUse(4.0, 20.0, share=20.0)
+    assert budget_use(provider(**TWO_CORES), 1800.0, DAY) == BudgetUse(0.0, 20.0, share=20.0)
 
 
 def test_a_price_that_is_not_known_is_no_price_of_nothing() -> None:
@@ -51,8 +51,8 @@ def test_a_price_that_is_not_known_is_no_price_of_nothing() -> None:
 
 
 def test_several_alike_take_as_many_times_as_much() -> None:
-    assert BudgetUse(2.0, 3.0).times(4) == BudgetUse(8.0, 12.0)
-    assert BudgetUse(2.0, None, "no price").times(4) == BudgetUse(8.0, None, "no price")
+    assert BudgetUse(2.0, 3.0, share=1.0).times(4) == BudgetUse(8.0, 12.0, share=4.0)
+    assert BudgetUse(2.0, None, "no price", None).times(4) == BudgetUse(8.0, None, "no price", None)
 
 
 def test_a_trial_is_expected_to_take_what_the_last_ones_took_and_the_first_one_all_that_it_may() -> None:
@@ -98,7 +98,22 @@ def test_what_is_left_reads_as_a_person_asks_for_it(golden: Golden) -> None:
     assert balance(100).usd_left is None
 
 
-def test_a_trial_on_one_gpu_uses_one_and_costs_its_share() -> None:
-    assert budget_use(provider(), 1800.0, DAY, gpus=1) == BudgetUse(0.5, 2.5)
+def test_a_trial_on_one_gpu_of_eight_pays_the_instance_that_is_sold_whole_and_one_gpu_where_gpus_are_sold() -> None:
+    # Half an hour at 40 USD/h: 20 USD for the instance, 2.50 USD for one GPU.
+    assert budget_use(provider(), 1800.0, DAY, gpus=1) == BudgetUse(4.0, 20.0, share=2.5)
+    assert budget_use(provider(sold_by="gpu"), 1800.0, DAY, gpus=1) == BudgetUse(0.5, 2.5, share=2.5)
     assert budget_use(provider(), 1800.0, DAY, gpus=8) == budget_use(provider(), 1800.0, DAY)
-    assert budget_use(provider(**TWO_CORES), 1800.0, DAY, gpus=1) == BudgetUse(0.0, 20.0), "the other core is the client's"
+    assert budget_use(provider(**TWO_CORES), 1800.0, DAY, gpus=1) == BudgetUse(0.0, 20.0, share=20.0), "the other core is the client's"
+
+
+def test_a_limit_stops_what_is_paid_not_its_share() -> None:
+    # Five half hours of one GPU at 40 USD/h: 100 USD paid by the instance, 12.50 USD by the GPU.
+    whole, by_gpu = (budget_use(provider(sold_by=how), 1800.0, DAY, gpus=1) for how in ("instance", "gpu"))
+    assert rounds_within_budget(balance(None, 50), [whole] * 5) == (2, "60 of 50 USD")
+    assert rounds_within_budget(balance(None, 50), [by_gpu] * 5) == (5, None)
+    assert rounds_within_budget(balance(10), [whole] * 5) == (2, "12 of 10 GPU-hours")
+
+
+def test_an_invoice_of_the_month_goes_before_the_list_as_in_a_bill() -> None:
+    invoice = {"month": "2026-11", "amount": "600 USD", "instance_hours": 20, "source": "invoice 4711"}
+    assert budget_use(provider(invoices=[invoice]), 1800.0, DAY).usd == 15.0

@@ -14,7 +14,7 @@ from tests.golden import Golden
 
 from plumbline.analysis.cost.bill import Bill, Money, exact
 from plumbline.analysis.cost.trial_bill import TrialUsage, hours, trial_bill
-from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, quote
+from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Provider
 
 ON = date(2026, 11, 15)
@@ -212,15 +212,22 @@ def test_a_month_s_work_is_shared_by_the_hours_that_are_used_in_one() -> None:
     assert str(trial_bill(USE, provider(overhead=[WORK, monthly]), ON).of("engineering")) == "132.00 USD"
 
 
-def test_one_gpu_of_eight_is_billed_an_eighth_of_the_instance_hours() -> None:
-    one, whole = replace(USE, gpus=1), replace(USE, gpus=8)
-    assert sums(trial_bill(one, provider(), ON))["gpu"] == "18.44 USD"  # 1.5 h × 98.32 ÷ 8
-    assert sums(trial_bill(whole, provider(), ON)) == sums(trial_bill(USE, provider(), ON))
-    rated = {line.item: line.quantity.value for line in trial_bill(one, provider(rates=RATES), ON).lines if line.item == "observability"}
-    assert rated == {"observability": 0.25}
+def test_of_eight_gpus_sold_one_by_one_only_the_one_that_a_trial_holds_is_paid() -> None:
+    one, place = replace(USE, gpus=1), provider(sold_by="gpu")
+    bill = trial_bill(one, place, ON)
+    assert sums(bill) == {"gpu": "18.44 USD", "idle": "6.15 USD"}  # 1.5 h and 0.5 h × 98.32 ÷ 8
+    assert str(bill.paid) == str(bill.share) == "24.58 USD"
+    assert sums(trial_bill(replace(USE, gpus=8), place, ON)) == sums(trial_bill(USE, place, ON))
+    rated = trial_bill(one, provider(rates=RATES, sold_by="gpu"), ON)
+    assert {line.quantity.value for line in rated.lines if line.item == "observability"} == {0.25}
 
 
-def test_a_share_of_an_instance_that_is_sold_whole_says_what_it_assumes() -> None:
-    (first, *_), (sold_by_gpu, *_) = (trial_bill(replace(USE, gpus=1), provider(sold_by=how), ON).lines for how in ("instance", "gpu"))
-    assert OTHER_GPUS_TEXT in first.what and OTHER_GPUS_TEXT not in sold_by_gpu.what
-    assert first.exact_cost == sold_by_gpu.exact_cost
+def test_an_instance_that_is_sold_whole_is_paid_whole_and_an_eighth_of_it_is_the_share() -> None:
+    # 2 h at 98.32 USD/h are 196.64 USD, an eighth of them 24.58 USD; storage and the rest are no machine's.
+    bill = trial_bill(replace(USE, gpus=1), provider(rates=RATES), ON)
+    assert (str(bill.paid), str(bill.share)) == ("196.64 USD", "24.58 USD")
+    assert bill.total is not None and bill.paid is not None and bill.total.amount > bill.paid.amount
+    whole = trial_bill(replace(USE, gpus=8), provider(), ON)
+    assert whole.paid == whole.share == bill.paid
+    assert bill.condensed().share == bill.share
+    assert trial_bill(replace(USE, held_s=None), provider(), ON).paid is None
