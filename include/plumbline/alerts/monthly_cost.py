@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
 from typing import get_args
 
+from plumbline.analysis.cost.monthly_worth import HOUR_S, monthly_hours, relative_cost
+from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Alerts, Provider
 from plumbline.declarations.alerts import RentedVolume
@@ -18,9 +20,14 @@ from plumbline.metrics.formatting import format_amount
 from plumbline.results.finding import Finding, Member
 from plumbline.results.sample import Series
 
-HOUR_S = 3600.0
-_RATES = ("tokens_per_second", "samples_per_second", "output_token_throughput", "request_throughput", "goodput")
-"""Rates, in order of preference; training without any of them uses the step time."""
+_RATES = (
+    SUSTAINED,
+    *dict.fromkeys(o.rate for o in COSTS if o.kind == "training"),
+    "output_token_throughput",
+    "request_throughput",
+    "goodput",
+)
+"""Rates, in order of preference: those that unit costs rest on go before throughput at an offered rate. Training without any uses the step time."""
 _PACE = (*_RATES, "step_time")
 
 
@@ -50,11 +57,19 @@ Accepted = Callable[[Purchase], float | None]
 """The last accepted price of an instance-hour in USD, or None."""
 
 
-def monthly_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on: date, accepted: Accepted | None = None) -> MonthlyCost:
+def monthly_cost(
+    finding: Finding,
+    alerts: Alerts,
+    provider: Provider | None,
+    on: date,
+    accepted: Accepted | None = None,
+    decided: Collection[str] = (),
+) -> MonthlyCost:
     """Monthly cost at the declared volumes and the prices of the day `on`.
 
-    A performance finding's cost follows from its rate metric, a price finding's from its effect. `provider` is None if it is no longer
-    declared. An `accepted` price takes precedence over the declared one.
+    A performance finding's cost follows from the rate that sets the unit cost, a price finding's from its effect. `provider` is None if it
+    is no longer declared. An `accepted` price takes precedence over the declared one. `decided`: workloads that run on the provider and
+    that teams decide by, which share a volume without a workload as in a decision's savings.
     """
     if is_decision_change(finding):
         return MonthlyCost(None, "")
@@ -67,13 +82,12 @@ def monthly_cost(finding: Finding, alerts: Alerts, provider: Provider | None, on
     paces = _paces(finding)
     if not paces:
         return MonthlyCost(None, "no direct cost: throughput did not change")
-    volumes = [v for v in alerts.volumes if fnmatchcase(finding.provider, v.provider)]
-    named = {v.workload for v in volumes if v.workload}
-    changes = [(v, paces[v.workload]) for v in volumes if v.workload in paces]
-    rest = [name for name in paces if name not in named]
-    if rest:
-        # How the unnamed volume is shared among workloads is not declared: the leading workload stands for all.
-        changes += [(v, paces[finding.workload if finding.workload in rest else rest[0]]) for v in volumes if v.workload is None]
+    among = {*paces, *decided}
+    changes = [
+        (volume, hours, pace)
+        for workload, pace in paces.items()
+        for volume, hours in monthly_hours(finding.provider, workload, among, alerts.volumes)
+    ]
     return _sum(finding, changes, provider, on, accepted)
 
 
@@ -95,7 +109,7 @@ def _metric(member: Member) -> str:
 def _time_change(member: Member) -> _TimeChange:
     values = [member.effect, member.ci_low, member.ci_high]
     if _metric(member) in _RATES:
-        values = [None if v is None or v <= -1 else 1 / (1 + v) - 1 for v in values]
+        values = [None if v is None or v <= -1 else relative_cost(1 + v, 1.0) for v in values]
     middle, *ends = values
     if middle is None or None in ends:
         return _TimeChange(middle or 0.0)
@@ -107,7 +121,8 @@ def _price_change_cost(finding: Finding, alerts: Alerts, provider: Provider | No
         return MonthlyCost(None, "")
     purchase = _purchase(finding)
     volumes = [v for v in alerts.volumes if fnmatchcase(finding.provider, v.provider) and v.purchase == purchase]
-    return _sum(finding, [(v, _TimeChange(finding.effect or 0.0)) for v in volumes], provider, on, accepted)
+    changes = [(v, v.time_per_month / HOUR_S, _TimeChange(finding.effect or 0.0)) for v in volumes]
+    return _sum(finding, changes, provider, on, accepted)
 
 
 def _purchase(finding: Finding) -> Purchase:
@@ -117,8 +132,13 @@ def _purchase(finding: Finding) -> Purchase:
 
 
 def _sum(
-    finding: Finding, changes: list[tuple[RentedVolume, _TimeChange]], provider: Provider | None, on: date, accepted: Accepted | None
+    finding: Finding,
+    changes: Sequence[tuple[RentedVolume, float, _TimeChange]],
+    provider: Provider | None,
+    on: date,
+    accepted: Accepted | None,
 ) -> MonthlyCost:
+    """The changes of instance time at prices; each with its volume and the instance-hours a month that it concerns."""
     if not changes:
         return MonthlyCost(
             None,
@@ -128,7 +148,7 @@ def _sum(
     if provider is None:
         return MonthlyCost(None, f"cost unknown: {finding.provider} is no longer declared")
     hourly: dict[Purchase, float] = {}
-    for purchase in {volume.purchase for volume, _ in changes}:
+    for purchase in {volume.purchase for volume, *_ in changes}:
         price = accepted(purchase) if accepted else None
         if price is None:
             listed = quote(provider, on, purchase)
@@ -136,14 +156,13 @@ def _sum(
                 return MonthlyCost(None, f"cost unknown: {listed.reason}")
             price = listed.basis.usd_per_hour
         hourly[purchase] = price
-    worth = [volume.time_per_month / HOUR_S * hourly[volume.purchase] for volume, _ in changes]
-    usd = sum(w * more.middle for w, (_, more) in zip(worth, changes, strict=True))
-    ends = [(more.low, more.high) for _, more in changes]
+    worth = [hours * hourly[volume.purchase] for volume, hours, _ in changes]
+    usd = sum(w * more.middle for w, (*_, more) in zip(worth, changes, strict=True))
+    ends = [(more.low, more.high) for *_, more in changes]
     low = high = None
     if all(lo is not None for lo, _ in ends):
         low, high = (sum(w * (end[i] or 0.0) for w, end in zip(worth, ends, strict=True)) for i in (0, 1))
-    hours = sum(volume.time_per_month for volume, _ in changes) / HOUR_S
-    return MonthlyCost(usd, _describe(usd, low, high, hours, hourly), low, high)
+    return MonthlyCost(usd, _describe(usd, low, high, sum(hours for _, hours, _ in changes), hourly), low, high)
 
 
 def _describe(usd: float, low: float | None, high: float | None, hours: float, prices: Mapping[Purchase, float]) -> str:

@@ -58,7 +58,9 @@ def _cost(declared: Declarations, view: FindingView, accepted: Mapping[tuple[str
         assert provider is not None  # called for declared providers only
         return price_in_force(accepted.get((provider.name, purchase)), provider, purchase, None, began)
 
-    return monthly_cost(finding, declared.alerts, provider, began, price)
+    runs = {w.name for w in declared.workloads_for(provider)} if provider is not None else set()
+    wanted = {name for team in declared.teams.values() for kind in KINDS for p in team.preferences(kind) for name in p.workloads}
+    return monthly_cost(finding, declared.alerts, provider, began, price, runs & wanted)
 
 
 def stored_switches(archive: Archive, declared: Declarations, stored: Sequence[DecisionView]) -> tuple[Switch, ...]:

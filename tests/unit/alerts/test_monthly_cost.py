@@ -10,6 +10,9 @@ from tests.golden import Golden
 from tests.unit.alerts.test_message import FINDING
 
 from plumbline.alerts.monthly_cost import monthly_cost
+from plumbline.analysis.cost.unit_costs import costs_of
+from plumbline.analysis.decisions.savings import CostAnswer, find_switches
+from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Alerts, Provider, load
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.results.finding import Member
@@ -51,6 +54,32 @@ def test_a_fifth_fewer_tokens_take_a_quarter_longer(provider: Provider) -> None:
     members = (slower(0.9), slower(-0.2, -0.25, -0.1, "tokens_per_second median"))
     cost = monthly_cost(replace(FINDING, members=members), ALL, provider, DAY)
     assert cost.usd == pytest.approx(365.0) and cost.low is not None and cost.high is not None and cost.low < 365 < cost.high
+
+
+def test_a_fall_of_the_sustained_rate_costs_what_the_unit_costs_say(provider: Provider) -> None:
+    # 30 % less capacity: each token costs 1 / 0.7 = 42.9 % more. 730 h at 2 USD/h: 625.71 USD.
+    served = replace(FINDING, series_key=OTHER, workload="chat", workload_kind="inference", series=(OTHER,))
+    members = (slower(0.01, name="output_token_throughput", key=OTHER), slower(-0.3, name="highest_sustained_rate", key=OTHER))
+    cost = monthly_cost(replace(served, members=members), ALL, provider, DAY)
+    assert cost.usd == pytest.approx(730 * 2 * (1 / 0.7 - 1)) == pytest.approx(625.714, abs=1e-3)
+
+    def unit_cost(rate: float) -> float:
+        numbers = {"highest_sustained_rate": rate, "output_token_throughput": 200.0, "request_throughput": 1.0, "error_rate": 0.0}
+        priced = costs_of("inference", quote(provider, DAY), lambda metric, _, phase: numbers.get(metric) if phase == "sweep" else None)
+        return next(c.value for c in priced if c.metric == "cost_per_1m_output_tokens" and c.value is not None)
+
+    tokens = 730 * 3600 * 10.0 * 200.0 / 1e6
+    assert cost.usd == pytest.approx(tokens * (unit_cost(7.0) - unit_cost(10.0)))
+    costs = {"local-2core": unit_cost(7.0), "elsewhere": unit_cost(10.0)}
+    answer = CostAnswer("t", "inference", "chat", costs, "elsewhere", None, lambda *_: 2.0)
+    # The decision moves what 730 h bring at the lower rate, which is 0.7 of the finding's output.
+    (switch,) = find_switches([answer], ALL.volumes)
+    assert switch.usd == pytest.approx(0.7 * cost.usd)
+
+
+def test_a_volume_without_a_workload_is_shared_by_what_teams_decide_by_there_as_in_a_decision(provider: Provider) -> None:
+    finding = replace(FINDING, members=(slower(0.1),))
+    assert monthly_cost(finding, ALL, provider, DAY, decided={"gpt", "chat"}).usd == pytest.approx(73.0)
 
 
 def test_what_got_faster_saves(provider: Provider, golden: Golden) -> None:

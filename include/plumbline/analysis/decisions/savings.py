@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from plumbline.analysis.cost.monthly_worth import monthly_hours, relative_cost
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations.alerts import RentedVolume
@@ -91,17 +92,11 @@ def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]
     """
     switches: dict[tuple[str, str], list[Switch]] = {}
     for provider in sorted({name for a in answers for name in a.costs}):
-        own = [v for v in volumes if fnmatchcase(provider, v.provider)]
-        named = {v.workload for v in own if v.workload}
-        rest = {a.workload for a in answers if provider in a.costs} - named
+        among = {a.workload for a in answers if provider in a.costs}
         for a in answers:
             saving = _saving(a, provider)
-            worth = 0.0
-            for volume in own:
-                if volume.workload not in (None, a.workload) or (volume.workload is None and a.workload in named):
-                    continue
-                share = 1.0 if volume.workload else 1 / len(rest)
-                worth += share * volume.time_per_month / 3600 * (a.price(provider, volume.purchase) or 0.0)
+            hours = monthly_hours(provider, a.workload, among, volumes)
+            worth = sum(each * (a.price(provider, volume.purchase) or 0.0) for volume, each in hours)
             if saving > 0 and worth:
                 one = Switch(a.workload, (a.team,), provider, a.cheapest, worth * saving, saving, a.probability)
                 switches.setdefault((provider, a.workload), []).append(one)
@@ -131,4 +126,4 @@ def relative_switches(answers: Sequence[CostAnswer]) -> tuple[Switch, ...]:
 def _saving(answer: CostAnswer, provider: str) -> float:
     """How much less an outcome costs at the cheapest, as a fraction; 0 if that is this provider or one of both costs is not known."""
     now, best = answer.costs.get(provider), answer.costs.get(answer.cheapest)
-    return 0.0 if not now or best is None or provider == answer.cheapest else 1 - best / now
+    return 0.0 if not now or best is None or provider == answer.cheapest else -relative_cost(now, best)
