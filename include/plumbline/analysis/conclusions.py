@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 
+from plumbline.analysis.busy_machine import BusyMachine, busy_machine
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.cost.bill import Bill
 from plumbline.analysis.cost.campaign_bill import CampaignBill, ProviderCost
@@ -30,7 +31,7 @@ class Conclusions:
 
     `trials`: every attempt with its costs. `decided`: each team's choices with what would change them; they rest on measured numbers alone,
     unless all are simulated. `winner_changes`: the newest of each choice, from stored decisions. What takes longer
-    is worked out when it is first asked for.
+    is worked out when it is first asked for. `busy`: what spoilt the campaign on this machine; then there is no leader and no decision.
     """
 
     campaign: CampaignData
@@ -39,6 +40,7 @@ class Conclusions:
     quotes: dict[str, Quote]
     trials: tuple[TrialSample, ...]
     winner_changes: Mapping[Choice, StoredChange] = field(default_factory=dict)
+    busy: BusyMachine | None = None
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -82,7 +84,9 @@ def conclude(campaign: CampaignData) -> Conclusions:
     )
     names = sorted({c.provider for c in cards})
     quotes = {n: quote(campaign.providers[n], day, campaign.purchase) for n in names if n in campaign.providers}
-    return Conclusions(campaign, cards, _decided(campaign, trials, day), quotes, trials)
+    if (busy := busy_machine(campaign)) is not None:
+        cards = tuple(replace(card, ranked=False) for card in cards)
+    return Conclusions(campaign, cards, () if busy else _decided(campaign, trials, day), quotes, trials, busy=busy)
 
 
 def _decided(campaign: CampaignData, trials: tuple[TrialSample, ...], day: date) -> tuple[TeamDecision, ...]:

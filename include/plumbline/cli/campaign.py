@@ -22,9 +22,9 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.analysis.campaign_data import CampaignData
-from plumbline.analysis.conclusions import conclude
+from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.archive import open_archive
-from plumbline.cli.exit_status import FAILED, INTERRUPTED, OK
+from plumbline.cli.exit_status import BUSY, FAILED, INTERRUPTED, OK
 from plumbline.cli.output import Json, announce_new_archive, emit, err, fail, marked, out, planning_archive, table
 from plumbline.cli.scorecard import show_unusable
 from plumbline.cli.verdict import show_verdict
@@ -104,7 +104,8 @@ class CampaignProgress:
                 self._said[trial.trial_id] = text
                 took = f" in {format_quantity(trial.seconds, 's')}" if trial.ended and trial.seconds is not None else ""
                 left = f"; {state.ended} of {len(state.trials)} done{_format_remaining(state)}" if trial.ended else ""
-                err.print(f"  {_name(trial)}: {trial.status or trial.phase}{took}{left}")
+                why = f" ({trial.why})" if trial.status == "invalid" else ""
+                err.print(f"  {_name(trial)}: {trial.status or trial.phase}{why}{took}{left}")
 
     def _update(self) -> None:
         assert self._live is not None
@@ -123,7 +124,8 @@ def _table(state: CampaignState) -> Table:
     for trial in state.trials:
         bar: RenderableType = ProgressBar(total=1.0, completed=trial.fraction, width=24) if trial.phase == "running" else ""
         word = trial.status or {"not_run": "not run"}.get(trial.phase, trial.phase)
-        what = f"{trial.doing} {trial.note}".strip() if trial.phase == "running" else word
+        why = f": {trial.why}" if word == "invalid" else ""
+        what = f"{trial.doing} {trial.note}".strip() if trial.phase == "running" else f"{word}{why}"
         shown.add_row(
             trial.provider,
             trial.kind,
@@ -177,10 +179,11 @@ def run(
         outcome = measure_campaign(declared, request, provider)
     with open_archive() as archive:
         data = campaign_data(archive, outcome.campaign_id)
-    emit(as_json, {"outcome": outcome, **_facts(data)}, lambda: _show(data, outcome))
+    concluded = conclude(data)
+    emit(as_json, {"outcome": outcome, **_facts(concluded)}, lambda: _show(concluded, outcome))
     for problem in outcome.problems:
         err.print(problem, style="red")
-    raise typer.Exit(OK if outcome.complete else FAILED)
+    raise typer.Exit(FAILED if not outcome.complete else OK if concluded.busy is None else BUSY)
 
 
 def up() -> None:
@@ -282,13 +285,16 @@ def stop_on_signal() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _facts(data: CampaignData) -> dict[str, object]:
-    concluded = conclude(data)
-    return {"scorecards": concluded.cards, "decisions": concluded.decisions, "drift": data.drift, "findings": data.findings}
+def _facts(concluded: Conclusions) -> dict[str, object]:
+    data = concluded.campaign
+    return {
+        "busy": concluded.busy, "scorecards": concluded.cards, "decisions": concluded.decisions, "drift": data.drift, "findings": data.findings
+    }  # fmt: skip
 
 
-def _show(data: CampaignData, outcome: Outcome) -> None:
-    show_verdict(campaign_verdict(conclude(data)), most=5)
+def _show(concluded: Conclusions, outcome: Outcome) -> None:
+    data = concluded.campaign
+    show_verdict(campaign_verdict(concluded), most=5)
     show_unusable(data)
     out.print()
     if outcome.report:

@@ -5,9 +5,10 @@ FAILED = 1  # something ran and did not succeed: a trial failed, a campaign is i
 UNUSABLE = 2  # nothing ran: bad arguments, bad declarations, no such trial
 DRIFTED = 4  # it ran, and the comparison found drift
 BROKEN = 4  # it ran, and the archive does not hold
+BUSY = 5  # it ran, and other load on this machine spoilt it: nothing is ranked
 INTERRUPTED = 130
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 something ran and failed · 2 nothing ran (bad arguments or declarations) · "
-    "4 drift was found (compare, demo-drift, watch) or the archive is broken (archive verify) · 130 interrupted"
+    "4 drift was found (compare, demo-drift, watch) or the archive is broken (archive verify) · 5 this machine was busy, nothing is ranked (run) · 130 interrupted"
 )

@@ -21,6 +21,8 @@ _PARTS = " ▏▎▍▌▋▊▉"
 
 def show_verdict(verdict: CampaignVerdict, *, everything: bool = False, most: int = TOP) -> None:
     """Print it. `most`: providers of a workload; `everything`: all providers, workloads and findings."""
+    if verdict.busy:
+        out.print(verdict.busy, style="bold yellow")
     out.print(_head(verdict))
     if len(verdict.workloads) <= _IN_FULL or everything:
         for one in verdict.workloads:

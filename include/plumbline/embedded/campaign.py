@@ -26,7 +26,7 @@ Stage = Literal["starting", "measuring", "reviewing", "reporting", "done"]
 @dataclass(frozen=True)
 class TrialState:
     """One planned trial. `fraction` (0…1), `doing` and `note`: progress of a running one; `seconds`: its time so far; `status`: the verdict of
-    the collected document (valid, degraded, invalid, failed)."""
+    the collected document (valid, degraded, invalid, failed), `why`: its first reason."""
 
     trial_id: str
     provider: str
@@ -40,6 +40,7 @@ class TrialState:
     note: str = ""
     seconds: float | None = None
     status: str | None = None
+    why: str = ""
 
     @classmethod
     def of(cls, trial: Trial) -> TrialState:
@@ -287,7 +288,8 @@ class _Campaign:
         store = ResultStore(installation_paths().results_url)
         for folder in reversed(store.attempts(self.asked.campaign_id, trial.trial_id)):
             with suppress(FileNotFoundError, InvalidResult):
-                return replace(trial, status=store.collected(folder).validity.status)
+                found = store.collected(folder).validity
+                return replace(trial, status=found.status, why=next((reason.detail for reason in found.reasons), ""))
         return trial
 
     def _review(self) -> None:

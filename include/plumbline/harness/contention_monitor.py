@@ -24,8 +24,10 @@ from plumbline.declarations import ValidityLimits
 from plumbline.harness.environment.container import cgroup_folders
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.other_programs import ProcessCpu, Snapshot, busiest_programs, snapshot
 from plumbline.metrics import Phase
 from plumbline.results import MetricRow, Reason, Telemetry
+from plumbline.results.document import JUDGED_PHASES, OtherProgram
 
 CPU_INTERVAL_S = 0.5
 """CPU counters move in ticks of 10 ms: over shorter windows rounding dominates. Pressure and load are read no more often either, because each
@@ -94,6 +96,7 @@ class ContentionMonitor:
         self._split: _CpuReading | None = None
         self._pressure: tuple[float, float] | None = None
         self._overhead: tuple[float, float] | None = None
+        self._programs: dict[str, float] = {}
         self.gpus, self._watches_gpus = gpus or GpuPhaseMonitor(), gpus is not None
 
     def __enter__(self) -> ContentionMonitor:
@@ -119,6 +122,7 @@ class ContentionMonitor:
         """Attribute what is seen to a phase: to the innermost one if they nest, added up if a phase comes twice."""
         around = self._phases[-1] if self._phases else None
         with self._lock:
+            began, before = time.monotonic(), self._others() if name in JUDGED_PHASES else None
             self._sample(split=True)
             self._phases.append(name)
         self.gpus.change(around, name)
@@ -128,6 +132,9 @@ class ContentionMonitor:
             with self._lock:
                 self._sample(split=True)
                 self._phases.remove(name)
+                if before is not None and (after := self._others()) is not None:
+                    for each in busiest_programs(before, after, time.monotonic() - began, self.cpus, _PROC):
+                        self._programs[each.name] = max(each.cores, self._programs.get(each.name, 0.0))
             self.gpus.change(name, around)
 
     def include(self, root: int, cpus: Collection[int]) -> None:
@@ -162,17 +169,26 @@ class ContentionMonitor:
             ]
         return [*machine, *self.gpus.telemetry()]
 
+    def other_programs(self) -> list[OtherProgram]:
+        """Programs outside the trial that computed beside its judged phases, busiest first."""
+        return [
+            OtherProgram(name=name, cores=cores) for name, cores in sorted(self._programs.items(), key=lambda item: (-item[1], item[0]))
+        ]
+
     def gpu_rows(self, phase: Phase = "steady") -> list[MetricRow]:
         return self.gpus.rows(phase)
 
     def judgements(self, limits: ValidityLimits, phase: Phase = "steady") -> list[Judgement]:
-        """What makes the phase less than valid. An unobserved phase is degraded."""
+        """What makes the phase less than valid. An unobserved phase is degraded; a sweep, which most costs rest on, is judged with it."""
+        also = [one for one in JUDGED_PHASES if phase == "steady" != one and (one, "foreign_cpu") in self._signals]
+        return [*(j for one in (phase, *also) for j in self._judge_load(one, limits)), *self.gpus.judgements(phase)]
+
+    def _judge_load(self, phase: Phase, limits: ValidityLimits) -> list[Judgement]:
         means = {row.signal: row.mean for row in self.telemetry() if row.phase == phase}
         foreign = means.get("foreign_cpu")
-        throttled = self.gpus.judgements(phase)
         if foreign is None:
             why = self._blind or "the phase was never watched"
-            return [degraded("contention_unobserved", f"contention not observed in {phase}: {why}"), *throttled]
+            return [degraded("contention_unobserved", f"contention not observed in {phase}: {why}")]
         cores = f"core{'s' if len(self.cpus) > 1 else ''} {', '.join(map(str, self.cpus))}"
         if self._promised < len(self.cpus):
             cores = f"the {self._promised} promised of {len(self.cpus)} cores"
@@ -184,7 +200,13 @@ class ContentionMonitor:
             what = f"tasks waited for a core in {pressure:.0%} of {phase} while others used {taken:.2f} cores"
             worst = min(pressure, taken)
             judgements += _judge_threshold("cpu_pressure", worst, limits.cpu_pressure_degraded, limits.cpu_pressure_invalid, what)
-        return [*judgements, *throttled]
+        return judgements
+
+    def _others(self) -> Snapshot | None:
+        if self._tree is None:
+            return None
+        own = {pid for tree in (self._tree, *self._servers) for pid in tree.members()}
+        return snapshot(self._tree.stat, own, _PROC)
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -357,12 +379,7 @@ def pressure_s(file: Path) -> float:
     raise ValueError(f"{file} has no line 'some … total=…'; expected the kernel's PSI format")
 
 
-@dataclass(frozen=True)
-class _ProcessStat:
-    parent: int
-    started: int
-    cpu_s: float
-    """Own user and system time plus that of the children it has waited for."""
+_PROC = Path("/proc")
 
 
 class ProcessTreeCpu:
@@ -372,14 +389,14 @@ class ProcessTreeCpu:
     for: the sum over the living tree therefore never forgets a child, whether or not it was ever seen alive.
     """
 
-    def __init__(self, root: int | None = None, proc: Path = Path("/proc")) -> None:
+    def __init__(self, root: int | None = None, proc: Path = _PROC) -> None:
         self._proc = proc
         self.root = root or os.getpid()
         self._members: dict[int, int] = {}  # pid → start time; parents come before their children
         self._strangers: set[int] = set()
         self._lost_s = 0.0
         self._last_s = 0.0
-        first = self._stat(self.root)
+        first = self.stat(self.root)
         if first is None:
             raise ProcessLookupError(f"there is no process {self.root}")
         self._members[self.root] = first.started
@@ -397,11 +414,16 @@ class ProcessTreeCpu:
         self._last_s = total + self._lost_s
         return self._last_s
 
+    def members(self) -> list[int]:
+        """The pids of the tree."""
+        self._discover()
+        return list(self._members)
+
     def _total(self) -> float:
         total = 0.0
         for pid, started in list(self._members.items()):
             # Parents are read before their children, so that a child waited for in between is missed, never counted twice.
-            stat = self._stat(pid)
+            stat = self.stat(pid)
             if stat is None or stat.started != started:
                 del self._members[pid]
                 continue
@@ -412,7 +434,7 @@ class ProcessTreeCpu:
         """Adopt new descendants. Only unseen processes are read: a full scan costs too much on a big node."""
         alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}  # noqa: PTH208 - names alone, ten times cheaper
         self._strangers &= alive
-        fresh = {pid: stat for pid in alive - self._strangers - self._members.keys() if (stat := self._stat(pid)) is not None}
+        fresh = {pid: stat for pid in alive - self._strangers - self._members.keys() if (stat := self.stat(pid)) is not None}
         ordered = sorted(fresh.items(), key=lambda item: (item[1].started, item[0]))
         discovered = True
         while discovered:
@@ -423,7 +445,8 @@ class ProcessTreeCpu:
                     discovered = True
         self._strangers.update(fresh.keys() - self._members.keys())
 
-    def _stat(self, pid: int) -> _ProcessStat | None:
+    def stat(self, pid: int) -> ProcessCpu | None:
+        """Any process's own and waited time; None if there is no such process."""
         try:
             text = (self._proc / str(pid) / "stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
@@ -431,4 +454,4 @@ class ProcessTreeCpu:
         # The command's name stands in brackets and may itself hold brackets and spaces.
         fields = text[text.rindex(")") + 2 :].split()
         user, system, waited_user, waited_system = (int(field) for field in fields[11:15])
-        return _ProcessStat(int(fields[1]), int(fields[19]), (user + system + waited_user + waited_system) * _TICK_S)
+        return ProcessCpu(int(fields[1]), int(fields[19]), (user + system + waited_user + waited_system) * _TICK_S)

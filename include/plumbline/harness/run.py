@@ -45,7 +45,7 @@ from plumbline.results import (
     Validity,
     signing,
 )
-from plumbline.results.document import PROBE_LIMIT_S, ProbeDocument
+from plumbline.results.document import PROBE_LIMIT_S, OtherProgram, ProbeDocument
 from plumbline.results.signing import KeyPair
 
 Measure = Callable[[Trial, Path, Progress, ContentionMonitor, Sequence[MetricRow]], Measurement]
@@ -85,6 +85,7 @@ class _Run:
         self._facts: dict[str, Scalar] = {}
         self._probed: list[MetricRow] = []
         self._telemetry: list[Telemetry] = []
+        self._others: list[OtherProgram] = []
         self._contention: list[Judgement] = []
         self._gpu_health: tuple[GpuCounter, ...] = ()
         self._gpu_errors: list[Judgement] = []
@@ -186,7 +187,7 @@ class _Run:
                 self._record_event("measurement_finished")
             finally:
                 self._end_leftovers()
-                self._telemetry = monitor.telemetry()
+                self._telemetry, self._others = monitor.telemetry(), monitor.other_programs()
                 # Also of a trial that fails: an error of the GPU is what can have made it fail.
                 self._gpu_errors, self._gpu_health = monitor.gpus.new_errors(), monitor.gpus.health()
             self._contention = monitor.judgements(trial.validity)
@@ -260,6 +261,7 @@ class _Run:
             curves=tuple(measured.curves),
             stages=tuple(measured.stages),
             telemetry=(*measured.telemetry, *(row for row in self._telemetry if (row.phase, row.signal) not in recorded)),
+            other_programs=tuple(self._others),
             usage=tuple(measured.usage),
             gpu_health=self._gpu_health,
             selfcheck=tuple(self._selfcheck),

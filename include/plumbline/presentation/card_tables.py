@@ -149,9 +149,8 @@ def _row(
     definition = METRICS[metric]
     numbers = (fleet or {}).get((metric, statistic, phase), {})
     scale = common_scale(definition.unit, [n.value for n in numbers.values()] or [r.value for r in present], metric)
-    leading_providers = (
-        () if definition.group == "client" else _fleet_leaders(rows, definition.direction, numbers, fleet is not None)
-    )  # the load client is not the provider
+    unranked = definition.group == "client" or not all(c.ranked for c in cards)  # the load client is not the provider
+    leading_providers = () if unranked else _fleet_leaders(rows, definition.direction, numbers, fleet is not None)
     top = max(r.high if r.high is not None else r.value or 0.0 for r in present) if len(present) > 1 else 0.0
     leading = any(r.leading for r in rows.values() if r is not None)
     arrow = {"lower_is_better": "↓", "higher_is_better": "↑"}.get(definition.direction, "")

@@ -19,6 +19,7 @@ from plumbline.analysis.decisions.savings import Switch, switches
 from plumbline.metrics.formatting import format_amount, format_probability, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import index_chart, pareto_chart
+from plumbline.presentation.verdicts import busy_sentence
 
 Verdict = Literal["stay", "move", "choose", "unclear", "none"]
 VERDICTS: dict[Verdict, str] = {
@@ -93,8 +94,8 @@ def cover(conclusions: Conclusions) -> Cover:
     simulated_flags = {d.simulated for d in campaign.documents}
     hidden = Counter(r.label for r in choices[ROWS:])
     return Cover(
-        headline=_headline(campaign, choices),
-        tiles=(_spent_tile(conclusions), _lost_tile(campaign), _saving_tile(campaign, moves), _certainty_tile(conclusions.decided)),
+        headline=_headline(campaign, choices) if conclusions.busy is None else busy_sentence(conclusions.busy),
+        tiles=(_spent_tile(conclusions), _lost_tile(campaign), _saving_tile(campaign, moves), _certainty_tile(conclusions)),
         rows=tuple(choices[:ROWS]),
         more=join_words(f"{n} × {label}" for label, n in hidden.items()),
         actions=_actions(conclusions, moves),
@@ -253,10 +254,12 @@ def _other_first_choices(conclusions: Conclusions, move: Switch) -> str:
     )
 
 
-def _certainty_tile(decided: Sequence[TeamDecision]) -> Tile:
+def _certainty_tile(conclusions: Conclusions) -> Tile:
+    decided = conclusions.decided
     decisions = [d.decision for d in decided if d.decision.first is not None]
     if not decisions:
-        return Tile("Certainty", "–", "no decision: no team declares these workloads" if not decided else "no provider is eligible")
+        none = "this machine was busy" if conclusions.busy is not None else "no team declares these workloads"
+        return Tile("Certainty", "–", f"no decision: {none}" if not decided else "no provider is eligible")
     clear = sum(len(_leading_providers(d)) == 1 for d in decisions)
     probabilities = [d.winner.probability_first for d in decisions if d.winner is not None and d.winner.probability_first is not None]
     range_text = (

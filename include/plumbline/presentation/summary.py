@@ -58,7 +58,7 @@ def summary_items(conclusions: Conclusions) -> tuple[SummaryItem, ...]:
     items += [
         SummaryItem(kind.capitalize(), _leader_sentences(kind, cards))
         for kind in ("training", "inference")
-        if any(c.kind == kind for c in cards)
+        if any(c.kind == kind and c.ranked for c in cards)
     ]
     items += [SummaryItem("Losses", lines) for lines in (same_losses(campaign),) if lines]
     return tuple(items)

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from plumbline.analysis.busy_machine import BusyMachine
 from plumbline.analysis.campaign_data import FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
-from plumbline.metrics.formatting import common_scale, format_name, format_probability, join_words
+from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_probability, join_words
 from plumbline.presentation.card_tables import CardTable, card_tables
 from plumbline.presentation.decisions import name_first
 from plumbline.presentation.summary import HEADLINES
@@ -49,7 +50,7 @@ class WorkloadVerdict:
 
 @dataclass(frozen=True)
 class CampaignVerdict:
-    """`trials`: by status. `series`: by their state in words, the gravest first.
+    """`trials`: by status. `series`: by their state in words, the gravest first. `busy`: why nothing is ranked, or empty.
     `criteria`: by outcome. `costs`: sentences. `findings`: most severe first."""
 
     campaign_id: str
@@ -62,6 +63,7 @@ class CampaignVerdict:
     series: dict[str, int]
     criteria: dict[str, int]
     costs: tuple[str, ...]
+    busy: str = ""
 
 
 def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
@@ -77,11 +79,12 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
         simulated=bool(cards) and all(c.simulated for c in cards),
         providers=tuple(sorted({c.provider for c in cards})),
         trials=dict(counts),
-        workloads=tuple(_workload(table, conclusions.decisions) for table in card_tables(cards)),
+        workloads=tuple(_workload(table, conclusions) for table in card_tables(cards)),
         findings=tuple(findings),
         series=drift_counts(campaign.drift),
         criteria=dict(Counter(j.outcome for c in cards for j in c.acceptance)),
         costs=tuple(_costs(conclusions)),
+        busy=busy_sentence(conclusions.busy) if conclusions.busy is not None else "",
     )
 
 
@@ -92,6 +95,12 @@ def drift_counts(drift: Sequence[SeriesDrift]) -> dict[str, int]:
 
 
 _WITHOUT_BASELINE = "without an earlier baseline"
+
+
+def busy_sentence(busy: BusyMachine) -> str:
+    """What comes first of a campaign that other load spoilt."""
+    close = f"close {join_words(busy.programs)} and run again" if busy.programs else "run again when it is idle"
+    return f"this machine was busy (others used {format_percent(busy.share)}): no winner; {close}"
 
 
 def choice_sentence(decision: Decision) -> str:
@@ -112,11 +121,11 @@ def choice_sentence(decision: Decision) -> str:
     return f"{name}: {first.provider} is first with {format_probability(chance)}"
 
 
-def _workload(table: CardTable, decisions: Sequence[Decision]) -> WorkloadVerdict:
+def _workload(table: CardTable, conclusions: Conclusions) -> WorkloadVerdict:
     metric = _leading_metric(table.cards)
     rows = {c.provider: row for c in table.cards if (row := _row(c, metric)) is not None and row.value is not None}
     first_row = next(iter(rows.values()), None)
-    leading_providers = leaders(dict(rows)) if len(rows) > 1 else ()
+    leading_providers = leaders(dict(rows)) if len(rows) > 1 and conclusions.busy is None else ()
     higher = first_row is not None and first_row.direction == "higher_is_better"
     ordered = sorted(rows.items(), key=lambda item: ((-1 if higher else 1) * (item[1].value or 0.0), item[0]))
     scale = common_scale(first_row.unit if first_row else "", [row.value for _, row in ordered], metric)
@@ -131,7 +140,7 @@ def _workload(table: CardTable, decisions: Sequence[Decision]) -> WorkloadVerdic
         )
         for provider, row in ordered
     )
-    workload_decisions = [d for d in decisions if d.kind == table.kind and table.workload in d.workloads]
+    workload_decisions = [d for d in conclusions.decisions if d.kind == table.kind and table.workload in d.workloads]
     return WorkloadVerdict(
         kind=table.kind,
         workload=table.workload,
@@ -139,7 +148,7 @@ def _workload(table: CardTable, decisions: Sequence[Decision]) -> WorkloadVerdic
         metric=format_name(metric),
         arrow="↑" if higher else "↓" if first_row is not None and first_row.direction == "lower_is_better" else "",
         bars=bars,
-        choices=_choices(workload_decisions) or _leader_sentence(bars),
+        choices=() if conclusions.busy is not None else _choices(workload_decisions) or _leader_sentence(bars),
         weighed=bool(workload_decisions),
         without=tuple(c.provider for c in table.cards if c.provider not in rows),
     )

@@ -10,8 +10,22 @@ from typing import Literal
 from plumbline.declarations import Trial
 from plumbline.quality.report import FailedExpectation, QualityReport, Verdict
 from plumbline.results import Reason, ResultDocument
+from plumbline.results.document import MACHINE_BUSY
 
 KINDS: tuple[Literal["training"], Literal["inference"]] = ("training", "inference")
+
+
+def spoilt_by_load(documents: Sequence[ResultDocument]) -> dict[str, Reason]:
+    """By attempt, why a busy machine's results do not count: where other load made one trial's last attempt invalid, or half of them less than
+    valid, all that it reached. Only of trials on this machine's cores: on a provider's node a neighbour is a fact about the provider."""
+    last = {d.trial.trial_id: d for d in sorted(documents, key=lambda d: d.trial.attempt) if d.trial.provider.launcher.cpus_here}
+    reached = [d for d in last.values() if d.contended]
+    if not any(d.validity.status == "invalid" for d in reached) and 2 * len(reached) < max(len(last), 1):
+        return {}
+    return {
+        f"{d.trial.trial_id}#{d.trial.attempt}": Reason(code=MACHINE_BUSY, detail=f"others used {d.foreign_cpu:.0%} of the trial's cores")
+        for d in reached
+    }
 
 
 def check(documents: Sequence[ResultDocument], planned: Sequence[Trial], docs: Path, name: str) -> QualityReport:
@@ -34,6 +48,8 @@ def check(documents: Sequence[ResultDocument], planned: Sequence[Trial], docs: P
             outcomes.append(validate(metrics_suite(kind, numbers), numbers))
     keys = [tables.attempt_key(document) for document in documents]
     verdicts = {key: Verdict() for key in keys}
+    for key, reason in spoilt_by_load(documents).items():
+        verdicts[key] = verdicts[key].with_reason("critical", reason)
     failed: list[FailedExpectation] = []
     problems: list[Reason] = []
     for outcome in outcomes:

@@ -91,6 +91,14 @@ class Validity(Part):
         return self
 
 
+CONTENTION = frozenset({"contended_cpu", "cpu_pressure"})
+"""Codes of the reasons that other load on the trial's cores gives."""
+MACHINE_BUSY = "machine_busy"
+"""Code with which the quality checks reject what other load on this machine spoilt."""
+JUDGED_PHASES: tuple[Phase, ...] = ("steady", "sweep")
+"""Those that decisions rest on, in which other load counts."""
+
+
 class Event(Part):
     """A moment of the trial: wall clock for people, monotonic seconds for arithmetic (comparable only within one `clock`)."""
 
@@ -197,6 +205,13 @@ class Telemetry(Part):
     p50: float | None = Field(None, description="of a distribution of which every value is known, such as lengths in tokens")
     p95: float | None = Field(None, description="None if single samples were not kept")
     max: float
+
+
+class OtherProgram(Part):
+    """A program outside the trial that computed beside it. `cores`: CPU seconds a second, on any core of the machine."""
+
+    name: str
+    cores: float = Field(ge=0)
 
 
 class GpuCounter(Part):
@@ -330,6 +345,7 @@ class _Content(Part):
     curves: Many[Curve] = ()
     stages: Many[Stage] = ()
     telemetry: Many[Telemetry] = ()
+    other_programs: Many[OtherProgram] = Field((), description="outside the trial, busiest first, in its steady phase and its sweep")
     usage: Many[TokenUsage] = ()
     gpu_health: Many[GpuCounter] = ()
     selfcheck: Many[CheckLine] = Field((), description="of the first trial that a plan has on each provider")
@@ -392,6 +408,16 @@ class ResultDocument(_Content):
         if self.signature is not None and self.signature.attempt is not None:
             changed["trial"] = self.trial.model_copy(update={"attempt": self.signature.attempt})
         return (self.model_copy(update=changed) if changed else self).content()
+
+    @property
+    def contended(self) -> bool:
+        """Whether other load on its cores made the trial less than valid."""
+        return any(reason.code in CONTENTION for reason in self.validity.reasons)
+
+    @property
+    def foreign_cpu(self) -> float:
+        """The share of its cores that others used in the worst judged phase; 0 if nobody looked."""
+        return max((t.mean for t in self.telemetry if t.signal == "foreign_cpu" and t.phase in JUDGED_PHASES), default=0.0)
 
     def value(self, metric: str, statistic: str | None = None, phase: str = "steady") -> float | None:
         """One measured number, or None if it is absent."""

@@ -27,6 +27,7 @@ from plumbline.launch.plan import KINDS, RunRequest, plan
 from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
+from plumbline.results.document import CONTENTION
 from plumbline.workflows import alert, budget
 from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, TrialGroup, trial_groups, trials_of
 from plumbline.workflows.record import record_attempt
@@ -87,11 +88,18 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunParameters, most: i
 
 
 def run_trial(spec: Mapping[str, str]) -> Row:
-    """Launch one planned trial and wait for its end. Raises the typed exception of its failure class, after everything is stored."""
+    """Launch one planned trial and wait for its end; once more if other load on this machine's cores made it invalid.
+
+    Raises the typed exception of its failure class, after everything is stored."""
     store = stores.home()
     trial = stores.planned_trial(store, spec)
+    launcher = launcher_for(trial.provider)
     try:
-        record = launcher_for(trial.provider).launch(trial, store, progress.write_progress)
+        record = launcher.launch(trial, store, progress.write_progress)
+        if trial.provider.launcher.cpus_here and (why := _spoilt(_validity(store, trial))) is not None:
+            _log.warning("repeated once: %s", why)
+            progress.write_progress(ProgressLine(trial.trial_id, "queued", 0.0, f"again: {why}"))
+            record = launcher.launch(trial, store, progress.write_progress)
     except OSError as error:
         if (why := installation.full_disk_message(error)) is None:
             raise
@@ -101,6 +109,13 @@ def run_trial(spec: Mapping[str, str]) -> Row:
     _log.info("%s", record.log_tail)
     raise_failure(record, _validity(store, trial) if record.failure_class else None)
     return {"trial_id": trial.trial_id, "exit_code": record.exit_code}
+
+
+def _spoilt(validity: Validity | None) -> str | None:
+    """By which other load a trial became invalid, in words; None if it did not."""
+    if validity is None or validity.status != "invalid":
+        return None
+    return next((reason.detail for reason in validity.reasons if reason.code in CONTENTION), None)
 
 
 def _validity(store: ResultStore, trial: Trial) -> Validity | None:

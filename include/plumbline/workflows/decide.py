@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 
@@ -18,6 +18,7 @@ from plumbline.findings.decision_change import (
     previous_choice,
     reconcile_decision,
 )
+from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import Finding
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.findings import apply, readable_findings
@@ -54,16 +55,18 @@ class RecordedDecision:
         return f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: {first}{'' if self.new else ', as before'}"
 
 
-def decide_now(why: str) -> list[RecordedDecision]:
-    """`decide_all` with the installation's archive and declarations, as of today."""
+def decide_now(why: str, campaign_id: str | None = None) -> list[RecordedDecision]:
+    """`decide_all` with the installation's archive and declarations, as of today; not about workloads that a busy machine spoilt in the campaign."""
     with open_archive() as archive:
-        return decide_all(archive, load(), datetime.now(timezone.utc).date(), why)
+        trials = archive.trials(campaign_id) if campaign_id is not None else ()
+        spoilt = {t.workload for t in trials if any(reason.code == MACHINE_BUSY for reason in t.quality_reasons)}
+        return decide_all(archive, load(), datetime.now(timezone.utc).date(), why, spoilt)
 
 
-def decide_all(archive: Archive, declared: Declarations, on: date, why: str) -> list[RecordedDecision]:
+def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spoilt: Set[str] = frozenset()) -> list[RecordedDecision]:
     """Make every team's decisions as of the day `on`, and store those with new inputs; choices without results are skipped.
 
-    `why`: the occasion, such as "the report of 2026-11". DecisionsLocked if another process holds the lock for ten minutes.
+    `why`: the occasion, such as "the report of 2026-11"; `spoilt`: workloads about which nothing is decided now. DecisionsLocked if another process holds the lock for ten minutes.
     """
     if not any(team.preferences(kind) for team in declared.teams.values() for kind in ("training", "inference")):
         return []
@@ -75,7 +78,7 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str) -> 
         return [
             _store_decision(archive, decided, open_findings, why)
             for decided in decide_teams(archive, declared, on)
-            if decided.decision.ranking
+            if decided.decision.ranking and spoilt.isdisjoint(decided.decision.workloads)
         ]
 
 

@@ -194,3 +194,16 @@ def test_others_on_a_shared_node_take_nothing_until_they_use_more_than_the_rest(
     assert whole > 0.4, "the neighbour has one core of two"
     # Half-second windows are judged one by one, so bursts count that the mean over the phase hides: a bound, not an equation.
     assert part <= min(max(2 * whole - 1, 0) + 0.35, whole + 0.02), "of the one that was promised others had only what exceeds the rest"
+
+
+def test_a_sweep_is_judged_with_the_steady_phase_where_there_is_one():
+    without = limits(foreign_cpu_degraded="100%", foreign_cpu_invalid="100%", cpu_pressure_degraded="100%", cpu_pressure_invalid="100%")
+    with ContentionMonitor([CORE]) as watch:
+        with watch.phase("steady"):
+            sum(range(1_000_000))
+        assert watch.judgements(without) == []
+        with watch.phase("sweep"):
+            sum(range(1_000_000))
+    watch._signals["sweep", "foreign_cpu"].weighted = watch._signals["sweep", "foreign_cpu"].seconds  # all of it went to others
+    assert watch.judgements(without)[0].reason.detail.startswith(f"others used 100% of core {CORE} in sweep")
+    assert watch.judgements(without, "warmup")[0].reason.code == "contention_unobserved"

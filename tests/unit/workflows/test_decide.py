@@ -173,3 +173,9 @@ def test_a_team_goes_along_or_stays(measured: Archive, declared: Declarations) -
     # To turn back later is a change of its own.
     ranked(measured, declared)
     assert winners(measured) == [("price", FAST, CHEAP, "accepted"), ("price", FAST, FAST, "open")], "the rise of FAST turned it back"
+
+
+def test_nothing_is_decided_about_what_a_busy_machine_spoilt(measured: Archive, declared: Declarations) -> None:
+    training = [one.workloads for one in decide_all(measured, declared, DAY, "a test", {"chat-test"})]
+    assert training and all("chat-test" not in workloads for workloads in training)
+    assert len(decide_all(measured, declared, DAY, "a test")) > len(training)

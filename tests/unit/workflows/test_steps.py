@@ -10,10 +10,11 @@ import pytest
 from tests.fakes.trials import CONFIG
 from tests.unit.workflows.test_record import measured
 
-from plumbline.declarations import installation_paths
-from plumbline.launch import PlanError, stores
+from plumbline.declarations import Trial, installation_paths
+from plumbline.launch import OnProgress, PlanError, stores
 from plumbline.launch.failures import Interrupted
-from plumbline.results import ResultStore
+from plumbline.launch.stores import next_attempt
+from plumbline.results import LaunchRecord, Reason, ResultDocument, ResultStore, Validity
 from plumbline.workflows import benchmark
 from plumbline.workflows.benchmark import stopped_by_sigterm
 from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
@@ -143,6 +144,31 @@ def test_a_result_replaces_the_row_that_says_missing() -> None:
         assert not {"corrected", "inserted"} & {said for one in collect_campaign(archive, "2026-11") for said in one.recorded}
         assert len(archive.trials("2026-11")) == before
         assert archive.verify(evidence=True) == []
+
+
+class LoadedMachine:
+    """A launcher whose first `spoilt` attempts meet other load."""
+
+    def __init__(self, spoilt: int) -> None:
+        self.spoilt, self.attempts = spoilt, 0
+
+    def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None) -> LaunchRecord:
+        self.attempts += 1
+        reasons = (Reason(code="contended_cpu", detail="others used 63% of core 0 in steady"),) if self.attempts <= self.spoilt else ()
+        validity = Validity(status="invalid" if reasons else "valid", reasons=reasons)
+        found = {name: value for name, value in measured(next_attempt(trial, store)) if name not in ("checksum", "validity")}
+        store.put_trial(found["trial"])
+        store.put_document(ResultDocument.sealed(**found, validity=validity))
+        return LaunchRecord(launcher="local", events=(), exit_code=0)
+
+
+@pytest.mark.parametrize(("spoilt", "attempts"), [(0, 1), (1, 2), (2, 2)])
+def test_a_trial_that_other_load_spoilt_is_repeated_once(monkeypatch: pytest.MonkeyPatch, spoilt: int, attempts: int) -> None:
+    (spec, *_) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
+    machine = LoadedMachine(spoilt)
+    monkeypatch.setattr(benchmark, "launcher_for", lambda provider: machine)
+    benchmark.run_trial(spec)
+    assert len(store().attempts(spec["campaign_id"], spec["trial_id"])) == machine.attempts == attempts
 
 
 def test_sigterm_lets_a_task_clean_up() -> None:

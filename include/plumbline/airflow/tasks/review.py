@@ -56,8 +56,9 @@ def report(*, dag_run: Any = None, params: Any = None) -> str:
 @task
 def decide(*, dag_run: Any = None, params: Any = None) -> list[str]:
     """Make every team's decisions from the archive; report changed first choices."""
-    why = "the monthly report" if _scheduled(dag_run) else f"the report of {params['campaign'] or 'the newest campaign'}"
-    ranked = workflows.decide.decide_now(why)
+    month = f"{dag_run.run_after.astimezone(timezone.utc):%Y-%m}" if _scheduled(dag_run) else None
+    why = "the monthly report" if month else f"the report of {params['campaign'] or 'the newest campaign'}"
+    ranked = workflows.decide.decide_now(why, month or params["campaign"])
     if any(one.findings for one in ranked):
         workflows.alert.send_alerts()
     return [one.text for one in ranked]

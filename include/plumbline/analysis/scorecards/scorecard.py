@@ -55,7 +55,7 @@ class Scorecard:
     the degraded ones, whose numbers count. `asked_first` says which number is the
     primary one; `primary` is None if no usable repeat measured it. `capacity` is of all launches of the kind, whatever the workload.
     `conditions`: under what its usable trials were measured, each once; `first` and `last`: the days on which they began.
-    `charged`: the part of an instance that its costs charge; None for all of it.
+    `charged`: the part of an instance that its costs charge; None for all of it. `ranked`: False of a campaign whose numbers rank nobody.
     """
 
     provider: str
@@ -77,6 +77,7 @@ class Scorecard:
     first: date | None
     last: date | None
     charged: InstanceShare | None = None
+    ranked: bool = True
 
     @property
     def launch(self) -> LaunchSuccess:

@@ -121,6 +121,7 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
         "campaign": campaign,
         "written": campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
         "page_one": cover(conclusions),
+        "busy": conclusions.busy is not None,
         "excerpt": excerpt,
         "most": MOST,
         "most_attempts": MOST_ATTEMPTS,
