@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Engine, and_, func, or_, select
+from sqlalchemy import Engine, and_, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reading
@@ -218,6 +218,30 @@ class Paging:
             rows = session.scalars(query.order_by(Decision.decided_at.desc(), Decision.decision_id).limit(limit + 1)).all()
             page = tuple(view_of(DecisionView, row) for row in rows[:limit])
             return Slice(page, page[-1].decision_id if len(rows) > limit else None)
+
+    def newest_decisions(
+        self, team: str | None = None, kind: str | None = None, workloads: Sequence[str] | None = None, *, without: str | None = None
+    ) -> tuple[DecisionView, ...]:
+        """The newest stored decision of each choice (team, kind and workloads), by team and kind, in one statement.
+
+        `without`: a campaign's id; decisions that rest on it or on one that was planned later do not count. LookupError for an unknown one.
+        """
+        choice = (Decision.team, Decision.kind, Decision.detail["workloads"].as_string())
+        newest_first = (Decision.decided_at.desc(), Decision.decision_id)
+        place = func.row_number().over(partition_by=choice, order_by=newest_first).label("place")
+        numbered = where_equal(select(Decision.decision_id, place), (Decision.team, team), (Decision.kind, kind))
+        with reading(self.engine) as session:
+            if without is not None:
+                planned_at = session.scalar(select(Campaign.planned_at).where(Campaign.campaign_id == without))
+                if planned_at is None:
+                    raise LookupError(f'the archive has no campaign "{without}"')
+                named = Decision.detail["campaigns"].as_string().like('%"' + Campaign.campaign_id + '"%')
+                numbered = numbered.where(Decision.winner.is_not(None), ~exists().where(Campaign.planned_at >= planned_at, named))
+            ranked = numbered.subquery()
+            newest = select(Decision).join(ranked, ranked.c.decision_id == Decision.decision_id).where(ranked.c.place == 1)
+            rows = session.scalars(newest.order_by(Decision.team, Decision.kind, *newest_first))
+            views = (view_of(DecisionView, row) for row in rows)
+            return tuple(v for v in views if workloads is None or list(v.detail.get("workloads", ())) == list(workloads))
 
 
 def _steady_values(

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from plumbline.analysis.decisions.certainty import first_sentence, leaders_of, with_certainty
 from plumbline.analysis.decisions.cheapest import Cheapest, Setup
 from plumbline.analysis.decisions.current_results import TeamDecision
-from plumbline.analysis.decisions.decision_record import decision_detail
+from plumbline.analysis.decisions.decision_record import decision_detail, decision_document
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.trial_sample import WorkloadKind
@@ -19,10 +20,8 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, re
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.findings.decision_change import format_certainty
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
 from plumbline.presentation.decisions import change_steps, change_title, experiment_rows, price_sentences, rank_rows, weight_sentences
-from plumbline.presentation.verdicts import choice_sentence
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 from plumbline.workflows.experiments import next_experiments
@@ -72,9 +71,8 @@ def _choice(decided: TeamDecision) -> Text:
     decision, current = decided.decision, decided.current
     mark = "SIMULATED · " if current.simulated else ""
     of = f"Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {current.day}"
-    sentence = choice_sentence(decision)
-    style = "yellow" if decision.winner is None or "no clear winner" in sentence else "bold green"
-    return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (sentence, style))
+    style = "bold green" if decision.winner is not None and len(leaders_of(decision)) == 1 else "yellow"
+    return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (first_sentence(decision), style))
 
 
 def _ranking(decided: TeamDecision, most: int | None, details: bool) -> None:
@@ -173,11 +171,11 @@ def _cheapest(answer: Cheapest, most: int | None) -> None:
     if best is None:
         _line(f"The cheapest setup that meets the requirement of {answer.workload} ({requirements}): {answer.note}")
     else:
-        sure = format_certainty(best.probability_cheapest)
         _line(
             marked(
-                "The cheapest setup that meets the requirement of {} ({}): [bold]{}[/]{}, {} {}",
-                *(answer.workload, requirements, best.provider, sure, format_name(answer.metric), _cost(answer, best)),
+                "The cheapest setup that meets the requirement of {} ({}): [bold]{}[/], {} {}",
+                *(answer.workload, requirements, with_certainty(best.provider, best.probability_cheapest)),
+                *(format_name(answer.metric), _cost(answer, best)),
             )
         )
     if most == 0:
@@ -269,7 +267,7 @@ def decide(
         {
             "team": decided.decision.team,
             "kind": decided.decision.kind,
-            **decision_detail(decided),
+            **decision_detail(decision_document(decided)),
             "experiments": tried,
         }
         for decided, tried in zip(team_decisions, experiments, strict=True)

@@ -8,88 +8,27 @@ A price finding counts on the provider whose price moved, every other one on the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import takewhile
-from typing import Any
 
-from plumbline.archive import Archive, DecisionView
+from plumbline.analysis.decisions.certainty import with_certainty
+from plumbline.analysis.decisions.decision import Choice, Decision, Ranked
+from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
+from plumbline.archive import Archive
 from plumbline.findings import Reconciliation
 from plumbline.findings.price import format_usd
-from plumbline.metrics.formatting import join_words
+from plumbline.metrics.formatting import format_probability, join_words
 from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id
 
 CONFIDENT_FROM = 0.8
 
 
-@dataclass(frozen=True)
-class PriceAtDecision:
-    """What an hour of a provider cost, in USD per `unit` (GPU-hour, core-hour), since a day (ISO 8601); `usd` None where no price was known."""
-
-    usd: float | None
-    unit: str
-    since: str | None
-
-
-@dataclass(frozen=True)
-class RankingSnapshot:
-    """One team's ranking and its inputs. `eligible`: best first, with P(first) (None: unknown).
-
-    `question`, `trials`, `costs`: hashes of the question, of the trials that counted and of their costs. `prices` and `campaigns`: by
-    provider, of all ranked ones.
-    """
-
-    team: str
-    kind: str
-    workloads: tuple[str, ...]
-    eligible: tuple[tuple[str, float | None], ...]
-    question: str
-    trials: str
-    costs: str
-    prices: Mapping[str, PriceAtDecision]
-    campaigns: Mapping[str, tuple[str, ...]]
-    simulated: bool = False
-
-    @property
-    def first(self) -> str | None:
-        """None if no provider is eligible."""
-        return self.eligible[0][0] if self.eligible else None
-
-    @property
-    def probability(self) -> float | None:
-        """P(first) of the first one; None if unknown or no provider is eligible."""
-        return self.eligible[0][1] if self.eligible else None
-
-    @property
-    def subject(self) -> str:
-        """Such as `winner/platform/training/gpt-1b`."""
-        return f"{DECISION_CHANGE_PREFIX}{self.team}/{self.kind}/{'+'.join(self.workloads)}"
-
-    @property
-    def inputs(self) -> tuple[str, str, str]:
-        """Equal for equal rankings."""
-        return self.question, self.trials, self.costs
-
-    @classmethod
-    def of(cls, team: str, kind: str, detail: Mapping[str, Any]) -> RankingSnapshot | None:
-        """From a stored decision; None if fields are missing, as in one of another version."""
-        try:
-            return cls(
-                team=team,
-                kind=kind,
-                workloads=tuple(detail["workloads"]),
-                eligible=tuple((r["provider"], r["probability_first"]) for r in detail["ranking"] if r["eligible"]),
-                question=detail["inputs"]["question"],
-                trials=detail["inputs"]["trials"],
-                costs=detail["inputs"]["costs"],
-                prices={name: PriceAtDecision(p["usd_per_unit"], p["unit"], p["since"]) for name, p in detail["prices"].items()},
-                campaigns={name: tuple(campaigns) for name, campaigns in detail["campaigns"].items()},
-                simulated=detail["simulated"],
-            )
-        except (KeyError, TypeError):
-            return None
+def decision_subject(decision: Decision) -> str:
+    """Such as `winner/platform/training/gpt-1b`."""
+    return f"{DECISION_CHANGE_PREFIX}{decision.team}/{decision.kind}/{'+'.join(decision.workloads)}"
 
 
 def is_decision_change(finding: Finding) -> bool:
@@ -103,28 +42,28 @@ def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def reconcile_decision(
-    before: RankingSnapshot | None, now: RankingSnapshot, open_findings: Sequence[Finding], day: date, decision_id: str
+    before: DecisionDocument | None, now: DecisionDocument, open_findings: Sequence[Finding], day: date, decision_id: str
 ) -> Reconciliation:
     """Compare a ranking of the day with the last one, and with the open findings about the same choice."""
-    known = [f for f in open_findings if f.subject == now.subject]
-    if before is None or (before.question, before.simulated) != (now.question, now.simulated):
+    subject, first = decision_subject(now), now.first_name
+    known = [f for f in open_findings if f.subject == subject]
+    if before is None or before.question != now.question:
         return Reconciliation(resolved=tuple((f, "resolved: the team's question changed") for f in known if before is not None))
     if before.inputs == now.inputs:
         # Nothing is new; findings that a crashed run left open resolve.
-        return Reconciliation(resolved=tuple((f, f"resolved: {_format_first(now)}") for f in known if _first_of(f) != now.first))
+        return Reconciliation(resolved=tuple((f, f"resolved: {_format_first(now)}") for f in known if _first_of(f) != first))
     why = _cause(before, now)
     continued, resolved, back = [], [], False
     for finding in known:
-        former, first = finding.instead_of, _first_of(finding)
-        if now.first == first:
+        if first == _first_of(finding):
             continued.append(_updated(finding, now))
-        elif now.first == former:
+        elif first == finding.instead_of:
             back = True
             resolved.append((finding, f"resolved: {_format_first(now, 'again ')}, {why.text}"))
         else:
             resolved.append((finding, f"resolved: {_format_first(now)}, {why.text}"))
     # A continued one covers it: a crashed run stored the finding and not yet the decision.
-    if now.first == before.first or back or continued:
+    if first == before.first_name or back or continued:
         return Reconciliation((), tuple(continued), tuple(resolved))
     return Reconciliation((_finding(before, now, why, day, decision_id),), tuple(continued), tuple(resolved))
 
@@ -142,12 +81,16 @@ class _Cause:
         return f"because {join_words(self.reasons)}"
 
 
-def _cause(before: RankingSnapshot, now: RankingSnapshot) -> _Cause:
-    order = [name for name in (now.first, before.first) if name is not None]
+def _cause(before: DecisionDocument, now: DecisionDocument) -> _Cause:
+    order = [name for name in (now.first_name, before.first_name) if name is not None]
     names = list(dict.fromkeys([*order, *sorted({*now.prices, *before.prices})]))
-    moved = [name for name in names if name in before.prices and name in now.prices and before.prices[name].usd != now.prices[name].usd]
-    prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first) for name in moved]
-    if before.trials == now.trials:
+    moved = [
+        name
+        for name in names
+        if name in before.prices and name in now.prices and before.prices[name].usd_per_unit != now.prices[name].usd_per_unit
+    ]
+    prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first_name) for name in moved]
+    if before.inputs and now.inputs and before.inputs.trials == now.inputs.trials:
         return _Cause("price", tuple(prices) or ("the cost calculation changed",), _mover(before, now, moved))
     news = []
     for name in names:
@@ -160,35 +103,33 @@ def _cause(before: RankingSnapshot, now: RankingSnapshot) -> _Cause:
     return _Cause("performance", (*(news or ["results were corrected"]), *prices))
 
 
-def _mover(before: RankingSnapshot, now: RankingSnapshot, moved: Sequence[str]) -> str | None:
+def _mover(before: DecisionDocument, now: DecisionDocument, moved: Sequence[str]) -> str | None:
     """The provider whose price explains the change best: the new first one got cheaper or the former one dearer, whichever moved further."""
 
     def towards(name: str) -> float:
-        was, has = before.prices[name].usd, now.prices[name].usd
+        was, has = before.prices[name].usd_per_unit, now.prices[name].usd_per_unit
         if not was or not has:
             return 0.0
         fell = math.log(was / has)
-        return fell if name == now.first else -fell if name == before.first else 0.0
+        return fell if name == now.first_name else -fell if name == before.first_name else 0.0
 
     return max(moved, key=towards, default=None)
 
 
 def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> str:
-    whose = "its" if its else f"{name}'s"
-    if was.usd is None or has.usd is None:
-        return f"{whose} price became {'known' if was.usd is None else 'unknown'}"
-    verb = "fell" if has.usd < was.usd else "rose"
-    return f"{whose} price {verb} {format_usd(was.usd, has.usd)} → {format_usd(has.usd, was.usd)} USD/{has.unit}" + (
-        f" on {has.since}" if has.since else ""
-    )
+    whose, old, new = "its" if its else f"{name}'s", was.usd_per_unit, has.usd_per_unit
+    if old is None or new is None:
+        return f"{whose} price became {'known' if old is None else 'unknown'}"
+    since = f" on {has.since}" if has.since else ""
+    return f"{whose} price {'fell' if new < old else 'rose'} {format_usd(old, new)} → {format_usd(new, old)} USD/{has.unit}{since}"
 
 
-def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: date, decision_id: str) -> Finding:
-    provider = why.provider or now.first or before.first
+def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: date, decision_id: str) -> Finding:
+    provider = why.provider or now.first_name or before.first_name
     assert provider is not None  # the two differ, so one of them is a provider
     return _updated(
         Finding(
-            finding_id=finding_id(provider, decision_id, why.kind, now.subject),
+            finding_id=finding_id(provider, decision_id, why.kind, decision_subject(now)),
             series_key="",
             campaign_id=None,
             kind=why.kind,
@@ -198,66 +139,57 @@ def _finding(before: RankingSnapshot, now: RankingSnapshot, why: _Cause, day: da
             provider=provider,
             workload_kind=now.kind,
             workload=now.workloads[0] if len(now.workloads) == 1 else "",
-            subject=now.subject,
+            subject=decision_subject(now),
             simulated=now.simulated,
             attributed_to=why.reasons,
             since=day.isoformat(),
-            instead_of=before.first,
+            instead_of=before.first_name,
         ),
         now,
     )
 
 
-def _updated(finding: Finding, now: RankingSnapshot) -> Finding:
+def _updated(finding: Finding, now: DecisionDocument) -> Finding:
     """The finding with the numbers of this ranking; cause and beginning stay."""
     sure = len(now.eligible) < 2 or (now.probability is not None and now.probability >= CONFIDENT_FROM)
     severity: Severity = "warn" if sure else "info"
     simulated = "SIMULATED  " if now.simulated else ""
     instead = f" instead of {finding.instead_of}" if finding.instead_of and now.first else ""
     what = f"team {now.team}, {now.kind}: {_format_first(now, 'now ')}{instead}"
-    members = tuple(Member(name, f"{i}. {name}{format_certainty(p)}") for i, (name, p) in enumerate(now.eligible, 1))
     return replace(
         finding,
         severity=severity,
         headline=f"{severity.upper()}  {simulated}{what}, because {join_words(finding.attributed_to)}",
-        title=f"first choice of team {now.team} for {now.kind}: {now.first or 'none'}{instead}",
-        members=members,
+        title=f"first choice of team {now.team} for {now.kind}: {now.first_name or 'none'}{instead}",
+        members=tuple(Member(r.provider, f"{i}. {_named(r)}") for i, r in enumerate(now.eligible, 1)),
     )
 
 
-def _format_before(before: RankingSnapshot) -> str:
-    return "before: " + (", ".join(f"{name}{format_certainty(p)}" for name, p in before.eligible) or "no provider was eligible")
+def _named(ranked: Ranked) -> str:
+    chance = ranked.probability_first
+    return ranked.provider if chance is None else f"{ranked.provider} ({format_probability(chance)})"
 
 
-def _format_first(now: RankingSnapshot, when: str = "") -> str:
+def _format_before(before: DecisionDocument) -> str:
+    return "before: " + (", ".join(map(_named, before.eligible)) or "no provider was eligible")
+
+
+def _format_first(now: DecisionDocument, when: str = "") -> str:
     if now.first is None:
         return "no provider is eligible"
-    only = " (only eligible provider)" if len(now.eligible) == 1 else format_certainty(now.probability)
-    return f"first choice is {when}{now.first}{only}"
+    only = (
+        f"{now.first.provider} (only eligible provider)" if len(now.eligible) == 1 else with_certainty(now.first.provider, now.probability)
+    )
+    return f"first choice is {when}{only}"
 
 
 def _first_of(finding: Finding) -> str | None:
     return finding.members[0].name if finding.members else None
 
 
-def format_certainty(probability: float | None) -> str:
-    """A probability as messages append it to a name; empty for None. Never 0 or 1: draws cannot prove them."""
-    if probability is None:
-        return ""
-    if probability > 0.99:
-        return " (P > 0.99)"
-    return " (P < 0.01)" if probability < 0.01 else f" (P = {probability:.2f})"
-
-
 CONCERNED = ("performance", "price")
-_PAGE, _MOST = 20, 100
-"""Decisions read at a time, and at most; older ones do not count."""
-
-
-def previous_choice(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a stored decision that the next one of the same choice keeps: the first, and for each workload the cheapest that met it."""
-    first = next((r["provider"] for r in detail["ranking"] if r["eligible"]), None)
-    return {"first": first, "cheapest": {name: provider for name, provider, _ in _cheapest(detail)}}
+_MOST = 100
+"""Decisions that count: the newest since the finding opened."""
 
 
 def decision_impact(archive: Archive, finding: Finding, since: datetime) -> str:
@@ -278,48 +210,35 @@ def _moved_for_better(finding: Finding) -> bool | None:
     return None if verdict not in ("regressed", "improved") else verdict == "improved"
 
 
-def _courses(archive: Archive, since: datetime) -> list[list[DecisionView]]:
-    """By choice, the decisions since then that follow another one of the same question, newest first."""
-    by_choice: dict[tuple[str, str, tuple[str, ...]], list[DecisionView]] = {}
-    after: str | None = None
-    for _ in range(_MOST // _PAGE):
-        page = archive.decisions_page(after=after, limit=_PAGE)
-        for view in (view for view in page.rows if view.decided_at >= since and "workloads" in view.detail):
-            by_choice.setdefault((view.team, view.kind, tuple(view.detail["workloads"])), []).append(view)
-        after = page.after
-        if after is None or page.rows[-1].decided_at < since:
-            break
-    courses = (list(takewhile(lambda view: view.detail.get("before"), views)) for _, views in sorted(by_choice.items()))
-    return [course for course in courses if course]
+def _courses(archive: Archive, since: datetime) -> list[tuple[DecisionDocument, PreviousChoice]]:
+    """By choice, the newest decision since then, and what was chosen before the first one since then of the same question."""
+    by_choice: dict[Choice, list[DecisionDocument]] = {}
+    for decision in read_decisions(archive.decisions_page(limit=_MOST, between=(since, None)).rows):
+        by_choice.setdefault(decision.choice, []).append(decision)
+    courses = []
+    for _, decisions in sorted(by_choice.items()):
+        followed = [(d, d.before) for d in takewhile(lambda d: d.before is not None, decisions)]
+        if followed and (was := followed[-1][1]) is not None:
+            courses.append((followed[0][0], was))
+    return courses
 
 
-def _moving_criteria(course: list[DecisionView], provider: str, better: bool | None) -> list[str]:
+def _moving_criteria(course: tuple[DecisionDocument, PreviousChoice], provider: str, better: bool | None) -> list[str]:
     def concerned(now: str | None, was: str | None) -> bool:
         # A provider that got worse is not chosen for it: that choice has another cause.
         return now != was and provider in ((now, was) if better is None else (now,) if better else (was,))
 
-    now, was = course[0], course[-1].detail["before"]
-    of = f"team {now.team}"
-    sentences = []
-    if concerned(now.winner, was["first"]):
-        sentences.append(f"first choice of {of} for {now.kind} changes to {_format_provider(now.winner, now.probability)}")
-    for workload, cheapest, probability in _cheapest(now.detail):
-        before = was["cheapest"].get(workload)
-        if concerned(cheapest, before):
-            sentences.append(f"cheapest eligible provider for {of} on {workload} changes to {_format_provider(cheapest, probability)}")
+    (now, was), sentences = course, []
+    if concerned(now.first_name, was.first):
+        sentences.append(f"first choice of team {now.team} for {now.kind} changes to {_format_provider(now.first_name, now.probability)}")
+    for each in now.cheapest:
+        best = each.answer
+        cheapest, probability = (best.provider, best.probability_cheapest) if best else (None, None)
+        if concerned(cheapest, was.cheapest.get(each.workload)):
+            text = _format_provider(cheapest, probability)
+            sentences.append(f"cheapest eligible provider for team {now.team} on {each.workload} changes to {text}")
     return sentences
 
 
-def _cheapest(detail: Mapping[str, Any]) -> list[tuple[str, str | None, float | None]]:
-    """(workload, provider that meets the requirement at the least cost, probability that it is the cheapest)."""
-    cheapest = []
-    for answer in detail["cheapest"]:
-        best = next((setup for setup in answer["setups"] if setup["meets"]), None)
-        cheapest.append((answer["workload"], best["provider"] if best else None, best["probability_cheapest"] if best else None))
-    return cheapest
-
-
 def _format_provider(provider: str | None, probability: float | None) -> str:
-    if provider is None:
-        return "none (no provider is eligible)"
-    return f"{provider}{format_certainty(probability)}"
+    return "none (no provider is eligible)" if provider is None else with_certainty(provider, probability)

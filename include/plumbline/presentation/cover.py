@@ -12,9 +12,8 @@ from typing import Literal
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, MonthlyTotal
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import combine_bills
-from plumbline.analysis.decisions.certainty import contenders
+from plumbline.analysis.decisions.certainty import certainty_text, leaders_of
 from plumbline.analysis.decisions.current_results import TeamDecision
-from plumbline.analysis.decisions.decision import Decision, Ranked
 from plumbline.analysis.decisions.savings import Switch, switches
 from plumbline.metrics.formatting import format_amount, format_probability, join_words
 from plumbline.presentation.charts.chart import Chart
@@ -46,7 +45,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class ChoiceRow:
-    """One team's choice for one set of workloads. `provider`: the first choice, or the leading ones without a clear winner."""
+    """One team's choice for one set of workloads. `provider`: the first choice; without a clear winner who leads with what."""
 
     team: str
     workloads: str
@@ -112,17 +111,11 @@ def choice_key(decided: TeamDecision) -> tuple[str, str, tuple[str, ...]]:
     return decided.decision.team, decided.decision.kind, decided.preference.workloads
 
 
-def _leading_providers(decision: Decision) -> list[Ranked]:
-    """The providers that share the first place; one with a clear winner."""
-    eligible = [r for r in decision.ranking if r.eligible]
-    return eligible[: contenders([r.probability_first for r in eligible])]
-
-
 def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
     decision = decided.decision
     if decision.first is None:
         return "none"
-    if len(_leading_providers(decision)) > 1:
+    if len(leaders_of(decision)) > 1:
         return "unclear"
     before = campaign.history.choices.get(choice_key(decided))
     return "choose" if before is None else "stay" if before == decision.first.provider else "move"
@@ -137,16 +130,11 @@ def _choice(decided: TeamDecision, campaign: CampaignData, moves: Sequence[Switc
         team=decision.team,
         workloads=names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
         verdict=verdict,
-        provider=_leaders_text(decision) if verdict == "unclear" else decision.first.provider if decision.first else "",
+        provider=certainty_text(decision) if verdict == "unclear" else decision.first_name or "",
         before=before if verdict == "move" else "",
         certainty=format_probability(decision.first.probability_first) if decision.first and verdict != "unclear" else "",
         saves="" if best is None or decision.first is None or best.to != decision.first.provider else f"saves {_usd(best.usd)} a month",
     )
-
-
-def _leaders_text(decision: Decision) -> str:
-    names = [r.provider for r in _leading_providers(decision)]
-    return f"among {len(names)}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 
 def _headline(campaign: CampaignData, choices: Sequence[ChoiceRow]) -> str:
@@ -241,12 +229,7 @@ def _other_first_choices(conclusions: Conclusions, move: Switch) -> str:
     teams: dict[str, set[str]] = {}
     for d in conclusions.decided:
         first = d.decision.first
-        if (
-            move.workload in d.preference.workloads
-            and first is not None
-            and first.provider != move.to
-            and len(_leading_providers(d.decision)) == 1
-        ):
+        if move.workload in d.preference.workloads and first is not None and first.provider != move.to and len(leaders_of(d.decision)) == 1:
             teams.setdefault(first.provider, set()).add(d.decision.team)
     return "".join(
         f"; by the weights of {join_words(sorted(team_names))}, {provider} {'stays' if provider == move.provider else 'is'} first"
@@ -260,7 +243,7 @@ def _certainty_tile(conclusions: Conclusions) -> Tile:
     if not decisions:
         none = "this machine was busy" if conclusions.busy is not None else "no team declares these workloads"
         return Tile("Certainty", "–", f"no decision: {none}" if not decided else "no provider is eligible")
-    clear = sum(len(_leading_providers(d)) == 1 for d in decisions)
+    clear = sum(len(leaders_of(d)) == 1 for d in decisions)
     probabilities = [d.winner.probability_first for d in decisions if d.winner is not None and d.winner.probability_first is not None]
     range_text = (
         f"; P(first) from {format_probability(min(probabilities))} to {format_probability(max(probabilities))}" if probabilities else ""
@@ -287,7 +270,7 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
         actions.append((move.usd, "warn", Action(title, reason, join_words(move.teams), move.usd)))
     for d in conclusions.decided:
         if _verdict(d, campaign) == "unclear":
-            names = [r.provider for r in _leading_providers(d.decision)]
+            names = [r.provider for r in leaders_of(d.decision)]
             title = f"Repeat {d.preference.workloads[0]} on {join_words(names[:3])}"
             actions.append((0.0, "info", Action(title, f"no clear winner among {len(names)}", d.decision.team)))
     if not campaign.history.volumes:

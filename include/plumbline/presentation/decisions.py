@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from plumbline.analysis.decisions.certainty import contenders
+from plumbline.analysis.decisions.certainty import certainty_text, leaders_of, name_first
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
-from plumbline.archive import DecisionView
 from plumbline.findings.price import format_usd
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import (
@@ -27,6 +28,7 @@ from plumbline.metrics.formatting import (
     format_significant,
     join_words,
 )
+from plumbline.presentation.series_summary import format_age
 
 
 @dataclass(frozen=True)
@@ -88,25 +90,6 @@ class DecisionTables:
     by_price: tuple[str, ...]
     cheapest: tuple[CheapestTable, ...]
     differs: tuple[str, ...]
-
-
-def name_first(eligible: Sequence[tuple[str, float | None]]) -> str:
-    """The first choice as every page, message and command names it: a provider, or that there is no clear winner among so many.
-
-    `eligible`: (provider, P(first)), best first.
-    """
-    if not eligible:
-        return "no eligible provider"
-    count = contenders([probability for _, probability in eligible])
-    return eligible[0][0] if count == 1 else f"no clear winner among {count}"
-
-
-def name_stored_first(view: DecisionView) -> str:
-    """`name_first` of a stored decision; older ones hold their winner alone."""
-    ranking = view.detail.get("ranking")
-    if ranking is None:
-        return name_first([] if view.winner is None else [(view.winner, view.probability)])
-    return name_first([(r["provider"], r["probability_first"]) for r in ranking if r["eligible"]])
 
 
 def first_against_cheapest(decided: TeamDecision) -> tuple[str, ...]:
@@ -332,34 +315,40 @@ def rank_rows(decision: Decision) -> tuple[RankRow, ...]:
 
 
 @dataclass(frozen=True)
-class StoredDecision:
-    decision_id: str
-    when: str
-    team: str
-    kind: str
-    workloads: str
-    first: str
-    chance: str
-    instead_of: str
-    why: str
-    campaigns: tuple[str, ...]
+class DecisionRow:
+    """One decision in a list, stored or live. `first`: the first choice in the fewest words; `certainty`: how sure, in words; `chance`: its
+    probability; `when`, `age`: of a stored one; `decided`: whether there is one at all."""
+
+    decision: DecisionDocument
+    decided: bool = True
+    when: str = ""
+    age: str = ""
+
+    @property
+    def first(self) -> str:
+        return name_first(self.decision)
+
+    @property
+    def certainty(self) -> str:
+        return certainty_text(self.decision)
+
+    @property
+    def clear(self) -> bool:
+        return len(leaders_of(self.decision)) == 1
+
+    @property
+    def chance(self) -> str:
+        return format_probability(self.decision.probability)
+
+    @property
+    def campaigns(self) -> list[str]:
+        """All that it rests on."""
+        return sorted({c for campaign_ids in self.decision.campaigns.values() for c in campaign_ids})
 
 
-def stored_decision(view: DecisionView) -> StoredDecision:
-    """A stored decision as a row; older ones have fewer fields."""
-    detail = view.detail
-    return StoredDecision(
-        decision_id=view.decision_id,
-        when=f"{view.decided_at:%Y-%m-%d %H:%M}",
-        team=view.team,
-        kind=view.kind,
-        workloads=" + ".join(detail.get("workloads", ())),
-        first=name_stored_first(view) if view.winner else "none",
-        chance=format_probability(view.probability),
-        instead_of=str(detail.get("instead_of") or ""),
-        why=str(detail.get("why") or ""),
-        campaigns=tuple(sorted({c for campaign_ids in (detail.get("campaigns") or {}).values() for c in campaign_ids})),
-    )
+def decision_row(decision: DecisionDocument, now: datetime) -> DecisionRow:
+    at = decision.decided_at
+    return DecisionRow(decision, True, f"{at:%Y-%m-%d %H:%M}" if at else "", format_age(at, now) if at else "")
 
 
 NO_EXPERIMENT = f"No repeats of one series add {100 * LEAST_GAIN:.1f} points or more to the chance of choosing right."

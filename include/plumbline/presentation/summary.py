@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from plumbline.analysis.campaign_data import CampaignData, FindingRow
 from plumbline.analysis.conclusions import Conclusions
+from plumbline.analysis.decisions.certainty import first_sentence
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.drift.series_state import SeriesStateName
 from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
-from plumbline.metrics.formatting import common_scale, format_name, format_probability, join_words
+from plumbline.metrics.formatting import common_scale, format_name, join_words
 from plumbline.presentation.costs import cost_sentence
 from plumbline.presentation.decisions import cheapest_sentences, nearest_change
 
@@ -126,17 +127,7 @@ def _acceptance_sentences(cards: Sequence[Scorecard]) -> tuple[str, ...]:
 
 def _decision_sentence(decided: TeamDecision) -> str:
     decision = decided.decision
-    subject = f"Team {decision.team}, {join_words(decision.workloads)}"
-    winner = decision.winner
-    if winner is None:
-        return f"{subject}: {decision.note[:1].lower()}{decision.note[1:]}"
-    ranking_text = f"{subject}: {winner.provider} ahead of {decision.ranking[1].provider}"
-    certainty = (
-        f", P(first) {format_probability(winner.probability_first)}"
-        if winner.probability_first is not None
-        else f"; P(first) unknown: {decision.note.removesuffix('.')}"
-    )
-    return f"{ranking_text}{certainty}."
+    return f"Team {decision.team}, {join_words(decision.workloads)}: {first_sentence(decision)}."
 
 
 def _drift_sentence(campaign: CampaignData) -> str:

@@ -10,12 +10,12 @@ from plumbline.analysis.busy_machine import BusyMachine
 from plumbline.analysis.campaign_data import FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import Money
+from plumbline.analysis.decisions.certainty import first_sentence
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
-from plumbline.metrics.formatting import common_scale, format_name, format_percent, format_probability, join_words
+from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
 from plumbline.presentation.card_tables import CardTable, card_tables
-from plumbline.presentation.decisions import name_first
 from plumbline.presentation.summary import HEADLINES
 
 _SEVERITIES = ("page", "warn", "info")
@@ -103,24 +103,6 @@ def busy_sentence(busy: BusyMachine) -> str:
     return f"this machine was busy (others used {format_percent(busy.share)}): no winner; {close}"
 
 
-def choice_sentence(decision: Decision) -> str:
-    """The first choice of one decision: a provider with its probability, no clear winner among N, or why there is none."""
-    first = decision.winner
-    if first is None:
-        if decision.first is not None:
-            return f"only {decision.first.provider} is eligible"
-        return decision.note or (
-            f"no provider is eligible: {decision.ranking[0].why_not[0]}" if decision.ranking else "no provider was measured"
-        )
-    chance = first.probability_first
-    if chance is None:
-        return f"{first.provider} ranks first; its probability cannot be computed"
-    name = name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible])
-    if name == first.provider:
-        return f"{first.provider} is first with {format_probability(chance)}"
-    return f"{name}: {first.provider} is first with {format_probability(chance)}"
-
-
 def _workload(table: CardTable, conclusions: Conclusions) -> WorkloadVerdict:
     metric = _leading_metric(table.cards)
     rows = {c.provider: row for c in table.cards if (row := _row(c, metric)) is not None and row.value is not None}
@@ -171,7 +153,7 @@ def _choices(decisions: Iterable[Decision]) -> tuple[str, ...]:
     """One line for the teams that get the same answer."""
     teams_by_sentence: dict[str, list[str]] = {}
     for decision in decisions:
-        teams_by_sentence.setdefault(choice_sentence(decision), []).append(decision.team)
+        teams_by_sentence.setdefault(first_sentence(decision), []).append(decision.team)
     return tuple(f"{join_words(teams)}: {sentence}" for sentence, teams in teams_by_sentence.items())
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 
 from plumbline.alerts.digest import Entry
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
+from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.analysis.drift.environment import FACT_NAMES
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import CampaignHead
@@ -28,7 +29,7 @@ from plumbline.workflows.monthly_costs import sum_costs
 MONTHS = 12
 SPEED_METRICS = ("step_time", "time_per_output_token", "inter_token_latency", "request_scheduled_latency")
 """Of each series the first one that was measured; of all of them less is faster, and none is set by the offered load."""
-_PAGE, _MOST_DECISIONS = 50, 1000
+_PAGE = 50
 
 
 def campaign_history(archive: Archive, declared: Declarations, campaign_id: str) -> tuple[CampaignHistory, tuple[FindingRow, ...]]:
@@ -47,7 +48,7 @@ def campaign_history(archive: Archive, declared: Declarations, campaign_id: str)
     history = CampaignHistory(
         open_findings=tuple(row for row, _ in waiting),
         monthly=sum_costs(entry.cost for _, entry in waiting),
-        choices=_choices(archive, {campaign_id, *(c.campaign_id for c in later)}),
+        choices=_choices(archive, campaign_id),
         index=speed_index(archive, [c.campaign_id for c in reversed([head, *earlier[: MONTHS - 1]])]),
         volumes=declared.alerts.volumes,
     )
@@ -91,20 +92,10 @@ def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]
     return [(finding_row(view, entry), entry) for view, entry in known if not is_decision_change(entry.finding)]
 
 
-def _choices(archive: Archive, newer: set[str]) -> Mapping[ChoiceKey, str]:
-    """By choice, the first provider of the newest stored decision that rests on none of the `newer` campaigns."""
-    choices: dict[ChoiceKey, str] = {}
-    after: str | None = None
-    for _ in range(_MOST_DECISIONS // _PAGE):
-        page = archive.decisions_page(after=after, limit=_PAGE)
-        for view in page.rows:
-            rests_on = {c for campaigns in view.detail.get("campaigns", {}).values() for c in campaigns}
-            if view.winner is not None and "workloads" in view.detail and not rests_on & newer:
-                choices.setdefault((view.team, view.kind, tuple(view.detail["workloads"])), view.winner)
-        after = page.after
-        if after is None:
-            break
-    return choices
+def _choices(archive: Archive, campaign_id: str) -> Mapping[ChoiceKey, str]:
+    """By choice, the first provider of the newest stored decision that rests on neither this campaign nor a later one."""
+    decisions = read_decisions(archive.newest_decisions(without=campaign_id))
+    return {decision.choice: decision.first_name for decision in decisions if decision.first_name is not None}
 
 
 def speed_index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timezone
 
+from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.analysis.decisions.current_results import TeamDecision
-from plumbline.analysis.decisions.decision_record import decision_detail, input_hashes
+from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, input_hashes, read_decision
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
 from plumbline.declarations import Declarations, digest, load
 from plumbline.findings import Reconciliation
-from plumbline.findings.decision_change import (
-    DECISION_CHANGE_PREFIX,
-    RankingSnapshot,
-    format_certainty,
-    previous_choice,
-    reconcile_decision,
-)
+from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, reconcile_decision
 from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import Finding
 from plumbline.workflows.current_results import decide_teams
@@ -25,8 +20,6 @@ from plumbline.workflows.findings import apply, readable_findings
 
 DECISION_AUTHOR = "ranking"
 LOCK, PATIENCE_S = "ranking", 600.0
-_LOOKED_BACK = 20
-"""Stored decisions read at a time in the search for the last one about the same workloads."""
 
 
 class DecisionsLocked(RuntimeError):
@@ -51,7 +44,7 @@ class RecordedDecision:
     @property
     def text(self) -> str:
         """In a line."""
-        first = f"first is {self.first}{format_certainty(self.probability)}" if self.first else "no provider is eligible"
+        first = f"first is {with_certainty(self.first, self.probability)}" if self.first else "no provider is eligible"
         return f"team {self.team}, {self.kind} {' + '.join(self.workloads)}: {first}{'' if self.new else ', as before'}"
 
 
@@ -84,39 +77,30 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spo
 
 def last_stored(archive: Archive, team: str, kind: str, workloads: Sequence[str]) -> DecisionView | None:
     """The newest stored decision of a team about these workloads."""
-    after: str | None = None
-    while True:
-        page = archive.decisions_page(team, kind, after=after, limit=_LOOKED_BACK)
-        for view in page.rows:
-            if list(view.detail.get("workloads", ())) == list(workloads):
-                return view
-        if (after := page.after) is None:
-            return None
+    return next(iter(archive.newest_decisions(team, kind, workloads)), None)
 
 
 def _store_decision(archive: Archive, decided: TeamDecision, open_findings: Sequence[Finding], why: str) -> RecordedDecision:
-    decision, workloads, inputs = decided.decision, decided.preference.workloads, input_hashes(decided)
-    last = last_stored(archive, decision.team, decision.kind, workloads)
-    before = RankingSnapshot.of(last.team, last.kind, last.detail) if last is not None else None
-    known = last is not None and before is not None and before.inputs == (inputs["question"], inputs["trials"], inputs["costs"])
-    detail = dict(last.detail) if last is not None and known else decision_detail(decided)
-    now = RankingSnapshot.of(decision.team, decision.kind, detail)
-    assert now is not None  # complete, unlike details of other versions
+    inputs = input_hashes(decided)
+    last = last_stored(archive, decided.decision.team, decided.decision.kind, decided.preference.workloads)
+    before = read_decision(last) if last is not None else None
+    known = before is not None and before.inputs == inputs
+    now = before if before is not None and known else decision_document(decided)
     # The decision before is part of the id: a return to earlier inputs is another decision.
     after = last.decision_id if last is not None else None
-    name = digest({"inputs": inputs, "team": decision.team, "kind": decision.kind, "workloads": workloads, "after": after})
-    decision_id = last.decision_id if last is not None and known else name
+    name = digest({"inputs": asdict(inputs), "team": now.team, "kind": now.kind, "workloads": now.workloads, "after": after})
+    decision_id = now.decision_id or name
     reconciliation = reconcile_decision(before, now, open_findings, decided.current.day, decision_id)
     day = decided.current.day.isoformat()
     # Before the decision, with the same id each time: after a crash in between both are repeated.
     apply(archive, Reconciliation(reconciliation.opened), by=DECISION_AUTHOR, seen_in=day)
     if not known:
-        same = before is not None and (before.question, before.simulated) == (now.question, now.simulated)
-        detail |= {"why": why, "after": after, "before": previous_choice(last.detail) if last is not None and same else None}
-        detail["instead_of"] = before.first if before is not None and same and before.first != now.first else None
-        archive.save_decision(DecisionRecord(decision_id, decision.team, decision.kind, now.first, now.probability, detail))
+        same = before is not None and before.question == now.question
+        moved = before.first_name if before is not None and same and before.first_name != now.first_name else None
+        now = replace(now, why=why, after=after, before=before.as_previous if before is not None and same else None, instead_of=moved)
+        archive.save_decision(DecisionRecord(decision_id, now.team, now.kind, now.first_name, now.probability, decision_detail(now)))
     apply(archive, replace(reconciliation, opened=()), by=DECISION_AUTHOR, seen_in=day)
     return RecordedDecision(
-        decision_id, decision.team, decision.kind, workloads, now.first, now.probability, before.first if before else None, not known,
+        decision_id, now.team, now.kind, now.workloads, now.first_name, now.probability, before.first_name if before else None, not known,
         tuple(finding.finding_id for finding in reconciliation.findings),
     )  # fmt: skip

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import date
 
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
 from plumbline.analysis.conclusions import KINDS
-from plumbline.analysis.decisions.savings import CostAnswer, Switch, find_switches, relative_switches, stored_answers
+from plumbline.analysis.decisions.decision_record import DecisionDocument
+from plumbline.analysis.decisions.savings import CostAnswer, Switch, answers_of, find_switches, relative_switches
 from plumbline.analysis.prices.book import all_with_effective_prices, quote
-from plumbline.archive import Archive, DecisionView, FindingView, PriceView
+from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.results.finding import Finding
@@ -63,26 +63,25 @@ def _cost(declared: Declarations, view: FindingView, accepted: Mapping[tuple[str
     return monthly_cost(finding, declared.alerts, provider, began, price, runs & wanted)
 
 
-def stored_switches(archive: Archive, declared: Declarations, stored: Sequence[DecisionView]) -> tuple[Switch, ...]:
+def stored_switches(archive: Archive, declared: Declarations, newest: Sequence[DecisionDocument]) -> tuple[Switch, ...]:
     """Every switch that saves, the best first: in USD a month at the declared volumes, as shares of the cost where none is declared.
 
-    `stored`: decisions, newest first; the newest of each declared choice counts.
+    `newest`: the newest decision of each choice; those about declared choices count.
     """
-    newest = {(v.team, v.kind, tuple(v.detail.get("workloads", ()))): v for v in reversed(stored)}
+    by_choice = {decision.choice: decision for decision in newest}
     wanted = [(team.name, kind, tuple(p.workloads)) for team in declared.teams.values() for kind in KINDS for p in team.preferences(kind)]
     names = sorted(declared.providers)
     priced = all_with_effective_prices(declared.providers.values(), archive.prices(names)) if names else {}
-    answers = [answer for key in wanted if key in newest for answer in _answers(newest[key], priced)]
+    answers = [answer for choice in wanted if choice in by_choice for answer in _answers(by_choice[choice], priced)]
     return find_switches(answers, declared.alerts.volumes) if declared.alerts.volumes else relative_switches(answers)
 
 
-def _answers(view: DecisionView, priced: Mapping[str, Provider]) -> tuple[CostAnswer, ...]:
-    if "day" not in view.detail:  # an older version's
+def _answers(decision: DecisionDocument, priced: Mapping[str, Provider]) -> tuple[CostAnswer, ...]:
+    if (day := decision.day) is None:  # an older version's
         return ()
-    day = date.fromisoformat(view.detail["day"])
 
     def price(provider: str, purchase: Purchase) -> float | None:
         basis = quote(priced[provider], day, purchase).basis if provider in priced else None
         return None if basis is None else basis.usd_per_hour
 
-    return stored_answers(view.team, view.kind, view.detail, price)
+    return answers_of(decision, decision.cheapest, price, decision.instead_of or decision.first_name)

@@ -41,7 +41,7 @@ def test_one_workload_of_one_team(plumbline):
         assert expected in result.stdout, expected
     assert "SIMULATED" not in result.stdout and "chat-test" not in result.stdout
     short = plumbline("decide", "--team", "platform", "--workload", "gpt-test").stdout
-    assert " is first with" in short and "What another" not in short and "Gate " not in short
+    assert " % sure" in short and "What another" not in short and "Gate " not in short
     assert len(short.splitlines()) < len(result.stdout.splitlines()) - 8
 
 

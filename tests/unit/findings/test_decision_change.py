@@ -7,30 +7,33 @@ from datetime import date
 
 from tests.golden import Golden
 
-from plumbline.findings.decision_change import (
-    PriceAtDecision,
-    RankingSnapshot,
-    format_certainty,
-    is_decision_change,
-    parse_decision_subject,
-    reconcile_decision,
-)
+from plumbline.analysis.decisions.decision import Ranked
+from plumbline.analysis.decisions.decision_record import DecisionDocument, Inputs, PriceAtDecision
+from plumbline.findings.decision_change import is_decision_change, parse_decision_subject, reconcile_decision
 from plumbline.results.finding import Finding
 
 DAY = date(2026, 11, 21)
 COREWEAVE, NEBIUS, LAMBDA = "coreweave-us-h100", "nebius-eu-h100", "lambda-us-h100"
 
 
+def ranking(*eligible: tuple[str, float | None]) -> tuple[Ranked, ...]:
+    return tuple(Ranked(name, True, probability_first=chance) for name, chance in eligible)
+
+
+def price(usd: float, since: date | None) -> PriceAtDecision:
+    return PriceAtDecision(usd_per_unit=usd, since=since)
+
+
 def choice(
     *eligible: tuple[str, float | None], trials: str = "t1", costs: str = "c1", nebius: float = 2.95, **changed: object
-) -> RankingSnapshot:
+) -> DecisionDocument:
     """A ranking of three providers; `nebius` is that one's price per GPU-hour."""
     return replace(
-        RankingSnapshot(
-            team="platform", kind="training", workloads=("gpt-1b",), eligible=eligible, question="q1", trials=trials, costs=costs,
+        DecisionDocument(
+            team="platform", kind="training", workloads=("gpt-1b",), ranking=ranking(*eligible), inputs=Inputs("q1", trials, costs),
             prices={
-                COREWEAVE: PriceAtDecision(2.79, "GPU-hour", "2026-01-01"),
-                NEBIUS: PriceAtDecision(nebius, "GPU-hour", "2026-11-20" if nebius != 2.95 else "2026-01-01"),
+                COREWEAVE: price(2.79, date(2026, 1, 1)),
+                NEBIUS: price(nebius, date(2026, 11, 20) if nebius != 2.95 else date(2026, 1, 1)),
             },
             campaigns={COREWEAVE: ("2026-11",), NEBIUS: ("2026-11",)},
         ),
@@ -42,7 +45,7 @@ BEFORE = choice((COREWEAVE, 0.88), (NEBIUS, 0.12))
 CHEAPER = choice((NEBIUS, 0.91), (COREWEAVE, 0.09), costs="c2", nebius=2.29)
 
 
-def opened(before: RankingSnapshot = BEFORE, now: RankingSnapshot = CHEAPER) -> Finding:
+def opened(before: DecisionDocument = BEFORE, now: DecisionDocument = CHEAPER) -> Finding:
     return reconcile_decision(before, now, (), DAY, "d2").opened[0]
 
 
@@ -56,11 +59,9 @@ def test_a_price_that_fell_changes_the_first_choice(golden: Golden) -> None:
 
 
 def test_nothing_is_said_to_be_certain() -> None:
-    said = {None: "", 0.0: " (P < 0.01)", 0.01: " (P = 0.01)", 0.99: " (P = 0.99)", 0.996: " (P > 0.99)", 1.0: " (P > 0.99)"}
-    assert {given: format_certainty(given) for given in said} == said
     sure = opened(now=choice((NEBIUS, 1.0), (COREWEAVE, 0.0), costs="c2", nebius=2.29))
-    assert f"{NEBIUS} (P > 0.99)" in sure.headline
-    assert [m.text for m in sure.members] == [f"1. {NEBIUS} (P > 0.99)", f"2. {COREWEAVE} (P < 0.01)"]
+    assert f"{NEBIUS} (> 99 % sure)" in sure.headline
+    assert [m.text for m in sure.members] == [f"1. {NEBIUS} (> 99 %)", f"2. {COREWEAVE} (< 1 %)"]
 
 
 def test_new_results_are_a_change_of_performance_and_a_narrow_lead_is_an_info() -> None:
@@ -74,9 +75,7 @@ def test_new_results_are_a_change_of_performance_and_a_narrow_lead_is_an_info() 
 
 
 def test_the_other_one_may_have_become_dearer() -> None:
-    dearer = choice(
-        (NEBIUS, 0.9), (COREWEAVE, 0.1), costs="c2", prices={**BEFORE.prices, COREWEAVE: PriceAtDecision(3.5, "GPU-hour", None)}
-    )
+    dearer = choice((NEBIUS, 0.9), (COREWEAVE, 0.1), costs="c2", prices={**BEFORE.prices, COREWEAVE: price(3.5, None)})
     (reason,) = opened(now=dearer).attributed_to
     assert opened(now=dearer).provider == COREWEAVE, "the rise counts on the provider that became dearer, not on the one that gained by it"
     assert reason.startswith(COREWEAVE) and "rose" in reason and "2.79 → 3.50" in reason
@@ -90,14 +89,14 @@ def test_what_stays_or_is_asked_for_the_first_time_is_no_finding() -> None:
 
 
 def test_another_question_is_no_change_of_the_answer() -> None:
-    for other in (replace(CHEAPER, question="q2"), replace(CHEAPER, simulated=True)):
+    for other in (replace(CHEAPER, inputs=Inputs("q2", "t1", "c2")), replace(CHEAPER, simulated=True)):
         course = reconcile_decision(BEFORE, other, [opened()], DAY, "d3")
         assert course.opened == () and "question" in course.resolved[0][1]
 
 
 def test_a_finding_goes_on_with_new_numbers_and_keeps_its_beginning() -> None:
     finding = opened()
-    surer = replace(CHEAPER, eligible=((NEBIUS, 0.7), (COREWEAVE, 0.3)), trials="t2")
+    surer = choice((NEBIUS, 0.7), (COREWEAVE, 0.3), trials="t2", costs="c2", nebius=2.29)
     course = reconcile_decision(CHEAPER, surer, [finding.with_state("acknowledged")], date(2026, 12, 2), "d3")
     assert course.opened == () and course.resolved == ()
     (later,) = course.continued
@@ -107,29 +106,29 @@ def test_a_finding_goes_on_with_new_numbers_and_keeps_its_beginning() -> None:
         finding.since,
         finding.explanation,
     )
-    assert later.severity == "info" and "(P = 0.70)" in later.headline and later.attributed_to == finding.attributed_to
+    assert later.severity == "info" and "(70 % sure)" in later.headline and later.attributed_to == finding.attributed_to
 
 
 def test_equal_inputs_find_and_end_nothing_but_what_was_left_standing() -> None:
     finding = opened()
     assert reconcile_decision(CHEAPER, CHEAPER, [finding], DAY, "d3") == reconcile_decision(CHEAPER, CHEAPER, (), DAY, "d3")
     ((over, why),) = reconcile_decision(BEFORE, BEFORE, [finding], DAY, "d3").resolved
-    assert over == finding and f"{COREWEAVE} (P = 0.88)" in why
+    assert over == finding and f"{COREWEAVE} (88 % sure)" in why
 
 
 def test_a_run_that_died_after_its_finding_leaves_no_second_one() -> None:
     """The finding was stored and the decision was not; the next run sees other inputs, under another id."""
-    now = replace(CHEAPER, eligible=((NEBIUS, 0.85), (COREWEAVE, 0.15)), costs="c4")
+    now = choice((NEBIUS, 0.85), (COREWEAVE, 0.15), costs="c4", nebius=2.29)
     course = reconcile_decision(BEFORE, now, [opened()], DAY, "d3")
     assert course.opened == () and course.resolved == () and [f.finding_id for f in course.continued] == [opened().finding_id]
 
 
 def test_back_to_the_former_one_ends_it_with_the_reason(golden: Golden) -> None:
-    back = reconcile_decision(CHEAPER, replace(BEFORE, costs="c3"), [opened()], DAY, "d3")
+    back = reconcile_decision(CHEAPER, choice((COREWEAVE, 0.88), (NEBIUS, 0.12), costs="c3"), [opened()], DAY, "d3")
     assert back.opened == () and back.continued == ()
     golden("findings.first_choice_back", back.resolved[0][1])
     # Once somebody has accepted the change, to turn back is another one.
-    again = reconcile_decision(CHEAPER, replace(BEFORE, costs="c3"), (), DAY, "d3").opened[0]
+    again = reconcile_decision(CHEAPER, choice((COREWEAVE, 0.88), (NEBIUS, 0.12), costs="c3"), (), DAY, "d3").opened[0]
     assert again.provider == NEBIUS and again.finding_id != opened().finding_id
 
 
@@ -137,7 +136,7 @@ def test_a_third_one_ends_it_and_opens_another() -> None:
     third = choice((LAMBDA, 0.85), (NEBIUS, 0.15), trials="t2", campaigns={**BEFORE.campaigns, LAMBDA: ("2026-12",)})
     course = reconcile_decision(CHEAPER, third, [opened()], DAY, "d3")
     ((over, why),) = course.resolved
-    assert over == opened() and f"{LAMBDA} (P = 0.85)" in why and course.opened[0].instead_of == NEBIUS
+    assert over == opened() and f"{LAMBDA} (85 % sure)" in why and course.opened[0].instead_of == NEBIUS
     reason = course.opened[0].attributed_to[0]
     assert LAMBDA in why and LAMBDA in reason and "first results" in reason
 
@@ -148,22 +147,5 @@ def test_nobody_left_and_one_left_are_warnings(golden: Golden) -> None:
     golden("findings.no_first_choice", nobody.headline)
     one = opened(now=choice((NEBIUS, None), trials="t2"))
     assert one.severity == "warn" and f"{NEBIUS} (only eligible provider)" in one.headline
-    back = reconcile_decision(replace(BEFORE, eligible=(), trials="t2"), replace(BEFORE, trials="t3"), [nobody], DAY, "d4")
+    back = reconcile_decision(choice(trials="t2"), choice((COREWEAVE, 0.88), (NEBIUS, 0.12), trials="t3"), [nobody], DAY, "d4")
     assert back.opened == () and [f for f, _ in back.resolved] == [nobody] and f"again {COREWEAVE}" in back.resolved[0][1]
-
-
-def test_a_stored_decision_is_read_back_or_left_aside() -> None:
-    detail = {
-        "workloads": ["gpt-1b"],
-        "ranking": [
-            {"provider": NEBIUS, "eligible": True, "probability_first": 0.91},
-            {"provider": LAMBDA, "eligible": False, "probability_first": None},
-        ],
-        "inputs": {"question": "q1", "trials": "t1", "costs": "c1"},
-        "prices": {NEBIUS: {"usd_per_unit": 2.29, "unit": "GPU-hour", "since": "2026-11-20"}},
-        "campaigns": {NEBIUS: ["2026-11"]},
-        "simulated": False,
-    }
-    read = RankingSnapshot.of("platform", "training", detail)
-    assert read is not None and read.eligible == ((NEBIUS, 0.91),) and read.prices[NEBIUS].usd == 2.29
-    assert RankingSnapshot.of("platform", "training", {"scores": [1, 2]}) is None

@@ -13,9 +13,9 @@ from tests.golden import Golden
 from tests.unit.alerts.test_message import FINDING
 
 from plumbline.alerts import render
+from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
-from plumbline.findings.decision_change import format_certainty
 from plumbline.results.finding import Finding
 from plumbline.workflows.alert import alert_of
 from plumbline.workflows.decide import decide_all
@@ -47,7 +47,7 @@ def test_the_provider_that_fell_behind_is_left_by_the_team(archive: Archive, gol
     (ranked, *_) = decide_all(archive, declared, DAY, "a test")
     case = alert_of(archive, declared, archive.finding("f1"))
     sure = archive.decisions()[0].detail["cheapest"][0]["setups"][0]["probability_cheapest"]
-    by_first, by_cost = (f"{FAST}{format_certainty(probability)}" for probability in (ranked.probability, sure))
+    by_first, by_cost = (with_certainty(FAST, probability) for probability in (ranked.probability, sure))
     golden("findings.decision_impact", case.context.choice, first=by_first, cheapest=by_cost)
     message = render(case.finding, None, case.context)
     assert case.context.choice in message.text and any("*Decisions*" in str(block) for block in message.blocks)

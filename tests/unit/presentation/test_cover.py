@@ -13,9 +13,10 @@ from tests.golden import Golden
 
 from plumbline.analysis.campaign_data import CampaignData, CampaignHistory, FindingRow, sum_monthly
 from plumbline.analysis.conclusions import conclude
-from plumbline.analysis.decisions.decision_record import decision_detail
-from plumbline.analysis.decisions.savings import find_switches, relative_switches, stored_answers, switches
+from plumbline.analysis.decisions.decision_record import decision_detail, decision_document, read_decisions
+from plumbline.analysis.decisions.savings import answers_of, find_switches, relative_switches, switches
 from plumbline.analysis.prices.book import quote
+from plumbline.archive import DecisionView
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.presentation.charts.static import png, svg
@@ -70,7 +71,7 @@ def test_a_decision_stays_moves_or_has_no_clear_winner(sample: CampaignData) -> 
     assert verdict(first) == ("stay", first, "")
     assert verdict(second) == ("move", first, second)
     assert verdict(None) == ("choose", first, "")
-    assert verdict(second, 0.49) == ("unclear", f"among 2: {first}, {second}", "")
+    assert verdict(second, 0.49) == ("unclear", f"{first} leads with 49 %", "")
 
 
 def test_tiles_without_volumes_name_what_to_declare(sample: CampaignData) -> None:
@@ -137,7 +138,11 @@ def test_a_stored_decision_names_the_same_switch_as_the_report(sample: CampaignD
         basis = quote(places[name], decided[0].current.day, purchase).basis
         return None if basis is None else basis.usd_per_hour
 
-    stored = [a for d in decided for a in stored_answers(d.decision.team, d.decision.kind, decision_detail(d), price)]
+    rows = [
+        DecisionView("d", d.decision.team, d.decision.kind, None, None, decision_detail(decision_document(d)), sample.written_at)
+        for d in decided
+    ]
+    stored = [a for d in read_decisions(rows) for a in answers_of(d, d.cheapest, price, d.first_name)]
     assert find_switches(stored, RENTED) == switches(decided, RENTED) != ()
     for move in relative_switches(stored):
         assert move.saving > 0 and move.usd == 0 and move.provider != move.to

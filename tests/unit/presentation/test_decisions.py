@@ -1,4 +1,4 @@
-"""How a first choice is named, and why it is not always the cheapest."""
+"""Why the first choice is not always the cheapest."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from tests.golden import Golden
 
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
 from plumbline.analysis.decisions.decide import decide
-from plumbline.presentation.decisions import first_against_cheapest, name_first
-
-
-def test_a_winner_has_a_name_and_a_shared_place_a_number(golden: Golden) -> None:
-    assert name_first([("a", 0.9), ("b", 0.1)]) == "a"
-    golden("presentation.no_clear_winner", name_first([("a", 0.1)] + [(f"p{n}", 0.1) for n in range(9)]))
-    assert name_first([("only", None)]) == "only"
-    assert "no" in name_first([])
+from plumbline.presentation.decisions import first_against_cheapest
 
 
 def decided(fast_cost: float, cheap_latency: float) -> TeamDecision:

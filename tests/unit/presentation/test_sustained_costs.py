@@ -14,7 +14,7 @@ from tests.data.decision_trials import preference
 from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.decisions.decision_record import decision_detail
+from plumbline.analysis.decisions.decision_record import decision_detail, decision_document
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.launch.simulated.launcher import simulate
@@ -69,7 +69,7 @@ def decisions(archive: Archive, declared: Declarations) -> dict[str, Decision]:
         for trial in trials_in(declared, declared.providers[name], JUNE, RunParameters("2026-06", MONTHLY_REASON)):
             archive.record(simulate(trial), uri="file:///nowhere")
     found = decide_teams(archive, declared, date(2026, 6, 2))
-    assert all(decision_detail(decided)["cannot_tell"] == decided.decision.cannot_tell for decided in found)
+    assert all(decision_detail(decision_document(decided))["cannot_tell"] == decided.decision.cannot_tell for decided in found)
     return {decided.decision.team: decided.decision for decided in found}
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world
 
+from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
 from plumbline.declarations.providers import CsvSource
-from plumbline.findings.decision_change import format_certainty
 from plumbline.results.finding import Finding
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer, undecided_findings
@@ -88,7 +88,7 @@ def test_a_price_change_re_ranks_at_once_without_a_rerun(measured: Archive, decl
     today = datetime.now(timezone.utc).date()
     (reason,) = finding.detail["attributed_to"]
     assert "fell" in reason and "1.00 → 0.50" in reason and str(today) in reason
-    assert f"{FAST}{format_certainty(found['training'].probability)}" in finding.headline
+    assert with_certainty(FAST, found["training"].probability) in finding.headline
     # Again: nothing more.
     assert not any(one.new for one in ranked(measured, declared, today).values()) and len(winners(measured)) == 1
 

@@ -126,7 +126,18 @@ def decide(
         names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
         measured = (ComparedTrial(t.provider, t.conditions, t.share) for t in own if t.usable and t.provider in names)
         compared = classify_comparison(measured, costs=costs)
-    return Decision(team, kind, columns, (*ranked, *rest), reason, seed, draws, compared, "no_sweep" if blind else None)
+    return Decision(
+        team,
+        kind,
+        tuple(dict.fromkeys(preference.workloads)),
+        columns,
+        (*ranked, *rest),
+        reason,
+        seed,
+        draws,
+        compared,
+        "no_sweep" if blind else None,
+    )
 
 
 def _columns(preference: Preference, trials: Sequence[TrialSample]) -> tuple[Column, ...]:

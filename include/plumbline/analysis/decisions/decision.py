@@ -51,31 +51,33 @@ class Ranked:
 
     provider: str
     eligible: bool
-    score: float | None
-    probability_first: float | None
-    values: tuple[float | None, ...]
-    ratios: tuple[float, ...] | None
-    gates: tuple[Gate, ...]
-    why_not: tuple[str, ...]
-    n: int
-    trials: tuple[str, ...]
+    score: float | None = None
+    probability_first: float | None = None
+    values: tuple[float | None, ...] = ()
+    ratios: tuple[float, ...] | None = None
+    gates: tuple[Gate, ...] = ()
+    why_not: tuple[str, ...] = ()
+    n: int = 0
+    trials: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Decision:
     """The ranking, best first; providers that are not eligible come last, by name. `note` says what the ranking cannot say.
 
+    `workloads`: those that were weighed; with team and kind they name the choice. Defaults are those of records of older versions.
     `comparison`: of those that are eligible, in which class they are compared and what limits it.
     `cannot_tell`: no_sweep where a cost is weighed that only a sweep shows and no trial of its workload has one: no provider is ranked.
     """
 
     team: str
     kind: WorkloadKind
-    columns: tuple[Column, ...]
-    ranking: tuple[Ranked, ...]
-    note: str
-    seed: int
-    draws: int
+    workloads: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    ranking: tuple[Ranked, ...] = ()
+    note: str = ""
+    seed: int = 0
+    draws: int = 0
     comparison: ComparisonClass = field(default_factory=ComparisonClass)
     cannot_tell: Literal["no_sweep"] | None = None
 
@@ -85,9 +87,9 @@ class Decision:
         return self.team, self.kind, self.workloads
 
     @property
-    def workloads(self) -> tuple[str, ...]:
-        """The workloads that were weighed: with team and kind they name the choice."""
-        return tuple(dict.fromkeys(c.workload for c in self.columns))
+    def eligible(self) -> tuple[Ranked, ...]:
+        """Those that can be first, best first."""
+        return tuple(r for r in self.ranking if r.eligible)
 
     @property
     def first(self) -> Ranked | None:
@@ -95,7 +97,11 @@ class Decision:
         return next((r for r in self.ranking if r.eligible), None)
 
     @property
+    def first_name(self) -> str | None:
+        """Of the provider that ranks first."""
+        return self.first.provider if self.first else None
+
+    @property
     def winner(self) -> Ranked | None:
         """The first of at least two eligible providers; None when there was no choice to make."""
-        eligible = [r for r in self.ranking if r.eligible]
-        return eligible[0] if len(eligible) > 1 else None
+        return self.eligible[0] if len(self.eligible) > 1 else None

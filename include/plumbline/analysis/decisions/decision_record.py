@@ -1,87 +1,208 @@
-"""A decision as plain data: the archive's `detail` and the output of `plumbline decide --json`."""
+"""A decision with all that it rests on, as one type: what a run stores is what every reader of stored decisions gets."""
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import Any, Protocol
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as validated
 from pydantic_core import to_jsonable_python
 
-from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
+from plumbline.analysis.decisions.cheapest import Cheapest
+from plumbline.analysis.decisions.current_results import CurrentResults, ExcludedSeries, TeamDecision
+from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
 from plumbline.analysis.prices.book import Quote
 from plumbline.declarations import Preference, digest
+from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import METRICS
 
+_log = logging.getLogger(__name__)
 
-def decision_detail(decided: TeamDecision) -> dict[str, Any]:
-    """Everything about the decision: the question, the ranking with its columns, gates and trials, prices with their basis, what would change it,
-    and the cheapest setup of each workload. `inputs` has the same hashes as `inputs_of`. Plain values for JSON; what is unknown is null.
+
+@dataclass(frozen=True)
+class PriceAtDecision:
+    """The instance's price in USD per hour and per `unit` (GPU-hour, core-hour), both None where `unknown` says why; since when, by which source."""
+
+    usd_per_hour: float | None = None
+    usd_per_unit: float | None = None
+    unit: str = "GPU-hour"
+    since: date | None = None
+    source: str | None = None
+    unknown: str | None = None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Hashes of what a decision was made from: the question, the trials that count, their costs. All the same: the same decision."""
+
+    question: str
+    trials: str
+    costs: str
+
+
+@dataclass(frozen=True)
+class PreviousChoice:
+    """Of the decision before about the same question: the first provider, and for each workload the cheapest that met the requirements."""
+
+    first: str | None
+    cheapest: Mapping[str, str | None]
+
+
+@validated(frozen=True)
+class DecisionDocument(Decision):
+    """The question, the ranking, prices with their basis, what would change it, and the cheapest setup of each workload.
+
+    `campaigns`: by provider, those whose trials count. `inputs`: None of an older version's. `why`: the occasion; `after`: the id of the
+    decision before, `before` what it chose if it had the same question, `instead_of` its first if that was another. A live decision has no
+    `decision_id` and no `decided_at`.
     """
-    decision, current = decided.decision, decided.current
-    data = {
-        "workloads": list(decided.preference.workloads),
-        "day": current.day,
-        "purchase": current.purchase,
-        "simulated": is_simulated(decided),
-        "preference": decided.preference.model_dump(mode="json", exclude_defaults=True),
-        "inputs": input_hashes(decided),
-        "columns": decision.columns,
-        "ranking": decision.ranking,
-        "note": decision.note,
-        "cannot_tell": decision.cannot_tell,
-        "comparison": decision.comparison,
-        "seed": decision.seed,
-        "draws": decision.draws,
-        "prices": {name: _price(current, name, quote) for name, quote in decided.prices.items()},
-        "campaigns": _campaigns(current),
-        "left_out": current.left_out,
-        "weight_swings": decided.weight_swings,
-        "price_swings": decided.price_swings,
-        "cheapest": decided.cheapest,
-    }
-    plain: dict[str, Any] = to_jsonable_python(data, inf_nan_mode="null")
+
+    day: date | None = None
+    purchase: Purchase = "on_demand"
+    simulated: bool = False
+    preference: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Inputs | None = None
+    prices: Mapping[str, PriceAtDecision] = field(default_factory=dict)
+    campaigns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: tuple[ExcludedSeries, ...] = ()
+    weight_swings: tuple[WeightSwing, ...] = ()
+    price_swings: tuple[PriceSwing, ...] = ()
+    cheapest: tuple[Cheapest, ...] = ()
+    why: str = ""
+    after: str | None = None
+    before: PreviousChoice | None = None
+    instead_of: str | None = None
+    decision_id: str = ""
+    decided_at: datetime | None = None
+
+    @property
+    def probability(self) -> float | None:
+        """P(first) of the first one; None if unknown or no provider is eligible."""
+        return self.first.probability_first if self.first else None
+
+    @property
+    def question(self) -> tuple[str, bool] | None:
+        """Equal for two decisions about the same question; None of an older version's, which is equal to no live one's."""
+        return (self.inputs.question, self.simulated) if self.inputs else None
+
+    @property
+    def as_previous(self) -> PreviousChoice:
+        """What the next decision of the same choice keeps of this one."""
+        cheapest = {c.workload: c.answer.provider if c.answer else None for c in self.cheapest}
+        return PreviousChoice(self.first_name, cheapest)
+
+
+_DOCUMENT = TypeAdapter(DecisionDocument)
+_OWN_COLUMNS = {"decision_id", "decided_at", "team", "kind"}
+"""Fields that the archive keeps beside the detail."""
+
+
+class StoredRow(Protocol):
+    """A row of the archive's decisions."""
+
+    @property
+    def decision_id(self) -> str: ...
+    @property
+    def team(self) -> str: ...
+    @property
+    def kind(self) -> Any: ...
+    @property
+    def winner(self) -> str | None: ...
+    @property
+    def probability(self) -> float | None: ...
+    @property
+    def decided_at(self) -> datetime: ...
+    @property
+    def detail(self) -> Mapping[str, Any]: ...
+
+
+def ranking_document(decided: TeamDecision, listed: TeamDecision | None = None) -> DecisionDocument:
+    """A live decision without what takes long: what would change it, and the cheapest setups. `listed`: among those that rank first."""
+    current, excerpt = decided.current, listed or decided
+    return DecisionDocument(
+        **{name: getattr(excerpt.decision, name) for name in Decision.__dataclass_fields__},
+        day=current.day,
+        purchase=current.purchase,
+        simulated=bool(current.simulated),
+        preference=decided.preference.model_dump(mode="json", exclude_defaults=True),
+        inputs=input_hashes(decided),
+        prices={name: _price(current, name, quote) for name, quote in excerpt.prices.items()},
+        campaigns=_campaigns(current),
+        left_out=current.left_out,
+    )
+
+
+def decision_document(decided: TeamDecision, listed: TeamDecision | None = None) -> DecisionDocument:
+    """A live decision. `listed`: the same among the providers that rank first, for an excerpt: price sensitivity takes long with hundreds."""
+    return replace(
+        ranking_document(decided, listed),
+        weight_swings=decided.weight_swings,
+        price_swings=(listed or decided).price_swings,
+        cheapest=decided.cheapest,
+    )
+
+
+def decision_detail(document: DecisionDocument) -> dict[str, Any]:
+    """The document as the archive keeps it: plain values for JSON; what is unknown is null."""
+    plain: dict[str, Any] = to_jsonable_python(document, exclude=_OWN_COLUMNS, inf_nan_mode="null")
     return plain
 
 
-def input_hashes(decided: TeamDecision) -> dict[str, str]:
-    """Hashes of what the decision was made from: the `question`, the `trials` that count, their `costs`. All the same: the same decision."""
+def read_decision(row: StoredRow) -> DecisionDocument | None:
+    """A stored decision; None, with a warning that names it, if it cannot be read. Of one that holds its winner alone, that is the ranking."""
+    detail = dict(row.detail)
+    if "ranking" not in detail and row.winner is not None:
+        detail["ranking"] = ({"provider": row.winner, "eligible": True, "probability_first": row.probability},)
+    try:
+        return _DOCUMENT.validate_python(
+            {**{name: value for name, value in detail.items() if value is not None}, **{name: getattr(row, name) for name in _OWN_COLUMNS}}
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        _log.warning("decision %s is left out, it cannot be read: %s: %s", row.decision_id, where, first["msg"])
+        return None
+
+
+def read_decisions(rows: Iterable[StoredRow]) -> tuple[DecisionDocument, ...]:
+    """Stored decisions in their order, without those that cannot be read."""
+    return tuple(document for row in rows if (document := read_decision(row)) is not None)
+
+
+def input_hashes(decided: TeamDecision) -> Inputs:
+    """Of a live decision."""
     current = decided.current
     own = sorted((t for t in current.trials if t.usable), key=lambda t: (t.trial_id, t.attempt))
     money = [{m.metric: m.value for m in t.metrics if METRICS[m.metric].unit == "USD"} for t in own]
     acceptance = {name: [c.text for c in w.acceptance] for name, w in current.workloads.items()}
-    return {
-        "question": digest({"preference": _question(decided.preference), "purchase": current.purchase, "acceptance": acceptance}),
-        "trials": digest([[t.trial_id, t.attempt, t.status] for t in own]),
-        "costs": digest(money),
-    }
-
-
-def is_simulated(decided: TeamDecision) -> bool:
-    """Whether what counts was simulated; measured and simulated results are never ranked together."""
-    return bool(decided.current.simulated)
+    return Inputs(
+        question=digest({"preference": _question(decided.preference), "purchase": current.purchase, "acceptance": acceptance}),
+        trials=digest([[t.trial_id, t.attempt, t.status] for t in own]),
+        costs=digest(money),
+    )
 
 
 def _question(preference: Preference) -> dict[str, Any]:
     return preference.model_dump(mode="json", exclude={"groups"})  # how weights were written changes nothing
 
 
-def _price(current: CurrentResults, provider: str, quote: Quote) -> dict[str, Any]:
+def _price(current: CurrentResults, provider: str, quote: Quote) -> PriceAtDecision:
     accelerator = current.providers[provider].accelerator
     unit = "core-hour" if accelerator.kind == "cpu" else "GPU-hour"
     if quote.basis is None:
-        return {"usd_per_hour": None, "usd_per_unit": None, "unit": unit, "since": None, "source": None, "unknown": quote.reason}
+        return PriceAtDecision(unit=unit, unknown=quote.reason)
     usd = quote.basis.usd_per_hour
-    return {
-        "usd_per_hour": usd,
-        "usd_per_unit": usd / accelerator.count,
-        "unit": unit,
-        "since": quote.basis.since,
-        "source": quote.basis.source,
-    }
+    return PriceAtDecision(usd, usd / accelerator.count, unit, quote.basis.since, quote.basis.source)
 
 
-def _campaigns(current: CurrentResults) -> dict[str, list[str]]:
+def _campaigns(current: CurrentResults) -> dict[str, tuple[str, ...]]:
     by_provider: dict[str, set[str]] = defaultdict(set)
     for (provider, _), campaign in current.campaigns.items():
         by_provider[provider].add(campaign)
-    return {provider: sorted(campaigns) for provider, campaigns in sorted(by_provider.items())}
+    return {provider: tuple(sorted(campaigns)) for provider, campaigns in sorted(by_provider.items())}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
 
 from plumbline.analysis.cost.monthly_worth import monthly_hours, relative_cost
+from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
@@ -55,33 +56,33 @@ def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -
     return find_switches([answer for d in decided for answer in cost_answers(d)], volumes)
 
 
-def cost_answers(decided: TeamDecision) -> Iterable[CostAnswer]:
-    """What the decision says of costs: one for each of its workloads that has a cheapest setup."""
+def cost_answers(decided: TeamDecision) -> tuple[CostAnswer, ...]:
+    """What a live decision says of costs at the prices that it rests on: one for each of its workloads that has a cheapest setup."""
     current = decided.current
 
     def price(provider: str, purchase: Purchase) -> float | None:
         basis = quote(current.providers[provider], current.day, purchase).basis if provider in current.providers else None
         return None if basis is None else basis.usd_per_hour
 
-    for one in decided.cheapest:
-        best = one.answer
-        if best is not None and best.cost is not None:
-            costs = {s.provider: s.cost for s in one.setups if s.cost}
-            team, kind = decided.decision.team, decided.decision.kind
-            yield CostAnswer(team, kind, one.workload, costs, best.provider, best.probability_cheapest, price)
+    return answers_of(decided.decision, decided.cheapest, price)
 
 
-def stored_answers(team: str, kind: str, detail: Mapping[str, Any], price: PriceOf) -> tuple[CostAnswer, ...]:
-    """The same of a stored decision, `detail` as decision_detail writes it; none of an older version's."""
-    first = next((r["provider"] for r in detail.get("ranking", ()) if r.get("eligible")), None)
-    answers = []
-    for one in detail.get("cheapest", ()):
-        best = next((s for s in one["setups"] if s["meets"]), None)  # those that meet the requirements come first, the cheapest before all
-        if best is not None and best["cost"] is not None:
-            costs = {s["provider"]: s["cost"] for s in one["setups"] if s["cost"]}
-            usual = detail.get("instead_of") or first
-            answers.append(CostAnswer(team, kind, one["workload"], costs, best["provider"], best["probability_cheapest"], price, usual))
-    return tuple(answers)
+def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf, usual: str | None = None) -> tuple[CostAnswer, ...]:
+    """The same of any decision with its cheapest setups. `usual`: where the team's workloads run as far as it is known."""
+    return tuple(
+        CostAnswer(
+            decision.team,
+            decision.kind,
+            one.workload,
+            {s.provider: s.cost for s in one.setups if s.cost},
+            best.provider,
+            best.probability_cheapest,
+            price,
+            usual,
+        )
+        for one in cheapest
+        if (best := one.answer) is not None and best.cost is not None
+    )
 
 
 def find_switches(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:

@@ -11,10 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from plumbline.analysis.decisions.decision import Column
+from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.value_functions import log_worths, worth
 from plumbline.analysis.scorecards.pooling import pool
 
@@ -64,17 +66,17 @@ class StoredChange:
     change: WinnerChange
 
 
-def explain_change(before: Mapping[str, Any], after: Mapping[str, Any], scatter: tuple[Scatter, Scatter] = ({}, {})) -> WinnerChange | None:
-    """The change between two stored decisions (`decision_detail`) about the same workloads; None where the first is the same or unknown.
+def explain_change(before: DecisionDocument, after: DecisionDocument, scatter: tuple[Scatter, Scatter] = ({}, {})) -> WinnerChange | None:
+    """The change between two decisions about the same workloads; None where the first is the same or unknown.
 
     `scatter`: of the decision before and after.
     """
-    old, new = _first_choice(before), _first_choice(after)
+    old, new = before.first_name, after.first_name
     if old is None or new is None or old == new:
         return None
-    leads = [_columns(detail, new, old) for detail in (before, after)]
+    leads = [_columns(decision, new, old) for decision in (before, after)]
     missing = [
-        text for detail, when in ((before, "before"), (after, "now")) for name in (new, old) for text in _missing(detail, name, when)
+        text for decision, when in ((before, "before"), (after, "now")) for name in (new, old) for text in _missing(decision, name, when)
     ]
     totals = [None if contributions is None else sum(w * d for w, d, _ in contributions.values()) for contributions in leads]
     if leads[0] is None or leads[1] is None:
@@ -89,8 +91,8 @@ def explain_change(before: Mapping[str, Any], after: Mapping[str, Any], scatter:
         weight = (was[0] + now[0]) / 2
         parts.append(LeadPart("weights", *key, (now[0] - was[0]) * (was[1] + now[1]) / 2))
         rest = weight * (now[1] - was[1])
-        if now[2]["unit"] == "USD":
-            price = _price_move(before, after, new, old) if now[2].get("valued") == _RATIO else None
+        if now[2].unit == "USD":
+            price = _price_move(before, after, new, old) if now[2].valued == _RATIO else None
             if price is None:
                 parts.append(LeadPart("cost", *key, rest))
                 continue
@@ -119,47 +121,42 @@ def interval_half(metric: str, value: float, low: float | None, high: float | No
     return abs(float(ends[1] - ends[0])) / 2
 
 
-def _first_choice(detail: Mapping[str, Any]) -> str | None:
-    return next((str(r["provider"]) for r in detail.get("ranking", ()) if r.get("eligible")), None)
-
-
-def _columns(detail: Mapping[str, Any], new: str, old: str) -> dict[tuple[str, str], tuple[float, float, Mapping[str, Any]]] | None:
+def _columns(decision: DecisionDocument, new: str, old: str) -> dict[tuple[str, str], tuple[float, float, Column]] | None:
     """(workload, metric) → weight, log of the ratio of the values of both providers, and the column; None if one was not eligible."""
-    ratios = {r["provider"]: r.get("ratios") for r in detail["ranking"]}
-    if not ratios.get(new) or not ratios.get(old):
+    ratios = {r.provider: r.ratios for r in decision.ranking}
+    of_new, of_old = ratios.get(new), ratios.get(old)
+    if not of_new or not of_old:
         return None
-    values = zip(detail["columns"], ratios[new], ratios[old], strict=True)
-    return {(c["workload"], c["metric"]): (float(c["weight"]), math.log(a) - math.log(b), c) for c, a, b in values}
+    values = zip(decision.columns, of_new, of_old, strict=True)
+    return {(c.workload, c.metric): (c.weight, math.log(a) - math.log(b), c) for c, a, b in values}
 
 
-def _missing(detail: Mapping[str, Any], provider: str, when: str) -> list[str]:
-    row = next((r for r in detail["ranking"] if r["provider"] == provider), None)
+def _missing(decision: DecisionDocument, provider: str, when: str) -> list[str]:
+    row = next((r for r in decision.ranking if r.provider == provider), None)
     if row is None:
         return [f"{provider} had no results {when}" if when == "before" else f"{provider} has no current results"]
-    return [f"{provider}, {when}: {why}" for why in row.get("why_not", ())]
+    return [f"{provider}, {when}: {why}" for why in row.why_not]
 
 
-def _differently_read(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    return any(was.get(name) != now.get(name) for name in ("statistic", "phase", "valued"))
+def _differently_read(was: Column, now: Column) -> bool:
+    return (was.statistic, was.phase, was.valued) != (now.statistic, now.phase, now.valued)
 
 
-def _price_move(before: Mapping[str, Any], after: Mapping[str, Any], new: str, old: str) -> float | None:
+def _price_move(before: DecisionDocument, after: DecisionDocument, new: str, old: str) -> float | None:
     """How much the prices move the log ratio of both costs towards `new`; None where one price is not stored."""
     logs = []
     for name in (new, old):
-        for detail in (before, after):
-            usd = (detail.get("prices", {}).get(name) or {}).get("usd_per_hour")
-            if not usd:
+        for decision in (before, after):
+            price = decision.prices.get(name)
+            if price is None or not price.usd_per_hour:
                 return None
-            logs.append(math.log(usd))
+            logs.append(math.log(price.usd_per_hour))
     return (logs[0] - logs[1]) - (logs[2] - logs[3])
 
 
-def _half_width(
-    scatter: tuple[Scatter, Scatter], key: tuple[str, str], providers: Sequence[str], column: Mapping[str, Any]
-) -> float | None:
+def _half_width(scatter: tuple[Scatter, Scatter], key: tuple[str, str], providers: Sequence[str], column: Column) -> float | None:
     """Of the move of the log ratio: the four intervals' halves, independent of each other."""
     halves = [own.get((name, *key)) for own in scatter for name in providers]
-    if column.get("valued") != _RATIO or any(h is None for h in halves):
+    if column.valued != _RATIO or any(h is None for h in halves):
         return None
     return math.sqrt(sum(h * h for h in halves if h is not None))

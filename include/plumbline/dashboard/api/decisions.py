@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision, matching_preferences
 from plumbline.analysis.decisions.decision import Column, Ranked
+from plumbline.analysis.decisions.decision_record import PriceAtDecision, decision_document
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
 from plumbline.analysis.scorecards.comparability import ComparisonClass
@@ -30,15 +31,6 @@ PROVIDERS_SHOWN = 12
 """Providers of a ranking on a page and in price sensitivity, which takes minutes with hundreds."""
 SLIDER_PREFIX = "w."
 """Prefix of a weight in a URL: `w.time_to_first_token=30`."""
-
-
-class PriceAnswer(BaseModel):
-    """The instance's price on the day, in USD per hour; None with the reason in `unknown` where there is none."""
-
-    usd_per_hour: float | None
-    since: date | None = None
-    source: str | None = None
-    unknown: str | None = None
 
 
 class DecisionAnswer(BaseModel):
@@ -59,7 +51,7 @@ class DecisionAnswer(BaseModel):
     columns: tuple[Column, ...]
     candidates: int = Field(description="how many were ranked; `ranking` and what follows name the first of them")
     ranking: tuple[Ranked, ...]
-    prices: dict[str, PriceAnswer]
+    prices: dict[str, PriceAtDecision]
     campaigns: dict[str, dict[str, str]] = Field(description="by provider and workload, the campaign whose trials count")
     weight_swings: tuple[WeightSwing, ...]
     price_swings: tuple[PriceSwing, ...]
@@ -132,42 +124,26 @@ def _choice_names(preferences: Iterable[Preference]) -> str:
 
 def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> DecisionAnswer:
     """The decision in the shape of the API."""
-    decided, listed = adjusted.decided, adjusted.near
-    decision, current = decided.decision, decided.current
-    listed_providers = {r.provider for r in listed.decision.ranking}
+    document, decided = decision_document(adjusted.decided, adjusted.near), adjusted.decided
+    listed_providers = {r.provider for r in document.ranking}
     campaigns: dict[str, dict[str, str]] = {}
-    for (provider, workload), campaign in current.campaigns.items():
+    for (provider, workload), campaign in decided.current.campaigns.items():
         if provider in listed_providers:
             campaigns.setdefault(provider, {})[workload] = campaign
-    first = decision.first
+    same = {name: getattr(document, name) for name in DecisionAnswer.model_fields if hasattr(document, name)}
     return DecisionAnswer(
-        team=decision.team,
-        kind=decision.kind,
-        workloads=decided.preference.workloads,
-        day=current.day,
-        purchase=current.purchase,
-        simulated=bool(current.simulated),
-        weights=decided.preference.weights,
-        declared_weights=adjusted.declared.weights,
-        first=first.provider if first else None,
-        probability_first=first.probability_first if first else None,
-        note=decision.note,
-        comparison=decision.comparison,
-        columns=decision.columns,
-        candidates=len(decision.ranking),
-        ranking=listed.decision.ranking,
-        prices={
-            name: PriceAnswer(usd_per_hour=q.basis.usd_per_hour, since=q.basis.since, source=q.basis.source)
-            if q.basis is not None
-            else PriceAnswer(usd_per_hour=None, unknown=q.reason)
-            for name, q in listed.prices.items()
-        },
-        campaigns=campaigns,
-        weight_swings=decided.weight_swings,
-        price_swings=listed.price_swings,
-        cheapest=tuple(replace(c, setups=c.setups[:PROVIDERS_SHOWN]) for c in decided.cheapest),
-        experiments=next_experiments(declared, decided),
-        left_out=current.left_out[:PROVIDERS_SHOWN],
+        **{
+            **same,
+            "weights": decided.preference.weights,
+            "declared_weights": adjusted.declared.weights,
+            "first": document.first_name,
+            "probability_first": document.probability,
+            "candidates": len(decided.decision.ranking),
+            "campaigns": campaigns,
+            "cheapest": tuple(replace(c, setups=c.setups[:PROVIDERS_SHOWN]) for c in document.cheapest),
+            "experiments": next_experiments(declared, decided),
+            "left_out": document.left_out[:PROVIDERS_SHOWN],
+        }
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
+from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialView
 from plumbline.archive.pages import CampaignHead, SeriesOutcome, Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
@@ -18,7 +19,7 @@ from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
-from plumbline.presentation.decisions import StoredDecision, stored_decision
+from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.series_summary import HEADLINE_METRICS, WHOLE_ANSWER_METRICS, ShownState, headline_numbers, state_in_campaign
 
@@ -50,7 +51,7 @@ class CampaignPage:
     whole: Outcomes | None
     trials: Slice[TrialView]
     findings: tuple[InboxGroup, ...]
-    decisions: tuple[StoredDecision, ...]
+    decisions: tuple[DecisionRow, ...]
     tables: tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -75,8 +76,7 @@ def campaign_page(
     keys = None if fitting is None else {s.series_key for s in fitting}
     series = archive.campaign_series(campaign_id, _METRIC_KEYS, series_after, keys=keys)
     reviews = archive.newest_reviews([part.series.series_key for part in series.rows], campaign_id)
-    stored = archive.decisions_page(chosen.team or None, chosen.kind or None, limit=DECISIONS_SEARCHED).rows
-    stored_decisions = (stored_decision(view) for view in stored)
+    stored = read_decisions(archive.decisions_page(chosen.team or None, chosen.kind or None, limit=DECISIONS_SEARCHED).rows)
     findings = archive.findings_shown_by(campaign_id, FINDINGS_SHOWN if fitting is None else FINDINGS_SEARCHED)
     return CampaignPage(
         head=head,
@@ -93,7 +93,7 @@ def campaign_page(
         whole=_total_outcomes(series.rows) if series.after is None and series_after is None and fitting is None else None,
         trials=archive.trials_page(campaign_id, series_key, after, keys=keys),
         findings=group_findings([f for f in findings if fitting is None or _is_about(f, fitting)][:FINDINGS_SHOWN], {}),
-        decisions=tuple(k for k in stored_decisions if campaign_id in k.campaigns),
+        decisions=tuple(row for row in (decision_row(decision, head.planned_at) for decision in stored) if campaign_id in row.campaigns),
         tables=tables(reports, campaign_id),
     )
 

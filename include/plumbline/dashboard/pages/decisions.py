@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.certainty import first_sentence
+from plumbline.analysis.decisions.decision_record import ranking_document, read_decisions
 from plumbline.analysis.decisions.experiments import Experiment
-from plumbline.archive import Archive, DecisionView
+from plumbline.archive import Archive
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.api.decisions import (
     PROVIDERS_SHOWN,
@@ -26,26 +27,24 @@ from plumbline.dashboard.api.decisions import (
     slider_weights,
 )
 from plumbline.dashboard.filters import Chosen, filter_bar
-from plumbline.dashboard.pages.overview import DECISIONS_SEARCHED, newest_decisions
+from plumbline.dashboard.pages.overview import newest_decisions
 from plumbline.dashboard.pages.repeats import repeat_form
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer, base_path
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
-from plumbline.declarations import Declarations, Preference
+from plumbline.declarations import Preference
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_name, format_percent, format_probability
+from plumbline.metrics.formatting import format_name, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.decisions import price_swings_chart, probability_first_chart, weight_swings_chart, winner_change_chart
 from plumbline.presentation.decisions import (
     NO_EXPERIMENT,
+    DecisionRow,
     DecisionTables,
+    decision_row,
     decision_tables,
     experiment_rows,
-    name_first,
-    name_stored_first,
-    stored_decision,
 )
-from plumbline.presentation.series_summary import format_age
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.experiments import next_experiments
 from plumbline.workflows.winner_change import STORED_LOOKED_BACK, last_winner_change
@@ -92,26 +91,13 @@ def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
     charts = (weight_swings_chart(listed.decision, decided.weight_swings), price_swings_chart(listed.decision, listed.price_swings))
     return DecisionPage(
         adjusted=adjusted,
-        answer=decision_sentence(adjusted),
+        answer=f"{first_sentence(decided.decision)}.",
         view=decision_tables(decided, listed, PROVIDERS_SHOWN),
         sliders=_sliders(decided.preference.weights, adjusted.declared.weights),
         likely=probability_first_chart(listed.decision),
         charts=tuple(chart for chart in charts if chart is not None),
         trials=tuple(_trials(adjusted)),
     )
-
-
-def decision_sentence(adjusted: AdjustedDecision) -> str:
-    decision = adjusted.decided.decision
-    first = decision.first
-    if first is None:
-        return "No choice: " + (decision.note[:1].lower() + decision.note[1:] if decision.note else "no results.")
-    name = name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible])
-    if name != first.provider:
-        return f"{name[:1].upper()}{name[1:]}; highest score: {first.provider}, P(first) {format_probability(first.probability_first)}."
-    certainty = f", P(first) {format_probability(first.probability_first)}" if first.probability_first is not None else ""
-    suffix = "" if decision.winner is not None else ", the only eligible provider"
-    return f"{first.provider}{certainty}{suffix}."
 
 
 def _sliders(weights: Mapping[str, float], declared: Mapping[str, float]) -> tuple[Slider, ...]:
@@ -152,57 +138,6 @@ def _trials(adjusted: AdjustedDecision) -> list[TrialsPart]:
     return parts
 
 
-@dataclass(frozen=True)
-class ChoiceRow:
-    """One team's choice in the list. `query`: of its page; `stored`: the age of a stored decision that is shown until the current one is
-    computed."""
-
-    team: str
-    kind: str
-    workloads: tuple[str, ...]
-    query: str
-    first: str | None
-    chance: str
-    eligible: int = 0
-    ranked: int = 0
-    simulated: bool = False
-    note: str = ""
-    stored: str = ""
-
-
-def _current_row(d: TeamDecision, has_several: bool) -> ChoiceRow:
-    decision = d.decision
-    return ChoiceRow(
-        decision.team,
-        decision.kind,
-        d.preference.workloads,
-        urlencode({"workload": d.preference.workloads[0]}) if has_several else "",
-        name_first([(r.provider, r.probability_first) for r in decision.ranking if r.eligible]) if decision.first else None,
-        format_probability(decision.first.probability_first) if decision.first else "",
-        sum(r.eligible for r in decision.ranking),
-        len(decision.ranking),
-        bool(d.current.simulated),
-        decision.note,
-    )
-
-
-def _stored_rows(archive: Archive, declared: Declarations, now: datetime) -> list[ChoiceRow]:
-    """The same choices by their newest stored decisions."""
-    newest = newest_decisions(archive.decisions_page(limit=DECISIONS_SEARCHED).rows, declared, now)
-    return [
-        ChoiceRow(
-            *(stored.team, stored.kind, stored.workloads),
-            urlencode({"workload": stored.workloads[0]}),
-            stored.named if stored.winner else None,
-            format_probability(stored.probability) if stored.winner else "",
-            simulated=stored.simulated,
-            note="no eligible provider" if stored.decided else "",
-            stored=stored.decided or "",
-        )
-        for stored in sorted(newest, key=lambda stored: stored.team)
-    ]
-
-
 STORED_PER_PAGE = 25
 
 
@@ -231,17 +166,16 @@ def router(
             else ()
         )
         if decided is not None:
-            rows = [_current_row(d, len(declarations.teams[d.decision.team].preferences(d.decision.kind)) > 1) for d in decided]
+            rows = tuple(DecisionRow(ranking_document(d)) for d in decided)
         else:
-            rows = _stored_rows(archive, declarations, now)
-        rows = [r for r in rows if chosen.team in ("", r.team) and chosen.kind in ("", r.kind)]
-        history = [stored_decision(view) for view in stored.rows]
+            rows = newest_decisions(read_decisions(archive.newest_decisions()), declarations, now)
+        rows = tuple(r for r in rows if chosen.team in ("", r.decision.team) and chosen.kind in ("", r.decision.kind))
         return pages.page(
             request,
             "decisions.html.j2",
             rows=rows,
             later="" if decided is not None else address_with(request, "all"),
-            history=history,
+            history=[decision_row(decision, now) for decision in read_decisions(stored.rows)],
             older=chosen.query(after=stored.after) if stored.after else "",
             begun=bool(after),
             chosen=chosen,
@@ -282,7 +216,7 @@ def router(
             experiments = choices.get_if(
                 waits == "all", *(archive, declarations, today, ("experiments", *key)), lambda: next_experiments(declarations, decided)
             )
-        stored = archive.decisions_page(team, kind, limit=STORED_LOOKED_BACK).rows
+        stored = read_decisions(archive.decisions_page(team, kind, limit=STORED_LOOKED_BACK).rows)
         change = last_winner_change(archive, stored, preference.workloads)
         return pages.page(
             request,
@@ -291,12 +225,12 @@ def router(
             team=team,
             kind=kind,
             workloads=preference.workloads,
-            answer=_stored_answer(stored, preference, pages.now()) if page is None else page.answer,
+            answer=_stored_answer(archive, team, kind, preference, pages.now()) if page is None else page.answer,
             sliders=_sliders(preference.weights, preference.weights) if page is None else page.sliders,
             ranking_later="" if page is not None else address_with(request, "main"),
             experiments_later="" if experiments is not None else address_with(request, "all"),
             workload=workload,
-            history=[stored_decision(view) for view in stored],
+            history=[decision_row(decision, pages.now()) for decision in stored],
             choices=offered,
             change=change,
             experiment_rows=experiment_rows(experiments or ()),
@@ -308,10 +242,7 @@ def router(
     return routes
 
 
-def _stored_answer(stored: Sequence[DecisionView], preference: Preference, now: datetime) -> str:
-    """The newest stored decision of a choice, until the current one is computed; empty without one. `stored`: newest first."""
-    newest = next((view for view in stored if tuple(view.detail.get("workloads", ())) == preference.workloads), None)
-    if newest is None:
-        return ""
-    certainty = f", P(first) {format_probability(newest.probability)}" if newest.winner == name_stored_first(newest) else ""
-    return f"Stored {format_age(newest.decided_at, now)}: {name_stored_first(newest)}{certainty}."
+def _stored_answer(archive: Archive, team: str, kind: str, preference: Preference, now: datetime) -> str:
+    """The newest stored decision of a choice, until the current one is computed; empty without one."""
+    newest = next(iter(read_decisions(archive.newest_decisions(team, kind, preference.workloads))), None)
+    return f"Stored {decision_row(newest, now).age}: {first_sentence(newest)}." if newest else ""

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.conclusions import KINDS
+from plumbline.analysis.decisions.decision_record import DecisionDocument, read_decisions
 from plumbline.analysis.fleet import Fleet, pooled_costs
 from plumbline.analysis.scorecards.placings import place
-from plumbline.archive import Archive, DecisionView, FindingView, SeriesView
+from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
@@ -24,7 +25,7 @@ from plumbline.dashboard.status_strip import Tile, ask_airflow, status_tiles
 from plumbline.declarations import Declarations
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart
-from plumbline.presentation.decisions import name_stored_first
+from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, density_of, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
@@ -33,24 +34,6 @@ from plumbline.workflows.fleet import primary_number, read_fleet
 from plumbline.workflows.monthly_costs import monthly_costs, stored_switches, sum_costs
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
-DECISIONS_SEARCHED = 200
-"""Stored decisions that are looked through for the newest one of each choice."""
-
-
-@dataclass(frozen=True)
-class NewestDecision:
-    """The newest stored decision of a team; `winner`: None without an eligible provider, `decided`: None without a stored decision.
-
-    `named`: the winner, or that there is no clear one."""
-
-    team: str
-    kind: str
-    workloads: tuple[str, ...]
-    winner: str | None
-    named: str
-    probability: float | None
-    decided: str | None
-    simulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +57,7 @@ class Overview:
     expected: int
     scatter: Chart | None
     workload: str
-    winners: tuple[NewestDecision, ...]
+    winners: tuple[DecisionRow, ...]
     groups: tuple[InboxGroup, ...]
     open_findings: int
     campaigns: tuple[CampaignLine, ...]
@@ -103,7 +86,7 @@ def overview(
         *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
     ]
     drawn_fleet = remember((view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload))
-    stored = archive.decisions_page(limit=DECISIONS_SEARCHED).rows if money else ()
+    stored = read_decisions(archive.newest_decisions()) if money else ()
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN, between=chosen.span(now)).rows
     marks = archive.marked([c.campaign_id for c in heads])
     costs = monthly_costs(archive, declared, unsettled) if money else {}
@@ -241,20 +224,16 @@ def _filter_fleet(fleet: Fleet, declared: Declarations, chosen: Filter, status: 
     return Fleet(tuple(series))
 
 
-def newest_decisions(stored: Sequence[DecisionView], declared: Declarations, now: datetime) -> tuple[NewestDecision, ...]:
-    """The newest of these stored decisions of each declared choice. `stored`: newest first."""
-    last = {(d.team, d.kind, tuple(d.detail.get("workloads", ()))): d for d in reversed(stored)}
-    newest = []
-    for team in declared.teams.values():
-        for kind in KINDS:
-            for workloads in (tuple(p.workloads) for p in team.preferences(kind)):
-                stored_decision = last.get((team.name, kind, workloads))
-                when = format_age(stored_decision.decided_at, now) if stored_decision is not None else None
-                winner, probability = (stored_decision.winner, stored_decision.probability) if stored_decision is not None else (None, None)
-                simulated = stored_decision is not None and bool(stored_decision.detail.get("simulated"))
-                first_name = name_stored_first(stored_decision) if stored_decision is not None else ""
-                newest.append(NewestDecision(team.name, kind, workloads, winner, first_name, probability, when, simulated))
-    return tuple(newest)
+def newest_decisions(stored: Sequence[DecisionDocument], declared: Declarations, now: datetime) -> tuple[DecisionRow, ...]:
+    """Of each declared choice its newest stored decision, or that there is none. `stored`: one of each choice."""
+    by_choice = {decision.choice: decision for decision in stored}
+    declared_choices = [
+        (team.name, kind, tuple(p.workloads)) for team in declared.teams.values() for kind in KINDS for p in team.preferences(kind)
+    ]
+    return tuple(
+        decision_row(by_choice[choice], now) if choice in by_choice else DecisionRow(DecisionDocument(*choice), decided=False)
+        for choice in declared_choices
+    )
 
 
 def router(

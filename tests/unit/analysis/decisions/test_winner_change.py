@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_core import to_jsonable_python
 from tests.data.decision_trials import preference, repeats
 
 from plumbline.analysis.decisions.decide import rank
+from plumbline.analysis.decisions.decision_record import DecisionDocument, PriceAtDecision
 from plumbline.analysis.decisions.winner_change import Scatter, explain_change, interval_half, scatter_of
 
 METRICS = ("time_to_first_token", "output_token_throughput", "cost_per_1k_requests")
@@ -19,12 +19,13 @@ EVEN = dict.fromkeys(METRICS, 1 / 3)
 KEYS = [(provider, "chat", metric) for provider in "ab" for metric in METRICS]
 
 
-def stored(numbers: dict[str, tuple[float, ...]], prices: dict[str, float | None], weights: dict[str, float] = EVEN, *gates: str) -> Any:
-    """The part of a stored decision that the split reads."""
+def stored(
+    numbers: dict[str, tuple[float, ...]], prices: dict[str, float | None], weights: dict[str, float] = EVEN, *gates: str
+) -> DecisionDocument:
+    """A decision with what the split reads."""
     trials = [t for name, own in numbers.items() for t in repeats(name, dict(zip(METRICS, own, strict=True)))]
     decision = rank("t", "inference", preference(weights, *gates), trials)
-    prices_of = {name: {"usd_per_hour": usd} for name, usd in prices.items()}
-    return to_jsonable_python({"columns": decision.columns, "ranking": decision.ranking, "prices": prices_of})
+    return DecisionDocument(**vars(decision), prices={name: PriceAtDecision(usd) for name, usd in prices.items()})
 
 
 SAME = {"a": 10.0, "b": 10.0}
@@ -43,11 +44,11 @@ def test_the_parts_add_up_to_the_move_of_the_lead(
     before = stored({"a": a0, "b": b0}, {"a": p0, "b": p1 if priced else None}, weights[0])
     after = stored({"a": a1, "b": b1}, {"a": p1, "b": p0}, weights[1])
     found = explain_change(before, after, (quiet, quiet))
-    firsts = [d["ranking"][0]["provider"] for d in (before, after)]
+    firsts = [d.first_name for d in (before, after)]
     assert (found is None) == (firsts[0] == firsts[1])
     if found is not None:
         assert found.before is not None and found.after is not None
-        scores = [{r["provider"]: r["score"] for r in d["ranking"]} for d in (before, after)]
+        scores = [{r.provider: r.score or 0.0 for r in d.ranking} for d in (before, after)]
         leads = [math.log(own[found.new] / own[found.old]) for own in scores]
         assert (found.before, found.after) == (pytest.approx(leads[0], abs=1e-9), pytest.approx(leads[1], abs=1e-9))
         assert sum(p.points for p in found.parts) == pytest.approx(found.after - found.before, abs=1e-7)

@@ -12,6 +12,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.data.result_documents import PLANNED, document, provider, training_metrics, trial
 
+from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.dashboard.app import create_app
@@ -158,15 +159,16 @@ def test_a_first_choice_below_one_half_is_no_winner(tmp_path: Path, chances: tup
     detail = {"workloads": ["chat-tiny-cpu"], "ranking": ranking}
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         archive.save_decision(DecisionRecord("d", "product", "inference", "new", chances[0], detail))
-        (found,) = [w for w in newest_decisions(archive.decisions_page().rows, load(), PLANNED) if w.decided]
-    assert found.named == named
+        (found,) = [w for w in newest_decisions(read_decisions(archive.newest_decisions()), load(), PLANNED) if w.decided]
+    assert found.first == named
 
 
 def test_who_was_decided_for_stands_first_and_a_choice_without_a_decision_says_so(tmp_path: Path) -> None:
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         for number, who in enumerate(("old", "new")):
             archive.save_decision(DecisionRecord(f"d{number}", "product", "inference", who, 0.9, {"workloads": ["chat-tiny-cpu"]}))
-        found = {(w.team, w.workloads): w.winner for w in overview(archive, load(), tmp_path, PLANNED).winners if w.kind == "inference"}
+        shown = [w.decision for w in overview(archive, load(), tmp_path, PLANNED).winners]
+        found = {(d.team, d.workloads): d.first_name for d in shown if d.kind == "inference"}
     assert found["product", ("chat-tiny-cpu",)] == "new"
     assert found["product", ("chat-8b",)] is None
 
