@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import groupby
@@ -94,6 +94,9 @@ def run_trial(spec: Mapping[str, str]) -> Row:
     store = stores.home()
     trial = stores.planned_trial(store, spec)
     launcher = launcher_for(trial.provider)
+    if trial.selfcheck and (by := _checked_by(store, trial)) is not None:
+        _log.info("the instrument was checked on this machine by %s", by)
+        trial = trial.model_copy(update={"selfcheck": False})
     try:
         record = launcher.launch(trial, store, progress.write_progress)
         if trial.provider.launcher.cpus_here and (why := _spoilt(_validity(store, trial))) is not None:
@@ -109,6 +112,29 @@ def run_trial(spec: Mapping[str, str]) -> Row:
     _log.info("%s", record.log_tail)
     raise_failure(record, _validity(store, trial) if record.failure_class else None)
     return {"trial_id": trial.trial_id, "exit_code": record.exit_code}
+
+
+def _checked_by(store: ResultStore, trial: Trial) -> str | None:
+    """The trial of this campaign whose selfcheck passed on this machine, on no other cores than this trial's: plans of other kinds and providers
+    have a first trial each. None on providers' nodes, whose instrument is in each image."""
+    own = trial.provider
+    for other_id in store.trial_ids(trial.campaign_id) if own.launcher.cpus_here else ():
+        other = stores.planned_trial(store, {"campaign_id": trial.campaign_id, "trial_id": other_id})
+        there = other.provider
+        if (
+            not other.selfcheck
+            or there.launcher.machine_name != own.launcher.machine_name
+            or there.accelerator.kind != own.accelerator.kind
+        ):
+            continue
+        if not set(there.launcher.cpus_here) <= set(own.launcher.cpus_here):
+            continue
+        for folder in store.attempts(trial.campaign_id, other_id):
+            with suppress(FileNotFoundError, InvalidResult):
+                lines = store.document(folder).selfcheck
+                if lines and all(line.status != "fail" for line in lines):
+                    return other_id
+    return None
 
 
 def _spoilt(validity: Validity | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tests.fakes.trials import CONFIG
@@ -14,7 +15,7 @@ from plumbline.declarations import Trial, installation_paths
 from plumbline.launch import OnProgress, PlanError, stores
 from plumbline.launch.failures import Interrupted
 from plumbline.launch.stores import next_attempt
-from plumbline.results import LaunchRecord, Reason, ResultDocument, ResultStore, Validity
+from plumbline.results import CheckLine, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
 from plumbline.workflows import benchmark
 from plumbline.workflows.benchmark import stopped_by_sigterm
 from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
@@ -150,15 +151,19 @@ class LoadedMachine:
     """A launcher whose first `spoilt` attempts meet other load."""
 
     def __init__(self, spoilt: int) -> None:
-        self.spoilt, self.attempts = spoilt, 0
+        self.spoilt, self.attempts, self.checks = spoilt, 0, 0
+
+    line: ClassVar = {"check": "load_client", "status": "pass", "reason": "as expected"}
 
     def launch(self, trial: Trial, store: ResultStore, on_progress: OnProgress | None) -> LaunchRecord:
         self.attempts += 1
         reasons = (Reason(code="contended_cpu", detail="others used 63% of core 0 in steady"),) if self.attempts <= self.spoilt else ()
         validity = Validity(status="invalid" if reasons else "valid", reasons=reasons)
-        found = {name: value for name, value in measured(next_attempt(trial, store)) if name not in ("checksum", "validity")}
+        self.checks += trial.selfcheck
+        found = {name: value for name, value in measured(next_attempt(trial, store)) if name not in ("checksum", "validity", "selfcheck")}
         store.put_trial(found["trial"])
-        store.put_document(ResultDocument.sealed(**found, validity=validity))
+        lines = (CheckLine(**self.line),) if trial.selfcheck else ()
+        store.put_document(ResultDocument.sealed(**found, validity=validity, selfcheck=lines))
         return LaunchRecord(launcher="local", events=(), exit_code=0)
 
 
@@ -169,6 +174,19 @@ def test_a_trial_that_other_load_spoilt_is_repeated_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(benchmark, "launcher_for", lambda provider: machine)
     benchmark.run_trial(spec)
     assert len(store().attempts(spec["campaign_id"], spec["trial_id"])) == machine.attempts == attempts
+
+
+@pytest.mark.parametrize(("status", "checks"), [("pass", 1), ("fail", 4)])
+def test_the_instrument_is_checked_once_on_this_machine_unless_a_line_failed(
+    monkeypatch: pytest.MonkeyPatch, status: str, checks: int
+) -> None:
+    machine = LoadedMachine(0)
+    machine.line = {**machine.line, "status": status}
+    monkeypatch.setattr(benchmark, "launcher_for", lambda provider: machine)
+    lanes = [(provider, lane) for provider in ("local-1core", "local-2core") for lane in ("training", "inference")]
+    for spec in [spec for provider, lane in lanes for spec in benchmark.plan_trials(provider, TRIAL_GROUPS[lane], ASKED)]:
+        benchmark.run_trial(spec)
+    assert (machine.attempts, machine.checks) == (8, checks)
 
 
 def test_sigterm_lets_a_task_clean_up() -> None:
