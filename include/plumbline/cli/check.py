@@ -27,8 +27,9 @@ from plumbline.declarations.loader import Placeholder, find_placeholders
 from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.names import cluster_declaration
-from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, measurement_gaps
+from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.plan import typical_trials
+from plumbline.workflows.budget import forecast_month
 
 _LONG = 60
 
@@ -115,8 +116,13 @@ def check(
     today = datetime.now(timezone.utc).date()
     providers = sorted(declared.providers.values(), key=lambda p: (not p.enabled, p.name))
     monthly = {p.name: {w.name for w in declared.monthly_workloads(p)} for p in providers}
-    rows = [_row(p, w, w.name in monthly[p.name]) for p in providers for w in declared.workloads_for(p)]
-    months = [estimate_month(declared, p, today) for p in providers]
+    months = _months(declared, providers)
+    forecasts = {(m.provider, each.workload): each for m in months for each in m.scheduled}
+    rows = [
+        _row(p, w, forecasts.get((p.name, w.name)) or estimate_workload(p, w, today), w.name in monthly[p.name])
+        for p in providers
+        for w in declared.workloads_for(p)
+    ]
     warnings = measurement_gaps(declared)
     # Kubernetes' client, which knows the fields, takes half a second to import.
     patched = patched_fields(declared, [p for p in providers if everything or as_json or p.enabled])
@@ -157,9 +163,22 @@ def _examples(examples: Sequence[Placeholder], providers: Sequence[str], everyth
     return [f"{len(providers)} disabled providers hold values of the examples; --all names them"] if providers else []
 
 
-def _row(provider: Provider, workload: AnyWorkload, monthly: bool) -> dict[str, Any]:
+def _months(declared: Declarations, providers: Sequence[Provider]) -> list[MonthlyEstimate]:
+    """With the times of archived trials; without an archive that answers, from the declarations alone."""
+    from sqlalchemy.exc import OperationalError
+
+    from plumbline.archive import NoArchive, SchemaMismatch, open_archive
+
+    now = datetime.now(timezone.utc)
+    try:
+        with open_archive(create=False) as archive:
+            return [forecast_month(archive, declared, p, now) for p in providers]
+    except (NoArchive, SchemaMismatch, OperationalError, ValueError):
+        return [estimate_month(declared, p, now.date()) for p in providers]
+
+
+def _row(provider: Provider, workload: AnyWorkload, each: WorkloadEstimate, monthly: bool) -> dict[str, Any]:
     """What a provider can run. `trials` and `node_hours` are a month's: 0 of what does not run monthly or not at all."""
-    each = estimate_workload(provider, workload)
     runs = monthly and provider.enabled
     share = share_of(provider, workload.gpus)
     return {
@@ -173,6 +192,7 @@ def _row(provider: Provider, workload: AnyWorkload, monthly: bool) -> dict[str, 
         "per_slot": each.per_slot,
         "trials": each.trials if runs else 0,
         "trial_s": each.trial_s,
+        "measured": each.measured,
         "node_hours": each.node_hours if runs else 0.0,
         "on_demand_only": not monthly,
         "servers": workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else None,
@@ -198,8 +218,10 @@ def _month(month: MonthlyEstimate) -> dict[str, Any]:
         "enabled": month.enabled,
         "trials": month.trials,
         "node_hours": month.node_hours,
-        "usd": month.usd,
+        "usd": month.use.usd,
+        "share": month.use.share,
         "price": month.price,
+        "times": month.times,
     }
 
 
@@ -230,13 +252,15 @@ def _show(
         if part not in _PLAIN:
             out.print(f"charged {part}: {', '.join(sorted(workloads))}")
     costs = table(
-        "What a month comes to, estimated", "provider", "trials", "node hours", "USD", "price", right=("trials", "node hours", "USD")
+        "What a month comes to, paid", "provider", "trials", "node hours", "USD", "times", "price", right=("trials", "node hours", "USD")
     )
     for month in months:
         if month.enabled or everything:
-            usd = "unknown" if month.usd is None else f"{month.usd:,.2f}" if month.usd >= 1 else f"{month.usd:.2g}"
+            usd = "unknown" if month.use.usd is None else f"{month.use.usd:,.2f}" if month.use.usd >= 1 else f"{month.use.usd:.2g}"
             name = month.provider if month.enabled else f"{month.provider} (disabled)"
-            costs.add_row(name, str(month.trials), f"{month.node_hours:.2f}", usd, month.price, style=None if month.enabled else "dim")
+            costs.add_row(
+                name, str(month.trials), f"{month.node_hours:.2f}", usd, month.times, month.price, style=None if month.enabled else "dim"
+            )
     if costs.row_count:
         print_table(costs, None if everything else TOP)
     if not everything:

@@ -18,7 +18,7 @@ from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
 from plumbline.launch.plan import PlanError
 from plumbline.metrics.formatting import unknown_name
-from plumbline.workflows.budget import apply_budgets, budget_balance, monthly_use
+from plumbline.workflows.budget import apply_budgets, budget_balance, forecast_month
 from plumbline.workflows.plan import Placement, PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, plan_runs
 
 
@@ -75,7 +75,7 @@ def budget(
             fail(f"{name} declares no budget; `budget: {{usd_per_month: 5000}}` in its declaration sets one")
     limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]
     with read_archive(empty=True) as archive:
-        balances = [(budget_balance(archive, p, now), monthly_use(archive, declared, p, now)) for p in limited]
+        balances = [(budget_balance(archive, p, now), forecast_month(archive, declared, p, now).use) for p in limited]
     emit(as_json, [_figures(*one) for one in balances], lambda: _show_balances(balances))
 
 
@@ -126,11 +126,13 @@ def _figures(balance: Balance, rerun: BudgetUse) -> dict[str, object]:
         "usd_per_month": balance.budget.usd_per_month,
         "gpu_hours_used": balance.used.gpu_hours,
         "usd_used": balance.used.usd,
+        "share_used": balance.used.share,
         "gpu_hours_left": balance.gpu_hours_left,
         "usd_left": balance.usd_left,
         "unpriced": balance.used.unpriced or rerun.unpriced,
         "rerun_gpu_hours": rerun.gpu_hours,
         "rerun_usd": rerun.usd,
+        "rerun_share": rerun.share,
     }
 
 

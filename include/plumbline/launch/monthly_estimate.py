@@ -1,12 +1,12 @@
-"""Trials, node hours and cost of a provider's monthly rerun, estimated from declarations alone."""
+"""Trials, node hours and cost of a provider's monthly rerun: by the times that trials took, else estimated from declarations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from plumbline.analysis.cost.budget import BudgetUse, budget_use
+from plumbline.analysis.cost.budget import BudgetUse, budget_use, expected_held_s, sum_uses
 from plumbline.analysis.cost.unit_costs import HOUR_S, sustained
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, TrainingWorkload
@@ -39,12 +39,14 @@ class _Allowance:
 _GPU = _Allowance(45.0, 60.0, 45.0, 90.0, 150.0, 45.0, 5.0, 15.0, 312e12, 2e9, 4e9)
 _CPU = _Allowance(1.0, 4.0, 3.0, 30.0, 60.0, 3.0, 0.5, 1.0, 7.5e10, 5e8, 1e9)
 _UTILIZATION, _RECOMPUTED = 0.35, 1.3
+_SIMULATED_LIMIT_S = 3600.0
+"""Counted for a simulated trial without times; such trials have no limit."""
 _BYTES_PER_PARAMETER, _HUB_PARAMETERS = 12.0, 110e6
 
 
 @dataclass(frozen=True)
 class WorkloadEstimate:
-    """A workload of a provider's month. `trial_s`: estimated seconds that one trial holds each of its `nodes`."""
+    """A workload of a provider's month. `trial_s`: seconds that one trial holds each of its `nodes`: of `measured` trials, 0 if estimated."""
 
     workload: str
     kind: str
@@ -53,6 +55,8 @@ class WorkloadEstimate:
     per_slot: int
     nodes: int
     trial_s: float
+    measured: int
+    use: BudgetUse
 
     @property
     def trials(self) -> int:
@@ -65,12 +69,11 @@ class WorkloadEstimate:
 
 @dataclass(frozen=True)
 class MonthlyEstimate:
-    """A provider's monthly rerun. `price`: the basis of `usd`, or why `usd` is None."""
+    """A provider's monthly rerun. `price`: the basis of what is paid, or why that is not known."""
 
     provider: str
     enabled: bool
     scheduled: tuple[WorkloadEstimate, ...]
-    usd: float | None
     price: str
 
     @property
@@ -81,33 +84,44 @@ class MonthlyEstimate:
     def node_hours(self) -> float:
         return sum(each.node_hours for each in self.scheduled)
 
+    @property
+    def use(self) -> BudgetUse:
+        return sum_uses(each.use for each in self.scheduled)
 
-def estimate_month(declared: Declarations, provider: Provider, on: date) -> MonthlyEstimate:
-    """The provider's monthly rerun at the declared on-demand price of a day; of a disabled provider, as if it were enabled.
+    @property
+    def times(self) -> str:
+        """Where the trials' times are from, in words."""
+        measured = sum(each.measured > 0 for each in self.scheduled)
+        if not 0 < measured < len(self.scheduled):
+            return "measured" if measured else "estimated"
+        return f"measured of {measured} of {len(self.scheduled)} workloads"
 
-    A whole instance is paid while a trial holds it, or only the trial's GPUs where `sold_by` is gpu.
+
+def estimate_month(
+    declared: Declarations, provider: Provider, on: date, durations_s: Mapping[str, Sequence[float]] | None = None
+) -> MonthlyEstimate:
+    """The provider's monthly rerun at the on-demand price of a day; of a disabled provider, as if it were enabled.
+
+    `durations_s`: by workload, seconds over all nodes of the last trials.
     """
-    scheduled = tuple(estimate_workload(provider, w) for w in declared.monthly_workloads(provider))
-    total = BudgetUse()
-    for each in scheduled:
-        gpus = declared.workloads[each.workload].gpus if provider.sold_by == "gpu" else None
-        total += budget_use(provider, each.node_hours * HOUR_S, on, gpus)
+    lasted = durations_s or {}
+    scheduled = tuple(estimate_workload(provider, w, on, lasted.get(w.name, ())) for w in declared.monthly_workloads(provider))
     quoted = quote(provider, on)
-    return MonthlyEstimate(
-        provider.name, provider.enabled, scheduled, None if quoted.basis is None else total.usd, str(quoted.basis or quoted.reason)
-    )
+    return MonthlyEstimate(provider.name, provider.enabled, scheduled, str(quoted.basis or quoted.reason))
 
 
-def estimate_workload(provider: Provider, workload: AnyWorkload) -> WorkloadEstimate:
-    return WorkloadEstimate(
-        workload.name,
-        workload.kind,
-        workload.version,
-        declared_slots(provider, workload),
-        workload.repeats.per_slot,
-        workload.nodes,
-        estimate_trial_s(workload, provider),
-    )
+def estimate_workload(provider: Provider, workload: AnyWorkload, on: date, durations_s: Sequence[float] = ()) -> WorkloadEstimate:
+    """One workload of the month; see `estimate_month`."""
+    nodes = workload.nodes
+    held_s = expected_held_s(durations_s, min(nodes * estimate_trial_s(workload, provider), limit_s(provider, nodes)))
+    slots, repeats = declared_slots(provider, workload), workload.repeats.per_slot
+    use = budget_use(provider, held_s, on, workload.gpus).times(len(slots) * repeats)
+    return WorkloadEstimate(workload.name, workload.kind, workload.version, slots, repeats, nodes, held_s / nodes, len(durations_s), use)
+
+
+def limit_s(provider: Provider, nodes: int) -> float:
+    """The most seconds, over all nodes, that a trial can hold the provider."""
+    return nodes * (_SIMULATED_LIMIT_S if provider.simulated else provider.launcher.trial_limit_s)
 
 
 def estimate_trial_s(workload: AnyWorkload, provider: Provider) -> float:

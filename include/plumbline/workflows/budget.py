@@ -6,20 +6,20 @@ alike: the run's own attempts do not count as used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import islice
 
-from plumbline.analysis.cost.budget import Balance, BudgetUse, budget_use, expected_held_s, rounds_within_budget
+from plumbline.analysis.cost.budget import Balance, BudgetUse, budget_use, rounds_within_budget, sum_uses
 from plumbline.analysis.document_sample import held_seconds
 from plumbline.analysis.prices.book import with_effective_prices
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
 from plumbline.findings import Reconciliation, provider_finding, shorten
-from plumbline.launch.monthly_estimate import estimate_trial_s
-from plumbline.launch.plan import KINDS, declared_slots
+from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, limit_s
+from plumbline.launch.plan import KINDS
 from plumbline.results import InvalidResult, ResultDocument
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.findings import apply, readable_findings
@@ -27,8 +27,6 @@ from plumbline.workflows.plan import PlannedRun, RunParameters, RunsNotStarted, 
 
 _CAMPAIGNS, _TRIALS = 3, 5
 """The newest trials of a series' newest campaigns, from which the next one's use is expected."""
-_SIMULATED_LIMIT_S = 3600.0
-"""Counted for a simulated trial without times; such trials have no limit."""
 
 
 def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: str | None = None) -> Balance:
@@ -36,21 +34,26 @@ def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: s
     if provider.budget is None:
         raise ValueError(f"{provider.name} declares no budget; expected one such as {{usd_per_month: 5000}}")
     month = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    used, priced = BudgetUse(), with_effective_prices(provider, archive.prices(provider.name))
-    for attempt in archive.held_since(provider.name, month):
-        if apart is None or attempt.run_id != apart:
-            document = _document(archive, attempt)
-            gpus = None if document is None else document.trial.workload.gpus
-            used += budget_use(priced, _held_s(attempt, document, provider), (attempt.started_at or attempt.planned_at).date(), gpus)
-    return Balance(provider.name, f"{month:%Y-%m}", provider.budget, used)
+    uses = (use for attempt, use in attempt_uses(archive, provider, month) if apart is None or attempt.run_id != apart)
+    return Balance(provider.name, f"{month:%Y-%m}", provider.budget, sum_uses(uses))
+
+
+def attempt_uses(archive: Archive, provider: Provider, since: datetime) -> Iterator[tuple[TrialView, BudgetUse]]:
+    """Each attempt on the provider that began at `since` or later, and what it took at the effective price of its day."""
+    priced = with_effective_prices(provider, archive.prices(provider.name))
+    for attempt in archive.held_since(provider.name, since):
+        document = _document(archive, attempt)
+        gpus, tokens = (None, ()) if document is None else (document.trial.workload.gpus, document.usage)
+        day = (attempt.started_at or attempt.planned_at).date()
+        yield attempt, budget_use(priced, _held_s(attempt, document, provider), day, gpus, tokens)
 
 
 def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> BudgetUse:
     """The expected use of one trial: as the last ones of its series; without any, as estimated by `launch.monthly_estimate`, within its launcher's
     limit."""
-    durations_s = list(islice(_last_held_s(archive, provider, series_key(workload, provider), apart), _TRIALS))
-    estimated = min(workload.nodes * estimate_trial_s(workload, provider), limit_s(provider, workload.nodes))
-    return use_now(archive, provider, expected_held_s(durations_s, estimated), now, workload.gpus)
+    priced, day = with_effective_prices(provider, archive.prices(provider.name)), now.astimezone(timezone.utc).date()
+    one = estimate_workload(priced, workload, day, _last_held_s(archive, provider, series_key(workload, provider), apart))
+    return budget_use(priced, one.trial_s * one.nodes, day, workload.gpus)
 
 
 def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime, gpus: int | None = None) -> BudgetUse:
@@ -58,16 +61,20 @@ def use_now(archive: Archive, provider: Provider, held_s: float, now: datetime, 
     return budget_use(with_effective_prices(provider, archive.prices(provider.name)), held_s, now.astimezone(timezone.utc).date(), gpus)
 
 
-def monthly_use(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> BudgetUse:
-    """The expected use of a whole monthly rerun: every slot and repeat."""
-    total = BudgetUse()
-    for workload in declared.monthly_workloads(provider):
-        one = expected_use(archive, provider, workload, now)
-        total += one.times(len(declared_slots(provider, workload)) * workload.repeats.per_slot)
-    return total
+def forecast_month(archive: Archive, declared: Declarations, provider: Provider, now: datetime) -> MonthlyEstimate:
+    """A whole monthly rerun, every slot and repeat, at the effective price: by the times of the last trials of each series where there are any."""
+    workloads = declared.monthly_workloads(provider)
+    durations_s = {w.name: _last_held_s(archive, provider, series_key(w, provider)) for w in workloads}
+    priced = with_effective_prices(provider, archive.prices(provider.name))
+    return estimate_month(declared, priced, now.astimezone(timezone.utc).date(), durations_s)
 
 
-def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | None) -> Iterator[float]:
+def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | None = None) -> list[float]:
+    """Seconds, over all nodes, of the last usable trials of a series, the newest first."""
+    return list(islice(_held_times(archive, provider, key, apart), _TRIALS))
+
+
+def _held_times(archive: Archive, provider: Provider, key: str, apart: str | None) -> Iterator[float]:
     """Seconds of the usable trials of a series, the newest first."""
     for campaign_id, _ in reversed(archive.series_campaigns(key, _CAMPAIGNS)):
         for trial in reversed(archive.trials(campaign_id, key)):
@@ -77,11 +84,6 @@ def _last_held_s(archive: Archive, provider: Provider, key: str, apart: str | No
                 and (seconds := _held_s(trial, _document(archive, trial), provider)) > 0
             ):
                 yield seconds
-
-
-def limit_s(provider: Provider, nodes: int) -> float:
-    """The most seconds, over all nodes, that a trial can hold the provider."""
-    return nodes * (_SIMULATED_LIMIT_S if provider.simulated else provider.launcher.trial_limit_s)
 
 
 def _document(archive: Archive, attempt: TrialView) -> ResultDocument | None:
@@ -149,10 +151,10 @@ def apply_budget(archive: Archive, provider: Provider, trials: Sequence[Trial], 
     for trial in trials:
         rounds.setdefault((trial.slot, trial.repeat), []).append(trial)
     ordered = [rounds[key] for key in sorted(rounds)]
-    taken = [_sum(uses[t.workload.name] for t in several) for several in ordered]
+    taken = [sum_uses(uses[t.workload.name] for t in several) for several in ordered]
     fit, why = rounds_within_budget(balance, taken)
     affordable, left_out = (tuple(t for several in part for t in several) for part in (ordered[:fit], ordered[fit:]))
-    return Cut(provider, balance, balance.with_used(_sum(taken[:fit])), affordable, left_out, why)
+    return Cut(provider, balance, balance.with_used(sum_uses(taken[:fit])), affordable, left_out, why)
 
 
 def budget_cuts(archive: Archive, declared: Declarations, planned: Mapping[str, Sequence[Trial]], now: datetime) -> dict[str, Cut]:
@@ -245,13 +247,6 @@ def _finding(done: Cut, now: datetime) -> Finding:
         simulated=provider.simulated,
         members=tuple(members),
     )
-
-
-def _sum(uses: Iterable[BudgetUse]) -> BudgetUse:
-    total = BudgetUse()
-    for use in uses:
-        total += use
-    return total
 
 
 def apply_budgets(archive: Archive, declared: Declarations, request: RunParameters, wanted: Sequence[PlannedRun]) -> list[PlannedRun]:

@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))  # where a Slack connection is looked for
     (tmp_path / "home").mkdir()
     monkeypatch.setattr(
-        "plumbline.workflows.budget.estimate_trial_s", lambda workload, provider: 600.0
+        "plumbline.launch.monthly_estimate.estimate_trial_s", lambda workload, provider: 600.0
     )  # alike for all, so that rounds are
     yield tmp_path
 

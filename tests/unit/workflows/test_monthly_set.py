@@ -51,7 +51,7 @@ def test_every_example_of_eight_gpus_measures_the_set_in_at_most_four_node_hours
     )
     assert 2 < month.node_hours <= 4
     price = provider.price_on(TODAY)
-    assert price is not None and month.usd == pytest.approx(month.node_hours * price.price)
+    assert price is not None and month.use.usd == pytest.approx(month.node_hours * price.price)
 
 
 def test_where_gpus_are_sold_one_by_one_a_trial_is_paid_by_the_gpus_that_it_holds() -> None:
@@ -59,7 +59,10 @@ def test_where_gpus_are_sold_one_by_one_a_trial_is_paid_by_the_gpus_that_it_hold
     by_gpu = provider.model_copy(update={"sold_by": "gpu"})
     whole, shared = (estimate_month(here, each, TODAY) for each in (provider, by_gpu))
     held = sum(each.node_hours * (1.0 if each.workload == "pretrain-8b-8gpu" else 0.125) for each in whole.scheduled)
-    assert whole.usd is not None and shared.usd == pytest.approx(whole.usd * held / whole.node_hours)
+    assert whole.use.usd is not None and shared.use.usd == pytest.approx(whole.use.usd * held / whole.node_hours)
+    assert shared.use.share == pytest.approx(shared.use.usd) and whole.use.share == pytest.approx(shared.use.usd), (
+        "the share is one for both"
+    )
     assert shared.node_hours == whole.node_hours
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data.result_documents import document, failed, provider, trial
+from tests.data.result_documents import document, failed, inference_workload, provider, trial
 from tests.fakes.trials import CONFIG
 
 from plumbline.analysis.cost.budget import BudgetUse
@@ -16,7 +16,8 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Origin, Provider, load
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.results import Event, LaunchRecord, Reason, ResultDocument, Validity
-from plumbline.workflows.budget import budget_balance, expected_use, monthly_use
+from plumbline.workflows.budget import apply_budget, budget_balance, expected_use, forecast_month
+from plumbline.workflows.campaign_bill import campaign_bill
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"purchase": "on_demand", "price": "90 USD/h", "since": "2026-01-01", "source": "contract 7"}
@@ -140,5 +141,32 @@ def test_a_whole_rerun_takes_every_slot_and_repeat_of_what_runs_monthly(archive:
     shipped = load(CONFIG)
     world = Declarations({PLACE.name: PLACE}, {monthly.name: monthly, rare.name: rare}, {}, shipped.thresholds)
     measured(archive, days=1, seconds=30)
-    usd = monthly_use(archive, world, PLACE, NOW).usd
-    assert usd is not None and round(usd / 90 * 3600, 4) == 2 * 30, "one slot, two repeats"
+    month = forecast_month(archive, world, PLACE, NOW)
+    usd = month.use.usd
+    assert month.times == "measured" and usd is not None and round(usd / 90 * 3600, 4) == 2 * 30, "one slot, two repeats"
+
+
+@pytest.mark.parametrize(("sold_by", "paid"), [("instance", 1.0), ("gpu", 0.125)])
+def test_forecast_budget_and_bill_call_one_of_eight_gpus_the_same(archive: Archive, sold_by: str, paid: float) -> None:
+    # 40 s at 90 USD/h are 1 USD for the instance and 0.125 USD for one GPU of eight.
+    gpus = {"accelerator": {"kind": "nvidia", "count": 8}, "launcher": {"kind": "simulated", "seed": 1}}
+    place = provider("sim-h100", **gpus, sold_by=sold_by, prices=[PRICE], budget={"usd_per_month": 5})
+    workload = inference_workload(needs={"accelerator": "nvidia"})
+    asked = trial("inference", where=place.of_trial(), workload=workload, planned_at=NOW, campaign="2026-11")
+    moments = (("harness_started", 0.0), ("harness_finished", 40.0))
+    timeline = tuple(Event(name=name, utc=NOW + timedelta(seconds=s), monotonic_s=s) for name, s in moments)
+    archive.record(document(asked, timeline=timeline, simulated=True), uri="file:///nowhere")
+    declared = Declarations({place.name: place}, {workload.name: workload}, {}, load(CONFIG).thresholds)
+    used = budget_balance(archive, place, NOW).used
+    assert (used.usd, used.share) == (pytest.approx(paid, abs=1e-6), pytest.approx(0.125, abs=1e-6))
+    forecast = forecast_month(archive, declared, place, NOW)
+    assert (forecast.use.usd, forecast.use.share) == (
+        pytest.approx(forecast.trials * paid, abs=1e-5),
+        pytest.approx(forecast.trials / 8, abs=1e-5),
+    )
+    (cost,) = campaign_bill(archive, declared, "2026-11").by_provider()
+    assert cost.bill.paid is not None and cost.bill.share is not None
+    assert (cost.bill.paid.amount, cost.bill.share.amount) == (used.usd, used.share)
+    planned = [asked.model_copy(update={"repeat": repeat}) for repeat in range(1, 9)]
+    kept = apply_budget(archive, place, planned, NOW).kept
+    assert len(kept) == (4 if sold_by == "instance" else 8), "the hard stop counts what is paid: 1 USD is spent, 4 of 5 are left"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from statistics import median
@@ -54,6 +54,14 @@ def budget_use(provider: Provider, held_s: float, on: date, gpus: int | None = N
     if bill.unknown or bill.paid is None or bill.share is None:
         return BudgetUse(gpu_hours, None, "; ".join(each.reason for each in bill.unknown), None)
     return BudgetUse(gpu_hours, bill.paid.amount, None, bill.share.amount)
+
+
+def sum_uses(uses: Iterable[BudgetUse]) -> BudgetUse:
+    """All of them together."""
+    total = BudgetUse()
+    for use in uses:
+        total += use
+    return total
 
 
 def expected_held_s(durations_s: Sequence[float], estimated_s: float) -> float:

@@ -42,7 +42,7 @@ def test_a_gpu_is_a_local_provider_that_trains_and_serves_without_a_cluster() ->
     assert {w.name for w in monthly} == set(GPU_WORKLOADS) and {w.kind for w in monthly} == {"training", "inference"}
     assert schedule_of(load(), provider) is not None
     month = estimate_month(load(), provider, PLANNED_AT.date())
-    assert month.trials == 4 and month.usd is None, "nobody declared what this machine costs"
+    assert month.trials == 4 and month.use.usd is None, "nobody declared what this machine costs"
     trials = plan(load(), RunRequest("2026-11", "monthly"), PLANNED_AT)
     assert len(trials) == 12 and sum(t.provider.name == PROVIDER_NAME for t in trials) == 4
 
