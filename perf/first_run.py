@@ -1,7 +1,7 @@
 """How long a newcomer waits for the first scorecard: `python perf/first_run.py [--times 3]` clones this repository into a temporary folder, runs
 `make run` there, and prints each stage, the parts of each trial, the total and the winners.
 
-Only an idle machine tells: the run itself says if others used its cores, and then has no winner.
+Only an idle machine gives the time: the run itself says if others used its cores, and then has no winner.
 """
 
 from __future__ import annotations
