@@ -10,6 +10,7 @@ It runs as a process of its own, so that it shares no interpreter lock with the 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
 import signal
 import subprocess
@@ -43,7 +44,7 @@ class Record:
 @dataclass(frozen=True)
 class Plan:
     """`first_s` after a request comes its first token, `gap_s` after each the next. `per_token_s`: so much later for each token of the
-    prompt. `serial`: one request at a time, the others wait.
+    prompt. `at_once`: so many requests at a time, each in first_s, and the others wait: a capacity of exactly at_once / first_s; 0: all at once.
     `delays_s`: instead of first_s, by request number. `stall` (every_s, for_s), counted from the first request: from each multiple of
     every_s on nothing is sent for for_s. `die_after`: end the process, with no goodbye, once so many requests have come. `vector`: bytes of
     the unary answer. `port`: 0 is any."""
@@ -55,7 +56,7 @@ class Plan:
     port: int = 0
     gap_s: float = 0.0
     per_token_s: float = 0.0
-    serial: bool = False
+    at_once: int = 0
     die_after: int | None = None
     faults: dict[int, Fault] = field(default_factory=dict)
 
@@ -66,7 +67,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
     def __init__(self, plan: Plan) -> None:
         self.plan, self.records, self.succeeded = plan, {}, 0
         self.records: dict[int, Record] = {}
-        self.turn = asyncio.Lock()
+        self.free = [0.0] * plan.at_once
         self.began: float | None = None
 
     async def ServerReady(self, request: Any, context: Any) -> Any:
@@ -135,35 +136,31 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
             await context.abort(grpc.StatusCode.INTERNAL, "told to abort")
         if fault == "hang":
             await asyncio.sleep(3600)
-        if self.plan.serial:
-            await self.turn.acquire()
-        try:
-            delays = self.plan.delays_s
-            due = time.monotonic() + (self.plan.first_s if delays is None else delays[int(request.id)])
-            due += self.plan.per_token_s * record.input_tokens
-            for i in range(record.wanted):
-                await self._until(due)
-                due += self.plan.gap_s
-                if fault == "drop" and i == record.wanted // 2:
-                    # As near as gRPC lets a server come to it; a stream that is really reset is the part of http2_server.py.
-                    await context.abort(grpc.StatusCode.UNAVAILABLE, "told to drop")
-                if fault == "error" and i == record.wanted // 2:
-                    yield messages.ModelStreamInferResponse(error_message="told to fail", infer_response=_response(final=True))
-                    return
-                final = i == record.wanted - 1 or (fault == "short" and i == record.wanted // 2)
-                record.sent.append(time.monotonic())
-                if final:
-                    # Before the answer is out: who has it may stop this server at once.
-                    self.succeeded += 1
-                index = (i + 1) % record.wanted if fault == "shuffled" else i
-                yield messages.ModelStreamInferResponse(
-                    infer_response=_token(index, final, record.input_tokens + (fault == "mismatch"), fault)
-                )
-                if final:
-                    return
-        finally:
-            if self.plan.serial:
-                self.turn.release()
+        delays = self.plan.delays_s
+        # By the clock, not by who wakes up when: what a busy machine sleeps too long does not lower the capacity.
+        begins = max(record.received, self.free[0]) if self.free else time.monotonic()
+        due = begins + (self.plan.first_s if delays is None else delays[int(request.id)])
+        due += self.plan.per_token_s * record.input_tokens
+        if self.free:
+            heapq.heapreplace(self.free, due + self.plan.gap_s * (record.wanted - 1))
+        for i in range(record.wanted):
+            await self._until(due)
+            due += self.plan.gap_s
+            if fault == "drop" and i == record.wanted // 2:
+                # As near as gRPC lets a server come to it; a stream that is really reset is the part of http2_server.py.
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "told to drop")
+            if fault == "error" and i == record.wanted // 2:
+                yield messages.ModelStreamInferResponse(error_message="told to fail", infer_response=_response(final=True))
+                return
+            final = i == record.wanted - 1 or (fault == "short" and i == record.wanted // 2)
+            record.sent.append(time.monotonic())
+            if final:
+                # Before the answer is out: who has it may stop this server at once.
+                self.succeeded += 1
+            index = (i + 1) % record.wanted if fault == "shuffled" else i
+            yield messages.ModelStreamInferResponse(infer_response=_token(index, final, record.input_tokens + (fault == "mismatch"), fault))
+            if final:
+                return
 
 
 def _token(index: int, final: bool, input_tokens: int, fault: Fault | None) -> Any:

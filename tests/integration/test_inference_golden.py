@@ -78,7 +78,7 @@ def test_a_server_that_cannot_keep_up_shows_its_queue() -> None:
     """Served in 20 ms one after the other but due every 10 ms: each waits longer than the one before. A client that waited for
     answers before it sent the next would report 20 ms for all."""
     load = load_of(60, rate=100, tokens=1)
-    with Golden(first_s=0.02, serial=True) as golden:
+    with Golden(first_s=0.02, at_once=1) as golden:
         log = drive(golden, load)
     latencies = log.latencies("scheduled", "last_token")
     truth = np.array([golden.records[i].sent[-1] - log.began - s for i, s in enumerate(load.arrivals_s)])

@@ -23,7 +23,12 @@ CAPACITY = 50.0
 
 
 def searched(
-    workdir: Path, between: list[str], limits: dict[str, float] | None = None, **search: Any
+    workdir: Path,
+    between: list[str],
+    limits: dict[str, float] | None = None,
+    residence_s: float = 1 / CAPACITY,
+    servers: int = 1,
+    **search: Any,
 ) -> tuple[Measurement, dict[str, Any]]:
     sweep = {"goodput": "90%", "between": between, "probe": "3s", "tolerance": "25%", "at_most": 8} | search
     phases = [
@@ -31,9 +36,9 @@ def searched(
         {"name": "sweep", "search": sweep},
     ]
     requests = {"input_tokens": {"constant": 5}, "output_tokens": {"constant": 1}, "seed": 1}
-    slo = {"request_scheduled_latency": "250ms"}
+    slo = {"request_scheduled_latency": "250ms" if servers == 1 else f"{residence_s + 2}s"}
     reported: list[float] = []
-    with Golden(first_s=1 / CAPACITY, serial=True) as golden, ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
+    with Golden(first_s=residence_s, at_once=servers) as golden, ContentionMonitor(sorted(os.sched_getaffinity(0))) as watch:
         trial = trial_on(f"grpc://{golden.address}", "kserve_grpc", phases=phases, requests=requests, slo=slo, acceptance=[])
         if limits is not None:
             trial = trial.model_copy(update={"validity": trial.validity.model_copy(update=limits)})
@@ -75,6 +80,18 @@ def test_the_capacity_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.exclusive
+@pytest.mark.parametrize(("residence_s", "servers"), [(0.1, 8), (1.0, 80), (5.0, 400)])
+def test_the_rate_of_servers_with_a_residence_is_sustained(residence_s: float, servers: int, tmp_path: Path) -> None:
+    """In real time what test_sustained_rate.py shows in virtual time: quick probes of 5 s pass 30 % of overload here, a confirming run does not."""
+    sweep = {"goodput": "95%", "probe": "5s", "confirm": "30s", "tolerance": "4%", "at_most": 50}
+    result, search = searched(tmp_path, ["10/s", "640/s"], residence_s=residence_s, servers=servers, **sweep)
+    found = highest(result)
+    assert found.value is not None, search["told"]
+    assert 0.95 <= found.value / 80 <= 1.05, search["told"]
+
+
+@pytest.mark.full
 def test_above_the_upper_end_and_below_the_lower_one_there_is_no_value(tmp_path: Path) -> None:
     (tmp_path / "up").mkdir()
     result, search = searched(tmp_path / "up", ["4/s", "8/s"], goodput="50%")
@@ -85,7 +102,7 @@ def test_above_the_upper_end_and_below_the_lower_one_there_is_no_value(tmp_path:
     result, search = searched(tmp_path / "down", ["200/s", "400/s"])
     assert (search["ended"], highest(result).value) == ("lower_end", None)
     assert any("200/s" in j.reason.detail for j in result.judgements)
-    assert len(search["probes"]) == 1
+    assert len(search["probes"]) == 2, "looked at twice"
     assert all(r.metric == "highest_sustained_rate" for r in result.metrics if r.phase == "sweep"), (
         "nothing held: there are no figures of it"
     )

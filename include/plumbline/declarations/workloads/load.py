@@ -318,17 +318,25 @@ class LoadPhaseSpec(_TimedPhase):
 
 
 class Search(Declared):
-    """The highest rate of Poisson arrivals at which at least `goodput` of the requests meet the SLO, somewhere in `between`.
+    """The highest rate of Poisson arrivals that the server sustains, somewhere in `between`: at least `goodput` of the requests meet the SLO, and
+    the latency does not grow.
 
-    Each probe lasts `probe`; the search ends when the rate is known within `tolerance`, or after `at_most` probes. A probe that the server
-    is hopelessly behind in is ended early.
+    Quick probes last `probe`. A rate counts after a run of `confirm`, or of five times a request's latency where that is longer. The search ends
+    when the rate is known within `tolerance`, or after as many seconds of load as `at_most` probes. A probe that the server is hopelessly behind
+    in is ended early.
     """
 
     goodput: Percent = Field(gt=0, le=1)
     between: tuple[Rate, Rate]
     probe: Duration = Field(gt=0)
+    confirm: Duration | None = Field(None, gt=0, description="at least a minute on a GPU; absent: as long as `probe`")
     tolerance: Percent = Field(0.05, gt=0, le=0.5)
-    at_most: int = Field(12, ge=3, le=50)
+    at_most: int = Field(12, ge=3, le=100)
+
+    @property
+    def budget_s(self) -> float:
+        """Seconds of load that all probes and confirming runs may take together."""
+        return float(self.at_most * self.probe)
 
     @model_validator(mode="after")
     def _ordered(self) -> Search:
@@ -339,6 +347,11 @@ class Search(Declared):
             raise ValueError(
                 f"probe {self.probe:g}s holds {low * self.probe:.2g} requests at the lowest rate, {low:g}/s, too few for a share; "
                 f"expected at least {MIN_PROBE_REQUESTS}"
+            )
+        if self.confirm is not None and not self.probe <= self.confirm <= self.budget_s / 3:
+            raise ValueError(
+                f"confirm {self.confirm:g}s does not lie between probe, {self.probe:g}s, and a third of at_most probes, {self.budget_s / 3:g}s; "
+                "expected a duration between them, or another at_most"
             )
         return self
 
@@ -413,7 +426,7 @@ PhaseSpec = Annotated[LoadPhaseSpec | ContextPhaseSpec | SearchPhaseSpec | Fault
 def max_phase_seconds(phase: PhaseSpec) -> float:
     """Seconds that a phase can take at most, without draining."""
     if isinstance(phase, SearchPhaseSpec):
-        return float(phase.search.at_most * phase.search.probe)
+        return phase.search.budget_s
     if isinstance(phase, ContextPhaseSpec):
         return float(len(phase.input_tokens) * phase.each)
     return float(phase.duration)

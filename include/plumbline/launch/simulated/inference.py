@@ -164,10 +164,16 @@ def _search(search: Search, workload: InferenceWorkload, server: Server, draw: T
     low, high = search.between
     row = draw.row("highest_sustained_rate", _sustained(search, workload, server), search.at_most, phase="sweep", moved=False)
     rate = row.value or 0.0
+    row = row.model_copy(update={"ci_low": rate, "ci_high": rate * (1 + search.tolerance)})
     yield row if low <= rate < high else metric_row("highest_sustained_rate", None, search.at_most, phase="sweep")
     if rate >= low:
         rate = min(rate, high)
-        yield from _load(LoadPeriod("sweep", max(10, round(rate * search.probe)), search.probe), workload, server, draw)
+        yield from _load(
+            LoadPeriod("sweep", max(10, round(rate * (search.confirm or search.probe))), search.confirm or search.probe),
+            workload,
+            server,
+            draw,
+        )
 
 
 def _sustained(search: Search, workload: InferenceWorkload, server: Server) -> float:

@@ -209,16 +209,17 @@ def test_a_search_is_hashed_and_its_probes_are_drawn_when_their_rate_is_known() 
 
 def test_a_probe_is_the_same_each_time_and_unlike_the_others() -> None:
     declared = searching()
-    one, again, other = (probe_load(declared, 1, probe, 20.0) for probe in (0, 0, 1))
+    one, again, other = (probe_load(declared, 1, probe, 20.0, 10.0) for probe in (0, 0, 1))
     assert one.arrivals_s.tolist() == again.arrivals_s.tolist() != other.arrivals_s.tolist()
     assert (one.name, one.duration_s) == ("sweep", 10.0)
-    assert one.n == pytest.approx(200, abs=75)
-    assert probe_load(declared, 1, 2, np.float64(1e-3) * 3e4).n == pytest.approx(300, abs=90)  # type: ignore[arg-type]
+    assert (one.n, other.n) == (200, 200), "the rate is offered exactly"
+    assert probe_load(declared, 1, 2, np.float64(1e-3) * 3e4, 60.0).n == 1800
+    assert one.arrivals_s[0] >= 0 and one.arrivals_s[-1] < 10.0 and (np.diff(one.arrivals_s) >= 0).all()
 
 
 def test_only_a_search_has_probes() -> None:
     with pytest.raises(TypeError, match=r"phases\[0\] steady"):
-        probe_load(searching(), 0, 0, 20.0)
+        probe_load(searching(), 0, 0, 20.0, 10.0)
 
 
 CONTEXT = {"name": "context", "input_tokens": [16, 64], "requests": 5, "users": 2, "each": "9s"}

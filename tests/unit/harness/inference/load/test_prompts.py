@@ -106,7 +106,7 @@ def test_prompts_of_a_search_are_drawn_for_each_probe() -> None:
     )
     prompts = prompts_of(declared, schedule_of(declared))
     assert [len(phase) for phase in prompts.by_phase] == [4, 4], "a search has no prompts in the schedule"
-    probes = [probe_prompts(declared, probe_load(declared, 1, k, 20.0), 1, k) for k in (0, 0, 1)]
+    probes = [probe_prompts(declared, probe_load(declared, 1, k, 20.0, 10.0), 1, k) for k in (0, 0, 1)]
     assert [p.ids.tolist() for p in probes[0]] == [p.ids.tolist() for p in probes[1]]
     assert distinct([*flat(prompts), *probes[0], *probes[2]]) == 9 + len(probes[0]) + len(probes[2])
     assert {p.ids[:4].tobytes() for p in probes[2]} == {prompts.prefixes[0].ids.tobytes()}
