@@ -101,7 +101,8 @@ def continue_finding(session: Session, now: datetime, finding: FindingRecord, se
         row.snoozed_until = None
     row.severity, row.headline, row.detail = finding.severity, finding.headline, {**finding.detail, "state": row.state}
     row.effect, row.ci_low, row.ci_high, row.metric = finding.effect, finding.ci_low, finding.ci_high, finding.metric
-    row.series_key, row.updated_at, row.last_seen_at = finding.series_key, now, now
+    # A change that comes to another provider widens the finding from one provider to the fleet.
+    row.provider, row.series_key, row.updated_at, row.last_seen_at = finding.provider, finding.series_key, now, now
 
 
 def get_finding(session: Session, finding_id: str) -> FindingView:

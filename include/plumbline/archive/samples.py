@@ -291,19 +291,40 @@ def repeats_of(session: Session, trial_ids: Collection[str], metrics: Collection
     return repeats
 
 
-def fact_readings(session: Session, facts: Sequence[str]) -> list[tuple[str, str, datetime, str, str]]:
-    """(provider, campaign, first planned, fact, value) of every value that usable trials of a campaign reported of these facts."""
+def fact_readings(session: Session, facts: Sequence[str], since: datetime | None = None) -> list[tuple[str, str, datetime, str, str]]:
+    """(provider, campaign, first planned, fact, value) of every value that usable trials of a campaign reported of these facts, planned since an
+    instant if named."""
     values = [Environment.facts[fact].as_string().label(f"fact_{i}") for i, fact in enumerate(facts)]
     query = select(Series.provider, Trial.campaign_id, func.min(Trial.planned_at).label("at"), *values)
     query = query.join(Series, Series.series_key == Trial.series_key)
     query = query.join(Environment, Environment.environment_hash == Trial.environment_hash)
     query = query.where(Series.source != "imported", *USABLE).group_by(Series.provider, Trial.campaign_id, *values)
+    if since is not None:
+        query = query.where(Trial.planned_at >= since)
     return [
         (row.provider, row.campaign_id, row.at, fact, value)
         for row in session.execute(query)
         for fact, value in zip(facts, row[3:], strict=True)
         if value is not None
     ]
+
+
+@dataclass(frozen=True)
+class SeriesPoint:
+    """A campaign of a series."""
+
+    series_key: str
+    source: str
+    campaign_id: str
+    planned_at: datetime
+
+
+def series_points(session: Session, since: datetime) -> list[SeriesPoint]:
+    """Every campaign of every series that was planned since then, oldest first, in one statement; imported series are left out."""
+    query = select(Series.series_key, Series.source, SeriesCampaign.campaign_id, SeriesCampaign.planned_at)
+    query = query.join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
+    query = query.where(Series.source != "imported", SeriesCampaign.planned_at >= since)
+    return [SeriesPoint(*row) for row in session.execute(query.order_by(SeriesCampaign.planned_at, SeriesCampaign.campaign_id))]
 
 
 def _batches(of: Sequence[T]) -> Iterator[list[T]]:
@@ -327,3 +348,4 @@ class Samples:
     numbers_of = reads(numbers_of)
     repeats_of = reads(repeats_of)
     fact_readings = reads(fact_readings)
+    series_points = reads(series_points)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from plumbline.archive import FindingView
+from plumbline.findings.cause import FLEET, witnesses
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name, format_relative_change
@@ -63,7 +64,6 @@ def about_monthly(usd: float) -> str:
 
 
 _GRAVITY = {"page": 0, "warn": 1, "info": 2}
-_SHARE = re.compile(r" \([^()]*\)$")
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,6 @@ class InboxItem:
     finding: Finding | None
     words: str
     usd: float | None
-
-    @cached_property
-    def changes(self) -> frozenset[str]:
-        """What changed in the environment, without the share of trials that show it: a driver that a cloud rolls out is one cause for all
-        of its providers."""
-        if self.finding is None or self.finding.kind != "environment":
-            return frozenset()
-        return frozenset(_SHARE.sub("", member.text) for member in self.finding.members if member.text)
 
     @cached_property
     def causes(self) -> frozenset[str]:
@@ -113,9 +105,10 @@ class InboxGroup:
 def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | None]) -> tuple[InboxGroup, ...]:
     """`monthly`: by finding id, what each costs a month in USD."""
     items = [_item(view, monthly.get(view.finding_id)) for view in views]
+    witness_of = witnesses(item.finding.with_state(item.view.state) for item in items if item.finding is not None)
     groups: list[list[InboxItem]] = []
     for item in items:
-        related = [g for g in groups if any(_share_cause(item, other) for other in g)]
+        related = [g for g in groups if any(_share_cause(item, other, witness_of) for other in g)]
         groups = [g for g in groups if g not in related] + [[*(member for g in related for member in g), item]]
     inbox_groups = []
     for group in groups:
@@ -124,15 +117,17 @@ def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | N
     return tuple(sorted(inbox_groups, key=lambda g: (*_order(g.lead)[:1], -(g.usd or 0.0), *_order(g.lead)[1:])))
 
 
-def _share_cause(first: InboxItem, second: InboxItem) -> bool:
-    if first.view.provider == second.view.provider:
-        return bool(first.causes & second.causes)
-    return bool(first.changes) and first.changes == second.changes
+def _share_cause(first: InboxItem, second: InboxItem, witness_of: Mapping[str, str]) -> bool:
+    one, other = (item.view.finding_id for item in (first, second))
+    if witness_of.get(one, one) == witness_of.get(other, other):
+        return True
+    # What several providers share is together by its own finding.
+    return first.view.provider == second.view.provider != FLEET and bool(first.causes & second.causes)
 
 
 def _order(item: InboxItem) -> tuple[int, bool, float, float, str]:
-    # Of equal gravity what a user feels comes before what explains it.
-    explains = item.view.kind == "environment"
+    # Of equal gravity what a user feels comes before what explains it, and the cause of several before its witnesses.
+    explains = item.view.kind == "environment" and (item.finding is None or item.finding.cause is None)
     return _GRAVITY[item.view.severity], explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
 
 

@@ -35,6 +35,24 @@ class Member:
 
 
 @dataclass(frozen=True)
+class CauseEvidence:
+    """What a pooled verdict on one cause rests on. `names`: the values that came, such as `driver 570.86.15`; `facts`: their keys. `providers`:
+    those that have them, `left` those still on another value. `moved` of `series` moved the same way, on `moved_providers`; `against`: series
+    without the change that they were compared with. `p`: of the effect."""
+
+    facts: tuple[str, ...]
+    names: tuple[str, ...]
+    verdict: str
+    providers: tuple[str, ...]
+    left: tuple[str, ...]
+    moved: int
+    series: int
+    moved_providers: int
+    against: int
+    p: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """A drift of one provider that began in one campaign: of one series, or of all that moved together. Or one that no campaign measured,
     such as a price or a driver that changed between two: `campaign_id` is None then, `since` the day (ISO 8601), and the provider as a
@@ -46,7 +64,7 @@ class Finding:
     `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
     severity first, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
     recorded explains it. Effects are fractions of the baseline. `instead_of`: of a team's first choice that changed, who it was before.
-    `remedy`: of a finding of kind `self`, what repairs it.
+    `remedy`: of a finding of kind `self`, what repairs it. `cause`: of the one verdict on a change that several series share.
     """
 
     finding_id: str
@@ -76,6 +94,7 @@ class Finding:
     since: str | None = None
     instead_of: str | None = None
     remedy: str = ""
+    cause: CauseEvidence | None = None
 
     def __post_init__(self) -> None:
         if (self.campaign_id is None) == (self.since is None):
@@ -150,6 +169,9 @@ class Finding:
         # A finding of an archive that knew no groups is about its own series.
         lists["series"] = tuple(values.get("series") or ([values["series_key"]] if values["series_key"] else []))
         lists["standing"] = tuple(values["standing"]) if "standing" in values else lists["series"]
+        if isinstance(cause := values.get("cause"), Mapping):
+            evidence: dict[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in cause.items()}
+            values["cause"] = CauseEvidence(**{name: evidence[name] for name in CauseEvidence.__dataclass_fields__})
         return cls(**{**values, **lists, "members": members})
 
 

@@ -30,6 +30,7 @@ from plumbline.presentation.metric_history import finding_history
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.baseline_decision import undecided_findings
+from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.check_installation import reconcile_failures
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
@@ -183,7 +184,9 @@ def _findings_to_send(archive: Archive) -> list[FindingView]:
     for incident in archive.incidents():
         if incident.state not in (*SETTLED, MOVED) and incident.finding_id not in wanted:
             wanted[incident.finding_id] = archive.finding(incident.finding_id)
-    return list(wanted.values())
+    # A witness is told by the finding of its cause.
+    told = unsettled_witnesses(archive)
+    return [view for name, view in wanted.items() if name not in told]
 
 
 def previous_month(moment: datetime) -> str:
@@ -195,7 +198,9 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
     """The digest of a month (`2026-11`) as of `now`, of measured findings or of simulated ones. ValueError for another format."""
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise ValueError(f'month "{month}": expected YYYY-MM, such as 2026-11')
+    told = unsettled_witnesses(archive)
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
+    views = [view for view in views if view.finding_id not in told]
     return Digest(month, now.date(), tuple(digest_entries(archive, declared, views).values()), simulated)
 
 

@@ -14,6 +14,7 @@ from plumbline.metrics.formatting import capitalize_first
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import accept_price, price_of_finding
+from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.plan import ACCEPT, KEEP, RERUN
 
 Answer = Literal["accept", "keep", "rerun"]
@@ -79,6 +80,8 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
             )
         for key, campaign in baselines.items():
             archive.accept_baseline(key, campaign, by=by, why=why)
+        for witness in [name for name, cause in unsettled_witnesses(archive).items() if cause == finding_id]:
+            archive.set_finding_state(witness, "accepted", by=by, why=why)
         archive.set_finding_state(finding_id, "accepted", by=by, why=why)
         return AppliedAnswer(finding_id, answer, baselines)
     if view.state in ("accepted", "resolved"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
 from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
@@ -14,7 +15,9 @@ from plumbline.analysis.prices.book import all_with_effective_prices, quote
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.formatting import format_amount
 from plumbline.results.finding import Finding
+from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import price_in_force
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 
@@ -44,12 +47,39 @@ def sum_costs(costs: Iterable[MonthlyCost]) -> MonthlyTotal:
 
 
 def _accepted(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[tuple[str, str], PriceView]:
-    names = sorted({view.provider for view in views} & declared.providers.keys())
+    shared = {name for view in views for name in (view.detail.get("cause") or {}).get("providers", ())}
+    names = sorted(({view.provider for view in views} | shared) & declared.providers.keys())
     return {(p.provider, p.purchase): p for p in archive.prices(names) if p.until is None and p.term is None} if names else {}
 
 
 def _cost(declared: Declarations, view: FindingView, accepted: Mapping[tuple[str, str], PriceView]) -> MonthlyCost:
     finding = Finding.of(view.detail)
+    if finding.cause is not None:
+        return _cost_by_provider(declared, view, finding, accepted)
+    return _cost_of(declared, view, finding, accepted)
+
+
+def _cost_by_provider(
+    declared: Declarations, view: FindingView, finding: Finding, accepted: Mapping[tuple[str, str], PriceView]
+) -> MonthlyCost:
+    """The sum over the providers of a shared cause; of those whose cost is known."""
+    costs = []
+    for name in finding.cause.providers if finding.cause is not None else ():
+        members = tuple(m for m in finding.members if m.series_key and Series.parse(m.series_key).provider == name)
+        if members:
+            series = Series.parse(members[0].series_key or "")
+            part = replace(finding, provider=name, members=members, series_key=members[0].series_key or "", workload=series.workload)
+            costs.append(_cost_of(declared, view, part, accepted))
+    known = [cost for cost in costs if cost.usd is not None]
+    if not known:
+        return costs[0] if costs else MonthlyCost(None, "")
+    usd = sum(cost.usd or 0.0 for cost in known)
+    unknown = f"; of {len(costs) - len(known)} more providers unknown" if len(known) < len(costs) else ""
+    verb = "costs" if usd >= 0 else "saves"
+    return MonthlyCost(usd, f"{verb} {format_amount(abs(usd))} USD a month on {len(known)} providers at the declared volumes{unknown}")
+
+
+def _cost_of(declared: Declarations, view: FindingView, finding: Finding, accepted: Mapping[tuple[str, str], PriceView]) -> MonthlyCost:
     provider, began = declared.providers.get(finding.provider), view.opened_at.date()
     if finding.kind == "price" and view.state in SETTLED:
         return MonthlyCost(None, "")  # its effect is a fraction of a price that may have changed

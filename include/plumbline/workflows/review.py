@@ -11,6 +11,7 @@ from typing import Any
 
 from plumbline.analysis.drift.compare import SeriesPair, compare_series
 from plumbline.analysis.drift.comparison import Comparison, format_effect, format_repeats_needed
+from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_needing_history
 from plumbline.analysis.drift.verdicts import apply_history as judged
@@ -25,6 +26,7 @@ from plumbline.metrics import METRICS
 from plumbline.results.finding import Finding
 from plumbline.results.sample import CampaignSample, Series
 from plumbline.workflows.baseline_decision import undecided_findings
+from plumbline.workflows.causes import review_causes, unsettled_witnesses
 from plumbline.workflows.findings import apply, readable_findings
 
 HISTORY_LENGTH = 48
@@ -248,9 +250,32 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
             if silent:
                 return []
             raise
-        return [
+        reviewed = [
             one for name, series in series_by_provider(workloads).items() for one in _provider(archive, declared, campaign_id, name, series)
         ]
+        return _with_causes(archive, declared, campaign_id, reviewed)
+
+
+def _with_causes(archive: Archive, declared: Declarations, campaign_id: str, reviewed: Sequence[ReviewResult]) -> list[ReviewResult]:
+    """The results with the findings of shared causes in the place of their witnesses."""
+    changed = {
+        Series.parse(one.series_key).provider
+        for one in reviewed
+        if any(fact_name(c.key) in FACT_NAMES for c in one.comparison.environment_changes if c.matters)
+    }
+    pooled = [f for name in sorted(changed) for f in review_causes(archive, declared, name, REVIEWER, campaign_id)]
+    if not pooled:
+        return list(reviewed)
+    witness = unsettled_witnesses(archive)
+    return [
+        replace(
+            one,
+            findings=tuple(
+                {f.finding_id: f for f in (*pooled, *one.findings) if one.series_key in f.standing and f.finding_id not in witness}.values()
+            ),
+        )
+        for one in reviewed
+    ]
 
 
 def review_summary(reviewed: ReviewResult) -> dict[str, Any]:

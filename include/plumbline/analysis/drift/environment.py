@@ -270,8 +270,9 @@ FACT_NAMES = {
     "kubernetes.version": "Kubernetes",
     "os.kernel": "kernel",
     "host.instance_type": "node type",
+    "container.image": "image",
 }
-"""Facts that a provider changes without being asked, with their names for people."""
+"""Facts whose changes are judged over all providers that have them, with their names for people; the first one names a change of several."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from statistics import median
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
@@ -15,7 +18,9 @@ from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.metrics.formatting import format_change
+from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
+from plumbline.workflows.findings import UNREADABLE_ERRORS
 
 FINDINGS_READ = 1000
 
@@ -41,13 +46,26 @@ class AdoptionRow:
 
 
 @dataclass(frozen=True)
+class PooledRow:
+    """The finding of the cause, and by provider how many of its series moved and their middle change."""
+
+    finding_id: str
+    severity: str
+    title: str
+    explanation: str
+    by_provider: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class ChangeRow:
-    """`name`: of the fact; `share`: of the providers that report it, in percent."""
+    """`name`: of the fact; `share`: of the providers that report it, in percent. `pooled`: the verdict over all providers that have it, once two
+    series have."""
 
     name: str
     change: FactChange
     share: float
     rows: tuple[AdoptionRow, ...]
+    pooled: PooledRow | None = None
 
 
 def change_rows(changes: Sequence[FactChange], findings: Sequence[FindingView]) -> tuple[ChangeRow, ...]:
@@ -65,11 +83,43 @@ def change_rows(changes: Sequence[FactChange], findings: Sequence[FindingView]) 
         )
         return AdoptionRow(adoption, other_facts, tuple(_effect(f) for f in findings if _names_fact(f, change.fact, adoption)))
 
+    pooled = _pooled_rows(findings)
     order = list(FACT_NAMES)
     return tuple(
-        ChangeRow(FACT_NAMES[c.fact], c, 100 * len(c.have) / c.known, tuple(row(c, a) for a in c.adoptions))
+        ChangeRow(
+            FACT_NAMES[c.fact],
+            c,
+            100 * len(c.have) / c.known,
+            tuple(row(c, a) for a in c.adoptions),
+            pooled.get(f"{FACT_NAMES[c.fact]} {c.value}"),
+        )
         for c in sorted(changes, key=lambda c: (-c.newest.timestamp(), order.index(c.fact), c.value))
     )
+
+
+def _pooled_rows(views: Sequence[FindingView]) -> dict[str, PooledRow]:
+    """By changed value, such as `driver 570.86.15`; what changed performance before what did not."""
+    rows: dict[str, PooledRow] = {}
+    for view in sorted(views, key=lambda v: v.kind != "performance"):
+        if not view.detail.get("cause"):
+            continue
+        with suppress(*UNREADABLE_ERRORS):
+            finding = Finding.of(view.detail)
+            names = finding.cause.names if finding.cause is not None else ()
+            effects: dict[str, list[float]] = defaultdict(list)
+            for member in finding.members:
+                if member.series_key and member.effect is not None:
+                    slower = abs(member.effect) if member.verdict == "regressed" else -abs(member.effect)
+                    effects[Series.parse(member.series_key).provider].append(slower)
+            by_provider = {name: _middle(own) for name, own in effects.items()}
+            for name in names:
+                rows.setdefault(name, PooledRow(view.finding_id, finding.severity, finding.title, finding.explanation, by_provider))
+    return rows
+
+
+def _middle(slower: Sequence[float]) -> str:
+    middle = median(slower)
+    return f"{len(slower)} series, the middle one {format_change(abs(middle))[1:]} {'slower' if middle > 0 else 'faster'}"
 
 
 def _names_fact(finding: FindingView, fact: str, adoption: Adoption) -> bool:

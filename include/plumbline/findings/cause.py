@@ -1,0 +1,134 @@
+"""One finding for each cause: a change of the environment that several series share, with its pooled verdict.
+
+The findings of single series and providers that name the same change are its witnesses: they stay, and are notified only if they are graver.
+
+Severity. Page if the touched series are worse by their warn threshold, pooled; warn if by less, and for a change that several providers share
+and that moved nothing or cannot be judged; info for an improvement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
+from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_relative_change
+from plumbline.results.finding import CauseEvidence, Finding, FindingKind, Member, Severity, finding_id
+from plumbline.results.sample import Series
+
+FLEET = "fleet"
+"""Takes the place of the provider's name where several providers share a cause."""
+_GRAVITY: tuple[Severity, ...] = ("info", "warn", "page")
+_RUNS = {"training": "trainings", "inference": "inference workloads"}
+
+
+def cause_finding_id(cause: PooledCause, kind: FindingKind) -> str:
+    """The same however often, and on however many providers, the cause is seen."""
+    return finding_id(FLEET, "", kind, cause.subject)
+
+
+def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline: Sequence[str], simulated: bool) -> Finding:
+    """The finding of a cause, led by the first of its effects. `baseline`: the campaigns before it, which the series are compared with."""
+    effect, others = effects[0], [e for e in effects[1:] if e.verdict == effects[0].verdict]
+    changed = effect.verdict in ("regressed", "improved")
+    kind: FindingKind = "performance" if changed else "environment"
+    severity: Severity = "info" if effect.verdict == "improved" else "page" if changed and effect.effect >= effect.warn else "warn"
+    has = tuple(sorted(cause.came))
+    provider = has[0] if len(has) == 1 else FLEET
+    names = tuple(f"{FACT_NAMES[fact]} {value}" for fact, value in cause.facts)
+    began = cause.began
+    shifts = [s for e in (effect, *others) for s in sorted(e.shifts, key=lambda s: (s.series_key not in e.moved, -abs(s.shift)))]
+    title = f"{names[0]}: {_what(effect)}"
+    left = f"{len(cause.left)} {'providers have' if len(cause.left) != 1 else 'provider has'} another value still" if cause.left else ""
+    between = " … ".join(map(format_relative_change, (effect.ci_low, effect.ci_high)))
+    against = (
+        f"compared with {effect.untouched} series without the change"
+        if effect.untouched
+        else "no series without the change to compare with"
+    )
+    with_it = f"; came together with {', '.join(names[1:])}" if names[1:] else ""
+    mark = "SIMULATED  " if simulated else ""
+    return Finding(
+        finding_id=cause_finding_id(cause, kind),
+        series_key=shifts[0].series_key,
+        campaign_id=began,
+        kind=kind,
+        severity=severity,
+        headline=f"{severity.upper()}  {mark}{provider} · {'; '.join(filter(None, (title, left)))}, since campaign {began}",
+        explanation=f"pooled change {format_relative_change(effect.effect)} (95 %: {between}), {against}{with_it}"
+        + "".join(f"; also {_what(e)}" for e in others),
+        provider=provider,
+        workload_kind=effect.kind,
+        workload="",
+        subject=cause.subject,
+        title="; ".join(filter(None, (title, left))),
+        simulated=simulated,
+        effect=effect.effect,
+        ci_low=effect.ci_low,
+        ci_high=effect.ci_high,
+        members=tuple(map(_member, shifts)),
+        attributed_to=tuple(fact for fact, _ in cause.facts),
+        baseline_campaigns=tuple(baseline),
+        series=tuple(s.series_key for s in shifts),
+        standing=tuple(s.series_key for s in shifts),
+        cause=CauseEvidence(
+            facts=tuple(fact for fact, _ in cause.facts),
+            names=names,
+            verdict=effect.verdict,
+            providers=has,
+            left=cause.left,
+            moved=len(effect.moved),
+            series=len(effect.shifts),
+            moved_providers=len(effect.moved_providers),
+            against=effect.untouched,
+            p=effect.p,
+        ),
+    )
+
+
+def _what(effect: PooledEffect) -> str:
+    runs, count, on, providers = _RUNS[effect.kind], len(effect.shifts), len(effect.moved_providers), len(effect.providers)
+    if effect.verdict in ("regressed", "improved"):
+        share = format_relative_change(effect.effect)[1:]
+        worse = "slower" if effect.verdict == "regressed" else "faster"
+        where = f" at {on} of {providers} providers" if providers > 1 else ""
+        return f"{share} {worse} in {len(effect.moved)} of {count} {runs}{where}"
+    if effect.verdict == "unchanged":
+        return f"no change of {count} {runs} beyond your {100 * effect.warn:g} % at {providers} providers"
+    return f"{count} {runs} at {providers} providers cannot tell its effect"
+
+
+def _member(shift: SeriesShift) -> Member:
+    """The change of the series' own number, which may be a rate."""
+    series = Series.parse(shift.series_key)
+    worse_up = METRICS[shift.metric].direction == "lower_is_better"
+    effect = shift.change if worse_up else 1 / (1 + shift.change) - 1
+    text = f"{series.provider} · {series.kind} {series.workload}: {shift.metric} {format_relative_change(effect)}"
+    return Member(shift.metric, text, effect, verdict="regressed" if shift.shift > 0 else "improved", series_key=shift.series_key)
+
+
+def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
+    """Finding → the unsettled finding of its cause, among these; without findings that are graver than their cause's."""
+    known = [f for f in findings if f.state in ("open", "acknowledged")]
+    pooled = sorted((f for f in known if f.cause is not None), key=lambda f: f.kind != "performance")
+    led: dict[str, str] = {}
+    for finding in known:
+        cause = next((p for p in pooled if p is not finding and _witnesses(finding, p)), None)
+        if cause is not None:
+            led[finding.finding_id] = cause.finding_id
+    return led
+
+
+def _witnesses(finding: Finding, pooled: Finding) -> bool:
+    cause = pooled.cause
+    assert cause is not None  # only findings with one are asked
+    if finding.kind not in ("performance", "environment") or finding.is_decision_change:
+        return False
+    if _GRAVITY.index(finding.severity) > _GRAVITY.index(pooled.severity) or not set(cause.facts) & set(
+        map(fact_name, finding.attributed_to)
+    ):
+        return False
+    if finding.cause is not None:
+        return finding.subject == pooled.subject and (finding.kind, pooled.kind) == ("environment", "performance")
+    return finding.provider in cause.providers
