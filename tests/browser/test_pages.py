@@ -23,7 +23,7 @@ PAGES = {
     PROVIDER: 4,
     "/workloads": 0,
     "/workloads/chat-1b-gpu": 4,
-    "/budgets": 0,
+    "/spend": 0,
     "/api": 0,
 }
 """Charts on each page."""

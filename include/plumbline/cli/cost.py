@@ -1,4 +1,4 @@
-"""`plumbline cost trial|campaign|plan`: bills, line by line."""
+"""`plumbline cost trial|campaign|plan|month`: bills, line by line, and sums by month."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
+from plumbline.cli.cost_month import month
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
@@ -136,6 +137,7 @@ def group() -> None:
 
 
 cost.command()(plan)
+cost.command()(month)
 
 
 @cost.command()

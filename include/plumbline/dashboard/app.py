@@ -24,7 +24,6 @@ from plumbline.dashboard.api import description as api_docs
 from plumbline.dashboard.api import negotiation as negotiation_api
 from plumbline.dashboard.api import records as record_api
 from plumbline.dashboard.pages import (
-    budgets,
     campaigns,
     cells,
     changes,
@@ -37,6 +36,7 @@ from plumbline.dashboard.pages import (
     prices,
     providers,
     repeats,
+    spend,
     trials,
     workloads,
 )
@@ -135,7 +135,7 @@ def create_app(
         app.include_router(repeats.router(pages, reader, declared, acting), dependencies=money)
     app.include_router(findings.router(pages, reader, declared, acting))
     app.include_router(prices.router(pages, reader, declared), dependencies=money)
-    app.include_router(budgets.router(pages, reader, declared), dependencies=money)
+    app.include_router(spend.router(pages, reader, declared), dependencies=money)
     app.include_router(changes.router(pages, reader, declared, fleets))
     app.include_router(jump.router(reader, declared))
     app.include_router(cells.router(reader, declared))

@@ -31,10 +31,10 @@ NAV = (
     ("Findings", "/findings"),
     ("Changes", "/changes"),
     ("Prices", "/prices"),
-    ("Budgets", "/budgets"),
+    ("Spend", "/spend"),
     ("API", "/api"),
 )
-COST_PAGES = ("/decisions", "/prices", "/budgets")
+COST_PAGES = ("/decisions", "/prices", "/spend")
 # A page loads only its own style sheets and scripts, none of them inline. Plotly places its letters and layers by style
 # attributes and one style element of its own: hence 'unsafe-inline' for styles, and for styles alone.
 PAGE_POLICY = (

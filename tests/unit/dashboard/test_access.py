@@ -23,7 +23,16 @@ from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
 from plumbline.presentation.html.report import write_report
 
 ACCEPTED, DECLARED = "77.7713", "66.6617"
-OF_MONEY = {"/prices", "/prices/{provider}", "/budgets", "/decisions", "/decisions/{team}/{kind}", "/reports/{campaign_id}"} | {
+OF_MONEY = {
+    "/prices",
+    "/prices/{provider}",
+    "/spend",
+    "/spend.csv",
+    "/budgets",
+    "/decisions",
+    "/decisions/{team}/{kind}",
+    "/reports/{campaign_id}",
+} | {
     "/decisions/{team}/{kind}/negotiate",
     "/api/v1/decisions/{team}/{kind}/negotiation",
     "/reports/{campaign_id}/raw.html",

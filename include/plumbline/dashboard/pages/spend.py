@@ -1,19 +1,16 @@
-"""Budget use of each provider in the current month."""
+"""What is paid by month, provider and workload, and how much of each budget it uses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from plumbline.analysis.cost.budget import Balance
-from plumbline.archive import Archive
-from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.rendering import PageRenderer, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
-from plumbline.declarations import Declarations
-from plumbline.workflows.budget import budget_balance
+from plumbline.workflows.spend import NOTE, spend, spend_csv
 
 
 @dataclass(frozen=True)
@@ -34,12 +31,6 @@ class BudgetRow:
     unpriced: str | None
 
 
-def budgets(archive: Archive, declared: Declarations, now: datetime) -> list[BudgetRow]:
-    """A row for each provider with a budget, by name. Reads every document of theirs of this month: it is a page of its own."""
-    limited = [p for _, p in sorted(declared.providers.items()) if p.budget is not None]
-    return [_row(budget_balance(archive, provider, now)) for provider in limited]
-
-
 def _row(balance: Balance) -> BudgetRow:
     sides = (
         ("GPU-hours", balance.budget.gpu_hours_per_month, balance.used.gpu_hours, balance.gpu_hours_left),
@@ -56,11 +47,22 @@ def _limit(unit: str, limit: float, used: float | None, remaining: float | None)
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
-    """`/budgets`."""
+    """`/spend` and its CSV; `/budgets` is its old address."""
     routes = APIRouter(include_in_schema=False)
 
-    @routes.get("/budgets", response_class=HTMLResponse)
-    def show_budgets(request: Request) -> Response:
-        return pages.page(request, "budgets.html.j2", budgets=budgets(reader.archive(), declared.now(), pages.now()))
+    @routes.get("/spend", response_class=HTMLResponse)
+    def show_spend(request: Request) -> Response:
+        found = spend(reader.archive(), declared.now(), pages.now())
+        return pages.page(request, "spend.html.j2", spend=found, note=NOTE, budgets=[_row(each) for each in found.balances])
+
+    @routes.get("/spend.csv")
+    def send_csv() -> Response:
+        found = spend(reader.archive(), declared.now(), pages.now())
+        file = f"attachment; filename=spend-{found.months[1]}.csv"
+        return Response(spend_csv(found), media_type="text/csv; charset=utf-8", headers={"Content-Disposition": file})
+
+    @routes.get("/budgets")
+    def redirect_old_address(request: Request) -> Response:
+        return RedirectResponse(f"{base_path(request)}/spend", 308)
 
     return routes

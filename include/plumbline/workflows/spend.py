@@ -1,0 +1,161 @@
+"""What providers are paid: last month, this month so far, and the forecast of the next, by provider and workload. The command and the page
+`spend` show the same rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from plumbline.analysis.cost.bill import Money
+from plumbline.analysis.cost.budget import Balance, BudgetUse, sum_uses
+from plumbline.analysis.prices.book import OTHER_GPUS_TEXT
+from plumbline.archive import Archive
+from plumbline.archive.records import TrialView
+from plumbline.declarations import Declarations
+from plumbline.workflows.budget import attempt_uses, forecast_month
+
+
+@dataclass(frozen=True)
+class SpendRow:
+    """A workload on a provider, or a sum. `last`, `current`: attempts that began in that month, with failed ones; `coming`: the forecast of a
+    monthly rerun, `times` of what. `why`: what of it has no price."""
+
+    provider: str
+    workload: str
+    simulated: bool
+    last: BudgetUse
+    current: BudgetUse
+    coming: BudgetUse
+    times: str = ""
+
+    @property
+    def months(self) -> tuple[BudgetUse, BudgetUse, BudgetUse]:
+        return self.last, self.current, self.coming
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The figures under `Spend.headings`, in USD; of a sum without some of its prices at least so much."""
+        least = "≥ " if self.why and not self.workload else ""
+        values = (self.last.usd, self.current.usd, self.current.share, self.coming.usd)
+        return tuple("unknown" if value is None else f"{least}{Money(value)}".removesuffix(" USD") for value in values)
+
+    @property
+    def why(self) -> str:
+        return "; ".join(dict.fromkeys(use.unpriced for use in self.months if use.unpriced))
+
+
+@dataclass(frozen=True)
+class Spend:
+    """`months`: last, this and next, such as 2026-11. `sums`: of what is paid, and apart of what is simulated. `balances`: the month's budgets."""
+
+    months: tuple[str, str, str]
+    rows: tuple[SpendRow, ...]
+    sums: tuple[SpendRow, ...]
+    balances: tuple[Balance, ...]
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        last, this, coming = self.months
+        return f"{last} paid", f"{this} paid", f"{this} share", f"{coming} forecast"
+
+
+NOTE = f"Paid: whole instances while they are held, failed trials included. Share: the trials' part of this, {OTHER_GPUS_TEXT}."
+
+
+def spend(archive: Archive, declared: Declarations, now: datetime) -> Spend:
+    """The month of `now` between its neighbours. Reads every document of two months."""
+    this = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    before, after = (this - timedelta(days=1)).replace(day=1), (this + timedelta(days=32)).replace(day=1)
+    months = (f"{before:%Y-%m}", f"{this:%Y-%m}", f"{after:%Y-%m}")
+    rows: list[SpendRow] = []
+    balances = []
+    for name in sorted({*declared.providers, *archive.provider_names()}):
+        provider = declared.providers.get(name)
+        uses: dict[tuple[str, str], list[BudgetUse]] = defaultdict(list)
+        if provider is None:
+            # No declaration, no price.
+            held: Iterable[tuple[TrialView, BudgetUse]] = (
+                (t, BudgetUse(usd=None, unpriced=f"{name} is no longer declared", share=None)) for t in archive.held_since(name, before)
+            )
+        else:
+            held = attempt_uses(archive, provider, before)
+        simulated = provider is not None and provider.simulated
+        for attempt, use in held:
+            uses[attempt.workload, f"{attempt.started_at or attempt.planned_at:%Y-%m}"].append(use)
+            simulated |= attempt.source == "simulated"
+        coming = {}
+        if provider is not None and provider.enabled:
+            coming = {each.workload: each for each in forecast_month(archive, declared, provider, now).scheduled}
+        workloads = sorted({*coming, *(workload for workload, month in uses if month in months)})
+        own = [
+            SpendRow(
+                name,
+                workload,
+                simulated,
+                sum_uses(uses[workload, months[0]]),
+                sum_uses(uses[workload, months[1]]),
+                coming[workload].use if workload in coming else BudgetUse(),
+                ("measured" if coming[workload].measured else "estimated") if workload in coming else "",
+            )
+            for workload in workloads
+        ]
+        rows += own
+        if provider is not None and provider.budget is not None:
+            balances.append(Balance(name, months[1], provider.budget, sum_uses(row.current for row in own)))
+    kinds = (("total", False), ("simulated", True))
+    sums = tuple(
+        _sum(label, [r for r in rows if r.simulated is made_up]) for label, made_up in kinds if any(r.simulated is made_up for r in rows)
+    )
+    return Spend(months, tuple(rows), sums, tuple(balances))
+
+
+def _sum(label: str, rows: Iterable[SpendRow]) -> SpendRow:
+    """What has no price is left out, and then the sum is at least so much: `why` says of what."""
+    last, current, coming = (_known(column) for column in zip(*(row.months for row in rows), strict=True))
+    return SpendRow(label, "", label == "simulated", last, current, coming)
+
+
+def _known(uses: Iterable[BudgetUse]) -> BudgetUse:
+    own = list(uses)
+    total = sum_uses(use for use in own if use.usd is not None)
+    return BudgetUse(total.gpu_hours, total.usd, "; ".join(dict.fromkeys(use.unpriced for use in own if use.unpriced)) or None, total.share)
+
+
+FIELDS = ("last", "this", "next")
+
+
+def spend_data(one: Spend) -> list[dict[str, str | bool | float | None]]:
+    """Rows and sums as plain values in USD, for JSON and CSV."""
+    return [
+        {
+            "provider": row.provider,
+            "workload": row.workload,
+            "simulated": row.simulated,
+            **{
+                f"{field}_{name}": value
+                for field, use in zip(FIELDS, row.months, strict=True)
+                for name, value in (("paid", use.usd), ("share", use.share))
+            },
+            "forecast_from": row.times,
+            "unpriced": row.why,
+        }
+        for row in (*one.rows, *one.sums)
+    ]
+
+
+def spend_csv(one: Spend) -> str:
+    """The rows and their sums; the columns of a month carry its name."""
+    named = dict(zip(FIELDS, one.months, strict=True))
+    text, columns = io.StringIO(), list[str]()
+    data = spend_data(one)
+    writer = csv.writer(text, lineterminator="\n")
+    for key in data[0] if data else ():
+        head, _, rest = key.partition("_")
+        columns.append(f"{named[head]} {rest}" if head in named else key)
+    writer.writerow(columns)
+    writer.writerows([["" if value is None else value for value in row.values()] for row in data])
+    return text.getvalue()

@@ -1,0 +1,100 @@
+"""The page of what is paid: by month, provider and workload, beside budgets; what is not known is not shown as nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.data.result_documents import document, provider, trial
+from tests.fakes.trials import CONFIG
+from typer.testing import CliRunner
+
+from plumbline.archive import open_archive
+from plumbline.cli.app import app
+from plumbline.dashboard.app import create_app
+
+FILE = "providers/local-1core.yaml"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(shutil.copytree(CONFIG, tmp_path / "config")))
+    return tmp_path / "config"
+
+
+@pytest.fixture
+def client(tmp_path: Path, config: Path) -> Iterator[TestClient]:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        asked = trial(where=provider("local-1core"), planned_at=datetime.now(timezone.utc))
+        archive.record(document(asked), uri="file:///nowhere")  # held for 40 s, an hour from now at the latest
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as found:
+        yield found
+
+
+def cells(page: str) -> list[str]:
+    row = page[page.index('data-provider="local-1core"') :].split("</tr>")[0]
+    return [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)]
+
+
+def test_page_csv_and_command_show_the_same_months_with_their_sum(
+    client: TestClient, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (config / FILE).read_text()
+    (config / FILE).write_text(text.replace("price: 0.02 USD/h", "price: 90 USD/h"))
+    page = client.get("/spend").text
+    (shown,) = [
+        row for row in re.findall(r"<tr data-spend=.*?</tr>", page, re.DOTALL) if 'data-spend="local-1core"' in row and ">1.00<" in row
+    ]
+    last, paid, share, forecast = re.findall(r'class="value">([^<]+)<', shown)
+    assert (last, paid, share, forecast) == ("0.00", "1.00", "1.00", "0.00"), "its workload does not run monthly here"
+    rows = list(csv.DictReader(io.StringIO(client.get("/spend.csv").text)))
+    now = datetime.now(timezone.utc)
+    column = f"{now:%Y-%m} paid"
+    assert {row["forecast_from"] for row in rows if row["provider"] == "local-2core" and row["workload"] == "gpt-tiny-cpu"} == {"estimated"}
+    (own,) = [row for row in rows if row["provider"] == "local-1core" and float(row[column]) > 0]
+    (total,) = [row for row in rows if row["provider"] == "total"]
+    assert float(own[column]) == float(total[column]) == pytest.approx(1.0, abs=1e-6)
+    monkeypatch.setenv("PLUMBLINE_ARCHIVE_URL", f"sqlite:///{tmp_path / 'archive.db'}")
+    answers = [
+        CliRunner().invoke(app, ["cost", "month", *how]) for how in (["--json"], ["--csv"], ["--month", f"{now:%Y-%m}"], ["--month", "May"])
+    ]
+    assert [answer.exit_code for answer in answers] == [0, 0, 0, 2]
+    (said,) = [row for row in json.loads(answers[0].stdout)["rows"] if row["provider"] == "total"]
+    assert said["this_paid"] == float(total[column]) and answers[1].stdout == client.get("/spend.csv").text
+    assert "1.00" in answers[2].stdout and "total" in answers[2].stdout
+    assert client.get("/budgets", follow_redirects=False).headers["location"] == "/spend"
+
+
+def test_what_is_used_and_left_stands_beside_the_limit(client: TestClient, config: Path) -> None:
+    text = (config / FILE).read_text()
+    (config / FILE).write_text(text.replace("price: 0.02 USD/h", "price: 90 USD/h") + "budget: {usd_per_month: 10}\n")
+    assert cells(client.get("/spend").text) == ["local-1core", "USD", "10.00", "1.00 10 %", "9.00"]
+    assert 'href="/spend"' in client.get("/").text
+
+
+def test_a_cost_that_is_not_known_is_said(client: TestClient, config: Path) -> None:
+    text = (config / FILE).read_text()
+    (config / FILE).write_text(text.replace("since: 2026-01-01", "since: 2099-01-01") + "budget: {usd_per_month: 10}\n")
+    name, *rest = cells(client.get("/spend").text)
+    assert name.startswith("local-1core") and "no on_demand price" in name
+    assert rest == ["USD", "10.00", "unknown", "unknown"]
+
+
+def test_without_a_budget_the_page_says_how_to_set_one(client: TestClient) -> None:
+    assert 'id="no-budget"' in client.get("/spend").text
+
+
+def test_declarations_that_are_broken_are_quoted(client: TestClient, config: Path) -> None:
+    (config / FILE).write_text((config / FILE).read_text() + "budget: {usd: 10}\n")
+    answer = client.get("/spend")
+    assert answer.status_code == 500
+    assert "providers/local-1core.yaml" in answer.text
