@@ -13,6 +13,7 @@ from plumbline.archive import Archive
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
+from plumbline.metrics.formatting import format_amount
 from plumbline.workflows.budget import budget_balance
 
 
@@ -51,8 +52,8 @@ def _row(balance: Balance) -> BudgetRow:
 
 def _limit(unit: str, limit: float, used: float | None, remaining: float | None) -> Limit:
     if used is None or remaining is None:
-        return Limit(unit, f"{limit:,.2f}", "unknown", "unknown", None)
-    return Limit(unit, f"{limit:,.2f}", f"{used:,.2f}", f"{remaining:,.2f}", min(used / limit, 1.0))
+        return Limit(unit, format_amount(limit), "unknown", "unknown", None)
+    return Limit(unit, format_amount(limit), format_amount(used), format_amount(remaining), min(used / limit, 1.0))
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
