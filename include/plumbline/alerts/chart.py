@@ -14,7 +14,7 @@ from slack_sdk.errors import SlackApiError
 
 from plumbline.alerts.slack.connection import MESSAGE_GONE, SLACK_ERRORS, affects_workspace, describe_error, error_code, iterate_messages
 from plumbline.archive import IncidentRecord, IncidentView
-from plumbline.metrics.formatting import format_grouped
+from plumbline.metrics.formatting import format_significant
 from plumbline.presentation.metric_history import History
 
 if TYPE_CHECKING:
@@ -52,11 +52,9 @@ def alt_text(history: History) -> str:
     before, after = (median(p.middle for p in side) for side in (points[: history.since], points[history.since :]))
     simulated = "Simulated. " if history.simulated else ""
     alternative = f"{simulated}Chart of {history.title}, {points[0].label} to {points[-1].label}, {len(points)} points: "
-    alternative += (
-        f"{format_grouped(before)} {history.unit} before, {format_grouped(after)} {history.unit} since {history.begin} ({history.change})."
-    )
+    alternative += f"{format_significant(before)} {history.unit} before, {format_significant(after)} {history.unit} since {history.begin} ({history.change})."
     if history.level is not None:
-        alternative += f" {history.level_name.capitalize()}: {format_grouped(history.level)} {history.unit}."
+        alternative += f" {history.level_name.capitalize()}: {format_significant(history.level)} {history.unit}."
     return alternative[:ALT_LIMIT]
 
 
@@ -135,7 +133,7 @@ def _marks(axes: Axes, history: History) -> None:
     if history.level is not None:
         axes.axhline(history.level, color=_BASELINE, linewidth=3, linestyle=(0, (6, 3)), zorder=2)
         # Above the picture, where nothing is drawn: beside its line it would lie over some value or other.
-        level = f"– –  {history.level_name} {format_grouped(history.level)}"
+        level = f"– –  {history.level_name} {format_significant(history.level)}"
         axes.set_title(level, loc="right", fontsize=20, color=_BASELINE, pad=8, fontweight="bold")
 
 

@@ -17,7 +17,7 @@ from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import AuditView
 from plumbline.findings.decision_change import is_decision_change
-from plumbline.metrics.formatting import format_amount
+from plumbline.metrics.formatting import format_money, format_monthly
 from plumbline.presentation.findings_inbox import SYMBOLS, what_happened
 from plumbline.results.finding import Finding
 
@@ -108,9 +108,9 @@ def _total(waiting: Sequence[Entry]) -> str:
         return f"Cost unknown: no volume declared for {_findings(unknown)} (`volumes` in alerts.yaml)."
     more = sum(v for v in known if v > 0)
     less = -sum(v for v in known if v < 0)
-    saved = f" and save {format_amount(less)} USD" if less else ""
+    saved = f" and save {format_money(less)}" if less else ""
     rest = f" Cost unknown for {_findings(unknown)}." if unknown else ""
-    return f"Open findings cost *{format_amount(more)} USD a month* at the declared volumes{saved}.{rest}"
+    return f"Open findings cost *{format_money(more)} a month* at the declared volumes{saved}.{rest}"
 
 
 def _with_cost(entries: Sequence[Entry]) -> list[Entry]:
@@ -131,7 +131,7 @@ def _line(place: int, entry: Entry, on: date) -> str:
 def _money(cost: MonthlyCost) -> str:
     if cost.usd is None:
         return "cost unknown"
-    return f"{format_amount(cost.usd)} USD a month" if cost.usd >= 0 else f"saves {format_amount(-cost.usd)} USD a month"
+    return format_monthly(cost.usd)
 
 
 def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> list[str]:

@@ -16,7 +16,7 @@ from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.findings.price import HELD_SUBJECT, format_price_name
-from plumbline.metrics.formatting import format_amount
+from plumbline.metrics.formatting import format_money, format_monthly, format_significant
 from plumbline.results.finding import Finding, Member
 from plumbline.results.sample import Series
 
@@ -166,11 +166,11 @@ def _sum(
 
 
 def _describe(usd: float, low: float | None, high: float | None, hours: float, prices: Mapping[Purchase, float]) -> str:
-    verb = "costs" if usd >= 0 else "saves"
+    verb = "costs " if usd >= 0 else ""
     sign = 1 if usd >= 0 else -1
     between = ""
     if low is not None and high is not None:
         first, last = sorted((sign * low, sign * high))
-        between = f" ({format_amount(first)} … {format_amount(last)})"
-    by = ", ".join(f"{purchase} {price:.10g} USD/h" for purchase, price in sorted(prices.items()))
-    return f"{verb} {format_amount(abs(usd))} USD a month{between} at the declared volume: {hours:,.10g} instance-hours, {by}"
+        between = f" ({format_significant(first)} … {format_significant(last)})"
+    by = ", ".join(f"{purchase} {format_money(price, 'USD/h')}" for purchase, price in sorted(prices.items()))
+    return f"{verb}{format_monthly(usd)}{between} at the declared volume: {hours:,.10g} instance-hours, {by}"

@@ -140,7 +140,7 @@ EXAMPLE_FINDING = Finding(
 
 EXAMPLE_CONTEXT = AlertContext(
     owner="S0123456789",
-    cost="costs 5,670 USD a month (4,881 … 6,531) at the declared volume: 730 instance-hours, on_demand 98.32 USD/h",
+    cost="costs about 5,700 USD a month (4,881 … 6,531) at the declared volume: 730 instance-hours, on_demand 98.32 USD/h",
     usd=5670.0,
     links=finding_links(EXAMPLE_FINDING, "https://airflow.example.com", "2026-11.example-eks-p5.training.gpt-1b.0200.r1", asked=True),
 )

@@ -17,7 +17,7 @@ from plumbline.analysis.drift.environment import changes_by_group
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
-from plumbline.metrics.formatting import format_quantity, format_relative_change
+from plumbline.metrics.formatting import format_change, format_quantity
 from plumbline.workflows.compare import ComparisonSet, compare_named
 
 _FEW = 3
@@ -129,7 +129,7 @@ def _metrics(comparison: Comparison, everything: bool) -> None:
             format_quantity(r.candidate, r.unit),
             format_effect(r),
             format_interval(r, comparison.confidence) if r.ci_low is not None else "",
-            "" if r.mde is None else "over 100 %" if r.mde > 1 else format_relative_change(r.mde),
+            "" if r.mde is None else "over 100 %" if r.mde > 1 else format_change(r.mde),
             Text.assemble(verdict, f" ({more})" if more else ""),
         )
     out.print(shown)

@@ -21,7 +21,7 @@ from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, read_archive, table
 from plumbline.declarations import AnyWorkload, DeclarationError, Provider, load
 from plumbline.declarations.economics import Economics
-from plumbline.metrics.formatting import format_grouped, format_quantity
+from plumbline.metrics.formatting import format_amount, format_percent, format_significant
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.presentation.charts.costs import DRIVERS, PARTS
 from plumbline.workflows.current_results import current_results
@@ -64,8 +64,8 @@ def scenarios(provider: Where, workload: What, purchase: How = "on_demand", on: 
         for part, words in PARTS.items():
             values = [getattr(points, name).by_name()[part] for name in numbers]
             if any(value is not None for value in values):
-                shown.add_row(words, *(_usd(v) for v in values), end_section=part == "engineering")
-        shown.add_row("together", *(_usd(getattr(points, name).total) for name in numbers), style="bold")
+                shown.add_row(words, *(format_amount(v) for v in values), end_section=part == "engineering")
+        shown.add_row("together", *(format_amount(getattr(points, name).total) for name in numbers), style="bold")
         out.print(shown)
         _basis(complete, case)
 
@@ -84,12 +84,20 @@ def tornado(provider: Where, workload: What, purchase: How = "on_demand", on: On
 
     def show() -> None:
         numbers = ("low", "expected", "high", "USD at low", "USD at high", "moves it by")
-        title = _title(f"{complete.outcome}, {workload} on {provider}: {_usd(spread.expected)} USD as expected", case)
+        title = _title(f"{complete.outcome}, {workload} on {provider}: {format_amount(spread.expected)} USD as expected", case)
         shown = table(title, "driver", *numbers, right=numbers)
         for bar in spread.bars:
             ends = (format_driver(bar.driver, value) for value in (bar.range.low, bar.range.expected, bar.range.high))
-            shown.add_row(DRIVERS[bar.driver], *ends, _usd(bar.at_low), _usd(bar.at_high), f"{bar.width / spread.expected:.1%}")
-        out.print(shown if spread.bars else f"{complete.outcome}: {_usd(spread.expected)} USD; nothing that it depends on has a range")
+            shown.add_row(
+                DRIVERS[bar.driver],
+                *ends,
+                format_amount(bar.at_low),
+                format_amount(bar.at_high),
+                format_percent(bar.width / spread.expected, 1),
+            )
+        out.print(
+            shown if spread.bars else f"{complete.outcome}: {format_amount(spread.expected)} USD; nothing that it depends on has a range"
+        )
         _basis(complete, case)
 
     emit(as_json, {**_as_data(case, complete), "tornado": spread}, show)
@@ -110,18 +118,18 @@ def spot(provider: Where, workload: What, run: Work = None, on: On = None, as_js
 
     def show() -> None:
         shown = table(_title(f"A finished run, {workload} on {provider}", case), "", "on demand", "spot", right=("on demand", "spot"))
-        shown.add_row("USD/h of all instances", _usd(forecast.on_demand_per_hour), _usd(forecast.spot_per_hour))
+        shown.add_row("USD/h of all instances", format_amount(forecast.on_demand_per_hour), format_amount(forecast.spot_per_hour))
         hours = (("work", expected.work_s, expected.work_s), ("checkpoints", expected.checkpoint_s, expected.checkpoint_s))
         for words, quiet, disturbed in (*hours, ("restarting", 0.0, expected.restarting_s), ("done again", 0.0, expected.again_s)):
-            shown.add_row(f"hours {words}", format_grouped(quiet / 3600), format_grouped(disturbed / 3600))
-        shown.add_row("interruptions", "0", format_grouped(expected.interruptions), end_section=True)
-        shown.add_row("USD", _usd(cost.on_demand), _usd(cost.spot), style="bold")
+            shown.add_row(f"hours {words}", format_significant(quiet / 3600), format_significant(disturbed / 3600))
+        shown.add_row("interruptions", "0", format_significant(expected.interruptions), end_section=True)
+        shown.add_row("USD", format_amount(cost.on_demand), format_amount(cost.spot), style="bold")
         out.print(shown)
         _print_notes(
-            f"spot saves {cost.saving:.1%}; {cost.why}",
+            f"spot saves {format_percent(cost.saving, 1)}; {cost.why}",
             f"run: {forecast.run_basis}",
             f"restart: {forecast.restart_basis}",
-            f"interruptions: {format_grouped(forecast.per_hour or 0.0)} an hour of the run ({forecast.rate.source if forecast.rate else ''})",
+            f"interruptions: {format_significant(forecast.per_hour or 0.0)} an hour of the run ({forecast.rate.source if forecast.rate else ''})",
             *(f"price: {basis}" for basis in forecast.prices),
             f"trials of {case.campaign}: {', '.join(forecast.trials)}",
         )
@@ -143,14 +151,18 @@ def break_even(provider: Where, workload: What, purchase: How = "on_demand", on:
         shown = table(_title(f"One's own or hosted, {workload} on {provider}", case), "hosted", *numbers, right=numbers)
         for each in forecast.against:
             volume, share = each.volume.value if each.volume else None, each.utilisation.value if each.utilisation else None
-            cells = (_usd(each.per_request), _usd(each.hosted_monthly), _usd(each.own_monthly))
-            shown.add_row(each.hosted.name, *cells, "–" if volume is None else f"{volume:,.0f}", "–" if share is None else f"{share:.1%}")
+            cells = (format_amount(each.per_request), format_amount(each.hosted_monthly), format_amount(each.own_monthly))
+            shown.add_row(
+                each.hosted.name, *cells, "–" if volume is None else f"{volume:,.0f}", "–" if share is None else format_percent(share, 1)
+            )
         out.print(shown)
         for each in forecast.against:
             _print_notes(*(f"{each.hosted.name}: {even.sentence}" for even in (each.volume, each.utilisation) if even is not None))
             _print_notes(f"{each.hosted.name}: {each.request or each.reason}; {each.hosted.source}, {each.hosted.since}")
         monthly = "not declared" if forecast.volume is None else f"{forecast.volume:,.0f} requests a month"
-        _print_notes(f"inputs: volume {monthly}, utilisation {forecast.expected:.0%}, rate {forecast.rate}", f"price: {forecast.price}")
+        _print_notes(
+            f"inputs: volume {monthly}, utilisation {format_percent(forecast.expected)}, rate {forecast.rate}", f"price: {forecast.price}"
+        )
         _unknown(forecast.unknown)
 
     emit(as_json, {**_head(case), "break_even": forecast}, show)
@@ -221,10 +233,6 @@ def _title(text: str, case: _ForecastCase) -> Text:
     return marked("{}[yellow]{}[/]", text, "  SIMULATED" if case.simulated else "")
 
 
-def _usd(value: float | None) -> str:
-    return format_quantity(value, "USD").removesuffix(" USD")
-
-
 @cost.command()
 def precision(
     provider: Annotated[str | None, typer.Argument(help="a provider of the archive; every one if left out")] = None,
@@ -248,7 +256,7 @@ def precision(
             title = marked("{}[yellow]{}[/]", name, simulated)
             shown = table(title, "precision", "workload", "cost", "saves", "quality", right=("cost", "saves"))
             for row in each.rows:
-                saves = "" if row.saving is None or row.precision == each.reference else f"{row.saving:.1%}"
+                saves = "" if row.saving is None or row.precision == each.reference else format_percent(row.saving, 1)
                 shown.add_row(row.precision, f"{row.workload} v{row.version}", each.cost_text(row), saves, row.difference)
             out.print(shown)
             for row in each.rows:

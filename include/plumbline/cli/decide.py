@@ -20,7 +20,7 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, re
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
+from plumbline.metrics.formatting import common_scale, format_amount, format_name, format_percent, join_words
 from plumbline.presentation.decisions import change_steps, change_title, experiment_rows, price_sentences, rank_rows, weight_sentences
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
@@ -92,7 +92,7 @@ def _ranking(decided: TeamDecision, most: int | None, details: bool) -> None:
     shown = table("", *heads, right=("rank", "P(first)", "score"))
     for row in rank_rows(decision):
         quote = decided.prices[row.provider]
-        price = f"{quote.basis.usd_per_hour:,.10g}" if quote.basis else "–"
+        price = format_amount(quote.basis.usd_per_hour) if quote.basis else "–"
         if not details:
             shown.add_row(row.place, row.provider, row.chance, *row.values, price)
             continue

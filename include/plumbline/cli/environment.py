@@ -19,7 +19,7 @@ from plumbline.findings.price import format_price_name
 from plumbline.findings.probe import ProbeVerdict
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
-from plumbline.metrics.formatting import unknown_name
+from plumbline.metrics.formatting import format_money_change, unknown_name
 from plumbline.workflows.check_provider import EnvironmentCheck, check_environment
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
@@ -162,9 +162,8 @@ def _show_probe(report: _ProviderReport) -> None:
 
 def _price(check: PriceVerdict, unit: str) -> str:
     kind = format_price_name(check.reading.purchase, check.reading.term)
-    before = "" if check.accepted is None else f"{check.accepted:.6g} → "
     why = f": {check.reason}" if check.reason else ""
-    return f"{kind} price {before}{check.price:.6g} USD per {unit}  ({check.status.replace('_', ' ')}{why})"
+    return f"{kind} price {format_money_change(check.accepted, check.price, f'USD per {unit}')}  ({check.status.replace('_', ' ')}{why})"
 
 
 def _line(text: str, style: str | None = None) -> None:

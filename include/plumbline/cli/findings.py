@@ -16,6 +16,7 @@ from plumbline.archive.records import FindingState
 from plumbline.cli.exit_status import BROKEN, OK
 from plumbline.cli.output import SEVERITY, Json, clear_errors, completed, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, load
+from plumbline.metrics.formatting import format_money
 from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
@@ -152,7 +153,7 @@ def accept(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
     if done.choice:
         effect = "the team switches"
     if done.price is not None:
-        effect = f"the instance costs {done.price:.10g} USD/h now"
+        effect = f"the instance costs {format_money(done.price, 'USD/h')} now"
     line = _repeated(finding_id, "accepted") if done.repeated else f"{finding_id} is accepted; {effect}"
     emit(as_json, done, lambda: out.print(line))
 

@@ -19,7 +19,7 @@ from plumbline.cli.output import Json, clear_errors, emit, err, fail, out, read_
 from plumbline.declarations import DeclarationError, Provider, load
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import format_price_name, format_price_source, price_unit
-from plumbline.metrics.formatting import format_relative_change, unknown_name
+from plumbline.metrics.formatting import format_amount, format_change, format_money, format_percent, unknown_name
 from plumbline.price_sources import read_prices
 from plumbline.price_sources.csv_history import HistoryError, known_changes, read_history
 from plumbline.results.price_reading import Reading
@@ -98,9 +98,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
         shown.add_row(
             row["provider"],
             format_price_name(row["purchase"], row["term"]),
-            f"{row['usd_per_gpu_hour']:.4f}",
-            f"{row['usd_per_instance_hour']:.4f}",
-            "–" if declared is None else f"{declared:.4f}",
+            format_amount(row["usd_per_gpu_hour"]),
+            format_amount(row["usd_per_instance_hour"]),
+            format_amount(declared),
             f"{row['amount']:.10g} {row['currency']}/{per}",
             f"{row['source']}: {row['source_version']}",
             f"{row['observed_at']:%Y-%m-%d %H:%M}",
@@ -163,7 +163,7 @@ def accept(
             accepted = accept_price(archive, place, purchase, term, by=by, why=why, usd_per_gpu_hour=price, declared=declared)
     made = accepted.price
     per_gpu = made.usd_per_hour / place.accelerator.count
-    text = f"{provider} {format_price_name(purchase, term)}: {per_gpu:.4f} USD per {price_unit(place.accelerator.kind)} ({made.usd_per_hour:.4f} USD/h) is accepted, since {made.since}"
+    text = f"{provider} {format_price_name(purchase, term)}: {format_money(per_gpu)} per {price_unit(place.accelerator.kind)} ({format_money(made.usd_per_hour, 'USD/h')}) is accepted, since {made.since}"
     if accepted.repeated:
         text += "; it was accepted before, so this reason was not kept"
     if place.simulated:
@@ -203,9 +203,9 @@ def _show_checks(places: Sequence[Provider], results: list[PriceCheckResult]) ->
         shown.add_row(
             place.name,
             format_price_name(checked.reading.purchase, checked.reading.term),
-            "–" if checked.accepted is None else f"{checked.accepted:.4f}",
-            f"{checked.price:.4f}",
-            "–" if checked.effect is None else format_relative_change(checked.effect),
+            format_amount(checked.accepted),
+            format_amount(checked.price),
+            format_change(checked.effect) or "–",
             checked.status.replace("_", " "),
             str(checked.since.date()),
             format_price_source(checked.reading),
@@ -304,16 +304,16 @@ def _show_replay(title: str, alerts: Sequence[ReplayAlert], second: Literal["rep
     )
     for (since, day, cloud, instance_type, purchase, term, _), same in alike.items():
         first = same[0]
-        steps = "".join(f" → ({price:.2f})" for _, price in first.steps)
-        old = "none" if first.old is None else f"{first.old:.2f}"
+        steps = "".join(f" → ({format_amount(price)})" for _, price in first.steps)
+        old = "none" if first.old is None else format_amount(first.old)
         shown.add_row(
             str(since),
             str(day),
             cloud,
             instance_type,
             format_price_name(purchase, term),
-            f"{old}{steps} → {first.new:.2f}" + (" …" if len({t.new for t in same}) > 1 else ""),
-            "–" if first.effect is None else format_relative_change(first.effect),
+            f"{old}{steps} → {format_amount(first.new)}" + (" …" if len({t.new for t in same}) > 1 else ""),
+            format_change(first.effect) or "–",
             str(len(same)),
         )
     out.print(shown)
@@ -327,7 +327,7 @@ def _summary(done: ReplayResult, compared: ReplayEvaluation | None) -> None:
     shown.add_row("list prices: held", str(len(done.of("held", spot=False))))
     if compared is not None:
         counts = compared.counts
-        shown.add_row(f"known list-price changes of {LIST_MOVE:.0%} or more", str(len(compared.answers)))
+        shown.add_row(f"known list-price changes of {format_percent(LIST_MOVE)} or more", str(len(compared.answers)))
         shown.add_row("   reported as a change", str(counts["changed"]))
         shown.add_row("   held for confirmation", str(counts["held"]))
         shown.add_row("   read once before the next move, named in its report", str(counts["on the way"]))
@@ -336,10 +336,10 @@ def _summary(done: ReplayResult, compared: ReplayEvaluation | None) -> None:
     if done.raw_spot:
         reported = len(done.of("changed", spot=True)) + len(done.of("held", spot=True))
         shown.add_row("spot prices: moves from one reading to the next", str(done.raw_spot))
-        shown.add_row(f"   of {LIST_MOVE:.0%} or more", str(done.raw_spot_list))
-        shown.add_row(f"   of {SPOT_MOVE:.0%} or more", str(done.raw_spot_large))
+        shown.add_row(f"   of {format_percent(LIST_MOVE)} or more", str(done.raw_spot_list))
+        shown.add_row(f"   of {format_percent(SPOT_MOVE)} or more", str(done.raw_spot_large))
         shown.add_row("   reported (median of three, against the accepted price)", str(reported))
-        shown.add_row("   ignored", f"{done.spot_cut:.0%}")
+        shown.add_row("   ignored", format_percent(done.spot_cut))
     out.print(shown)
 
 

@@ -17,7 +17,7 @@ from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
 from plumbline.launch.plan import PlanError
-from plumbline.metrics.formatting import unknown_name
+from plumbline.metrics.formatting import format_amount, unknown_name
 from plumbline.workflows.budget import apply_budgets, budget_balance, forecast_month
 from plumbline.workflows.plan import Placement, PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, plan_runs
 
@@ -144,9 +144,9 @@ def _show_balances(balances: list[tuple[Balance, BudgetUse]]) -> None:
     shown = table(f"Budgets of {balances[0][0].month} (UTC)", "provider", "limit", *columns, right=columns)
     for b, rerun in balances:
         if (limit := b.budget.gpu_hours_per_month) is not None:
-            shown.add_row(b.provider, "GPU-hours", *map(_number, (limit, b.used.gpu_hours, b.gpu_hours_left, rerun.gpu_hours)))
+            shown.add_row(b.provider, "GPU-hours", *map(format_amount, (limit, b.used.gpu_hours, b.gpu_hours_left, rerun.gpu_hours)))
         if (limit := b.budget.usd_per_month) is not None:
-            shown.add_row(b.provider, "USD", *map(_number, (limit, b.used.usd, b.usd_left, rerun.usd)))
+            shown.add_row(b.provider, "USD", *map(format_amount, (limit, b.used.usd, b.usd_left, rerun.usd)))
     out.print(shown)
     for b, rerun in balances:
         if why := b.used.unpriced or rerun.unpriced:
@@ -154,7 +154,3 @@ def _show_balances(balances: list[tuple[Balance, BudgetUse]]) -> None:
         elif past := replace(b, used=rerun).exceeded:
             warning = f"{b.provider}: a whole monthly rerun is expected to take {past}: the budget will not carry it"
             out.print(warning, style="yellow")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.2f}"

@@ -18,7 +18,16 @@ from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
 from plumbline.dashboard.filters import Filter
-from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name, format_percent, format_probability
+from plumbline.metrics.formatting import (
+    capitalize_first,
+    format_amount,
+    format_bytes,
+    format_change,
+    format_money,
+    format_name,
+    format_percent,
+    format_probability,
+)
 
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]
 """No larger than what the archive's column holds."""
@@ -101,6 +110,9 @@ def _templates() -> tuple[Environment, Assets]:
     )
     templates.filters |= {
         "words": format_name,
+        "amount": format_amount,
+        "money": format_money,
+        "change": format_change,
         "size": format_bytes,
         "explanation": explanation,
         "headline": headline,

@@ -14,7 +14,7 @@ from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.savings import Switch
 from plumbline.archive import FindingView
 from plumbline.declarations import Declarations
-from plumbline.metrics.formatting import format_name, format_probability
+from plumbline.metrics.formatting import format_money, format_name, format_percent, format_probability
 from plumbline.presentation.cover import describe_rest
 from plumbline.presentation.heat_map import SeriesStatus
 from plumbline.presentation.series_summary import ORDER, format_age
@@ -150,9 +150,9 @@ def _money_tile(month: MonthlyTotal) -> Tile:
     if not month.known:
         return Tile("Lost a month", "–", f"{month.unknown} without an amount" if month.unknown else "no finding costs money", link)
     if not month.lost and month.saved:
-        return Tile("Saved a month", f"{month.saved:,.0f} USD", f"{month.known} finding{'s' * (month.known != 1)}", link, "good")
+        return Tile("Saved a month", format_money(month.saved), f"{month.known} finding{'s' * (month.known != 1)}", link, "good")
     coverage = f"{month.known} finding{'s' * (month.known != 1)}{describe_rest(month)}"
-    return Tile("Lost a month", f"{month.lost:,.0f} USD", coverage, link, "bad" if month.lost else "good")
+    return Tile("Lost a month", format_money(month.lost), coverage, link, "bad" if month.lost else "good")
 
 
 def _switch_tile(moves: Sequence[Switch] | None) -> Tile:
@@ -163,9 +163,9 @@ def _switch_tile(moves: Sequence[Switch] | None) -> Tile:
         return Tile("Best switch", "none", "every team runs at its cheapest sufficient provider", "/decisions", "good")
     best = moves[0]
     certainty = f", P(cheapest) {format_probability(best.probability)}" if best.probability is not None else ""
-    saving = f"{100 * best.saving:.0f} % less"
+    saving = f"{format_percent(best.saving)} less"
     note = f"{best.workload}: {best.provider} → {best.to}{certainty}"
     link = f"/workloads/{best.workload}"
     if best.usd:
-        return Tile("Best switch", f"{best.usd:,.0f} USD", f"less a month ({100 * best.saving:.0f} %): {note}", link, "warn")
+        return Tile("Best switch", format_money(best.usd), f"less a month ({format_percent(best.saving)}): {note}", link, "warn")
     return Tile("Best switch", saving, f"{note}. For USD declare volumes (alerts.yaml)", link, "warn")

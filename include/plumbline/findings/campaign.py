@@ -25,6 +25,7 @@ from plumbline.analysis.drift.comparison import (
 )
 from plumbline.findings import shorten
 from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_percent
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, summarize_facts
 from plumbline.results.sample import Series
 
@@ -138,7 +139,7 @@ def _within_thresholds(judged: Sequence[MetricComparison]) -> str:
     if not moves:
         return "performance is unchanged"
     most = max(moves, key=lambda row: abs(row.effect or 0.0) / (row.warn or 1.0))
-    return f"{_name(most)} moved {format_effect(most)}, below your {100 * (most.warn or 0.0):g} % threshold"
+    return f"{_name(most)} moved {format_effect(most)}, below your {format_percent(most.warn or 0.0)} threshold"
 
 
 def _reliability(comparison: Comparison) -> Finding | None:

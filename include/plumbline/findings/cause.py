@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_relative_change
+from plumbline.metrics.formatting import format_change
 from plumbline.results.finding import CauseEvidence, Finding, FindingKind, Member, Severity, finding_id
 from plumbline.results.sample import Series
 
@@ -41,7 +41,7 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
     shifts = [s for e in (effect, *others) for s in sorted(e.shifts, key=lambda s: (s.series_key not in e.moved, -abs(s.shift)))]
     title = f"{names[0]}: {_what(effect)}"
     left = f"{len(cause.left)} {'providers have' if len(cause.left) != 1 else 'provider has'} another value still" if cause.left else ""
-    between = " … ".join(map(format_relative_change, (effect.ci_low, effect.ci_high)))
+    between = " … ".join(map(format_change, (effect.ci_low, effect.ci_high)))
     against = (
         f"compared with {effect.untouched} series without the change"
         if effect.untouched
@@ -56,7 +56,7 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
         kind=kind,
         severity=severity,
         headline=f"{severity.upper()}  {mark}{provider} · {'; '.join(filter(None, (title, left)))}, since campaign {began}",
-        explanation=f"pooled change {format_relative_change(effect.effect)} (95 %: {between}), {against}{with_it}"
+        explanation=f"pooled change {format_change(effect.effect)} (95 %: {between}), {against}{with_it}"
         + "".join(f"; also {_what(e)}" for e in others),
         provider=provider,
         workload_kind=effect.kind,
@@ -90,7 +90,7 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
 def _what(effect: PooledEffect) -> str:
     runs, count, on, providers = _RUNS[effect.kind], len(effect.shifts), len(effect.moved_providers), len(effect.providers)
     if effect.verdict in ("regressed", "improved"):
-        share = format_relative_change(effect.effect)[1:]
+        share = format_change(effect.effect)[1:]
         worse = "slower" if effect.verdict == "regressed" else "faster"
         where = f" at {on} of {providers} providers" if providers > 1 else ""
         return f"{share} {worse} in {len(effect.moved)} of {count} {runs}{where}"
@@ -104,7 +104,7 @@ def _member(shift: SeriesShift) -> Member:
     series = Series.parse(shift.series_key)
     worse_up = METRICS[shift.metric].direction == "lower_is_better"
     effect = shift.change if worse_up else 1 / (1 + shift.change) - 1
-    text = f"{series.provider} · {series.kind} {series.workload}: {shift.metric} {format_relative_change(effect)}"
+    text = f"{series.provider} · {series.kind} {series.workload}: {shift.metric} {format_change(effect)}"
     return Member(shift.metric, text, effect, verdict="regressed" if shift.shift > 0 else "improved", series_key=shift.series_key)
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings import Reconciliation, provider_finding
-from plumbline.metrics.formatting import format_relative_change
+from plumbline.metrics.formatting import format_change
 from plumbline.results.finding import Finding, Member, Severity
 from plumbline.results.price_reading import Reading
 
@@ -79,9 +79,7 @@ def _changed_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Findi
     assert accepted is not None and effect is not None  # of a changed price
     spot = reading.purchase == "spot"
     severity: Severity = "warn" if effect > 0 or (not spot and effect <= -LARGE_FALL) else "info"
-    move = (
-        f"{format_usd(accepted, checked.price)} → {format_usd(checked.price, accepted)} USD per {unit} ({format_relative_change(effect)})"
-    )
+    move = f"{format_usd(accepted, checked.price)} → {format_usd(checked.price, accepted)} USD per {unit} ({format_change(effect)})"
     proof = "median of three readings" if spot else _format_sightings(checked)
     consequence = (
         "spot prices are compared with the new level from now on" if spot else "costs use the accepted price until you accept the new one"

@@ -14,7 +14,7 @@ from statistics import median
 from plumbline.analysis.drift.comparison import format_probe_name
 from plumbline.findings import Reconciliation, provider_finding, unsettled_id
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_quantity, format_relative_change
+from plumbline.metrics.formatting import format_change, format_quantity
 from plumbline.results.finding import Finding, Member
 
 PROBE_SUBJECT = "probe"
@@ -55,7 +55,7 @@ class ProbeVerdict:
         unit = METRICS[self.metric].unit
         if self.usual is None:
             return f"{format_probe_name(self.metric)} {format_quantity(self.value, unit)}"
-        return f"{format_probe_name(self.metric)} {format_quantity(self.usual, unit)} → {format_quantity(self.value, unit)} ({format_relative_change(self.effect)})"
+        return f"{format_probe_name(self.metric)} {format_quantity(self.usual, unit)} → {format_quantity(self.value, unit)} ({format_change(self.effect)})"
 
 
 @dataclass(frozen=True)

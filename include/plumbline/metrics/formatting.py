@@ -1,4 +1,4 @@
-"""Format quantities: three significant digits and a unit of a fitting size."""
+"""Numbers as text, on every surface alike: quantities, money, probabilities, shares and changes."""
 
 from __future__ import annotations
 
@@ -9,63 +9,58 @@ from difflib import get_close_matches
 
 from plumbline.metrics import METRICS, Unit
 
-_SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_SECONDS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 ABSENT = "–"
 
 
-def format_quantity(value: float | None, unit: Unit | str) -> str:
-    """`0.01234, "s"` as `12.3 ms`; None as a dash. Ratios are percentages, money keeps the digits that matter."""
-    if value is None:
-        return ABSENT
-    if unit == "s":
-        size = abs(value)
-        if size == 0:
-            return "0 s"
-        factor, name = next(((f, n) for f, n in _SECONDS if size >= f * (120 / 60 if f >= 60 else 1)), _SECONDS[-1])
-        return f"{format_significant(value / factor)} {name}"
-    if unit == "ratio":
-        return f"{format_significant(value * 100)} %"
-    if unit == "USD":
-        return f"{value:,.2f} USD" if abs(value) >= 1 or value == 0 else f"{value:.3g} USD"
-    if unit in ("count", "1", ""):
-        return f"{value:,.0f}" if value == int(value) else format_significant(value)
-    if unit in ("bytes", "bytes/s", "FLOP/s", "tokens/s", "samples/s", "W", "J"):
-        factor, prefix = next(((f, p) for f, p in _SI if abs(value) >= f), _SI[-1])
-        if unit in ("tokens/s", "samples/s"):
-            return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{format_significant(value)} {unit}"
-        symbol = {"bytes": "B", "bytes/s": "B/s"}.get(unit, unit)
-        return f"{format_significant(value / factor)} {prefix}{symbol}"
-    return f"{format_significant(value)}{unit if unit.startswith('/') else '/s' if unit == '1/s' else ' ' + unit}"
+def format_quantity(value: float | None, unit: Unit | str, metric: str = "") -> str:
+    """One number with its unit: `0.01234, "s"` as `12.3 ms`; None as a dash."""
+    return common_scale(unit, [value], metric).text(value)
 
 
 def format_significant(value: float) -> str:
-    """Three significant digits without an exponent: 1234 → 1,230, 12.34 → 12.3, 0.01234 → 0.0123."""
+    """Three significant digits without an exponent: 1234 → 1,234, 12.34 → 12.3, 0.01234 → 0.0123."""
     rounded = float(f"{value:.3g}")
-    if rounded == 0:
-        return "0"
-    if abs(rounded) >= 100:
-        return f"{rounded:,.0f}"
-    places = 1 if abs(rounded) >= 10 else 2 if abs(rounded) >= 1 else 6
-    return f"{rounded:.{places}f}".rstrip("0").rstrip(".") if places == 6 else f"{rounded:.{places}f}"
+    if abs(rounded) >= 1:
+        return _minus(f"{value:,.{0 if abs(rounded) >= 100 else 1 if abs(rounded) >= 10 else 2}f}")
+    return _minus(f"{rounded:.10f}".rstrip("0").rstrip(".")) if rounded else "0"
 
 
-def format_grouped(value: float) -> str:
-    """Four digits, thousands separated, never as a power of ten."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+def format_amount(amount: float | None, digits: int = 2) -> str:
+    """Money without its unit: cents below 1,000, whole from there on, three significant digits of what is below 1; or so many `digits`
+    after the point."""
+    if amount is None:
+        return ABSENT
+    size = abs(amount)
+    if digits == 2 and (size >= 999.995 or size == 0):
+        return _minus(f"{amount:,.0f}")
+    if digits > 2 or size >= 1:
+        return _minus(f"{amount:,.{digits}f}")
+    whole, _, decimals = format_significant(amount).partition(".")
+    return f"{whole}.{decimals:0<2}"
 
 
-def format_relative_change(fraction: float, digits: int = 1) -> str:
-    """`+91 %`, `−8.2 %`: a decimal only below ten per cent, a real minus sign."""
-    value = 100 * fraction
-    text = f"{abs(value):.{0 if round(abs(value), digits) >= 10 else digits}f}"
-    return f"{'−' if value < 0 and float(text) else '+'}{text} %"
+def format_money(amount: float | None, unit: str = "USD") -> str:
+    """An amount with its unit, such as `27.60 USD/h` and `5,670 USD`."""
+    return ABSENT if amount is None else f"{format_amount(amount)} {unit}"
 
 
-def format_amount(value: float) -> str:
-    """An amount without its unit: cents only below 10."""
-    text = f"{abs(value):,.2f}" if abs(value) < 10 else f"{abs(value):,.0f}"
-    return f"−{text}" if value < 0 and text.strip("0.,") else text
+def format_money_change(old: float | None, new: float, unit: str = "USD") -> str:
+    """`23.92 → 31.20 USD/h (+30 %)`, with enough decimals to tell the two apart."""
+    if old is None:
+        return format_money(new, unit)
+    digits = next((d for d in range(2, 8) if old == new or format_amount(old, d) != format_amount(new, d)), 8)
+    share = f" ({format_change(new / old - 1)})" if old else ""
+    return f"{format_amount(old, digits)} → {format_amount(new, digits)} {unit}{share}"
+
+
+def format_monthly(usd: float) -> str:
+    """What something costs a month, an estimate: two digits."""
+    return f"{'saves about' if usd < 0 else 'about'} {format_amount(float(f'{abs(usd):.2g}')).removesuffix('.00')} USD a month"
+
+
+def _minus(text: str) -> str:
+    """A real minus sign, and none before zero."""
+    return text.replace("-", "−" if text.strip("-0.,") else "")
 
 
 _STEPS: dict[str, tuple[tuple[float, str], ...]] = {
@@ -94,7 +89,9 @@ class Scale:
 
     def number(self, value: float | None) -> str:
         """The value without its unit, thousands separated; an en dash for an absent one."""
-        return "–" if value is None else f"{value / self.factor:,.{self.decimals}f}"
+        if value is None or self.suffix == "USD":
+            return format_amount(value)
+        return _minus(f"{value / self.factor:,.{self.decimals}f}")
 
     def text(self, value: float | None) -> str:
         """The value with its unit; "under 1 s" of 0 where the clock counts whole seconds."""
@@ -121,6 +118,8 @@ def _unit(unit: str, metric: str, size: float) -> tuple[float, str]:
     if unit == "ratio":
         return 0.01, "%"
     if unit in _STEPS:
+        if size == 0:
+            return next((step for step in _STEPS[unit] if step[0] == 1.0), _STEPS[unit][0])
         # Nobody reads 90 s better as 1.5 min: minutes and hours start at two.
         fitting = [step for step in _STEPS[unit] if size >= step[0] * (2 if step[1] in ("min", "h") else 1)]
         return fitting[-1] if fitting else _STEPS[unit][0]
@@ -135,18 +134,21 @@ def _gap(suffix: str) -> str:
 
 def format_percent(share: float | None, decimals: int = 0) -> str:
     """A share as a percentage; an en dash for an absent one."""
-    return "–" if share is None else f"{100 * share:.{decimals}f} %"
+    return ABSENT if share is None else f"{100 * share:.{decimals}f} %"
 
 
-def format_change(fraction: float | None, decimals: int = 1) -> str:
-    """A signed change such as `+7.9 %`, with a minus sign instead of a hyphen; empty for None."""
-    return "" if fraction is None else f"{100 * fraction:+.{decimals}f} %".replace("-", "−")
+def format_change(fraction: float | None, digits: int = 1) -> str:
+    """A change with its sign, `+91 %` or `−8.2 %`: decimals only below ten per cent; empty for None."""
+    if fraction is None:
+        return ""
+    text = f"{abs(100 * fraction):.{0 if round(abs(100 * fraction), digits) >= 10 else digits}f}"
+    return f"{'−' if fraction < 0 and float(text) else '+'}{text} %"
 
 
 def format_probability(probability: float | None) -> str:
     """A probability, never shown as certain: draws cannot prove 0 or 1."""
     if probability is None:
-        return "–"
+        return ABSENT
     if probability > 0.99:
         return "> 99 %"
     return "< 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"

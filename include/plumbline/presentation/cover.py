@@ -16,7 +16,7 @@ from plumbline.analysis.decisions.certainty import certainty_text, leaders_of, t
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.savings import Switch, switches
-from plumbline.metrics.formatting import format_amount, format_probability, join_words
+from plumbline.metrics.formatting import format_money, format_percent, format_probability, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import index_chart, pareto_chart
 from plumbline.presentation.verdicts import busy_sentence
@@ -136,7 +136,9 @@ def _choice(decided: TeamDecision, campaign: CampaignData, moves: Sequence[Switc
         provider=certainty_text(decision) if verdict == "unclear" else decision.first_name or "",
         before=before if verdict == "move" else "",
         certainty=format_probability(decision.first.probability_first) if decision.first and verdict != "unclear" else "",
-        saves="" if best is None or decision.first is None or best.to != decision.first.provider else f"saves {_usd(best.usd)} a month",
+        saves=""
+        if best is None or decision.first is None or best.to != decision.first.provider
+        else f"saves {format_money(best.usd)} a month",
         today=today_text(decision, today),
     )
 
@@ -184,10 +186,6 @@ def _plural(word: str) -> str:
     return word.replace("gap", "gaps") if word.startswith("gap") else f"{word}s"
 
 
-def _usd(amount: float) -> str:
-    return f"{format_amount(amount)} USD"
-
-
 def _spent_tile(conclusions: Conclusions) -> Tile:
     priced_costs = [c for c in conclusions.provider_costs if c.bill.paid is not None]
     spent = combine_bills(c.bill for c in priced_costs)
@@ -195,8 +193,10 @@ def _spent_tile(conclusions: Conclusions) -> Tile:
         return Tile("Spent", "unknown", "no price declared or no result")
     providers = len({c.provider for c in priced_costs})
     prefix = "at least; " if len(priced_costs) < len(conclusions.provider_costs) or not all(c.bill.complete for c in priced_costs) else ""
-    share = "" if spent.share == spent.paid else f"; the trials' share: {_usd(spent.share.amount)}"
-    return Tile("Spent", _usd(spent.paid.amount), f"{prefix}paid for machines of {providers} provider{'s' if providers > 1 else ''}{share}")
+    share = "" if spent.share == spent.paid else f"; the trials' share: {format_money(spent.share.amount)}"
+    return Tile(
+        "Spent", format_money(spent.paid.amount), f"{prefix}paid for machines of {providers} provider{'s' if providers > 1 else ''}{share}"
+    )
 
 
 def _lost_tile(campaign: CampaignData) -> Tile:
@@ -208,12 +208,12 @@ def _lost_tile(campaign: CampaignData) -> Tile:
     if not month.known:
         reason = "none has a known cost" if campaign.history.volumes else "declare monthly volumes (alerts.yaml)"
         return Tile("Lost", "unknown", f"{count}; {reason}", "bad")
-    return Tile("Lost", _usd(month.lost), f"a month, {count}{describe_rest(month)}", "bad" if month.lost else "")
+    return Tile("Lost", format_money(month.lost), f"a month, {count}{describe_rest(month)}", "bad" if month.lost else "")
 
 
 def describe_rest(month: MonthlyTotal) -> str:
     """What an amount lost a month leaves out: gains, and findings without an amount."""
-    saved = f"; others save {_usd(month.saved)}" if month.saved else ""
+    saved = f"; others save {format_money(month.saved)}" if month.saved else ""
     return f"{saved}{f'; {month.unknown} without an amount' if month.unknown else ''}"
 
 
@@ -224,7 +224,10 @@ def _saving_tile(campaign: CampaignData, moves: Sequence[Switch]) -> Tile:
         return Tile("Could be saved", "0 USD", "declared volumes run at the cheapest eligible provider", "good")
     best = moves[0]
     return Tile(
-        "Could be saved", _usd(sum(m.usd for m in moves)), f"a month; most: {best.workload} from {best.provider} to {best.to}", "good"
+        "Could be saved",
+        format_money(sum(m.usd for m in moves)),
+        f"a month; most: {best.workload} from {best.provider} to {best.to}",
+        "good",
     )
 
 
@@ -264,12 +267,12 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
         if (finding.severity == "info" and usd <= 0) or _finding_word(finding) in ("improvement", "price cut"):
             continue
         verb = {"price": "Negotiate or accept the price of", "performance": "Claim from, or rerun on,"}.get(finding.kind, "Check")
-        money = f"{_usd(usd)} a month; " if usd > 0 else ""
+        money = f"{format_money(usd)} a month; " if usd > 0 else ""
         reason = f"{money}{finding.title or finding.headline}"
         actions.append((usd, finding.severity, Action(f"{verb} {finding.provider}", reason, finding.owner or OPERATIONS, usd)))
     for move in moves:
         certainty = f", P(cheapest) {format_probability(move.probability)}" if move.probability is not None else ""
-        reason = f"saves {_usd(move.usd)} a month ({100 * move.saving:.0f} % less{certainty}){_other_first_choices(conclusions, move)}"
+        reason = f"saves {format_money(move.usd)} a month ({format_percent(move.saving)} less{certainty}){_other_first_choices(conclusions, move)}"
         title = f"To save, run {move.workload} on {move.to} instead of {move.provider}"
         actions.append((move.usd, "warn", Action(title, reason, join_words(move.teams), move.usd)))
     for d in conclusions.decided:

@@ -15,16 +15,14 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
-from plumbline.findings.price import format_usd
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import (
     common_scale,
     format_change,
+    format_money,
     format_name,
     format_percent,
     format_probability,
-    format_quantity,
-    format_relative_change,
     format_significant,
     join_words,
 )
@@ -153,10 +151,10 @@ def _price_row(swing: PriceSwing) -> SwingRow:
     def text(flip: PriceFlip | None, limit: str) -> str:
         if flip is None:
             return f"none {limit} of the current price"
-        price = f"{flip.usd_per_hour:,.4g} USD/h" if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
+        price = format_money(flip.usd_per_hour, "USD/h") if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
         return f"{price} ({format_change(flip.factor - 1, 0)}): {flip.first}"
 
-    current_price = f"{swing.usd_per_hour:,.4g} USD/h" if swing.usd_per_hour is not None else "–"
+    current_price = format_money(swing.usd_per_hour, "USD/h")
     down, up = text(swing.falls, f"down to {format_percent(CHEAPEST)}"), text(swing.rises, f"up to {format_percent(DEAREST)}")
     return SwingRow(swing.provider, current_price, down, up)
 
@@ -182,7 +180,7 @@ def price_sentences(swings: Sequence[PriceSwing]) -> tuple[str, ...]:
     for swing in swings:
         flips = [flip for flip in (swing.falls, swing.rises) if flip is not None]
         if flips:
-            today = "" if swing.usd_per_hour is None else f" (now {_hourly_price(swing.usd_per_hour)})"
+            today = "" if swing.usd_per_hour is None else f" (now {format_money(swing.usd_per_hour, 'USD/h')})"
             sentences.append(f"{swing.provider}{today}: {join_words(_flip_text(flip) for flip in flips)}.")
         else:
             fixed.append(swing.provider)
@@ -195,17 +193,9 @@ def _flip_text(flip: PriceFlip) -> str:
     price_text = (
         f"{format_percent(flip.factor)} of the current price"
         if flip.usd_per_hour is None
-        else f"{_rounded_price(flip.usd_per_hour)} ({format_relative_change(flip.factor - 1)})"
+        else f"{format_money(flip.usd_per_hour, 'USD/h')} ({format_change(flip.factor - 1)})"
     )
     return f"at {price_text} or {'less' if flip.factor < 1 else 'more'} {flip.first} is first"
-
-
-def _hourly_price(price: float) -> str:
-    return f"{format_usd(price)} USD/h"
-
-
-def _rounded_price(price: float) -> str:
-    return _hourly_price(float(f"{price:.4g}"))
 
 
 def _weight(weight: float) -> str:
@@ -236,7 +226,7 @@ def nearest_change(decided: TeamDecision) -> str:
 def _price_condition(price: PriceSwing, flip: PriceFlip) -> str:
     if price.usd_per_hour is None or flip.usd_per_hour is None:
         return f"{format_percent(flip.factor)} of its current price"
-    return f"{_rounded_price(flip.usd_per_hour)} instead of {_hourly_price(price.usd_per_hour)}"
+    return f"{format_money(flip.usd_per_hour, 'USD/h')} instead of {format_money(price.usd_per_hour, 'USD/h')}"
 
 
 def _cheapest_table(cheapest: Cheapest, limit: int | None) -> CheapestTable:
@@ -378,7 +368,7 @@ def experiment_rows(experiments: Sequence[Experiment]) -> tuple[ExperimentRow, .
             repeats=f"{e.n} → {e.trials}",
             gain=f"+{100 * e.gain:.1f} points",
             share=round(100 * e.gain / largest_gain),
-            cost="unknown" if e.usd is None else format_quantity(e.usd, "USD"),
+            cost="unknown" if e.usd is None else format_money(e.usd),
             per_usd="–" if e.gain_per_usd is None else f"{format_significant(100 * e.gain_per_usd)} points",
             unpriced=e.unpriced or "",
         )

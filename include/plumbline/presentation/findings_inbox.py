@@ -12,7 +12,7 @@ from plumbline.archive import FindingView
 from plumbline.findings.cause import FLEET, witnesses
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_name, format_relative_change
+from plumbline.metrics.formatting import format_change, format_monthly, format_name
 from plumbline.results.finding import Finding
 
 SYMBOLS = {"page": "✖", "warn": "▲", "info": "●"}
@@ -22,7 +22,7 @@ _VERBS = {"training": "trains", "inference": "serves"}
 
 def headline_in_words(finding: Finding, usd: float | None = None) -> str:
     """One line, such as `p5 trains gpt-1b 7.9 % slower since November 2026: about 5,700 USD a month`. `usd`: more a month, if known."""
-    money = f": {about_monthly(usd)}" if usd else ""
+    money = f": {format_monthly(usd)}" if usd else ""
     return f"{what_happened(finding)}{money}"
 
 
@@ -40,7 +40,7 @@ def what_happened(finding: Finding) -> str:
             if begin and begin not in description
             else f"{finding.provider}{workload_suffix}: {description}"
         )
-    share = format_relative_change(finding.effect)[1:]
+    share = format_change(finding.effect)[1:]
     if metric.group not in _SPEED or metric.direction == "informative":
         change = "higher" if finding.effect > 0 else "lower"
         return f"{finding.provider}: {format_name(metric.name)} of {finding.workload} {share} {change} since {begin}"
@@ -54,13 +54,6 @@ def format_begin(finding: Finding) -> str:
     if month_match := re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", begin):
         return f"{month_name[int(month_match[2])]} {month_match[1]}"
     return f"campaign {begin}" if finding.campaign_id else begin
-
-
-def about_monthly(usd: float) -> str:
-    """An amount a month to two digits."""
-    amount = float(f"{abs(usd):.2g}")
-    text = f"{amount:,.0f}" if amount >= 10 else f"{amount:g}"
-    return f"{'about' if usd > 0 else 'saves about'} {text} USD a month"
 
 
 _GRAVITY = {"page": 0, "warn": 1, "info": 2}

@@ -15,7 +15,7 @@ from plumbline.findings.price import CHANGED_SUBJECT, CORE_HOUR, GPU_HOUR, HELD_
 from plumbline.findings.probe import PROBE_SUBJECT as PROBED
 from plumbline.findings.probe import USUAL_PROBES
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import Scale, common_scale, format_name, format_relative_change
+from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, line, marks, vertical
 from plumbline.results.finding import Finding
 
@@ -122,7 +122,7 @@ def _probe_history(archive: Archive, finding: Finding) -> History | None:
         unit=unit.suffix.strip() or METRICS[metric].unit,
         points=tuple(HistoryPoint(day, (value / unit.factor,)) for day, value in daily_values),
         since=since,
-        change=format_relative_change(finding.effect),
+        change=format_change(finding.effect),
         level=_level([value for _, value in daily_values[:since]][-USUAL_PROBES:], unit),
         level_name="usual",
         simulated=finding.simulated,
@@ -151,7 +151,7 @@ def _price_history(archive: Archive, finding: Finding) -> History | None:
         unit=f"USD per {CORE_HOUR if CORE_HOUR in finding.title else GPU_HOUR}",
         points=tuple(HistoryPoint(day, (price,)) for day, price in daily_prices),
         since=since,
-        change=f"{format_relative_change(finding.effect)}{held_suffix}",
+        change=f"{format_change(finding.effect)}{held_suffix}",
         level=None if purchase == "spot" else daily_prices[since - 1][1],  # a spot price moves all the time
         level_name="before",
         steps=True,

@@ -16,7 +16,7 @@ from plumbline.analysis.scorecards.scorecard import Row, Scorecard
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.references import References
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import Scale, common_scale, format_name, format_percent
+from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
 from plumbline.presentation.card_tables import CardTable, Cell, TableRow, card_tables
 from plumbline.results import ResultDocument
@@ -257,7 +257,7 @@ def _criterion_cell(verdict: CriterionVerdict) -> CriterionCell:
     scale = common_scale(verdict.unit, [verdict.value], verdict.metric)
     margin = ""
     if verdict.margin is not None:
-        margin = f"{100 * verdict.margin:+.0f} % from the limit" if verdict.margin < 0 else f"{100 * verdict.margin:.0f} % margin"
+        margin = f"{format_change(verdict.margin, 0)} from the limit" if verdict.margin < 0 else f"{format_percent(verdict.margin)} margin"
     return CriterionCell(verdict.outcome, scale.text(verdict.value), margin, verdict.explanation)
 
 
@@ -352,4 +352,8 @@ def _published_figure(share: ReferenceShare) -> str:
 
 
 def _share_interval(share: ReferenceShare) -> str:
-    return "" if share.low is None or share.high is None else f" ({100 * share.low:.0f} … {format_percent(share.high)})"
+    return (
+        ""
+        if share.low is None or share.high is None
+        else f" ({format_percent(share.low).removesuffix(' %')} … {format_percent(share.high)})"
+    )

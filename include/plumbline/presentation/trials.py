@@ -375,7 +375,7 @@ def _stages(document: ResultDocument, phase: str) -> tuple[tuple[str, str, str],
     total = sum(stage.total_s for stage in stages)
     means = [stage.total_s / stage.n for stage in stages]
     return tuple(
-        (format_name(stage.stage), common_scale("s", [mean]).text(mean), f"{stage.total_s / total:.0%}" if total else "")
+        (format_name(stage.stage), common_scale("s", [mean]).text(mean), format_percent(stage.total_s / total) if total else "")
         for stage, mean in zip(stages, means, strict=True)
     )
 

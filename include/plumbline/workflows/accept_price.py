@@ -13,6 +13,7 @@ from plumbline.archive import Archive, PriceReadingView, PriceView
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name, format_price_source, price_subject, price_unit
+from plumbline.metrics.formatting import format_money
 from plumbline.results.finding import Finding
 from plumbline.results.price_reading import Reading
 from plumbline.workflows.decide import RecordedDecision, decide_all
@@ -105,7 +106,7 @@ def accept_price(
     if declared is None:
         return AcceptedPrice(accepted_before, repeated=repeated)
     kind = f"{purchase} {term}" if term else purchase
-    reason = f"{by} accepted {accepted_before.usd_per_hour:.10g} USD/h as the {kind} price of {provider.name}"
+    reason = f"{by} accepted {format_money(accepted_before.usd_per_hour, 'USD/h')} as the {kind} price of {provider.name}"
     return AcceptedPrice(accepted_before, tuple(decide_all(archive, declared, now.date(), reason)), repeated)
 
 

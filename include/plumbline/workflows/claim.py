@@ -20,7 +20,7 @@ from plumbline.analysis.prices.book import quote
 from plumbline.archive import Archive
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
-from plumbline.metrics.formatting import capitalize_first, common_scale, format_amount, format_percent, join_words
+from plumbline.metrics.formatting import capitalize_first, common_scale, format_money, format_percent, join_words
 from plumbline.presentation.charts.launches import launch_success
 from plumbline.results.finding import Finding
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
@@ -201,7 +201,7 @@ def _demand(provider: Provider | None, cost: MonthlyCost, usd: float | None) -> 
     if sla is not None and sla.clause:
         lines.append(f"Clause: {sla.clause}.")
     if sla is not None and sla.credit is not None:
-        amount = f", {format_amount(usd)} USD a month at our volume" if usd is not None else ""
+        amount = f", {format_money(usd)} a month at our volume" if usd is not None else ""
         lines.append(
             f"Credit: {format_percent(sla.credit)} of the month's bill{amount}, for each month since the change until it is repaired."
         )

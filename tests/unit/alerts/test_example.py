@@ -10,6 +10,7 @@ from tests.fakes.slack_blocks import checked
 from plumbline.alerts import render
 from plumbline.alerts.message import render_details
 from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_HISTORY
+from plumbline.metrics.formatting import format_monthly
 
 IMAGES = Path(__file__).resolve().parents[3] / "docs" / "images" / "slack"
 
@@ -26,7 +27,8 @@ def test_slack_takes_it_and_it_agrees_with_itself() -> None:
     before, after = EXAMPLE_HISTORY.level, EXAMPLE_HISTORY.points[EXAMPLE_HISTORY.since].middle
     assert EXAMPLE_FINDING.ci_low < after / before - 1 < EXAMPLE_FINDING.ci_high
     hours, price = 730, 98.32
-    for fraction in (EXAMPLE_FINDING.effect, EXAMPLE_FINDING.ci_low, EXAMPLE_FINDING.ci_high):
+    assert format_monthly(hours * price * EXAMPLE_FINDING.effect) in EXAMPLE_CONTEXT.cost
+    for fraction in (EXAMPLE_FINDING.ci_low, EXAMPLE_FINDING.ci_high):
         assert f"{hours * price * fraction:,.0f}" in EXAMPLE_CONTEXT.cost
 
 

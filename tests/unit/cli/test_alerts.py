@@ -28,7 +28,7 @@ def test_the_example_says_everything_and_needs_nothing(plumbline, home):
     for part in (
         "PAGE: example-eks-p5 trains gpt-1b 7.9 % slower",
         "Because",
-        "5,670 USD a month",
+        "about 5,700 USD a month",
         "chart: Chart of example-eks-p5",
         "Next steps",
     ):

@@ -46,7 +46,7 @@ def test_a_change_is_checked_told_and_accepted(history, plumbline, said):
     assert result.exit_code == 4 and "changed" in result.stdout and "+25 %" in result.stdout
     assert "0.02 → 0.025" in plumbline("findings").stdout
     result = plumbline("prices", "accept", "local-2core", "--why", "power is dearer")
-    assert result.exit_code == 0 and all(part in result.stdout for part in ("local-2core on-demand", "0.0250 USD", "0.0500 USD/h"))
+    assert result.exit_code == 0 and all(part in result.stdout for part in ("local-2core on-demand", "0.025 USD", "0.05 USD/h"))
     found, code = said("prices", "check", "local-2core")
     assert code == 0 and found[0]["prices"][0]["accepted_usd_per_gpu_hour"] == 0.025
     assert said("findings")[0] == []

@@ -19,6 +19,7 @@ from plumbline.analysis.prices.book import quote
 from plumbline.archive import DecisionView
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.formatting import format_money
 from plumbline.presentation.charts.static import png, svg
 from plumbline.presentation.cover import ROWS, campaign_name, choice_key, cover
 from plumbline.presentation.html.mail import check_recipients, light_colours, write_mail
@@ -90,12 +91,10 @@ def test_losses_and_savings_are_money_a_month(sample: CampaignData) -> None:
         )
     )
     first = cover(found)
-    assert first.tiles[1].value == "150 USD", "savings do not pay for losses"
-    assert re.findall(r"\d+", first.tiles[1].detail)[-2:] == ["50", "1"], "saved; findings without an amount"
+    assert first.tiles[1].value == "150.00 USD", "savings do not pay for losses"
+    assert re.findall(r"[\d.]+", first.tiles[1].detail)[-2:] == ["50.00", "1"], "saved; findings without an amount"
     moves = switches(found.decided, RENTED)
-    assert first.tiles[2].value == (
-        f"{sum(m.usd for m in moves):,.2f} USD" if sum(m.usd for m in moves) < 10 else f"{sum(m.usd for m in moves):,.0f} USD"
-    )
+    assert first.tiles[2].value == format_money(sum(m.usd for m in moves))
     assert [a.usd for a in first.actions] == sorted((a.usd for a in first.actions), reverse=True) and len(first.actions) == 3
     assert {a.owner for a in first.actions} >= {"platform"}
 

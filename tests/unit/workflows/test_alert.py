@@ -65,7 +65,7 @@ def test_a_finding_with_all_that_is_known_beside_it(archive: Archive) -> None:
     )
     archive.accept_price("local-2core", "on_demand", None, 2.0, datetime.now(timezone.utc).date(), "a test", by="ada", why="read")
     context = alert_of(archive, world, archive.finding("f1")).context
-    assert context.owner == "U0123456789" and "146 USD" in context.cost
+    assert context.owner == "U0123456789" and "about 49 USD a month" in context.cost
     assert {url.removeprefix("https://airflow.example.com/") for url, _ in context.links} == {
         "plumbline/findings/f1",
         "required_actions?response_received=false",

@@ -77,7 +77,7 @@ def test_the_mail_claims_the_credit_and_brings_the_pack(archive: Archive, tmp_pa
     assert mail.get_body(("plain",)).get_content().split() == text.split()  # type: ignore[union-attr]
     for said in (
         "Annex B, 4.2",
-        "10 % of the month's bill, 100 USD",
+        "10 % of the month's bill, 100.00 USD",
         claim.sha256,
         "driver 550 → 570",
         "promised 99.0 %, measured 1 of 1",

@@ -146,7 +146,7 @@ def test_the_watch_and_the_answer_to_its_finding_rank_too(measured: Archive, tmp
     newest = last_stored(measured, "platform", "training", ("gpt-test",))
     assert newest is not None and newest.winner == FAST
     assert newest.detail["instead_of"] == newest.detail["before"]["first"] == CHEAP
-    assert all(part in newest.detail["why"] for part in ("ada", "1 USD/h", "on_demand", FAST))
+    assert all(part in newest.detail["why"] for part in ("ada", "1.00 USD/h", "on_demand", FAST))
 
 
 def test_a_declared_price_whose_day_has_come_is_a_price_change(measured: Archive, declared: Declarations) -> None:

@@ -17,7 +17,7 @@ from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import DataRange, Economics, Utilisation
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import format_grouped
+from plumbline.metrics.formatting import format_significant
 
 RATES = {
     "requests": ("request_throughput", "value"),
@@ -121,10 +121,12 @@ class ForecastInputs:
     def _basis(self, outcome: Outcome, span: Range) -> str:
         if not outcome.sustained:
             where = "at the offered rate" if outcome.kind == "inference" else "as in the steady phase"
-            return f"{where}, {format_grouped(span.expected)}/s"
+            return f"{where}, {format_significant(span.expected)}/s"
         highest, offered = self.measured(SUSTAINED, "value", "sweep"), self.measured("offered_rate", "value")
-        steady = f" (steady phase: {format_grouped(offered.expected)})" if offered is not None else ""
-        return f"at {format_grouped(highest.expected if highest else 0.0)} requests a second, the highest rate that keeps the SLO{steady}"
+        steady = f" (steady phase: {format_significant(offered.expected)})" if offered is not None else ""
+        return (
+            f"at {format_significant(highest.expected if highest else 0.0)} requests a second, the highest rate that keeps the SLO{steady}"
+        )
 
     def price(self, purchase: Purchase) -> HourlyPrice | str:
         """The declared range of that purchase, else the price in the book and the declared multiples of it; or why there is none."""

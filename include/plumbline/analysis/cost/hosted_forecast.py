@@ -15,6 +15,7 @@ from plumbline.declarations import AnyWorkload, InferenceWorkload, Provider
 from plumbline.declarations.economics import Economics, HostedModel
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.workloads.load import mean_tokens
+from plumbline.metrics.formatting import format_money, format_percent
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,16 @@ def even_volume(own: SelfHosted, hosted: float, utilisation: float) -> BreakEven
     if hosted <= each:
         return BreakEvenPoint(
             None,
-            f"hosted is cheaper at any volume: a request costs {hosted:.3g} USD hosted, {each:.3g} USD self-hosted at {utilisation:.0%} utilisation",
+            f"hosted is cheaper at any volume: a request costs {format_money(hosted)} hosted, {format_money(each)} self-hosted at {format_percent(utilisation)} utilisation",
         )
     value = (waiting + own.fixed) / hosted
     if value * each > waiting:  # the instances that always run are full before the fixed costs are earned
         value = own.fixed / (hosted - each)
     if value == 0:
         return BreakEvenPoint(0.0, "self-hosting is cheaper from the first request on: it has no fixed costs")
-    return BreakEvenPoint(value, f"self-hosting is cheaper from {value:,.0f} requests a month on, at {utilisation:.0%} utilisation")
+    return BreakEvenPoint(
+        value, f"self-hosting is cheaper from {value:,.0f} requests a month on, at {format_percent(utilisation)} utilisation"
+    )
 
 
 def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEvenPoint:
@@ -76,21 +79,23 @@ def even_utilisation(own: SelfHosted, hosted: float, volume: float) -> BreakEven
     if left <= 0:
         return BreakEvenPoint(
             None,
-            f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, the fixed costs of self-hosting {own.fixed:,.2f} USD",
+            f"hosted is cheaper at any utilisation: it costs {format_money(budget)} a month, the fixed costs of self-hosting {format_money(own.fixed)}",
         )
     if own.always_on_usd > left:
         return BreakEvenPoint(
             None,
-            f"hosted is cheaper at any utilisation: it costs {budget:,.2f} USD a month, always-on instances with the fixed costs of "
-            f"self-hosting {own.always_on_usd + own.fixed:,.2f} USD",
+            f"hosted is cheaper at any utilisation: it costs {format_money(budget)} a month, always-on instances with the fixed costs of "
+            f"self-hosting {format_money(own.always_on_usd + own.fixed)}",
         )
     value = own.per_request(1.0) * volume / left
     if value > 1:
         return BreakEvenPoint(
             None,
-            f"hosted is cheaper even at 100% utilisation: {budget:,.2f} USD a month hosted, {own.monthly(volume, 1.0):,.2f} USD self-hosted",
+            f"hosted is cheaper even at 100 % utilisation: {format_money(budget)} a month hosted, {format_money(own.monthly(volume, 1.0))} self-hosted",
         )
-    return BreakEvenPoint(value, f"self-hosting is cheaper from {value:.1%} utilisation on, at {volume:,.0f} requests a month")
+    return BreakEvenPoint(
+        value, f"self-hosting is cheaper from {format_percent(value, 1)} utilisation on, at {volume:,.0f} requests a month"
+    )
 
 
 @dataclass(frozen=True)

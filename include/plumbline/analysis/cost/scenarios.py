@@ -17,7 +17,7 @@ from typing import Literal
 
 from plumbline.analysis.cost.trial_bill import MONTH_H
 from plumbline.analysis.cost.unit_costs import HOUR_S
-from plumbline.metrics.formatting import format_grouped
+from plumbline.metrics.formatting import format_significant
 
 Driver = Literal["price", "rate", "utilisation", "failure_rate", "egress", "storage"]
 DEARER: dict[Driver, Literal["low", "high"]] = {
@@ -166,7 +166,7 @@ def format_driver(driver: Driver, value: float) -> str:
     """A driver's value with its unit, such as `3.6 USD/h`."""
     if driver in ("utilisation", "failure_rate"):
         return f"{100 * value:.3g} %"
-    return f"{format_grouped(value)}{'/s' if driver == 'rate' else ' USD/h' if driver == 'price' else ' USD a month'}"
+    return f"{format_significant(value)}{'/s' if driver == 'rate' else ' USD/h' if driver == 'price' else ' USD a month'}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
 from plumbline.declarations.economics import Economics, SpotRate
-from plumbline.metrics.formatting import format_grouped
+from plumbline.metrics.formatting import format_money, format_significant
 
 _HIGHEST = 1.0
 """Interruptions a second: no run makes progress at such a rate; where the search for the break-even ends."""
@@ -111,7 +111,7 @@ def break_even_rate(run: Run, on_demand_per_hour: float, spot_per_hour: float) -
     if spot_per_hour >= on_demand_per_hour:
         return (
             None,
-            f"spot at {spot_per_hour:.10g} USD/h is no cheaper than {on_demand_per_hour:.10g} USD/h on demand, without any interruption",
+            f"spot at {format_money(spot_per_hour, 'USD/h')} is no cheaper than {format_money(on_demand_per_hour, 'USD/h')} on demand, without any interruption",
         )
     if run.every_s is None and run.restart_s == 0:
         return None, "an interruption costs no paid time: spot is cheaper at any interruption rate"
@@ -188,7 +188,7 @@ def spot_forecast(
     expected = (on_demand.hourly.expected, spot.hourly.expected)
     cost = spot_cost(run[0], *expected, per_hour)
     if not math.isfinite(cost.expected.held_s):
-        return without(f"at {format_grouped(per_hour)} interruptions an hour a run practically never finishes; {cost.why}")
+        return without(f"at {format_significant(per_hour)} interruptions an hour a run practically never finishes; {cost.why}")
     return SpotForecast(
         provider.name,
         workload.name,
@@ -224,7 +224,10 @@ def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None
     if rate is None or rate.expected <= 0:
         return f"the time of a run of {amount:,} {what.replace('_', ' ')} is unknown: no usable trial measured {RATES[what][0]}"
     seconds = amount / rate.expected
-    return seconds, f"{amount:,} {what.replace('_', ' ')} at {format_grouped(rate.expected)}/s: {seconds / 3600:,.4g} h of work ({source})"
+    return (
+        seconds,
+        f"{amount:,} {what.replace('_', ' ')} at {format_significant(rate.expected)}/s: {seconds / 3600:,.4g} h of work ({source})",
+    )
 
 
 def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tuple[Run, str] | str:

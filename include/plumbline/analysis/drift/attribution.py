@@ -17,7 +17,7 @@ from plumbline.analysis.drift import comparison
 from plumbline.analysis.drift.comparison import MetricComparison
 from plumbline.analysis.drift.environment import Cause, EnvironmentChange, fact_rule
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_relative_change
+from plumbline.metrics.formatting import format_change
 
 ProbeAgreement = Literal["agrees", "unchanged", "contradicts", "unclear"]
 
@@ -66,7 +66,7 @@ class ProbeEvidence:
     def text(self) -> str:
         """Such as `matmul −48 % agrees` or `disk unchanged`."""
         name = comparison.format_probe_name(self.metric)
-        return f"{name} unchanged" if self.says == "unchanged" else f"{name} {format_relative_change(self.effect)} {self.says}"
+        return f"{name} unchanged" if self.says == "unchanged" else f"{name} {format_change(self.effect)} {self.says}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from plumbline.analysis.drift.effect import Scale
 from plumbline.analysis.drift.environment import EnvironmentChange
 from plumbline.declarations.workloads import DriftLimits
 from plumbline.metrics import Direction
-from plumbline.metrics.formatting import format_relative_change
+from plumbline.metrics.formatting import format_change
 from plumbline.results.sample import CampaignSample, TrialOutcome
 
 _LARGER = 0.05
@@ -232,7 +232,7 @@ def format_repeats_needed(row: MetricComparison) -> str:
 def format_amount(value: float, scale: Scale, unit: str) -> str:
     """A change on the scale of its row: `+91 %`, `+2.0 points`, `+3 s`."""
     if scale != "difference":
-        return format_relative_change(value)
+        return format_change(value)
     if unit == "ratio":
-        return format_relative_change(value).removesuffix(" %") + " points"
+        return format_change(value).removesuffix(" %") + " points"
     return f"{'−' if value < 0 else '+'}{abs(value):.3g} {unit}"

@@ -16,6 +16,7 @@ from plumbline.analysis.drift.effect import Effect, from_analysis_scale, to_anal
 from plumbline.analysis.drift.noise import minimum_detectable_effect, repeats_needed
 from plumbline.analysis.drift.series_state import is_move
 from plumbline.declarations.thresholds import DriftRules
+from plumbline.metrics.formatting import format_change
 
 RowWithEffect = tuple[MetricComparison, Effect | None]
 
@@ -138,7 +139,9 @@ def _row(row: MetricComparison, past: SeriesHistory) -> MetricComparison:
         start = past.oldest.get(row_key(row), 0.0)
         crept = detect_creep(values, start, floor=row.warn) if start > 0 else None
         if crept is not None:
-            note = f"crept away from the oldest accepted baseline by {100 * crept.effect:+.1f} %, {100 * crept.slope:+.2f} % a campaign"
+            note = (
+                f"crept away from the oldest accepted baseline by {format_change(crept.effect)}, {format_change(crept.slope, 2)} a campaign"
+            )
             moved = replace(row, effect=crept.effect, ci_low=None, ci_high=None, q=crept.p)
             return replace(moved, verdict="regressed" if moved.worse else "improved", repeats_needed=None, past=note, crept=True)
     return row

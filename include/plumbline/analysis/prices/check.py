@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Literal
 
+from plumbline.metrics.formatting import format_amount, format_money, format_percent
 from plumbline.results.price_reading import Reading
 
 LIST_MOVE = 0.01
@@ -105,9 +106,9 @@ def implausible(reading: Reading, accepted: float | None, on_demand: float | Non
     if not price > 0:
         return f"the source says {price:g} USD, and nothing costs nothing"
     if accepted is not None and abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING:
-        return f"{price:.4g} is more than {IMPLAUSIBLE_MOVE:.0%} away from the accepted {accepted:.4g} USD"
+        return f"{format_amount(price)} is more than {format_percent(IMPLAUSIBLE_MOVE)} away from the accepted {format_money(accepted)}"
     if reading.purchase == "reserved" and on_demand is not None and price >= on_demand:
-        return f"reserved {price:.4g} is not below on-demand {on_demand:.4g} USD"
+        return f"reserved {format_amount(price)} is not below on-demand {format_money(on_demand)}"
     return None
 
 
@@ -177,7 +178,7 @@ def _check_spot_price(own: list[Reading], others: Sequence[Reading], accepted: f
     second = next((o.source for o in others if o.usd_per_gpu_hour > 0 and not moved_by(o.usd_per_gpu_hour, price, SPOT_MOVE)), None)
     since = apart[0].observed_at
     if abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING and second is None:
-        why = f"the median {price:.4g} of three readings is more than {IMPLAUSIBLE_MOVE:.0%} away from the accepted {accepted:.4g} USD"
+        why = f"the median {format_amount(price)} of three readings is more than {format_percent(IMPLAUSIBLE_MOVE)} away from the accepted {format_money(accepted)}"
         return PriceVerdict("held", newest, price, accepted, since, len(apart), None, why)
     return PriceVerdict("changed", newest, price, accepted, since, len(apart), second)
 

@@ -114,7 +114,7 @@ def _members(finding: Finding) -> list[MemberRow]:
     for m in finding.members:
         change = format_change(m.effect)
         if m.ci_low is not None and m.ci_high is not None:
-            change += f" ({100 * m.ci_low:+.1f} … {100 * m.ci_high:+.1f})".replace("-", "−")
+            change += f" ({format_change(m.ci_low)} … {format_change(m.ci_high)})"
         rows.append(MemberRow(format_name(m.name), m.text, change, m.verdict or "", m.series_key or ""))
     return rows
 

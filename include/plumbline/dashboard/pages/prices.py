@@ -17,7 +17,7 @@ from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.price import HELD_SUBJECT
-from plumbline.metrics.formatting import capitalize_first
+from plumbline.metrics.formatting import capitalize_first, format_amount
 from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 
@@ -160,11 +160,11 @@ def _current_prices(
             CurrentPrice(
                 provider=provider.name,
                 purchase=purchase,
-                declared=_usd(declared_price.price if declared_price else None),
-                accepted=_usd(accepted_price.usd_per_hour if accepted_price else None),
+                declared=format_amount(declared_price.price if declared_price else None),
+                accepted=format_amount(accepted_price.usd_per_hour if accepted_price else None),
                 since=str(price_in_use.since) if price_in_use else "",
                 source=price_in_use.source if price_in_use else "",
-                read=_usd(reading.usd_per_instance_hour if reading else None),
+                read=format_amount(reading.usd_per_instance_hour if reading else None),
                 read_at=f"{reading.observed_at:%Y-%m-%d %H:%M} · {reading.source}" if reading else "",
                 simulated=provider.simulated,
             )
@@ -179,7 +179,9 @@ def _is_valid_on(since: date, until: date | None, on: date) -> bool:
 def _accepted_entries(prices: Sequence[PriceView]) -> list[PriceListEntry]:
     newest = sorted(prices, key=lambda p: (p.purchase, p.since, p.first_seen_at), reverse=True)
     return [
-        PriceListEntry(_purchase_label(p.purchase, p.term), "accepted", _usd(p.usd_per_hour), str(p.since), str(p.until or ""), p.source)
+        PriceListEntry(
+            _purchase_label(p.purchase, p.term), "accepted", format_amount(p.usd_per_hour), str(p.since), str(p.until or ""), p.source
+        )
         for p in newest
         if p.until != p.since  # one that another followed on the same day never held
     ]
@@ -187,17 +189,11 @@ def _accepted_entries(prices: Sequence[PriceView]) -> list[PriceListEntry]:
 
 def _declared_entries(prices: Sequence[Price]) -> list[PriceListEntry]:
     newest = sorted(prices, key=lambda p: (p.purchase, p.since), reverse=True)
-    return [PriceListEntry(p.purchase, "declared", _usd(p.price), str(p.since), str(p.until or ""), p.source) for p in newest]
+    return [PriceListEntry(p.purchase, "declared", format_amount(p.price), str(p.since), str(p.until or ""), p.source) for p in newest]
 
 
 def _purchase_label(purchase: str, term: str | None) -> str:
     return f"{purchase} {term}" if term else purchase
-
-
-def _usd(amount: float | None) -> str:
-    if amount is None:
-        return "–"
-    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.4g}"
 
 
 _SYMBOLS = {"contract": "square", "csv": "diamond", "gpuhunt": "circle", "opencost": "cross", "simulated": "star"}

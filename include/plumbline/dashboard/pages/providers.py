@@ -25,7 +25,7 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_percent
+from plumbline.metrics.formatting import common_scale, format_money, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
@@ -216,7 +216,7 @@ def _price(priced: Provider | None, now: datetime) -> tuple[str, str]:
     if price_quote.basis is None:
         return "not known", price_quote.reason or ""
     return (
-        f"{price_quote.basis.usd_per_hour:,.10g} USD/h",
+        format_money(price_quote.basis.usd_per_hour, "USD/h"),
         f"{price_quote.basis.purchase.replace('_', ' ')}, since {price_quote.basis.since.isoformat()}",
     )
 
@@ -246,7 +246,7 @@ def _facts(provider: Provider | None, priced: Provider | None, series: Sequence[
     budget = provider.budget
     limits = (
         [
-            f"{limit:,.10g} {unit} a month"
+            f"{format_money(limit, unit)} a month"
             for limit, unit in ((budget.usd_per_month, "USD"), (budget.gpu_hours_per_month, "GPU-hours"))
             if limit
         ]

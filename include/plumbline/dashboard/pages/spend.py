@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from plumbline.analysis.cost.budget import Balance
 from plumbline.dashboard.rendering import PageRenderer, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.metrics.formatting import format_amount
 from plumbline.workflows.spend import NOTE, spend, spend_csv
 
 
@@ -42,8 +43,8 @@ def _row(balance: Balance) -> BudgetRow:
 
 def _limit(unit: str, limit: float, used: float | None, remaining: float | None) -> Limit:
     if used is None or remaining is None:
-        return Limit(unit, f"{limit:,.2f}", "unknown", "unknown", None)
-    return Limit(unit, f"{limit:,.2f}", f"{used:,.2f}", f"{remaining:,.2f}", min(used / limit, 1.0))
+        return Limit(unit, format_amount(limit), "unknown", "unknown", None)
+    return Limit(unit, format_amount(limit), format_amount(used), format_amount(remaining), min(used / limit, 1.0))
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:

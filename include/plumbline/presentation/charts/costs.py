@@ -235,7 +235,7 @@ def volume_chart(h: HostedForecast) -> Chart | None:
     shares = (h.expected,) if span is None else dict.fromkeys((span.expected, span.low, span.high))
     lines = [
         (
-            "own" if span is None else f"own at {share:.0%} utilisation",
+            "own" if span is None else f"own at {format_percent(share)} utilisation",
             np.array([deployment.monthly(float(v), share) for v in volumes]),
             "$p0",
         )

@@ -9,7 +9,7 @@ from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.negotiation import Offer, PriceCurve
 from plumbline.analysis.decisions.sensitivity import PriceFlip, PriceSwing, WeightFlip, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
-from plumbline.metrics.formatting import format_name, format_percent, format_probability
+from plumbline.metrics.formatting import format_money, format_name, format_percent, format_probability
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, bars, categories, line, marks, provider_style, vertical
 from plumbline.presentation.decisions import change_steps, change_title
 
@@ -77,7 +77,7 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
     first, rows = decision.first.provider, swings[::-1]
     ticks = [_LOWEST_FACTOR, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, _HIGHEST_FACTOR]
     flips = [
-        (s.provider, f.factor, f"{f.usd_per_hour:,.2f} USD/h" if f.usd_per_hour is not None else f"× {f.factor:.2f}", f.first)
+        (s.provider, f.factor, format_money(f.usd_per_hour, "USD/h") if f.usd_per_hour is not None else f"× {f.factor:.2f}", f.first)
         for s in rows
         for f in (s.falls, s.rises)
         if f is not None and _LOWEST_FACTOR <= f.factor <= _HIGHEST_FACTOR
@@ -93,7 +93,7 @@ def price_swings_chart(decision: Decision, swings: Sequence[PriceSwing]) -> Char
             for s in rows
         ],
         flips,
-        [(s.provider, 1.0, f"{s.usd_per_hour:,.2f} USD/h" if s.usd_per_hour is not None else "unknown price") for s in rows],
+        [(s.provider, 1.0, format_money(s.usd_per_hour, "USD/h") if s.usd_per_hour is not None else "unknown price") for s in rows],
         axis(
             "price, share of the current price",
             type="log",

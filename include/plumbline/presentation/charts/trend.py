@@ -17,7 +17,15 @@ from plumbline.archive import Archive, FindingView, MetricPoint, SeriesView
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import Scale, capitalize_first, common_scale, format_name, format_percent
+from plumbline.metrics.formatting import (
+    Scale,
+    capitalize_first,
+    common_scale,
+    format_change,
+    format_money_change,
+    format_name,
+    format_percent,
+)
 from plumbline.presentation.charts.chart import BETTER, Chart, Part, axis, line, marks, plotly_time, vertical
 
 EventKind = Literal["change point", "environment", "price", "finding"]
@@ -160,7 +168,7 @@ def _price_events(provider: Provider) -> list[TrendEvent]:
         for old, new in pairwise(prices):
             if old.price != new.price:
                 at = datetime.combine(new.since, time(), timezone.utc)
-                text = f"{format_name(purchase)} price {old.price:,.10g} → {new.price:,.10g} USD/h ({new.price / old.price - 1:+.1%})"
+                text = f"{format_name(purchase)} price {format_money_change(old.price, new.price, 'USD/h')}"
                 events.append(TrendEvent(at, "price", text, f"/prices/{provider.name}"))
     return events
 
@@ -174,7 +182,7 @@ def _change_point_events(
         TrendEvent(
             points[c.index].at,
             "change point",
-            f"lasting {c.kind} of {c.effect:+.1%} since campaign {points[c.index].campaign_id}",
+            f"lasting {c.kind} of {format_change(c.effect)} since campaign {points[c.index].campaign_id}",
             f"/campaigns/{points[c.index].campaign_id}",
         )
         for c in detect_changes([p.middle for p in points], floor=floor)

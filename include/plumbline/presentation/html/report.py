@@ -19,7 +19,7 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
-from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name
+from plumbline.metrics.formatting import capitalize_first, format_bytes, format_monthly, format_name
 from plumbline.presentation.card_tables import TableRow, card_tables
 from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
 from plumbline.presentation.charts.chart import Chart
@@ -205,6 +205,7 @@ def report_templates() -> Environment:
     )
     environment.filters |= {
         "words": format_name,
+        "monthly": format_monthly,
         "sentence": capitalize_first,
         "size": format_bytes,
         "svg": lambda chart: Markup(svg(chart)),

@@ -7,7 +7,7 @@ from tests.golden import Golden
 
 from plumbline.analysis.drift import comparison
 from plumbline.analysis.drift.comparison import MetricComparison
-from plumbline.metrics.formatting import format_relative_change
+from plumbline.metrics.formatting import format_change
 
 ROW = MetricComparison("step_time", "median", "steady", "s", "lower_is_better", "lead", 5, 5, effect=0.079, ci_low=0.068, ci_high=0.091)
 
@@ -17,7 +17,7 @@ ROW = MetricComparison("step_time", "median", "steady", "s", "lower_is_better", 
     [(0.91, "+91 %"), (-0.082, "−8.2 %"), (0.0, "+0.0 %"), (-0.0001, "+0.0 %"), (0.0996, "+10 %"), (12.5, "+1250 %")],
 )
 def test_percent(fraction: float, text: str) -> None:
-    assert format_relative_change(fraction) == text
+    assert format_change(fraction) == text
 
 
 def test_shares_move_by_points_and_zero_baselines_by_units() -> None:

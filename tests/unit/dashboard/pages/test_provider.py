@@ -158,7 +158,7 @@ def test_a_price_that_followed_another_is_marked_on_its_day_and_leads_to_the_pri
     with TestClient(create_app(archive_url=url, reports=tmp_path)) as other:
         drawn = traces(charts(other.get("/providers/lab").text)["trend-gpt-test-step-time"])
         assert drawn["price"]["x"] == ["2025-06-01 00:00"]
-        assert all(part in drawn["price"]["text"][0] for part in ("2 → 3", "+50.0%"))
+        assert all(part in drawn["price"]["text"][0] for part in ("2.00 → 3.00", "+50 %"))
         assert other.get(drawn["price"]["customdata"][0]).status_code == 200
     monkeypatch.undo()
     assert "price" not in traces(charts(client.get("/providers/lab").text)["trend-gpt-test-step-time"])

@@ -52,7 +52,7 @@ def test_of_inference() -> None:
     expected = sum(part["x"][1] for part in charts["cluster-a-parts"].data)
     assert expected == pytest.approx(2000.0 + 300.0)
     own = [line for line in charts["cluster-a-break-even-volume"].data if line.get("mode") == "lines"]
-    assert [re.findall(r"\d+%|by-requests", line["name"]) for line in own] == [["50%"], ["40%"], ["80%"], ["by-requests"]]
+    assert [re.findall(r"\d+ %|by-requests", line["name"]) for line in own] == [["50 %"], ["40 %"], ["80 %"], ["by-requests"]]
     assert len({line["line"]["dash"] for line in own}) == 4
     marks = [mark for mark in charts["cluster-a-break-even-volume"].data if mark.get("mode") == "markers"]
     assert marks[0]["x"][0] == pytest.approx(15_000 / (0.005 - 0.002), rel=1e-5)
