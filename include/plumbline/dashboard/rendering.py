@@ -14,10 +14,10 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
 from plumbline.dashboard.filters import Filter
+from plumbline.findings.headline import stored_headline
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_name, format_percent, format_probability
 
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]
@@ -103,7 +103,7 @@ def _templates() -> tuple[Environment, Assets]:
         "words": format_name,
         "size": format_bytes,
         "explanation": explanation,
-        "headline": headline,
+        "headline": stored_headline,
         "chance": format_probability,
         "percent": format_percent,
         "sentence": capitalize_first,
@@ -138,11 +138,6 @@ def _current_entry(path: str) -> str:
     """The entry of the navigation that a path belongs to; empty for campaigns, trials and reports, which have none."""
     first = f"/{path.split('/')[1]}" if path.count("/") else "/"
     return first if first in {entry for _, entry in NAV} else ""
-
-
-def headline(finding: FindingView) -> str:
-    """A finding's headline without what its page says by badges: severity and simulation."""
-    return finding.headline.removeprefix(finding.severity.upper()).strip().removeprefix("SIMULATED").strip()
 
 
 def explanation(detail: Mapping[str, object]) -> str:
