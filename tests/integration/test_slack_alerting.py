@@ -11,6 +11,7 @@ from tests.fakes.fake_slack import CHANNEL, FakeSlack
 from tests.integration.test_slack_delivery import finding
 
 from plumbline.archive import FindingRecord, open_archive
+from plumbline.findings.headline import headline
 from plumbline.workflows.alert import send_alerts
 
 pytestmark = pytest.mark.integration
@@ -25,7 +26,7 @@ def test_what_the_archive_holds_is_told_by_the_connection_and_the_rules(tmp_path
         monkeypatch.setenv("AIRFLOW_CONN_PLUMBLINE_SLACK", json.dumps(connection))
         archive.save_findings(
             [
-                FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, f.headline, f.to_dict())
+                FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, headline(f), f.to_dict())
                 for f in (environment,)
             ]
         )

@@ -19,6 +19,7 @@ from plumbline.alerts import Alert, Slack, connect
 from plumbline.alerts import deliver as deliver_cases
 from plumbline.alerts.slack.connection import ShortRateLimit
 from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 
 pytestmark = pytest.mark.integration
@@ -32,7 +33,7 @@ def finding(name: str = "a1b2c3d4e5f6", **changes: Any) -> Finding:
         campaign_id="2026-11",
         kind="performance",
         severity="warn",
-        headline=f"WARN  local-2core · training gpt · step_time +4.0 % (95 %: +3.0 … +5.0), since campaign 2026-11, {name}",
+        evidence=f"WARN  local-2core · training gpt · step_time +4.0 % (95 %: +3.0 … +5.0), since campaign 2026-11, {name}",
         explanation="nothing recorded explains it",
         provider="local-2core",
         workload_kind="training",
@@ -85,7 +86,7 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         # The incident belongs to a finding of the archive; which campaign found it plays no part here.
         opened.save_findings(
             [
-                FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, f.headline, f.to_dict())
+                FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, headline(f), f.to_dict())
                 for f in (finding(), finding("b"), finding("c"))
             ]
         )
@@ -306,7 +307,7 @@ def test_from_result_documents_to_the_message_that_wakes_somebody(server: FakeSl
         assert all(named in found[0].explanation for named in ("2 → 1", "5 of 5", "−47 %")), "the fact, and the probe that agrees"
         archive.save_findings(
             [
-                FindingRecord(f.finding_id, f.series_key, f.campaign_id, f.provider, f.kind, f.severity, f.headline, f.to_dict())
+                FindingRecord(f.finding_id, f.series_key, f.campaign_id, f.provider, f.kind, f.severity, headline(f), f.to_dict())
                 for f in found
             ]
         )

@@ -20,6 +20,7 @@ from plumbline.alerts import ChannelError, Message, Slack
 from plumbline.alerts.digest import post_digest
 from plumbline.alerts.slack_channel import SlackChannel
 from plumbline.archive import Archive, FindingRecord, open_archive
+from plumbline.findings.headline import headline
 from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results.finding import Finding
 from plumbline.workflows import alert
@@ -122,7 +123,7 @@ def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, mo
         since="2026-11-20",
         kind="performance",
         severity="warn",
-        headline="WARN  local-2core · training gpt-tiny-cpu · step_time +4.0 %",
+        evidence="WARN  local-2core · training gpt-tiny-cpu · step_time +4.0 %",
         explanation="",
         provider="local-2core",
         workload_kind="training",
@@ -134,7 +135,7 @@ def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, mo
     archive.save_findings(
         [
             FindingRecord(
-                found.finding_id, found.series_key, None, found.provider, found.kind, found.severity, found.headline, found.to_dict()
+                found.finding_id, found.series_key, None, found.provider, found.kind, found.severity, headline(found), found.to_dict()
             )
         ]
     )

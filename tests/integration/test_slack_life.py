@@ -21,6 +21,7 @@ from plumbline.alerts import Alert, AlertContext, Delivery, Slack, deliver
 from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archive
 from plumbline.declarations import Alerts, QuietHours, Route
 from plumbline.declarations.alerts import Condition
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 
 pytestmark = pytest.mark.integration
@@ -54,7 +55,7 @@ def url(tmp_path: Path) -> str:
 def archive(url: str) -> Iterator[Archive]:
     with open_archive(url) as opened:
         records = [
-            FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, f.headline, f.to_dict()) for f in (OPEN, AGAIN)
+            FindingRecord(f.finding_id, f.series_key, None, f.provider, f.kind, f.severity, headline(f), f.to_dict()) for f in (OPEN, AGAIN)
         ]
         opened.save_findings(records)
         yield opened

@@ -17,12 +17,14 @@ from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import AuditView
 from plumbline.findings.decision_change import is_decision_change
+from plumbline.findings.headline import headline, one_per_headline
 from plumbline.metrics.formatting import format_money, format_monthly
-from plumbline.presentation.findings_inbox import SYMBOLS, what_happened
+from plumbline.presentation.findings_inbox import SYMBOLS
 from plumbline.results.finding import Finding
 
 _SEVERITY_ORDER = {"page": 0, "warn": 1, "info": 2}
 _MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 5
+_LINE_LIMIT = 250
 _LIST_LIMIT = 3000
 """Characters that Slack takes in one section."""
 
@@ -73,9 +75,10 @@ class Digest:
 def render_digest(digest: Digest) -> Message:
     """The month's message, at most five blocks. Deterministic."""
     waiting = digest.waiting()
-    lines = [_line(i, entry, digest.on) for i, entry in enumerate(waiting[:_MOST_OPEN], 1)]
-    if len(waiting) > _MOST_OPEN:
-        lines.append(f"… and {len(waiting) - _MOST_OPEN} more: `plumbline findings`")
+    stories = list(one_per_headline((headline(e.finding, e.cost.usd), e) for e in waiting).items())
+    lines = [_line(i, what, entries, digest.on) for i, (what, entries) in enumerate(stories[:_MOST_OPEN], 1)]
+    if len(stories) > _MOST_OPEN:
+        lines.append(f"… and {len(stories) - _MOST_OPEN} more: `plumbline findings`")
     by_provider = _sums(_with_cost(waiting), lambda e: (e.finding.provider,))
     by_team = _sums(_with_cost(waiting), lambda e: e.teams)
     sums = [f"*{name}*\n" + "\n".join(lines) for name, lines in (("By provider", by_provider), ("By team", by_team)) if lines]
@@ -118,14 +121,13 @@ def _with_cost(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in entries if not is_decision_change(entry.finding)]
 
 
-def _line(place: int, entry: Entry, on: date) -> str:
-    finding = entry.finding
-    what = f"{SYMBOLS[finding.severity]} {what_happened(finding)}"
+def _line(place: int, what: str, entries: Sequence[Entry], on: date) -> str:
+    entry, finding = entries[0], entries[0].finding
+    ids = ", ".join(f"`{e.finding.finding_id}`" for e in entries[:3])
     days = (on - entry.opened).days
     age = f"open {days} day{'' if days == 1 else 's'}"
     state = " (acknowledged)" if finding.state == "acknowledged" else ""
-    money = "first choice" if is_decision_change(finding) else _money(entry.cost)
-    return f"{place}. *{money}*  {truncate(escape(what), 200)}{state}, {age}  `{finding.finding_id}`"
+    return f"{place}. {SYMBOLS[finding.severity]} {truncate(escape(what), _LINE_LIMIT)}{state}, {age}  {ids}"
 
 
 def _money(cost: MonthlyCost) -> str:
@@ -157,7 +159,7 @@ def _changes(digest: Digest) -> list[str]:
     for entry in [*accepted, *resolved][:_MOST_CHANGED]:
         finding = entry.finding
         goes_on = f", {_money(entry.cost)} from now on" if finding.state == "accepted" and entry.cost.usd is not None else ""
-        lines.append(f"• {finding.state}: {truncate(escape(f'{finding.provider} · {finding.title or finding.subject}'), 250)}{goes_on}")
+        lines.append(f"• {finding.state}: {truncate(escape(headline(finding)), _LINE_LIMIT)}{goes_on}")
     more = len(accepted) + len(resolved) - _MOST_CHANGED
     return [*lines, *([f"… and {more} more: `plumbline findings list --all`"] if more > 0 else [])]
 

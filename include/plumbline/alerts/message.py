@@ -13,8 +13,8 @@ from slack_sdk.models.blocks.basic_components import SlackFile
 from plumbline.alerts.slack.mrkdwn import escape, text_object, truncate
 from plumbline.declarations import digest
 from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
+from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import capitalize_first
-from plumbline.presentation.findings_inbox import headline_in_words
 from plumbline.results.finding import Finding
 
 
@@ -73,7 +73,7 @@ def render(finding: Finding, report: str | None = None, context: AlertContext | 
     """
     context = context or AlertContext()
     blocks: list[Block] = [
-        HeaderBlock(text=PlainTextObject(text=truncate(_title(finding, context), HEADER_LIMIT))),
+        _heading(_title(finding, context)),
         SectionBlock(text=MarkdownTextObject(text=_because(finding, context))),
     ]
     if context.chart is not None:
@@ -98,7 +98,7 @@ def render_details(finding: Finding, report: str | None = None, context: AlertCo
     """The first reply in a finding's thread: statistics, facts, members and commands."""
     context = context or AlertContext()
     blocks: list[Block] = [
-        SectionBlock(text=text_object(finding.headline, SECTION_LIMIT)),
+        SectionBlock(text=text_object(finding.evidence, SECTION_LIMIT)),
         SectionBlock(fields=[_field(name, value) for name, value in _facts(finding, context)]),
     ]
     if len(finding.members) > 1:
@@ -111,7 +111,14 @@ def render_details(finding: Finding, report: str | None = None, context: AlertCo
 
 def _title(finding: Finding, context: AlertContext) -> str:
     simulated = "SIMULATED " if finding.simulated else ""
-    return f"{simulated}{_status(finding)}: {headline_in_words(finding, context.usd)}"
+    return f"{simulated}{_status(finding)}: {headline(finding, context.usd)}"
+
+
+def _heading(title: str) -> Block:
+    """The title whole: Slack's headers end at 150 characters, a bold section does not."""
+    if len(title) <= HEADER_LIMIT:
+        return HeaderBlock(text=PlainTextObject(text=title))
+    return SectionBlock(text=text_object(title, FIELD_LIMIT, bold=True))
 
 
 def _because(finding: Finding, context: AlertContext) -> str:
@@ -129,7 +136,7 @@ def _because(finding: Finding, context: AlertContext) -> str:
     ]
     mention = f"{context.mention} " if context.mention else ""
     if not lines:
-        return mention + text_object(finding.headline, SECTION_LIMIT - len(mention)).text
+        return mention + text_object(finding.evidence, SECTION_LIMIT - len(mention)).text
     return mention + truncate("\n".join(lines), SECTION_LIMIT - len(mention))
 
 
@@ -226,8 +233,7 @@ def _footer(finding: Finding, context: AlertContext) -> str:
 
 
 def _plain_text(finding: Finding, report: str | None, context: AlertContext) -> str:
-    state = "" if finding.state == "open" else f"[{_status(finding)}] "
-    lines = [f"{state}{finding.headline}"]
+    lines = [_title(finding, context), finding.evidence]
     if finding.explanation:
         lines.append(finding.explanation)
     if context.came_back:
@@ -257,7 +263,7 @@ ESCALATED, REOPENED, REMINDER = "escalated", "reopened", "reminder"
 def reply(what: str, finding: Finding, context: AlertContext) -> Message:
     """The reply named `what`: `escalated`, `reopened`, or `reminder N`. Slack notifies the mentioned owner."""
     first, steps = _reply_text(what, finding, context)
-    lines = [first, finding.headline, *([context.cost] if context.cost else [])]
+    lines = [first, headline(finding, context.usd), *([context.cost] if context.cost else [])]
     mention = f"{context.mention} " if context.mention else ""
     blocks: list[Block] = [
         SectionBlock(text=text_object(first, SECTION_LIMIT, bold=True, before=mention)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from typing import get_args
@@ -72,7 +72,9 @@ def monthly_cost(
     that teams decide by, which share a volume without a workload as in a decision's savings.
     """
     if is_decision_change(finding):
-        return MonthlyCost(None, "")
+        # The price that moved the choice. Without a text it belongs to no sum: one price may move several choices.
+        moved = _price_change_cost(finding, alerts, provider, on, accepted) if finding.kind == "price" else MonthlyCost(None, "")
+        return replace(moved, text="")
     if finding.kind == "price":
         return _price_change_cost(finding, alerts, provider, on, accepted)
     if finding.kind != "performance":

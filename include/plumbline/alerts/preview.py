@@ -110,10 +110,7 @@ EXAMPLE_FINDING = Finding(
     campaign_id="2026-11",
     kind="performance",
     severity="page",
-    headline=(
-        "PAGE  example-eks-p5 · training gpt-1b · step_time +7.9 % (95 %: +6.8 … +9.1), since campaign 2026-11, 9 of 9 repeats, "
-        "and 1 more series"
-    ),
+    evidence="step_time +7.9 % (95 %: +6.8 … +9.1), 9 of 9 repeats, and 1 more series",
     explanation=(
         "explained by: driver 550.90.07 → 570.86.15 and SM clock cap 1980 → 1755 MHz (3 of 3 nodes); matmul −8.2 % agrees; "
         "memory bandwidth unchanged"
@@ -133,6 +130,7 @@ EXAMPLE_FINDING = Finding(
         Member("inter_token_latency", "inference chat-8b: inter_token_latency +6.1 %", 0.061, 0.048, 0.075, verdict="regressed"),
     ),
     attributed_to=("nvidia.driver", "gpu.clock_cap"),
+    causes=("driver 550.90.07 → 570.86.15", "SM clock cap 1980 → 1755 MHz"),
     baseline_campaigns=("2026-09", "2026-10"),
     series=(_SERIES,),
     standing=(_SERIES,),

@@ -40,8 +40,7 @@ def sum_monthly(amounts: Iterable[float | None]) -> MonthlyTotal:
 class FindingRow:
     """What a report says of one finding. `explanation`: what it is attributed to, in words; empty if nothing explains it.
 
-    `headline`: with severity and statistics; `words`: without them, empty if an older version stored the finding. `direction`: `regressed`
-    or `improved` of a performance finding, else empty. `effect`: a fraction. `usd_per_month`: what it costs at the declared volumes
+    `headline`: the first line, without severity; `evidence`: the numbers behind it, empty if the finding cannot be read. `direction`: `regressed` or `improved` of a performance finding, else empty. `effect`: a fraction. `usd_per_month`: what it costs at the declared volumes
     (negative: saves), None if unknown. `owner`: the teams whose workloads it concerns.
     """
 
@@ -54,8 +53,7 @@ class FindingRow:
     explanation: str = ""
     campaign_id: str | None = None
     provider: str = ""
-    title: str = ""
-    words: str = ""
+    evidence: str = ""
     direction: str = ""
     effect: float | None = None
     usd_per_month: float | None = None

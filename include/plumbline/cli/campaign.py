@@ -310,6 +310,6 @@ def show_drift(data: CampaignData) -> None:
         against = f"{series.state.text} (against {', '.join(series.baseline)})"
         out.print(f"  {name}: {against if series.verdicts else series.note or 'nothing to compare'}")
     for finding in data.findings:
-        out.print(f"  {finding.headline}\n      {finding.explanation}")
+        out.print(f"  {finding.severity.upper()}  {finding.headline}\n      {finding.explanation}")
     if not data.findings:
         out.print("  no finding")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +17,9 @@ from plumbline.archive import FindingView
 from plumbline.archive.records import FindingState
 from plumbline.cli.exit_status import BROKEN, OK
 from plumbline.cli.output import SEVERITY, Json, clear_errors, completed, emit, marked, out, read_archive
-from plumbline.declarations import DeclarationError, load
+from plumbline.declarations import DeclarationError, Declarations, load
+from plumbline.findings.headline import one_per_headline
 from plumbline.metrics.formatting import format_money
-from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
 
@@ -45,7 +47,9 @@ def list_findings(settled: Settled = False, verbose: Verbose = False, as_json: J
     with read_archive(listing=True, as_json=as_json) as archive:
         # By state: an old archive has far more settled findings than open ones.
         views = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
+        lines = workflows.monthly_costs.headlines(archive, _declared(), views)
     views.sort(key=lambda f: f.opened_at, reverse=True)
+    views = [replace(view, headline=lines[view.finding_id]) for view in views]
 
     def show() -> None:
         if not views:
@@ -54,27 +58,39 @@ def list_findings(settled: Settled = False, verbose: Verbose = False, as_json: J
         graded = sorted(views, key=lambda f: _ORDER.index(f.severity))
         counts = ", ".join(f"{n} {severity}" for severity in _ORDER if (n := sum(f.severity == severity for f in views)))
         out.print(marked("[bold]{}[/]: {}", f"{len(views)} {'' if settled else 'open '}finding{'s' * (len(views) != 1)}", counts))
-        for f in graded if verbose else graded[:_MOST]:
-            _show_one(f, verbose)
+        stories = list(one_per_headline((f.headline, f) for f in graded).values())
+        for story in stories if verbose else stories[:_MOST]:
+            _show_story(story, verbose)
         if not verbose:
-            more = f"{len(views) - _MOST} more, causes and commands" if len(views) > _MOST else "causes and commands"
+            more = f"{len(stories) - _MOST} more, causes and commands" if len(stories) > _MOST else "causes and commands"
             out.print(f"{more}: -v, or plumbline findings show ID", style="dim")
 
     emit(as_json, views, show)
 
 
-def _show_one(view: FindingView, verbose: bool) -> None:
+def _declared() -> Declarations | None:
+    """None if they cannot be read: findings are listed all the same, without money."""
+    try:
+        return load()
+    except DeclarationError:
+        return None
+
+
+def _show_story(story: Sequence[FindingView], verbose: bool) -> None:
+    """The findings of one headline."""
+    view = story[0]
     readable = _readable(view)
     symbol, style = SEVERITY[view.severity]
     began = view.campaign_id or (readable.began if readable else f"{view.opened_at:%Y-%m-%d}")
-    words = what_happened(readable) if readable else view.headline.removeprefix(view.severity.upper()).strip()
     mark = "SIMULATED " if readable and readable.simulated else ""
-    line = Text.assemble((f"{symbol} {view.severity:<4} ", style), (mark, "yellow"), words)
+    line = Text.assemble((f"{symbol} {view.severity:<4} ", style), (mark, "yellow"), view.headline)
     out.print(line)
-    out.print(marked("       [dim]{} · {}{} · since {}[/]", view.finding_id, view.state, _snoozed(view), began))
+    ids = ", ".join(one.finding_id for one in story)
+    out.print(marked("       [dim]{} · {}{} · since {}[/]", ids, view.state, _snoozed(view), began))
     if verbose:
-        for text in readable.text.splitlines() if readable else ("cannot be read in full: stored by another version",):
-            out.print(f"       {text.strip()}")
+        for text in (readable.evidence, readable.explanation) if readable else ("cannot be read in full: stored by another version",):
+            if text:
+                out.print(f"       {text}")
 
 
 def _readable(finding: FindingView) -> Finding | None:
@@ -92,16 +108,19 @@ def _snoozed(finding: FindingView) -> str:
 @findings.command()
 def show(finding_id: FindingId, as_json: Json = False) -> None:
     """Show one finding in full, with its members and history."""
-    from plumbline.alerts import render  # with statistics, which a list of findings does not wait for
+    from plumbline.alerts import AlertContext, render  # with statistics, which a list of findings does not wait for
 
     with clear_errors(LookupError), read_archive() as archive:
         view = archive.finding(finding_id)
         history = archive.audit(finding_id)
+        declared = _declared()
+        usd = workflows.monthly_costs.monthly_costs(archive, declared, [view])[finding_id].usd if declared and _readable(view) else None
+        view = replace(view, headline=workflows.monthly_costs.headlines(archive, declared, [view])[finding_id])
 
     def tell() -> None:
         finding = _readable(view)
         text = (
-            render(finding).text
+            render(finding, None, AlertContext(usd=usd)).text
             if finding
             else f"{view.headline}\n      cannot be read in full: stored by another version (--json shows it)"
         )

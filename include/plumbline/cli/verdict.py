@@ -10,7 +10,6 @@ from rich.text import Text
 
 from plumbline.cli.output import SEVERITY, marked, out
 from plumbline.cli.tables import TOP
-from plumbline.presentation.summary import headline
 from plumbline.presentation.verdicts import Bar, CampaignVerdict, WorkloadVerdict
 
 _IN_FULL = 4
@@ -123,7 +122,7 @@ def _drift(verdict: CampaignVerdict, most: int) -> None:
     out.print(_named_row("Drift", f"{sum(verdict.series.values())} series: {', '.join(parts)}" if parts else "nothing compared"))
     for finding in verdict.findings[:most]:
         symbol, style = SEVERITY[finding.severity]
-        text = Text.assemble((f"  {symbol} {finding.severity:<4} ", style), headline(finding).removeprefix("SIMULATED").strip())
+        text = Text.assemble((f"  {symbol} {finding.severity:<4} ", style), finding.headline)
         text.truncate(max(40, out.width), overflow="ellipsis")
         out.print(text)
     if more := len(verdict.findings) - most:

@@ -14,10 +14,10 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from plumbline.archive import FindingView
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.assets import Assets
 from plumbline.dashboard.filters import Filter
+from plumbline.findings.headline import stored_headline
 from plumbline.metrics.formatting import (
     capitalize_first,
     format_amount,
@@ -115,7 +115,7 @@ def _templates() -> tuple[Environment, Assets]:
         "change": format_change,
         "size": format_bytes,
         "explanation": explanation,
-        "headline": headline,
+        "headline": stored_headline,
         "chance": format_probability,
         "percent": format_percent,
         "sentence": capitalize_first,
@@ -150,11 +150,6 @@ def _current_entry(path: str) -> str:
     """The entry of the navigation that a path belongs to; empty for campaigns, trials and reports, which have none."""
     first = f"/{path.split('/')[1]}" if path.count("/") else "/"
     return first if first in {entry for _, entry in NAV} else ""
-
-
-def headline(finding: FindingView) -> str:
-    """A finding's headline without what its page says by badges: severity and simulation."""
-    return finding.headline.removeprefix(finding.severity.upper()).strip().removeprefix("SIMULATED").strip()
 
 
 def explanation(detail: Mapping[str, object]) -> str:

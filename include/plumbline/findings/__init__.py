@@ -40,19 +40,19 @@ def provider_finding(
     name: str | None = None,
     severity: Severity,
     title: str,
-    headline: str,
+    evidence: str = "",
     simulated: bool = False,
     **fields: Any,
 ) -> Finding:
-    """A finding about a provider as a whole, which no campaign measured. `name`: its id, by default made from `began`; `headline`: without severity
-    and provider."""
+    """A finding about a provider as a whole, which no campaign measured. `name`: its id, by default made from `began`; `evidence`: the title if
+    left out."""
     return Finding(
         finding_id=finding_id(provider, began, kind, subject) if name is None else name,
         series_key="",
         campaign_id=None,
         kind=kind,
         severity=severity,
-        headline=f"{severity.upper()}  {'SIMULATED  ' if simulated else ''}{provider} · {headline}",
+        evidence=evidence or title,
         provider=provider,
         workload_kind="",
         workload="",

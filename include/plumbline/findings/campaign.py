@@ -24,6 +24,7 @@ from plumbline.analysis.drift.comparison import (
     format_metric_name,
 )
 from plumbline.findings import shorten
+from plumbline.findings.headline import without_share
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_percent
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, summarize_facts
@@ -70,11 +71,12 @@ def _performance(comparison: Comparison) -> Finding | None:
         subject="performance",
         severity=severity,
         title=f"{_name(lead)} {format_effect(lead)}",
-        what=f"{what}, since campaign {comparison.candidate_campaign}, {repeats}",
+        evidence=f"{what}, {repeats}",
         explanation=f"{lead.past}; {attribution.text}" if lead.past else attribution.text,
         row=lead,
         members=[_member(row) for row in ranked],
         attributed_to=[e.subject for e in attribution.explanations],
+        causes=[without_share(e.text) for e in attribution.explanations],
     )
 
 
@@ -126,10 +128,11 @@ def _environment(comparison: Comparison) -> Finding | None:
         subject="environment",
         severity="warn",
         title=f"environment changed: {changes[0].text}",
-        what=f"environment changed: {summarize_facts(members)}, since campaign {comparison.candidate_campaign}",
+        evidence=f"environment changed: {summarize_facts(members)}",
         explanation=f"compared with baseline {', '.join(comparison.baseline_campaigns)}; {effect}",
         members=members,
         attributed_to=[change.key for change in changes],
+        consequence=effect,
     )
 
 
@@ -159,7 +162,7 @@ def _reliability(comparison: Comparison) -> Finding | None:
         subject="launches",
         severity=severity,
         title=f"{reliability.failures} of {reliability.attempts} attempts failed",
-        what=f"{reliability.failures} of {reliability.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
+        evidence=f"{reliability.failures} of {reliability.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
         explanation=f"{before}; failed: {', '.join(reliability.failed_trials[:3])}" + (" …" if len(reliability.failed_trials) > 3 else ""),
         members=[Member(name, f"{name} × {n}") for name, n in reliability.failed],
         attributed_to=[name for name, _ in reliability.failed],
@@ -190,7 +193,7 @@ def _gpu_errors(comparison: Comparison) -> Finding | None:
         subject=GPU_ERRORS_SUBJECT,
         severity=severity,
         title=affected,
-        what=f"{affected} ({kinds}) in campaign {comparison.candidate_campaign}",
+        evidence=f"{affected} ({kinds}) in campaign {comparison.candidate_campaign}",
         explanation=f"{before}; trials: {', '.join(trials[:3])}" + (" …" if len(trials) > 3 else ""),
         members=[Member(code, f"{code} × {n}") for code, n in reliability.gpu_errors],
         attributed_to=codes,
@@ -212,7 +215,7 @@ def _missing(comparison: Comparison) -> Finding | None:
         subject="trials",
         severity="warn" if reliability.attempts else "page",
         title=f"{planned} left no result",
-        what=f"{planned} left no result in campaign {comparison.candidate_campaign}",
+        evidence=f"{planned} left no result in campaign {comparison.candidate_campaign}",
         explanation="missing results do not count as zero",
     )
 
@@ -224,21 +227,22 @@ def _finding(
     subject: str,
     severity: Severity,
     title: str,
-    what: str,
+    evidence: str,
     explanation: str,
     row: MetricComparison | None = None,
     members: Sequence[Member] = (),
     attributed_to: Sequence[str] = (),
+    causes: Sequence[str] = (),
+    consequence: str = "",
 ) -> Finding:
     series = Series.parse(comparison.series_key)
-    simulated = "SIMULATED  " if comparison.simulated else ""
     return Finding(
         finding_id=finding_id(series.provider, comparison.candidate_campaign, kind, subject),
         series_key=comparison.series_key,
         campaign_id=comparison.candidate_campaign,
         kind=kind,
         severity=severity,
-        headline=f"{severity.upper()}  {simulated}{series.provider} · {series.kind} {series.workload} · {what}",
+        evidence=evidence,
         explanation=explanation,
         provider=series.provider,
         workload_kind=series.kind,
@@ -252,6 +256,8 @@ def _finding(
         metric=row.metric if row else None,
         members=tuple(replace(member, series_key=comparison.series_key) for member in members),
         attributed_to=tuple(attributed_to),
+        causes=tuple(causes),
+        consequence=consequence,
         baseline_campaigns=comparison.baseline_campaigns,
         series=(comparison.series_key,),
         standing=(comparison.series_key,),
@@ -289,7 +295,8 @@ def _lead_with_members(group: list[Finding]) -> Finding:
         lead,
         explanation=f"{explained.explanation}; {also}",
         title=f"{lead.title} and {len(others)} more series",
-        headline=f"{lead.headline}, and {len(others)} more series",
+        evidence=f"{lead.evidence}, and {len(others)} more series",
+        causes=explained.causes,
         members=_members(group),
         attributed_to=tuple(dict.fromkeys(key for f in group for key in f.attributed_to)),
         baseline_campaigns=tuple(dict.fromkeys(c for f in group for c in f.baseline_campaigns)),

@@ -48,14 +48,13 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
         else "no series without the change to compare with"
     )
     with_it = f"; came together with {', '.join(names[1:])}" if names[1:] else ""
-    mark = "SIMULATED  " if simulated else ""
     return Finding(
         finding_id=cause_finding_id(cause, kind),
         series_key=shifts[0].series_key,
         campaign_id=began,
         kind=kind,
         severity=severity,
-        headline=f"{severity.upper()}  {mark}{provider} · {'; '.join(filter(None, (title, left)))}, since campaign {began}",
+        evidence="; ".join(filter(None, (title, left))),
         explanation=f"pooled change {format_change(effect.effect)} (95 %: {between}), {against}{with_it}"
         + "".join(f"; also {_what(e)}" for e in others),
         provider=provider,

@@ -8,7 +8,7 @@ A price finding counts on the provider whose price moved, every other one on the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import takewhile
@@ -17,13 +17,15 @@ from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.analysis.decisions.decision import Choice, Decision, Ranked
 from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
 from plumbline.archive import Archive
-from plumbline.findings import Reconciliation
+from plumbline.findings import Reconciliation, shorten
+from plumbline.findings.headline import cause_of, price_cause
 from plumbline.findings.price import format_usd
 from plumbline.metrics.formatting import format_probability, join_words
 from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
-from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id
+from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, Severity, finding_id
 
 CONFIDENT_FROM = 0.8
+_NAMED_IN_HEADLINE = 3
 
 
 def decision_subject(decision: Decision) -> str:
@@ -70,11 +72,13 @@ def reconcile_decision(
 
 @dataclass(frozen=True)
 class _Cause:
-    """`provider`: whose price moved the choice; None where new results did."""
+    """`provider`: whose price moved the choice, by `effect` (a fraction); None where new results did. `short`: the reasons for a headline."""
 
     kind: FindingKind
     reasons: tuple[str, ...]
+    short: tuple[str, ...]
     provider: str | None = None
+    effect: float | None = None
 
     @property
     def text(self) -> str:
@@ -91,16 +95,39 @@ def _cause(before: DecisionDocument, now: DecisionDocument) -> _Cause:
     ]
     prices = [_price(name, before.prices[name], now.prices[name], its=name == now.first_name) for name in moved]
     if before.inputs and now.inputs and before.inputs.trials == now.inputs.trials:
-        return _Cause("price", tuple(prices) or ("the cost calculation changed",), _mover(before, now, moved))
-    news = []
+        mover = _mover(before, now, moved)
+        if mover is None:
+            return _Cause("price", ("the cost calculation changed",), ("the cost calculation changed",))
+        was, has = before.prices[mover], now.prices[mover]
+        effect = has.usd_per_unit / was.usd_per_unit - 1 if has.usd_per_unit is not None and was.usd_per_unit else None
+        short = price_cause(mover, effect, has.since.isoformat() if has.since else None) if effect else _price(mover, was, has, its=False)
+        return _Cause("price", _first_ones(prices), (short,), mover, effect)
+    news: dict[str, list[str]] = {}
     for name in names:
-        was, has = before.campaigns.get(name, ()), now.campaigns.get(name, ())
-        if has and has != was:
-            fresh = [c for c in has if c not in was] or [*has]
-            news.append(f"{name} has {'' if was else 'its first '}results of campaign {join_words(fresh)}")
-        elif was and not has:
-            news.append(f"{name} has no current results")
-    return _Cause("performance", (*(news or ["results were corrected"]), *prices))
+        was_in, has_in = before.campaigns.get(name, ()), now.campaigns.get(name, ())
+        if has_in and has_in != was_in:
+            fresh = [c for c in has_in if c not in was_in] or [*has_in]
+            news.setdefault(f"{'' if was_in else 'first '}results of campaign {join_words(fresh)}", []).append(name)
+        elif was_in and not has_in:
+            news.setdefault("no current results", []).append(name)
+    few = sum(map(len, news.values())) < _NAMED_IN_HEADLINE
+    said = _describe_news(news, shorten)
+    return _Cause("performance", (*said, *_first_ones(prices)), said if few else _describe_news(news, _count))
+
+
+def _describe_news(news: Mapping[str, list[str]], name_them: Callable[[list[str]], str]) -> tuple[str, ...]:
+    """`news`: what providers have → those that have it."""
+    said = [f"{name_them(own)} {'has' if len(own) == 1 else 'have'} {what}" for what, own in news.items()]
+    return _first_ones(said or ["results were corrected"])
+
+
+def _count(providers: list[str]) -> str:
+    return f"{len(providers)} provider{'s' if len(providers) > 1 else ''}"
+
+
+def _first_ones(reasons: Sequence[str]) -> tuple[str, ...]:
+    """At most three, and how many more."""
+    return (*reasons[:3], f"{len(reasons) - 3} more") if len(reasons) > 3 else tuple(reasons)
 
 
 def _mover(before: DecisionDocument, now: DecisionDocument, moved: Sequence[str]) -> str | None:
@@ -134,14 +161,16 @@ def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: 
             campaign_id=None,
             kind=why.kind,
             severity="info",
-            headline="",
-            explanation=_format_before(before) + ("; only prices changed, the trials are the same" if why.kind == "price" else ""),
+            evidence="",
+            explanation=f"{join_words(why.reasons)}{', the trials are the same' if why.kind == 'price' else ''}; {_format_before(before)}",
             provider=provider,
             workload_kind=now.kind,
             workload=now.workloads[0] if len(now.workloads) == 1 else "",
             subject=decision_subject(now),
             simulated=now.simulated,
             attributed_to=why.reasons,
+            causes=why.short,
+            effect=why.effect,
             since=day.isoformat(),
             instead_of=before.first_name,
         ),
@@ -153,16 +182,26 @@ def _updated(finding: Finding, now: DecisionDocument) -> Finding:
     """The finding with the numbers of this ranking; cause and beginning stay."""
     sure = len(now.eligible) < 2 or (now.probability is not None and now.probability >= CONFIDENT_FROM)
     severity: Severity = "warn" if sure else "info"
-    simulated = "SIMULATED  " if now.simulated else ""
     instead = f" instead of {finding.instead_of}" if finding.instead_of and now.first else ""
-    what = f"team {now.team}, {now.kind}: {_format_first(now, 'now ')}{instead}"
     return replace(
         finding,
         severity=severity,
-        headline=f"{severity.upper()}  {simulated}{what}, because {join_words(finding.attributed_to)}",
+        evidence=f"team {now.team}, {now.kind}: {_format_first(now, 'now ')}{instead}",
         title=f"first choice of team {now.team} for {now.kind}: {now.first_name or 'none'}{instead}",
         members=tuple(Member(r.provider, f"{i}. {_named(r)}") for i, r in enumerate(now.eligible, 1)),
+        moves=(ChoiceMove(now.team, now.kind, finding.instead_of, now.first_name),),
     )
+
+
+def join_moves(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings whose story grew or shrank: first choices that one cause moved, and the price that moved, are one story with all moves."""
+    changed = []
+    for finding in findings:
+        of_cause = {parse_decision_subject(f.subject): f for f in findings if f.causes and cause_of(f) == cause_of(finding)}
+        moves = tuple(ChoiceMove(team, kind, f.instead_of, _first_of(f)) for (team, kind, _), f in sorted(of_cause.items()))
+        if moves != finding.moves and (finding.causes or finding.kind == "price"):
+            changed.append(replace(finding, moves=moves))
+    return tuple(changed)
 
 
 def _named(ranked: Ranked) -> str:
@@ -171,7 +210,7 @@ def _named(ranked: Ranked) -> str:
 
 
 def _format_before(before: DecisionDocument) -> str:
-    return "before: " + (", ".join(map(_named, before.eligible)) or "no provider was eligible")
+    return "before: " + (shorten([*map(_named, before.eligible)]) or "no provider was eligible")
 
 
 def _format_first(now: DecisionDocument, when: str = "") -> str:

@@ -72,7 +72,7 @@ def reconcile_environment(
             resolved.append((s, f"resolved: on {day} the environment matches {accepted.origin} again"))
         elif members != s.members:
             continued.append(s.about(members))
-    opened = (_finding(name, provider, fresh, day, f"compared with {accepted.origin}; {rerun}", simulated),) if fresh else ()
+    opened = (_finding(name, provider, fresh, day, f"compared with {accepted.origin}; {rerun}", rerun, simulated),) if fresh else ()
     return EnvironmentReconciliation(opened, tuple(continued), tuple(resolved), changes=changes)
 
 
@@ -122,8 +122,7 @@ def check_failing_finding(provider: str, last: date, why: str, simulated: bool =
         began=last.isoformat(),
         since=last.isoformat(),
         severity="warn",
-        title="environment check failing",
-        headline=f"environment check failing since {last.isoformat()}",
+        title=f"environment check failing since {last.isoformat()}",
         explanation=f"{why}; changes of driver or hardware go unnoticed until a trial runs",
         simulated=simulated,
     )
@@ -144,7 +143,9 @@ def _as_member(change: EnvironmentChange) -> Member:
     return Member(change.key, f"{change.group}: {change.text}")
 
 
-def _finding(name: str, provider: str, fresh: Sequence[EnvironmentChange], day: date, explanation: str, simulated: bool) -> Finding:
+def _finding(
+    name: str, provider: str, fresh: Sequence[EnvironmentChange], day: date, explanation: str, rerun: str, simulated: bool
+) -> Finding:
     members = tuple(map(_as_member, fresh))
     return provider_finding(
         provider,
@@ -154,9 +155,10 @@ def _finding(name: str, provider: str, fresh: Sequence[EnvironmentChange], day: 
         since=day.isoformat(),
         severity="warn",
         title=f"environment changed: {fresh[0].text}",
-        headline=f"environment changed: {summarize_facts(members)}, since {day.isoformat()}",
+        evidence=f"environment changed: {summarize_facts(members)}",
         explanation=explanation,
         simulated=simulated,
         members=members,
         attributed_to=tuple(change.key for change in fresh),
+        consequence=rerun,
     )

@@ -44,7 +44,6 @@ def installation_finding(failure: InstallationFailure) -> Finding:
         since=since.date().isoformat(),
         severity=failure.severity,
         title=failure.title,
-        headline=failure.title,
         explanation=failure.cause,
         remedy=failure.remedy,
     )

@@ -68,8 +68,7 @@ def _never_measured(campaign_id: str, provider: str, keys: list[str], simulated:
         began="",
         since=f"{campaign_id}-01",
         severity="warn",
-        title="never measured",
-        headline=f"never measured by a monthly campaign: no results in campaign {campaign_id}",
+        title=f"never measured by a monthly campaign, no results in {campaign_id}",
         explanation=f"expected: {shorten(names)}; check that its DAG is unpaused and Airflow runs. If you enabled the provider after this month's "
         f'slots, measure it now: plumbline trigger {provider} --reason "first measurement"',
         simulated=simulated,
@@ -90,8 +89,7 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
         campaign_id=newest,
         kind="missing_data",
         severity=severity,
-        headline=f"{severity.upper()}  {'SIMULATED  ' if simulated else ''}{provider} · {who} stopped reporting: "
-        f"no results in campaign {campaign_id}, last in {newest}",
+        evidence=f"{who} stopped reporting: no results in campaign {campaign_id}, last in {newest}",
         explanation=f"expected: {shortened}; check that the provider is reachable, its DAG unpaused and Airflow running; "
         "missing results do not count as zero",
         provider=provider,
@@ -130,7 +128,6 @@ def silent_price_source_finding(provider: str, source: str, last: date | None, n
         since=str(last or now),
         severity="warn",
         title=title,
-        headline=title,
         explanation=f"{why}; price changes go unnoticed and costs use the accepted price until it reports again",
         simulated=simulated,
     )

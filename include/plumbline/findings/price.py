@@ -69,8 +69,7 @@ def reconcile_prices(
         elif (before.title, before.severity) == (finding.title, finding.severity):
             unchanged.append(before)
         else:
-            headline = finding.headline.replace(f"since {finding.since}", f"since {before.since}")
-            continued.append(replace(finding, finding_id=before.finding_id, since=before.since, headline=headline, state=before.state))
+            continued.append(replace(finding, finding_id=before.finding_id, since=before.since, state=before.state))
     return Reconciliation(tuple(new), tuple(continued), tuple(resolved), tuple(unchanged))
 
 
@@ -89,8 +88,8 @@ def _changed_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Findi
         CHANGED_SUBJECT,
         severity,
         title=f"{format_price_name(reading.purchase, reading.term)} price {move}",
-        headline=f"since {checked.since.date()}, {proof} ({format_price_source(reading)})",
-        explanation=f"{consequence}{_steps(checked.steps)}",
+        evidence=f"{proof} ({format_price_source(reading)})",
+        consequence=consequence,
         simulated=simulated,
     )
 
@@ -107,14 +106,14 @@ def _held_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
         HELD_SUBJECT,
         severity,
         title=f"{format_price_name(reading.purchase, reading.term)} price of {format_usd(checked.price, checked.accepted)} USD per {unit} is held",
-        headline=f"since {checked.since.date()}, {_format_sightings(checked)} ({format_price_source(reading)}): {checked.reason}",
-        explanation=f"{consequence}{_steps(checked.steps)}",
+        evidence=f"{_format_sightings(checked)} ({format_price_source(reading)}): {checked.reason}",
+        consequence=consequence,
         simulated=simulated,
     )
 
 
 def _finding(
-    checked: PriceVerdict, kind: str, severity: Severity, *, title: str, headline: str, explanation: str, simulated: bool
+    checked: PriceVerdict, kind: str, severity: Severity, *, title: str, evidence: str, consequence: str, simulated: bool
 ) -> Finding:
     reading = checked.reading
     subject = price_subject(kind, reading.purchase, reading.term)
@@ -128,8 +127,9 @@ def _finding(
         since=str(checked.since.date()),
         severity=severity,
         title=title,
-        headline=f"{title}, {headline}",
-        explanation=explanation,
+        evidence=f"{title}, {evidence}",
+        explanation=f"{consequence}{_steps(checked.steps)}",
+        consequence=consequence,
         simulated=simulated,
         effect=checked.effect,
         members=(Member(f"price.{reading.purchase}{f'.{reading.term}' if reading.term else ''}", title, checked.effect),),

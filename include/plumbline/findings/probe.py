@@ -172,7 +172,7 @@ def _finding(
         since=since,
         severity="warn",
         title=title,
-        headline=f"{title}, {times}, since {since}",
+        evidence=f"{title}, {times}",
         explanation=f"measured without a workload, compared with the median of earlier probes; {rerun}",
         simulated=simulated,
         effect=members[0].effect,

@@ -114,7 +114,6 @@ def _updated(known: Finding, now: Sequence[Finding], left: Collection[str]) -> F
         latest,
         campaign_id=known.campaign_id,
         since=known.since,
-        headline=latest.headline.replace(f"since campaign {campaign}", f"since {known.began}"),
         seen_in=tuple(dict.fromkeys((*known.seen_in, *([campaign] if campaign != known.campaign_id else ())))),
         series=series,
         standing=standing,

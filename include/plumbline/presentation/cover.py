@@ -29,7 +29,7 @@ VERDICTS: dict[Verdict, str] = {
     "unclear": "no clear winner",
     "none": "none eligible",
 }
-ROWS, ACTIONS = 5, 3
+ROWS, ACTIONS, FINDINGS = 5, 3, 8
 OPERATIONS = "operations"
 """Owner of what concerns no team's workload."""
 
@@ -46,7 +46,8 @@ class Tile:
 
 @dataclass(frozen=True)
 class ChoiceRow:
-    """One team's choice for one set of workloads. `provider`: the first choice; without a clear winner who leads with what."""
+    """One team's choice for one set of workloads. `provider`: the first choice; without a clear winner who leads with what. `before`: of a move,
+    where from."""
 
     team: str
     workloads: str
@@ -59,7 +60,7 @@ class ChoiceRow:
 
     @property
     def label(self) -> str:
-        return VERDICTS[self.verdict]
+        return f"{VERDICTS[self.verdict]}{f' from {self.before}' if self.before else ''}"
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,14 @@ class Action:
 
 @dataclass(frozen=True)
 class Cover:
-    """Page one. `rows`: at most `ROWS`, moves first; `more`: the others, counted in words."""
+    """Page one. `rows`: at most `ROWS`, moves first; `more`: the others, counted in words. `also_open`: findings that no action names."""
 
     headline: str
     tiles: tuple[Tile, ...]
     rows: tuple[ChoiceRow, ...]
     more: str
     actions: tuple[Action, ...]
+    also_open: tuple[FindingRow, ...]
     charts: tuple[Chart, ...]
     simulated: Literal["", "some", "all"]
 
@@ -94,13 +96,16 @@ def cover(conclusions: Conclusions) -> Cover:
         key=lambda r: (_ORDER.index(r.verdict), r.team, r.workloads),
     )
     simulated_flags = {d.simulated for d in campaign.documents}
-    hidden = Counter(r.label for r in choices[ROWS:])
+    actions = _actions(conclusions, moves)
+    named = {action.why for action in actions}
+    hidden = Counter(VERDICTS[r.verdict] for r in choices[ROWS:])
     return Cover(
         headline=_headline(campaign, choices) if conclusions.busy is None else busy_sentence(conclusions.busy),
         tiles=(_spent_tile(conclusions), _lost_tile(campaign), _saving_tile(campaign, moves), _certainty_tile(conclusions)),
         rows=tuple(choices[:ROWS]),
         more=join_words(f"{n} × {label}" for label, n in hidden.items()),
-        actions=_actions(conclusions, moves),
+        actions=actions,
+        also_open=tuple(f for f in campaign.history.open_findings if f.headline not in named)[:FINDINGS],
         charts=tuple(c for c in (pareto_chart(conclusions), index_chart(campaign)) if c is not None),
         simulated="" if True not in simulated_flags else "some" if False in simulated_flags else "all",
     )
@@ -267,9 +272,7 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
         if (finding.severity == "info" and usd <= 0) or _finding_word(finding) in ("improvement", "price cut"):
             continue
         verb = {"price": "Negotiate or accept the price of", "performance": "Claim from, or rerun on,"}.get(finding.kind, "Check")
-        money = f"{format_money(usd)} a month; " if usd > 0 else ""
-        reason = f"{money}{finding.title or finding.headline}"
-        actions.append((usd, finding.severity, Action(f"{verb} {finding.provider}", reason, finding.owner or OPERATIONS, usd)))
+        actions.append((usd, finding.severity, Action(f"{verb} {finding.provider}", finding.headline, finding.owner or OPERATIONS, usd)))
     for move in moves:
         certainty = f", P(cheapest) {format_probability(move.probability)}" if move.probability is not None else ""
         reason = f"saves {format_money(move.usd)} a month ({format_percent(move.saving)} less{certainty}){_other_first_choices(conclusions, move)}"

@@ -1,61 +1,17 @@
-"""A finding's headline in words, and findings as an inbox: those of one cause together, the gravest and dearest first."""
+"""Findings as an inbox: those of one cause together, the gravest and dearest first."""
 
 from __future__ import annotations
 
-import re
-from calendar import month_name
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from plumbline.archive import FindingView
 from plumbline.findings.cause import FLEET, witnesses
-from plumbline.findings.decision_change import is_decision_change
-from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_monthly, format_name
+from plumbline.findings.headline import headline, stored_headline
 from plumbline.results.finding import Finding
 
 SYMBOLS = {"page": "✖", "warn": "▲", "info": "●"}
-_SPEED = ("latency", "throughput")
-_VERBS = {"training": "trains", "inference": "serves"}
-
-
-def headline_in_words(finding: Finding, usd: float | None = None) -> str:
-    """One line, such as `p5 trains gpt-1b 7.9 % slower since November 2026: about 5,700 USD a month`. `usd`: more a month, if known."""
-    money = f": {format_monthly(usd)}" if usd else ""
-    return f"{what_happened(finding)}{money}"
-
-
-def what_happened(finding: Finding) -> str:
-    """The change without its cost; of a metric that is no speed, or of facts, prices and failures, the finding's own title."""
-    metric = METRICS.get(finding.metric or "")
-    begin = format_begin(finding)
-    if finding.is_decision_change:
-        return f"{finding.title or finding.subject} since {begin}"
-    if finding.kind != "performance" or finding.effect is None or metric is None or finding.workload_kind not in _VERBS:
-        description = finding.title or finding.subject
-        workload_suffix = f" {finding.workload}" if finding.workload else ""
-        return (
-            f"{finding.provider}{workload_suffix}: {description} since {begin}"
-            if begin and begin not in description
-            else f"{finding.provider}{workload_suffix}: {description}"
-        )
-    share = format_change(finding.effect)[1:]
-    if metric.group not in _SPEED or metric.direction == "informative":
-        change = "higher" if finding.effect > 0 else "lower"
-        return f"{finding.provider}: {format_name(metric.name)} of {finding.workload} {share} {change} since {begin}"
-    better = (finding.effect > 0) == (metric.direction == "higher_is_better")
-    return f"{finding.provider} {_VERBS[finding.workload_kind]} {finding.workload} {share} {'faster' if better else 'slower'} since {begin}"
-
-
-def format_begin(finding: Finding) -> str:
-    """The month of a monthly campaign in words, another campaign's id, or the day."""
-    begin = finding.campaign_id or finding.since or ""
-    if month_match := re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", begin):
-        return f"{month_name[int(month_match[2])]} {month_match[1]}"
-    return f"campaign {begin}" if finding.campaign_id else begin
-
-
 _GRAVITY = {"page": 0, "warn": 1, "info": 2}
 
 
@@ -68,14 +24,20 @@ class InboxItem:
     words: str
     usd: float | None
 
+    @property
+    def is_decision_change(self) -> bool:
+        return self.finding is not None and self.finding.is_decision_change
+
     @cached_property
     def causes(self) -> frozenset[str]:
         """What may have caused it; findings of one provider that share one belong together."""
         if self.finding is None:
             return frozenset()
+        if self.finding.is_decision_change:
+            return frozenset(self.finding.causes)
         if self.finding.kind == "price":
-            return frozenset(("price",))
-        return frozenset(() if is_decision_change(self.finding) else self.finding.attributed_to)
+            return frozenset(("price", *self.finding.causes))
+        return frozenset(self.finding.attributed_to)
 
 
 @dataclass(frozen=True)
@@ -91,7 +53,8 @@ class InboxGroup:
 
     @property
     def usd(self) -> float | None:
-        known = [item.usd for item in self.items if item.usd is not None]
+        # The money of a cause is that of each first choice that it moved: it counts once.
+        known = [item.usd for item in self.items if item.usd is not None and (item is self.lead or not item.is_decision_change)]
         return sum(known) if known else None
 
 
@@ -128,6 +91,5 @@ def _item(view: FindingView, usd: float | None) -> InboxItem:
     try:
         finding = Finding.of(view.detail)
     except (LookupError, TypeError, ValueError, AttributeError):
-        headline = view.headline.removeprefix(view.severity.upper()).strip().removeprefix("SIMULATED").strip()
-        return InboxItem(view, None, headline, usd)
-    return InboxItem(view, finding, headline_in_words(finding, usd), usd)
+        return InboxItem(view, None, stored_headline(view), usd)
+    return InboxItem(view, finding, headline(finding, usd), usd)

@@ -72,7 +72,7 @@ def finding_history(archive: Archive, finding: Finding) -> History | None:
         return _probe_history(archive, finding)
     if finding.kind == "performance" and finding.campaigns and finding.members:
         return _performance_history(archive, finding)
-    if finding.kind == "price" and finding.effect is not None:
+    if finding.kind == "price" and finding.effect is not None and not finding.is_decision_change:
         return _price_history(archive, finding)
     return None
 
@@ -182,9 +182,9 @@ def _band(finding: Finding, level: float | None, unit: Scale, *, differences: bo
 
 
 def _change_text(finding: Finding, name: str) -> str:
-    """`+7.9 % (95 %: +6.8 … +9.1)` as the headline has it."""
+    """`+7.9 % (95 %: +6.8 … +9.1)` as the evidence has it."""
     change = finding.title.removeprefix(f"{name} ").partition(" and ")[0]
-    interval = re.search(r"\(\d[^()]*: [^()]*\)", finding.headline)
+    interval = re.search(r"\(\d[^()]*: [^()]*\)", finding.evidence)
     return f"{change} {interval.group()}" if interval else change
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plumbline.analysis.campaign_data import CampaignData, FindingRow
+from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.decisions.certainty import first_sentence, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
@@ -137,7 +137,7 @@ def _drift_sentence(campaign: CampaignData) -> str:
         by_kind = Counter(f.kind for f in campaign.findings)
         kinds = join_words(f"{n} {format_name(kind)}" for kind, n in sorted(by_kind.items()))
         worst = min(campaign.findings, key=lambda f: ("page", "warn", "info").index(f.severity))
-        return f"Since the accepted baseline: {kinds} {'finding' if len(campaign.findings) == 1 else 'findings'}; most severe: {headline(worst)}."
+        return f"Since the accepted baseline: {kinds} {'finding' if len(campaign.findings) == 1 else 'findings'}; most severe: {worst.headline}."
     compared = [d for d in campaign.drift if d.baseline]
     if not compared:
         return "No accepted baseline before this campaign, so no drift comparison."
@@ -151,11 +151,6 @@ _BESIDE_DRIFT: tuple[tuple[SeriesStateName, str], ...] = (
     ("moved", "moved under the threshold"),
     ("cannot_tell", "with too little data"),
 )
-
-
-def headline(finding: FindingRow) -> str:
-    """A finding in words; of one that an older version stored, its headline without the severity, which the page shows beside it."""
-    return finding.words or finding.headline.removeprefix(finding.severity.upper()).strip()
 
 
 def comparison_limits(

@@ -53,6 +53,16 @@ class CauseEvidence:
 
 
 @dataclass(frozen=True)
+class ChoiceMove:
+    """A team's first choice for a kind of workload that moved. `before`, `after`: providers; None where none is eligible."""
+
+    team: str
+    kind: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
 class Finding:
     """A drift of one provider that began in one campaign: of one series, or of all that moved together. Or one that no campaign measured,
     such as a price or a driver that changed between two: `campaign_id` is None then, `since` the day (ISO 8601), and the provider as a
@@ -61,10 +71,14 @@ class Finding:
     `series_key`, the workload and the numbers are those of the series that leads; `series` names all of them, `standing` those that still
     show it, `seen_in` the campaigns since the first that showed it too. ValueError unless it has either a campaign or a day.
 
-    `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `headline` is one line,
-    severity first, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most plausible first, empty when nothing
-    recorded explains it. Effects are fractions of the baseline. `instead_of`: of a team's first choice that changed, who it was before.
-    `remedy`: of a finding of kind `self`, what repairs it. `cause`: of the one verdict on a change that several series share.
+    `finding_id` is stable: the same drift of the same campaign has the same id however often it is found. `evidence` is one line with the
+    numbers that show it, `title` what happened in a few words; `explanation` says what it is attributed to. `attributed_to` names the facts, most
+    plausible first, empty when nothing recorded explains it. Effects are fractions of the baseline. `instead_of`: of a team's first choice that
+    changed, who it was before. `remedy`: of a finding of kind `self`, what repairs it. `cause`: of the one verdict on a change that several
+    series share.
+
+    `causes`, `consequence` and `moves` are what `findings.headline` writes in the first line: what changed in words, most plausible first, what
+    follows from it, and the first choices that it moved.
     """
 
     finding_id: str
@@ -72,7 +86,7 @@ class Finding:
     campaign_id: str | None
     kind: FindingKind
     severity: Severity
-    headline: str
+    evidence: str
     explanation: str
     provider: str
     workload_kind: str
@@ -95,6 +109,9 @@ class Finding:
     instead_of: str | None = None
     remedy: str = ""
     cause: CauseEvidence | None = None
+    causes: tuple[str, ...] = ()
+    consequence: str = ""
+    moves: tuple[ChoiceMove, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.campaign_id is None) == (self.since is None):
@@ -132,22 +149,16 @@ class Finding:
             return None
         return next((m.verdict for m in self.members if m.series_key == series_key), self.members[0].verdict)
 
-    @property
-    def text(self) -> str:
-        """The finding for a terminal or a log: the headline and, indented, why."""
-        return f"{self.headline}\n      {self.explanation}" if self.explanation else self.headline
-
     def about(self, members: tuple[Member, ...]) -> Finding:
         """The part of an environment finding that concerns these facts."""
         if members == self.members:
             return self
-        before, after = (f"environment changed: {summarize_facts(facts)}" for facts in (self.members, members))
         return replace(
             self,
             members=members,
             attributed_to=tuple(m.name for m in members),
             title=f"environment changed: {members[0].fact}",
-            headline=self.headline.replace(before, after),
+            evidence=f"environment changed: {summarize_facts(members)}",
         )
 
     def with_state(self, state: FindingState) -> Finding:
@@ -161,18 +172,21 @@ class Finding:
     def of(cls, data: Mapping[str, Any]) -> Finding:
         """A finding from `to_dict` or its JSON; unknown keys are ignored. KeyError names a missing one."""
         values = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        for name in ("finding_id", "series_key", "campaign_id", "kind", "severity", "headline", "explanation", "provider", "subject"):
+        if "evidence" not in values and "headline" in data:  # of an older version: severity, place and evidence in one line
+            values["evidence"] = str(data["headline"]).removeprefix(str(data.get("severity", "")).upper()).strip()
+        for name in ("finding_id", "series_key", "campaign_id", "kind", "severity", "evidence", "explanation", "provider", "subject"):
             if name not in values:
                 raise KeyError(f'finding without "{name}"')
         members = tuple(m if isinstance(m, Member) else Member(**m) for m in values.get("members", ()))
-        lists = {name: tuple(values.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in")}
+        lists = {name: tuple(values.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in", "causes")}
+        moves = tuple(m if isinstance(m, ChoiceMove) else ChoiceMove(**m) for m in values.get("moves", ()))
         # A finding of an archive that knew no groups is about its own series.
         lists["series"] = tuple(values.get("series") or ([values["series_key"]] if values["series_key"] else []))
         lists["standing"] = tuple(values["standing"]) if "standing" in values else lists["series"]
         if isinstance(cause := values.get("cause"), Mapping):
             evidence: dict[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in cause.items()}
             values["cause"] = CauseEvidence(**{name: evidence[name] for name in CauseEvidence.__dataclass_fields__})
-        return cls(**{**values, **lists, "members": members})
+        return cls(**{**values, **lists, "members": members, "moves": moves})
 
 
 def summarize_facts(facts: Sequence[Member]) -> str:

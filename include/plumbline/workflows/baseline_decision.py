@@ -10,6 +10,7 @@ from typing import Any, Literal
 from plumbline.archive import Archive, WrongState
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
+from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import capitalize_first
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
@@ -148,7 +149,7 @@ def build_question(finding: Finding, declared: Declarations, answer_by: datetime
         f"Without an answer by {answer_by:%Y-%m-%d %H:%M} UTC the baseline stays and the finding remains open.",
         "\n".join(["In a terminal:", "", *(f"- `{command}`" for command in _commands(finding))]),
     ]
-    return Question(finding.headline, "\n\n".join(parts))
+    return Question(f"{finding.severity.upper()}  {headline(finding)}", "\n\n".join(parts))
 
 
 def _members(finding: Finding) -> list[str]:

@@ -242,7 +242,7 @@ def _finding(done: Cut, now: datetime) -> Finding:
         since=f"{now.astimezone(timezone.utc):%Y-%m-%d}",
         severity="warn",
         title=title,
-        headline=f"{title} in campaign {campaign} ({done.why})",
+        evidence=f"{title} in campaign {campaign} ({done.why})",
         explanation=f"skipped: {shorten([m.name for m in members])}; {done.balance} before that run. To continue: {budget_remedy(provider)}",
         simulated=provider.simulated,
         members=tuple(members),

@@ -17,10 +17,9 @@ from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations
-from plumbline.findings.decision_change import is_decision_change
+from plumbline.findings.headline import headline, one_per_headline, stored_headline
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import join_words
-from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results.finding import Finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.findings import UNREADABLE_ERRORS
@@ -74,28 +73,33 @@ def _neighbours(archive: Archive, campaign_id: str) -> tuple[list[CampaignHead],
 def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
     """The finding as a report shows it; with the entry's cost and teams."""
     row = FindingRow(
-        view.finding_id, view.series_key, view.kind, view.severity, view.headline, view.state,
-        str(view.detail.get("explanation", "")), view.campaign_id, view.provider, str(view.detail.get("title", "")), effect=view.effect,
+        view.finding_id, view.series_key, view.kind, view.severity, stored_headline(view), view.state,
+        str(view.detail.get("explanation", "")), view.campaign_id, view.provider, effect=view.effect,
     )  # fmt: skip
     with suppress(*UNREADABLE_ERRORS):
         finding = Finding.of(view.detail)
-        row = replace(row, words=what_happened(finding), direction=finding.direction_of(finding.series_key) or "")
+        usd = entry.cost.usd if entry is not None else None
+        direction = finding.direction_of(finding.series_key) or ""
+        row = replace(row, headline=headline(finding, usd), evidence=finding.evidence, direction=direction)
     if entry is not None:
         row = replace(row, usd_per_month=entry.cost.usd, owner=join_words(entry.teams))
     return row
 
 
 def _rows(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> list[tuple[FindingRow, Entry]]:
-    """The findings with their digest entries; without changed choices, which the decisions show."""
+    """The findings with their digest entries; first choices that one cause moved are one."""
     entries = digest_entries(archive, declared, views)
-    known = [(view, entries[view.finding_id]) for view in views if view.finding_id in entries]
-    return [(finding_row(view, entry), entry) for view, entry in known if not is_decision_change(entry.finding)]
+    rows = [(finding_row(view, entries[view.finding_id]), entries[view.finding_id]) for view in views if view.finding_id in entries]
+    return [same[0] for same in one_per_headline((row.headline, (row, entry)) for row, entry in rows).values()]
 
 
 def _choices(archive: Archive, campaign_id: str) -> Mapping[ChoiceKey, str]:
-    """By choice, the first provider of the newest stored decision that rests on neither this campaign nor a later one."""
+    """By choice, the first provider of the newest stored decision that rests on neither this campaign nor a later one; where all do, the one
+    before the newest: the same trials at an earlier day's prices."""
     decisions = read_decisions(archive.newest_decisions(without=campaign_id))
-    return {decision.choice: decision.first_name for decision in decisions if decision.first_name is not None}
+    earlier = {d.choice: d.before.first for d in read_decisions(archive.newest_decisions()) if d.before is not None}
+    choices = {**earlier, **{d.choice: d.first_name for d in decisions}}
+    return {choice: first for choice, first in choices.items() if first is not None}
 
 
 def speed_index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[str, float]]:

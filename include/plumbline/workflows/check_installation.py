@@ -270,8 +270,8 @@ def reconcile_failures(archive: Archive, failures: Iterable[InstallationFailure]
         known = open_ones.pop(failure.subject, None)
         if known is None:
             opened.append(finding)
-        elif (known.headline, known.detail.get("explanation"), known.detail.get("remedy")) != (
-            finding.headline,
+        elif (known.detail.get("title"), known.detail.get("explanation"), known.detail.get("remedy")) != (
+            finding.title,
             finding.explanation,
             finding.remedy,
         ):

@@ -187,9 +187,7 @@ def _promises(provider: Provider | None, launches: Sequence[LaunchCounts]) -> li
 def _measured(finding: Finding) -> list[str]:
     """The metrics or facts that show it, against the accepted baseline."""
     against = f" (baseline: campaign {join_words(finding.baseline_campaigns)})" if finding.baseline_campaigns else ""
-    shown = [f"- {m.text}" for m in finding.members[:_MOST_LINES]] or [
-        f"- {finding.headline.removeprefix(finding.severity.upper()).strip()}"
-    ]
+    shown = [f"- {m.text}" for m in finding.members[:_MOST_LINES]] or [f"- {finding.evidence}"]
     more = len(finding.members) - _MOST_LINES
     lines = [f"- Shown by campaign {join_words(finding.campaigns)}{against}"] if finding.campaigns else []
     return [*shown, *([f"- and {more} more, in finding.json"] if more > 0 else []), *lines]

@@ -12,7 +12,7 @@ from plumbline.analysis.decisions.decision_record import decision_detail, decisi
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
 from plumbline.declarations import Declarations, digest, load
 from plumbline.findings import Reconciliation
-from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, reconcile_decision
+from plumbline.findings.decision_change import join_moves, reconcile_decision
 from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import Finding
 from plumbline.workflows.current_results import decide_teams
@@ -66,13 +66,20 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spo
     with archive.alone(LOCK, PATIENCE_S) as had:
         if not had:
             raise DecisionsLocked("another process has held the decision lock for 10 minutes; run the command again later")
-        views = [*archive.findings("open"), *archive.findings("acknowledged")]
-        open_findings = [f for f in readable_findings(views) if f.subject.startswith(DECISION_CHANGE_PREFIX)]
-        return [
+        open_findings = [f for f in _open_findings(archive) if f.is_decision_change]
+        recorded = [
             _store_decision(archive, decided, open_findings, why)
             for decided in decide_teams(archive, declared, on)
             if decided.decision.ranking and spoilt.isdisjoint(decided.decision.workloads)
         ]
+        # Last, and of all that is open: what a crashed run left apart is joined by the next one.
+        joined = join_moves([f for f in _open_findings(archive) if f.is_decision_change or f.kind == "price"])
+        apply(archive, Reconciliation(continued=joined), by=DECISION_AUTHOR, seen_in=on.isoformat())
+        return recorded
+
+
+def _open_findings(archive: Archive) -> list[Finding]:
+    return readable_findings([*archive.findings("open"), *archive.findings("acknowledged")])
 
 
 def last_stored(archive: Archive, team: str, kind: str, workloads: Sequence[str]) -> DecisionView | None:

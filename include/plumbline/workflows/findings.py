@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from plumbline.archive import Archive
 from plumbline.archive.records import FindingRecord, FindingView
 from plumbline.findings import Reconciliation
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 
 UNREADABLE_ERRORS = (LookupError, TypeError, ValueError, AttributeError)
@@ -24,7 +25,7 @@ def finding_record(finding: Finding) -> FindingRecord:
         provider=finding.provider,
         kind=finding.kind,
         severity=finding.severity,
-        headline=finding.headline,
+        headline=headline(finding),
         detail=finding.to_dict(),
         effect=finding.effect,
         ci_low=finding.ci_low,
@@ -40,7 +41,7 @@ def apply(archive: Archive, reconciliation: Reconciliation, *, by: str, seen_in:
     """
     opened = archive.save_findings([finding_record(finding) for finding in (*reconciliation.opened, *reconciliation.unchanged)])
     for finding in reconciliation.continued:
-        archive.continue_finding(finding_record(finding), seen_in, finding.headline)
+        archive.continue_finding(finding_record(finding), seen_in, headline(finding))
     for finding, why in reconciliation.resolved:
         archive.set_finding_state(finding.finding_id, "resolved", by=by, why=why)
     return opened

@@ -15,6 +15,7 @@ from plumbline.analysis.prices.book import all_with_effective_prices, quote
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.findings.headline import headline, stored_headline
 from plumbline.metrics.formatting import format_amount
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
@@ -39,6 +40,17 @@ def monthly_costs(archive: Archive, declared: Declarations, views: Sequence[Find
         with suppress(*UNREADABLE_ERRORS):
             costs[view.finding_id] = _cost(declared, view, accepted)
     return costs
+
+
+def headlines(archive: Archive, declared: Declarations | None, views: Sequence[FindingView]) -> dict[str, str]:
+    """The first line of each finding by id, with its money; without declarations no money is known."""
+    costs, lines = monthly_costs(archive, declared, views) if declared is not None else {}, {}
+    for view in views:
+        lines[view.finding_id] = stored_headline(view)
+        with suppress(*UNREADABLE_ERRORS):
+            cost = costs.get(view.finding_id)
+            lines[view.finding_id] = headline(Finding.of(view.detail), cost.usd if cost is not None else None)
+    return lines
 
 
 def sum_costs(costs: Iterable[MonthlyCost]) -> MonthlyTotal:

@@ -19,7 +19,7 @@ from tests.unit.alerts.test_message import FINDING
 from plumbline.alerts import ChannelError
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import DeclarationError, load
-from plumbline.presentation.findings_inbox import what_happened
+from plumbline.findings.headline import headline
 from plumbline.workflows import alert
 
 FILES = {
@@ -115,7 +115,7 @@ def archive(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.delenv("PLUMBLINE_ARCHIVE_URL", raising=False)
     monkeypatch.setattr(alert, "connect", lambda: None)
     finding = replace(FINDING, finding_id="f1")
-    record = FindingRecord("f1", "", None, finding.provider, finding.kind, finding.severity, finding.headline, finding.to_dict())
+    record = FindingRecord("f1", "", None, finding.provider, finding.kind, finding.severity, headline(finding), finding.to_dict())
     with open_archive() as opened:
         opened.save_findings([record])
         yield opened
@@ -126,7 +126,7 @@ def test_it_receives_the_message_of_a_finding_and_its_changes_once(archive: Arch
     assert alert.send_alerts()["unchanged"] == ["f1"]
     (body,) = receiver.bodies
     assert (body["thread"], body["post"], body["severity"]) == ("f1", "opened", "page")
-    assert what_happened(FINDING) in body["title"] and FINDING.headline in body["text"]
+    assert headline(FINDING) in body["title"] and FINDING.evidence in body["text"]
     assert body["fields"]["Provider"] == FINDING.provider
     assert body["links"][0]["address"] == "https://airflow.example.com/plumbline/findings/f1"
     (incident,) = archive.incidents("f1")

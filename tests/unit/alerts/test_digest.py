@@ -33,7 +33,7 @@ def entry(
         campaign_id="2026-11",
         kind="performance",
         severity="warn",
-        headline=f"WARN  h100 · training gpt · {name}",
+        evidence=f"WARN  h100 · training gpt · {name}",
         explanation="",
         provider="h100",
         workload_kind="training",

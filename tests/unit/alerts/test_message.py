@@ -12,6 +12,7 @@ from plumbline.alerts import AlertContext, render
 from plumbline.alerts.message import FIELD_LIMIT, HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, next_steps, render_details
 from plumbline.alerts.preview import lines
 from plumbline.alerts.slack.mrkdwn import TRUNCATION_MARK
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 
 FINDING = Finding(
@@ -20,7 +21,7 @@ FINDING = Finding(
     campaign_id="2026-11",
     kind="performance",
     severity="page",
-    headline="PAGE  local-2core · training gpt · step_time +91 % (95 %: +80 … +104), since campaign 2026-11, 5 of 5 repeats",
+    evidence="step_time +91 % (95 %: +80 … +104), 5 of 5 repeats",
     explanation="explained by: usable cores 2 → 1 (5 of 5 trials); matmul −48 % agrees, disk unchanged",
     provider="local-2core",
     workload_kind="training",
@@ -36,7 +37,7 @@ FINDING = Finding(
 
 def test_the_log_says_what_why_and_what_to_do(golden: Golden) -> None:
     text = render(FINDING, report="var/reports/report.html").text
-    assert [line.strip() for line in text.splitlines()[:2]] == [FINDING.headline, FINDING.explanation]
+    assert [line.strip() for line in text.splitlines()[:3]] == [f"PAGE: {headline(FINDING)}", FINDING.evidence, FINDING.explanation]
     golden("alerts.finding", text)
 
 
@@ -62,7 +63,7 @@ def test_the_chart_is_in_the_message_of_five_blocks_and_the_rest_in_the_thread()
     details = render_details(FINDING, context=context)
     checked({"text": details.text, "blocks": list(details.blocks)})
     shown = json.dumps(details.blocks, ensure_ascii=False)
-    assert len(details.blocks) <= 5 and FINDING.headline in shown
+    assert len(details.blocks) <= 5 and FINDING.evidence in shown
     for part in (*(member.text for member in FINDING.members), *(command for command, _ in next_steps(FINDING))):
         assert part in shown and part not in json.dumps(message.blocks[1:], ensure_ascii=False)
 
@@ -85,7 +86,7 @@ def test_over_long_parts_are_cut_to_what_slack_takes_and_say_so() -> None:
     members = tuple(Member(f"m{i}", f"metric {i} {'x' * 400}") for i in range(40))
     monster = replace(
         FINDING,
-        headline=long,
+        evidence=long,
         explanation=long,
         title=long,
         members=members,
@@ -95,7 +96,7 @@ def test_over_long_parts_are_cut_to_what_slack_takes_and_say_so() -> None:
     message = render(monster, report="https://reports/" + "r" * 4000)
     checked({"text": message.text, "blocks": list(message.blocks)})
     assert len(message.text) <= TEXT_LIMIT and message.text.endswith(TRUNCATION_MARK)
-    assert len(message.blocks[0]["text"]["text"]) == HEADER_LIMIT
+    assert HEADER_LIMIT < len(message.blocks[0]["text"]["text"]) <= FIELD_LIMIT
     assert message.blocks[1]["text"]["text"].endswith(TRUNCATION_MARK)
     details = render_details(monster, report="https://reports/" + "r" * 4000)
     checked({"text": details.text, "blocks": list(details.blocks)})

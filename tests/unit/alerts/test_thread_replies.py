@@ -11,6 +11,7 @@ from tests.unit.alerts.test_message import FINDING
 
 from plumbline.alerts import AlertContext
 from plumbline.alerts.message import ESCALATED, REOPENED, reply
+from plumbline.findings.headline import headline
 
 CONTEXT = AlertContext(owner="U0123456789", cost="costs 146 USD a month", came_back="resolved on 2026-11-02, was finding b")
 
@@ -21,7 +22,7 @@ def test_each_says_why_it_speaks_whom_it_is_for_and_what_it_is_about(what: str, 
     checked({"text": message.text, "blocks": list(message.blocks)})
     golden(f"alerts.reply_{what.split()[0]}", message.text)
     assert message.blocks[0]["text"]["text"] == f"<@U0123456789> *{message.title}*"
-    assert FINDING.headline in message.text and CONTEXT.cost in message.blocks[1]["text"]["text"]
+    assert headline(FINDING, CONTEXT.usd) in message.text and CONTEXT.cost in message.blocks[1]["text"]["text"]
 
 
 def test_a_reminder_says_how_to_end_it() -> None:
@@ -31,6 +32,6 @@ def test_a_reminder_says_how_to_end_it() -> None:
 
 
 def test_simulated_says_so_and_long_parts_are_cut() -> None:
-    long = reply(REOPENED, replace(FINDING, simulated=True, headline="x <!channel> " * 900), CONTEXT)
+    long = reply(REOPENED, replace(FINDING, simulated=True, title="x <!channel> " * 900), CONTEXT)
     checked({"text": long.text, "blocks": list(long.blocks)})
     assert long.title.startswith("SIMULATED: ") and "<!channel>" not in long.blocks[1]["text"]["text"]

@@ -159,11 +159,12 @@ def test_the_cost_of_an_inference_run_decides_nothing(changed: dict[str, object]
 
 def test_the_cost_of_an_inference_run_is_told_with_file_and_field(config: Path) -> None:
     path = config / "teams/platform.yaml"
-    path.write_text(path.read_text() + "inference:
-  workloads: [chat]
-  weights: {cost_per_run: 1.0}
-")
+    path.write_text(path.read_text() + "inference:\n  workloads: [chat]\n  weights: {cost_per_run: 1.0}\n")
     with pytest.raises(DeclarationError) as raised:
         load(config)
     problem = next(p for p in raised.value.problems if "cost_per_run" in p.message)
-    assert problem.file == "config/teams/platform.yaml" and problem.field.startswith("inference") and "cost_per_good_request" in problem.message
+    assert (
+        problem.file == "config/teams/platform.yaml"
+        and problem.field.startswith("inference")
+        and "cost_per_good_request" in problem.message
+    )

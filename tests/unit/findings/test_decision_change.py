@@ -6,10 +6,12 @@ from dataclasses import replace
 from datetime import date
 
 from tests.golden import Golden
+from tests.unit.findings.conftest import written
 
 from plumbline.analysis.decisions.decision import Ranked
 from plumbline.analysis.decisions.decision_record import DecisionDocument, Inputs, PriceAtDecision
 from plumbline.findings.decision_change import is_decision_change, parse_decision_subject, reconcile_decision
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 
 DAY = date(2026, 11, 21)
@@ -51,7 +53,7 @@ def opened(before: DecisionDocument = BEFORE, now: DecisionDocument = CHEAPER) -
 
 def test_a_price_that_fell_changes_the_first_choice(golden: Golden) -> None:
     finding = opened()
-    golden("findings.first_choice_changed", finding.text)
+    golden("findings.first_choice_changed", written(finding))
     assert (finding.kind, finding.severity, finding.provider, finding.instead_of) == ("price", "warn", NEBIUS, COREWEAVE)
     assert is_decision_change(finding) and parse_decision_subject(finding.subject) == ("platform", "training", ("gpt-1b",))
     assert finding.began == "2026-11-21" and finding.concerns == "training gpt-1b" and finding.attributed_to[0].startswith("its price")
@@ -60,7 +62,7 @@ def test_a_price_that_fell_changes_the_first_choice(golden: Golden) -> None:
 
 def test_nothing_is_said_to_be_certain() -> None:
     sure = opened(now=choice((NEBIUS, 1.0), (COREWEAVE, 0.0), costs="c2", nebius=2.29))
-    assert f"{NEBIUS} (> 99 % sure)" in sure.headline
+    assert f"{NEBIUS} (> 99 % sure)" in sure.evidence
     assert [m.text for m in sure.members] == [f"1. {NEBIUS} (> 99 %)", f"2. {COREWEAVE} (< 1 %)"]
 
 
@@ -69,7 +71,7 @@ def test_new_results_are_a_change_of_performance_and_a_narrow_lead_is_an_info() 
     finding = opened(now=now)
     assert (finding.kind, finding.severity) == ("performance", "info")
     (campaign,) = finding.attributed_to
-    assert "2026-12" in campaign and NEBIUS in campaign and finding.headline.endswith(campaign)
+    assert "2026-12" in campaign and NEBIUS in campaign and finding.explanation.startswith(campaign)
     both = opened(now=replace(now, prices=CHEAPER.prices))
     assert both.kind == "performance" and both.attributed_to == (campaign, *opened().attributed_to)
 
@@ -106,7 +108,7 @@ def test_a_finding_goes_on_with_new_numbers_and_keeps_its_beginning() -> None:
         finding.since,
         finding.explanation,
     )
-    assert later.severity == "info" and "(70 % sure)" in later.headline and later.attributed_to == finding.attributed_to
+    assert later.severity == "info" and "(70 % sure)" in later.evidence and later.attributed_to == finding.attributed_to
 
 
 def test_equal_inputs_find_and_end_nothing_but_what_was_left_standing() -> None:
@@ -144,8 +146,8 @@ def test_a_third_one_ends_it_and_opens_another() -> None:
 def test_nobody_left_and_one_left_are_warnings(golden: Golden) -> None:
     nobody = opened(now=choice(trials="t2", campaigns={COREWEAVE: ("2026-12",)}))
     assert nobody.severity == "warn" and nobody.provider == COREWEAVE
-    golden("findings.no_first_choice", nobody.headline)
+    golden("findings.no_first_choice", headline(nobody))
     one = opened(now=choice((NEBIUS, None), trials="t2"))
-    assert one.severity == "warn" and f"{NEBIUS} (only eligible provider)" in one.headline
+    assert one.severity == "warn" and f"{NEBIUS} (only eligible provider)" in one.evidence
     back = reconcile_decision(choice(trials="t2"), choice((COREWEAVE, 0.88), (NEBIUS, 0.12), trials="t3"), [nobody], DAY, "d4")
     assert back.opened == () and [f for f, _ in back.resolved] == [nobody] and f"again {COREWEAVE}" in back.resolved[0][1]

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from tests.golden import Golden
+from tests.unit.findings.conftest import written
 
 from plumbline.declarations.thresholds import EnvironmentRules
 from plumbline.findings.environment_check import (
@@ -42,11 +43,11 @@ def opened(nodes: Sequence[Facts], **fields: Any) -> Finding:
 
 def test_a_driver_that_nobody_knew_is_a_finding_of_the_provider_and_of_the_day(golden: Golden) -> None:
     found = opened([NEW, NEW, OLD])
-    golden("findings.environment_check", found.text)
+    golden("findings.environment_check", written(found))
     assert (found.kind, found.severity, found.campaign_id, found.since, found.series) == ("environment", "warn", None, "2026-11-21", ())
     (member,) = found.members
     assert (member.name, found.attributed_to) == ("driver.version", ("driver.version",)) and "2 of 3" in member.fact
-    assert opened([NEW], simulated=True).headline.startswith("WARN  SIMULATED  lab")
+    assert opened([NEW], simulated=True).simulated
 
 
 def test_nothing_changed_if_nodes_come_and_go_or_tell_less_or_what_does_not_matter() -> None:
@@ -69,8 +70,8 @@ def test_it_is_told_once_however_often_one_looks_and_on_however_many_nodes() -> 
 def test_another_value_goes_on_with_the_finding_and_another_fact_is_one_of_its_own() -> None:
     found = opened([NEW])
     third = looked([{**NEW, "driver.version": "575.1"}], [found], NEXT)
-    assert third.opened == () and "550.90.07 → 575.1" in third.continued[0].headline
-    assert third.continued[0].finding_id == found.finding_id and "since 2026-11-21" in third.continued[0].headline
+    assert third.opened == () and "550.90.07 → 575.1" in third.continued[0].evidence
+    assert third.continued[0].finding_id == found.finding_id and third.continued[0].since == "2026-11-21"
     kernel = looked([{**NEW, "os.kernel": "6.11"}], [found], NEXT)
     assert kernel.opened and [m.name for m in kernel.opened[0].members] == ["os.kernel"] and kernel.continued == ()
 
@@ -80,7 +81,7 @@ def test_a_second_change_on_the_same_day_joins_the_first_and_after_that_was_sett
     both = {**NEW, "os.kernel": "6.11"}
     joined = looked([both], [found])
     assert joined.opened == () and [m.name for m in joined.continued[0].members] == ["driver.version", "os.kernel"]
-    assert "6.8 → 6.11" in joined.continued[0].headline
+    assert "6.8 → 6.11" in joined.continued[0].evidence
     later = opened([both], settled={found.finding_id})
     assert later.finding_id != found.finding_id and opened([both], settled={found.finding_id}) == later
 
@@ -88,7 +89,7 @@ def test_a_second_change_on_the_same_day_joins_the_first_and_after_that_was_sett
 def test_it_is_over_when_all_of_it_is_back_and_smaller_when_some_is() -> None:
     found = opened([{**NEW, "os.kernel": "6.11"}])
     partly = looked([{**OLD, "os.kernel": "6.11"}], [found], NEXT)
-    assert [m.name for m in partly.continued[0].members] == ["os.kernel"] and "driver" not in partly.continued[0].headline
+    assert [m.name for m in partly.continued[0].members] == ["os.kernel"] and "driver" not in partly.continued[0].evidence
     ((over, why),) = looked([OLD], [found], NEXT).resolved
     assert over.finding_id == found.finding_id and "2026-11-22" in why
     assert looked([{"gpu.product": "H100"}], [found], NEXT).resolved == (), "what a look does not see is not back"
@@ -130,5 +131,5 @@ def test_nodes_in_words() -> None:
 def test_that_nobody_could_look_is_one_finding_however_long_it_lasts(golden: Golden) -> None:
     found = check_failing_finding("lab", DAY, "the cluster of connection k8s_a gave no usable answer")
     assert found.kind == "missing_data"
-    golden("findings.environment_check_failing", found.text)
+    golden("findings.environment_check_failing", written(found))
     assert found.finding_id == check_failing_finding("lab", DAY, "another reason").finding_id

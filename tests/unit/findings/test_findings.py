@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from tests.golden import Golden
+from tests.unit.findings.conftest import written
 
 from plumbline.analysis.drift.compare import compare
 from plumbline.findings.campaign import findings_of
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding
 
 FIVE = [1.000, 1.004, 0.997, 1.002, 0.999]
@@ -43,8 +45,8 @@ def test_one_grouped_finding_that_reads_like_a_sentence(review: Any, golden: Gol
     performance, environment = review(
         {"step_time": times(1.91), "tokens_per_second": times(1 / 1.91), "samples_per_second": times(1 / 1.91)}, {**FACTS, "cpu.usable": 1}
     )
-    (interval,) = re.findall(r"\+\d\d … \+\d\d", performance.headline)
-    golden("findings.performance", performance.text, interval=interval)
+    (interval,) = re.findall(r"\+\d\d … \+\d\d", performance.evidence)
+    golden("findings.performance", written(performance), interval=interval)
     assert [m.name for m in performance.members] == ["step_time", "tokens_per_second", "samples_per_second"]
     assert (performance.metric, performance.attributed_to, performance.state) == ("step_time", ("cpu.usable",), "open")
     assert (environment.kind, environment.severity) == ("environment", "warn") and "performance changed too" in environment.explanation
@@ -67,7 +69,7 @@ def test_a_fact_that_does_not_matter_is_no_finding(review: Any) -> None:
 @pytest.mark.parametrize(("factor", "severity"), [(1.03, "warn"), (1.20, "page"), (0.97, "info"), (0.80, "warn")])
 def test_severity_follows_the_thresholds_and_improvements_never_page(review: Any, factor: float, severity: str) -> None:
     (found,) = review({"step_time": times(factor)})
-    assert found.severity == severity and found.headline.startswith(severity.upper())
+    assert found.severity == severity and severity.upper() not in headline(found)
 
 
 def test_p99_never_pages_alone(review: Any) -> None:
@@ -97,7 +99,7 @@ def test_nothing_succeeded_pages_though_there_is_nothing_to_compare(sample: Any,
 
 def test_planned_trials_that_left_nothing_are_missing_data(review: Any, outcomes: Any) -> None:
     (found,) = review({"step_time": FIVE}, outcomes=outcomes("valid", "valid"), planned=5)
-    assert (found.kind, found.severity) == ("missing_data", "warn") and "3 of 5" in found.headline
+    assert (found.kind, found.severity) == ("missing_data", "warn") and "3 of 5" in found.evidence
 
 
 def test_a_provider_that_fell_silent_pages(sample: Any, rules: Any, limits: Any) -> None:
@@ -130,7 +132,7 @@ def test_other_reasons_to_be_degraded_are_no_gpu_error(review: Any, outcomes: An
 
 def test_simulated_says_so(review: Any) -> None:
     (found,) = review({"step_time": times(2)}, simulated=True)
-    assert found.simulated and "SIMULATED" in found.headline
+    assert found.simulated and "SIMULATED" not in headline(found)
 
 
 def test_ids_are_stable_and_differ_by_kind_and_campaign(review: Any) -> None:
@@ -142,5 +144,5 @@ def test_ids_are_stable_and_differ_by_kind_and_campaign(review: Any) -> None:
 def test_a_finding_survives_json(review: Any) -> None:
     (found,) = review({"step_time": times(2)})
     assert Finding.of({**json.loads(json.dumps(found.to_dict())), "opened_at": "2026-11-01"}) == found
-    with pytest.raises(KeyError, match="headline"):
+    with pytest.raises(KeyError, match="evidence"):
         Finding.of({"finding_id": "a", "series_key": "s", "campaign_id": "c", "kind": "price", "severity": "warn"})

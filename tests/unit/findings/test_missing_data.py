@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 from tests.golden import Golden
+from tests.unit.findings.conftest import written
 
 from plumbline.findings.missing_data import is_complete, is_monthly, missing_series_findings
 
@@ -29,14 +30,14 @@ def test_a_month_is_over_when_its_first_days_are() -> None:
 def test_all_that_reported_last_together_is_one_page(golden: Golden) -> None:
     (found,) = missing_series_findings("2026-11", {TRAINING: "2026-10", SERVING: "2026-10"})
     assert (found.severity, found.kind, found.campaign_id, len(found.members)) == ("page", "missing_data", "2026-10", 2)
-    golden("findings.stopped_reporting", found.text)
+    golden("findings.stopped_reporting", written(found))
     assert (found.concerns, found.title) == ("", "stopped reporting")
 
 
 def test_one_of_two_that_reports_nothing_is_a_warning_that_names_it() -> None:
     (found,) = missing_series_findings("2026-11", {TRAINING: "2026-10", SERVING: "2026-11"})
     assert (found.severity, found.series) == ("warn", (TRAINING,))
-    assert found.concerns in found.headline
+    assert found.concerns in found.evidence
     assert (found.concerns, found.title) == ("training gpt", "stopped reporting")
     (several,) = missing_series_findings("2026-11", {TRAINING: "2026-10", SERVING: "2026-10", TRAINING.replace("gpt", "vision"): "2026-11"})
     assert several.title != found.title and "1 more" in several.title

@@ -7,10 +7,12 @@ from datetime import timedelta
 
 import pytest
 from tests.golden import Golden
+from tests.unit.findings.conftest import written
 from tests.unit.prices.readings import FIRST, ONE, RESERVED, SPOT, days
 
 from plumbline.analysis.prices.check import check_price
 from plumbline.findings import Reconciliation
+from plumbline.findings.headline import headline
 from plumbline.findings.price import price_finding, price_subject, reconcile_prices
 from plumbline.results.finding import Finding
 from plumbline.results.price_reading import Reading
@@ -24,15 +26,15 @@ def found(*prices: float, accepted: float = 2.39, of: Reading = ONE) -> Finding:
 
 def test_a_change_is_told_in_one_line_that_a_person_understands(golden: Golden) -> None:
     finding = found(2.39, 2.99, 2.99)
-    golden("findings.price_changed", finding.text)
+    golden("findings.price_changed", written(finding))
     assert (finding.kind, finding.subject, finding.since, finding.campaign_id) == ("price", "price on-demand", "2026-11-02", None)
     assert finding.effect == pytest.approx(0.251, abs=1e-3)
 
 
 def test_prices_that_differ_late_are_told_with_the_decimals_that_they_need() -> None:
-    assert "0.0401 → 0.041" in found(0.041, 0.041, accepted=0.0401).headline
-    assert "0.00001 → 0.000011" in found(0.000011, 0.000011, accepted=0.00001).headline
-    assert "100.00 → 101.50" in found(101.5, 101.5, accepted=100.0).headline
+    assert "0.0401 → 0.041" in found(0.041, 0.041, accepted=0.0401).evidence
+    assert "0.00001 → 0.000011" in found(0.000011, 0.000011, accepted=0.00001).evidence
+    assert "100.00 → 101.50" in found(101.5, 101.5, accepted=100.0).evidence
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_a_hold_says_why_and_becomes_a_warning_when_it_stays(golden: Golden) -> 
     once, twice = found(2.39, 0.69), found(2.39, 0.69, 0.69)
     assert (once.severity, twice.severity, once.subject) == ("info", "warn", "held price on-demand")
     verdict = check_price(days(2.39, 0.69), 2.39)
-    golden("findings.price_held", once.text, reason=verdict.reason)
+    golden("findings.price_held", written(once), reason=verdict.reason)
 
 
 def test_what_is_unchanged_seen_once_or_first_is_no_finding() -> None:
@@ -71,7 +73,7 @@ def test_a_change_opens_once_stands_as_it_is_and_goes_on_when_the_price_moves_fu
     further = course(2.39, 2.99, 2.99, 3.4, 3.4, open_findings=(opened.with_state("acknowledged"),))
     (now,) = further.continued
     assert (now.finding_id, now.since, now.state) == (opened.finding_id, opened.since, "acknowledged")
-    assert "2.39 → 3.40" in now.headline and "since 2026-11-02" in now.headline
+    assert "2.39 → 3.40" in now.evidence and "42 % on 2 November 2026" in headline(now)
 
 
 def test_a_change_is_over_when_the_accepted_price_was_read_twice_again(golden: Golden) -> None:
@@ -102,14 +104,14 @@ def test_a_second_source_ends_a_hold_and_opens_the_change() -> None:
     catalog = replace(ONE, source="gpuhunt", source_version="20261103", amount=0.69, observed_at=FIRST + timedelta(days=2))
     hold = found(2.39, 0.69)
     went = reconcile_prices([check_price([*days(2.39, 0.69, 0.69), catalog], 2.39)], [hold])
-    assert [f.subject for f in went.opened] == ["price on-demand"] and "confirmed by gpuhunt" in went.opened[0].headline
+    assert [f.subject for f in went.opened] == ["price on-demand"] and "confirmed by gpuhunt" in went.opened[0].evidence
     ((over, why),) = went.resolved
     assert over == hold and "gpuhunt confirms 0.69" in why
 
 
 def test_a_spot_change_is_over_with_the_next_check_and_another_one_is_another_finding() -> None:
     (opened,) = course(1.0, 1.3, 1.3, accepted=1.0, of=SPOT).opened
-    assert "median" in opened.headline
+    assert "median" in opened.evidence
     ((_, why),) = course(1.3, 1.3, 1.3, accepted=1.3, of=SPOT, open_findings=(opened,)).resolved
     assert "1.30" in why
     further = course(1.3, 1.6, 1.6, accepted=1.3, of=SPOT, open_findings=(opened,))
@@ -125,4 +127,4 @@ def test_terms_and_purchases_have_findings_of_their_own() -> None:
 
 def test_a_simulated_provider_is_told_as_such() -> None:
     (opened,) = reconcile_prices([check_price(days(2.39, 2.99, 2.99), 2.39)], [], simulated=True).opened
-    assert opened.simulated and "WARN  SIMULATED  coreweave-h100" in opened.headline
+    assert opened.simulated and headline(opened).startswith("coreweave-h100 raised its price 25 %")

@@ -12,6 +12,7 @@ from plumbline.analysis.drift.compare import compare
 from plumbline.analysis.drift.comparison import Comparison
 from plumbline.findings import Reconciliation
 from plumbline.findings.campaign import findings_of
+from plumbline.findings.headline import headline
 from plumbline.findings.reconcile import reconcile
 from plumbline.results.finding import Finding, Member
 
@@ -96,7 +97,7 @@ def test_another_fact_that_changes_later_is_news_and_the_first_goes_on(reviewed:
     ((on,), (new,)) = went.continued, went.opened
     assert (on.finding_id, [m.name for m in on.members]) == (opened.finding_id, ["driver.version"])
     assert (new.campaign_id, [m.name for m in new.members]) == ("2026-03", ["os.kernel"])
-    assert "6.8 → 6.11" in new.headline and "driver" not in new.headline
+    assert "6.8 → 6.11" in new.evidence and "driver" not in new.evidence
     back, _ = reviewed("2026-04", {TRAINING: 1.0}, (on, new), {**FACTS, "os.kernel": "6.11"})
     assert [f.finding_id for f, _ in back.resolved] == [opened.finding_id]
 
@@ -110,7 +111,7 @@ def noticed(**changes: Any) -> Finding:
         campaign_id=None,
         kind="environment",
         severity="warn",
-        headline="WARN  local-2core · environment changed: driver 550 → 570, since 2026-02-10",
+        evidence="WARN  local-2core · environment changed: driver 550 → 570, since 2026-02-10",
         explanation="a rerun was started",
         provider="local-2core",
         workload_kind="",
@@ -130,7 +131,7 @@ def test_what_was_noticed_between_two_campaigns_is_the_finding_that_the_next_one
     assert [f.kind for f in went.opened] == ["performance"], "the driver has its finding already"
     assert (on.finding_id, on.campaign_id, on.since, on.seen_in) == ("0123456789ab", None, "2026-02-10", ("od-1",))
     assert (on.series, on.standing, on.baseline_campaigns) == ((TRAINING,), (TRAINING,), ("2026-01",))
-    assert "since 2026-02-10" in on.headline and "performance changed too" in on.explanation
+    assert "since 10 February 2026" in headline(on) and "performance changed too" in on.explanation
     assert [m.name for m in on.members] == ["driver.version", "kubernetes.version"], "what a trial does not see is not taken back"
     more, _ = reviewed("2026-03", {TRAINING: 1.3, SERVING: 1.0}, (on,), driver)
     assert [f.kind for f in more.opened] == ["performance"] and set(more.continued[0].series) == {TRAINING, SERVING}

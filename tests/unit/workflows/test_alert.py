@@ -17,6 +17,7 @@ from tests.unit.alerts.test_message import FINDING
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Alerts, Declarations, Route, load
 from plumbline.declarations.alerts import RentedVolume
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows import alert
 from plumbline.workflows.alert import alert_of
@@ -45,7 +46,7 @@ def archive(home: Path) -> Iterator[Archive]:
 
 def keep(archive: Archive, finding: Finding) -> None:
     record = FindingRecord(
-        finding.finding_id, finding.series_key, None, finding.provider, finding.kind, finding.severity, finding.headline, finding.to_dict()
+        finding.finding_id, finding.series_key, None, finding.provider, finding.kind, finding.severity, headline(finding), finding.to_dict()
     )
     archive.save_findings([record])
 
@@ -123,7 +124,7 @@ def test_declarations_that_cannot_be_read_keep_no_finding_from_people(
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(tmp_path / "nowhere"))
     heard = Heard()
     assert alert.send_alerts(heard)["log_only"] == ["f1"]
-    assert any("nowhere" in line for line in heard.lines) and any(SLOWER.headline in line for line in heard.lines)
+    assert any("nowhere" in line for line in heard.lines) and any(headline(SLOWER) in line for line in heard.lines)
 
 
 def test_while_another_process_tells_this_one_leaves_it_to_that(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

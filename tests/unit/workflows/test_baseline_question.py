@@ -9,6 +9,7 @@ from tests.fakes.trials import cluster_provider, declared
 from tests.golden import Golden
 from tests.unit.results.test_finding import NOTICED
 
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.baseline_decision import build_question
 from plumbline.workflows.plan import ACCEPT, RERUN
@@ -25,7 +26,7 @@ def finding(provider: str = "local-1core") -> Finding:
         campaign_id="2026-11",
         kind="performance",
         severity="page",
-        headline=f"PAGE  {provider} · training {WORKLOAD} · step_time +8.1 %, since campaign 2026-11, 6 of 6 repeats",
+        evidence=f"PAGE  {provider} · training {WORKLOAD} · step_time +8.1 %, since campaign 2026-11, 6 of 6 repeats",
         explanation="explained by: driver 550 → 570; matmul_tflops −9.1 % agrees",
         provider=provider,
         workload_kind="training",
@@ -40,7 +41,7 @@ def finding(provider: str = "local-1core") -> Finding:
 
 def test_it_says_what_happened_why_what_each_answer_does_and_what_silence_does(golden: Golden) -> None:
     question = build_question(finding(), declared(), BY)
-    assert question.subject == finding().headline
+    assert question.subject == f"PAGE  {headline(finding())}"
     # Underscores are escaped: Markdown would set what lies between two of them in italics.
     golden("workflows.question", question.body)
 

@@ -121,7 +121,7 @@ def test_a_cut_is_a_finding_that_says_what_was_left_out_and_how_to_go_on(archive
     assert found is not None
     assert [f.finding_id for f in stored(archive)] == [found.finding_id]
     assert (found.kind, found.severity, found.since, found.campaign_id) == ("missing_data", "warn", "2026-11-21", None)
-    golden("workflows.budget_reached", found.text)
+    golden("workflows.budget_reached", found.evidence)
     assert [m.name for m in found.members] == ["training gpt-tiny-cpu", "inference chat-tiny-cpu"]
     assert all("1 of 2" in m.text for m in found.members)
 
@@ -138,7 +138,7 @@ def test_a_month_has_one_finding_however_often_it_is_cut(archive: Archive) -> No
     assert first is not None and again is not None
     (one,) = stored(archive)
     assert (one.finding_id, again.finding_id) == (first.finding_id, first.finding_id)
-    assert "4 of 6" in one.title and "od-2" in one.headline
+    assert "4 of 6" in one.title and "od-2" in one.evidence
 
 
 def test_it_is_over_when_what_was_left_out_is_planned(archive: Archive) -> None:
@@ -186,7 +186,7 @@ def test_a_rerun_that_would_measure_nothing_is_held_back_and_told_of_once(archiv
         why = budget_blocks(archive, world, nothing, None, NOW + timedelta(hours=hour))
         assert why is not None and NAME in why and "2026-11" in why
     (one,) = stored(archive)
-    assert "od-20261121-120000" in one.headline and one.subject == "budget"
+    assert "od-20261121-120000" in one.evidence and one.subject == "budget"
 
 
 def test_a_rerun_that_would_measure_something_is_not(archive: Archive) -> None:

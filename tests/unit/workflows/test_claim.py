@@ -16,6 +16,7 @@ from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.providers import Price, ServiceLevel
+from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.claim import write_claim
 
@@ -26,7 +27,7 @@ FOUND = Finding(
     campaign_id=NEW.campaign_id,
     kind="performance",
     severity="page",
-    headline="PAGE  step_time +7.9 %",
+    evidence="PAGE  step_time +7.9 %",
     explanation="explained by: driver 550 → 570",
     provider=NEW.provider.name,
     workload_kind="training",
@@ -41,7 +42,7 @@ FOUND = Finding(
 
 def record(finding: Finding) -> FindingRecord:
     return FindingRecord(
-        finding.finding_id, NEW.series_key, finding.campaign_id, finding.provider, finding.kind, finding.severity, finding.headline,
+        finding.finding_id, NEW.series_key, finding.campaign_id, finding.provider, finding.kind, finding.severity, headline(finding),
         detail=finding.to_dict(),
     )  # fmt: skip
 

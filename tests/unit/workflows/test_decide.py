@@ -88,7 +88,7 @@ def test_a_price_change_re_ranks_at_once_without_a_rerun(measured: Archive, decl
     today = datetime.now(timezone.utc).date()
     (reason,) = finding.detail["attributed_to"]
     assert "fell" in reason and "1.00 → 0.50" in reason and str(today) in reason
-    assert with_certainty(FAST, found["training"].probability) in finding.headline
+    assert with_certainty(FAST, found["training"].probability) in finding.detail["evidence"]
     # Again: nothing more.
     assert not any(one.new for one in ranked(measured, declared, today).values()) and len(winners(measured)) == 1
 

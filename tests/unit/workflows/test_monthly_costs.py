@@ -31,7 +31,7 @@ def moved(name: str, effect: float) -> Finding:
         kind="performance",
         severity="warn",
         provider="local-1core",
-        headline="WARN  step time moved",
+        evidence="WARN  step time moved",
         explanation="",
         workload_kind="training",
         workload=asked.workload.name,

@@ -12,6 +12,7 @@ from tests.data.result_documents import PLANNED, document, training_metrics, tri
 from tests.fakes.trials import CONFIG
 
 from plumbline.archive import open_archive
+from plumbline.findings.headline import headline
 from plumbline.workflows import alert, report, review
 
 
@@ -59,7 +60,7 @@ def test_a_slower_campaign_is_a_finding_once_however_often_it_is_reviewed() -> N
     review.review_campaign("2026-02")
     with open_archive() as archive:
         (stored,) = archive.findings()
-    assert stored.headline == one.findings[0].headline
+    assert stored.headline == headline(one.findings[0])
     assert stored.detail["explanation"] == one.findings[0].explanation
 
 

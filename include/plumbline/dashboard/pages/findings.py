@@ -18,13 +18,14 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
 from plumbline.dashboard.pages.finding_actions import action_forms
-from plumbline.dashboard.rendering import PageRenderer, headline
+from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_impact, is_decision_change
+from plumbline.findings.headline import headline, stored_headline
 from plumbline.metrics.formatting import format_change, format_name
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.findings_inbox import group_findings, what_happened
+from plumbline.presentation.findings_inbox import group_findings
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
@@ -70,14 +71,15 @@ class FindingPage:
     members: tuple[MemberRow, ...] = ()
     changes: tuple[EnvironmentChange, ...] = ()
     cost: str = ""
+    usd: float | None = None
     choice: str = ""
     trials: tuple[TrialView, ...] = ()
     decision: tuple[str, str, str] | None = None
 
     @property
     def words(self) -> str:
-        """The headline in words; of a finding that an older version stored, its own."""
-        return what_happened(self.finding) if self.finding is not None else headline(self.view)
+        """The headline; of a finding that cannot be read, the stored one."""
+        return headline(self.finding, self.usd) if self.finding is not None else stored_headline(self.view)
 
 
 def finding_page(archive: Archive, declared: Declarations, finding_id: str, now: datetime) -> FindingPage:
@@ -88,14 +90,15 @@ def finding_page(archive: Archive, declared: Declarations, finding_id: str, now:
         finding = Finding.of(view.detail).with_state(view.state)
     except UNREADABLE_ERRORS:
         return page
-    history = finding_history(archive, finding)
+    history, cost = finding_history(archive, finding), monthly_cost_of(archive, declared, view)
     return replace(
         page,
         finding=finding,
         chart=finding_chart(history) if history is not None else None,
         members=tuple(_members(finding)),
         changes=_changes(archive, finding, declared),
-        cost=monthly_cost_of(archive, declared, view).text,
+        cost=cost.text,
+        usd=cost.usd,
         choice=decision_impact(archive, finding, view.opened_at),
         trials=_trials(archive, finding),
         decision=_decision(finding),

@@ -23,6 +23,7 @@ from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
+from plumbline.findings.headline import headline
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_money, format_percent
@@ -30,7 +31,6 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
-from plumbline.presentation.findings_inbox import what_happened
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
 from plumbline.results.finding import Finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
@@ -289,7 +289,7 @@ def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: st
     events = [e for e in (trend.events if trend is not None else ()) if e.kind in ("environment", "price")]
     for view in archive.findings_page(provider=name, kind="performance", limit=FINDINGS_DRAWN).rows:
         with suppress(*UNREADABLE_ERRORS):
-            words = what_happened(Finding.of(view.detail))
+            words = headline(Finding.of(view.detail))
             events.append(
                 TrendEvent(planned_times.get(view.campaign_id or "", view.opened_at), "finding", words, f"/findings/{view.finding_id}")
             )

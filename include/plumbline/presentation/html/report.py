@@ -34,7 +34,7 @@ from plumbline.presentation.decisions import DecisionTables, decision_tables
 from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, table_excerpts
 from plumbline.presentation.imported_runs import imported_runs
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
-from plumbline.presentation.summary import comparison_limits, headline, summary_items
+from plumbline.presentation.summary import comparison_limits, summary_items
 from plumbline.presentation.tables import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows
 from plumbline.presentation.verdicts import drift_counts
@@ -210,7 +210,6 @@ def report_templates() -> Environment:
         "size": format_bytes,
         "svg": lambda chart: Markup(svg(chart)),
         "md": escape_markdown,
-        "headline": headline,
         "usual_title": usual_title,
     }
     return environment

@@ -9,6 +9,7 @@ from tests.unit.results.test_finding import NOTICED
 
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
+from plumbline.findings.headline import headline
 from plumbline.workflows.findings import finding_record
 
 
@@ -19,5 +20,5 @@ def test_it_stands_with_its_day_and_no_campaign_to_go_to(tmp_path: Path) -> None
     with TestClient(create_app(archive_url=url, reports=tmp_path)) as client:
         for page in ("/", "/findings"):
             text = client.get(page).text
-            assert NOTICED.headline.split("  ")[-1].split(" · ")[-1] in text and f"since {NOTICED.since} · " in text
+            assert headline(NOTICED) in text and f"since {NOTICED.since} · " in text
             assert "/campaigns/None" not in text

@@ -16,6 +16,7 @@ from plumbline.archive import Archive, FindingRecord, IncidentRecord, open_archi
 from plumbline.dashboard.app import create_app
 from plumbline.presentation.metric_history import History, HistoryPoint, finding_chart
 from plumbline.results.finding import Finding, Member
+from plumbline.workflows.findings import finding_record
 
 HOSTILE = "<script>alert(1)</script>"
 SERIES = trial().series_key
@@ -29,7 +30,7 @@ def drifted() -> Finding:
         campaign_id="2025-12",
         kind="performance",
         severity="page",
-        headline="PAGE  lab-2core · training gpt · step_time +20 % (95 %: +15 … +25), since campaign 2025-12",
+        evidence="PAGE  lab-2core · training gpt · step_time +20 % (95 %: +15 … +25), since campaign 2025-12",
         explanation="explained by: driver 1 → 2",
         provider="lab-2core",
         workload_kind="training",
@@ -46,8 +47,7 @@ def drifted() -> Finding:
 
 
 def stored(archive: Archive, found: Finding) -> None:
-    record = {name: getattr(found, name) for name in FindingRecord.__dataclass_fields__ if name != "detail"}
-    archive.save_findings([FindingRecord(**record, detail=found.to_dict())])
+    archive.save_findings([finding_record(found)])
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_findings_of_one_cause_are_one_entry_led_by_the_gravest(archive: Archive
     slower = replace(drifted(), attributed_to=("gpu.driver",))
     changed = replace(
         drifted(), finding_id="f2", kind="environment", severity="warn", subject="environment", title="environment changed: driver 1 → 2",
-        headline="WARN  lab-2core · environment changed: driver 1 → 2", attributed_to=("gpu.driver",), effect=None, metric=None, members=(),
+        evidence="WARN  lab-2core · environment changed: driver 1 → 2", attributed_to=("gpu.driver",), effect=None, metric=None, members=(),
     )  # fmt: skip
     elsewhere = replace(changed, finding_id="f3", provider="lab-other")
     for finding in (changed, elsewhere, slower):

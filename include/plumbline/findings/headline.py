@@ -1,0 +1,176 @@
+"""A finding's headline, the same on every surface: what caused it, what follows, and what it costs a month.
+
+Severity, state and simulation are beside it, never in it.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import month_name
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import Protocol, TypeVar
+
+from plumbline.findings import shorten
+from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import format_change, format_name, join_words
+from plumbline.results.finding import ChoiceMove, Finding, Severity
+
+_SPEED = ("latency", "throughput")
+_VERBS = {"training": "trains", "inference": "serves"}
+_SHARE = re.compile(r" \([^()]*\)$")
+_MOST_TARGETS = 2
+"""New first choices that are named: with the provider that caused the move three names."""
+
+
+def headline(finding: Finding, usd: float | None = None) -> str:
+    """One line, such as `p5 raised its price 30 % on 1 September 2026: product moves to p4, about 1,200 USD a month more`.
+
+    `usd`: more a month, negative if less; None where it is unknown or not for the reader.
+    """
+    cause, consequence = cause_of(finding), _consequence(finding)
+    line = f"{cause}: {consequence}" if cause and consequence else cause or consequence
+    return f"{line}, {about_monthly(usd)}" if usd else line
+
+
+class _Stored(Protocol):
+    """A finding's archived row."""
+
+    @property
+    def headline(self) -> str: ...
+
+    @property
+    def severity(self) -> Severity: ...
+
+
+def stored_headline(view: _Stored) -> str:
+    """The archived headline, for a finding whose detail cannot be read: an older version wrote severity and simulation in front."""
+    return view.headline.removeprefix(view.severity.upper()).strip().removeprefix("SIMULATED").strip()
+
+
+_Line = TypeVar("_Line")
+
+
+def one_per_headline(lines: Iterable[tuple[str, _Line]]) -> dict[str, list[_Line]]:
+    """What shares a headline together, in order: the first choices that one cause moved are one story."""
+    stories: dict[str, list[_Line]] = {}
+    for text, line in lines:
+        stories.setdefault(text, []).append(line)
+    return stories
+
+
+def without_share(text: str) -> str:
+    """A fact in words without the share of trials or nodes that show it."""
+    return _SHARE.sub("", text)
+
+
+def price_cause(provider: str, effect: float, since: str | None, price: str = "") -> str:
+    """Such as `p5 raised its spot price 30 % on 1 September 2026`. `effect`: a fraction; `since`: ISO 8601; `price`: which of its prices."""
+    day = f" on {format_day(since)}" if since else ""
+    return f"{provider} {'raised' if effect > 0 else 'cut'} its {f'{price} ' if price else ''}price {format_change(effect)[1:]}{day}"
+
+
+def format_day(day: str) -> str:
+    """`2026-09-01` as `1 September 2026`; other texts as they are."""
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", day):
+        return day
+    on = date.fromisoformat(day)
+    return f"{on.day} {month_name[on.month]} {on.year}"
+
+
+def format_begin(finding: Finding) -> str:
+    """The month of a monthly campaign in words, another campaign's id, or the day."""
+    begin = finding.campaign_id or finding.since or ""
+    if month_match := re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", begin):
+        return f"{month_name[int(month_match[2])]} {month_match[1]}"
+    return f"campaign {begin}" if finding.campaign_id else format_day(begin)
+
+
+def about_monthly(usd: float) -> str:
+    """An amount a month to two digits: `about 1,200 USD a month more`."""
+    amount = float(f"{abs(usd):.2g}")
+    text = f"{amount:,.0f}" if amount >= 10 else f"{amount:g}"
+    return f"about {text} USD a month {'more' if usd > 0 else 'less'}"
+
+
+def cause_of(finding: Finding) -> str:
+    """What changed, in words; empty where nothing recorded explains the finding."""
+    if finding.cause is not None:
+        return finding.cause.names[0]
+    if finding.is_decision_change:
+        return join_words(finding.causes or finding.attributed_to)
+    if finding.kind == "price":
+        if finding.effect is None or finding.subject.startswith(HELD_SUBJECT):
+            return f"{finding.provider}: {finding.title or finding.subject} since {format_begin(finding)}"
+        name = finding.subject.removeprefix(f"{CHANGED_SUBJECT} ")
+        # The list price by the hour is just its price.
+        return price_cause(finding.provider, finding.effect, finding.since, "" if name == format_price_name("on_demand", None) else name)
+    if finding.kind == "environment" and not finding.causes:
+        causes: Sequence[str] = [without_share(m.fact) for m in finding.members]
+    elif finding.kind == "reliability":
+        causes = [m.text for m in finding.members]
+    else:
+        causes = finding.causes
+    if not causes:
+        return ""
+    when = f" since {format_begin(finding)}" if finding.kind == "environment" else ""
+    return f"{shorten(causes)} on {finding.provider}{when}"
+
+
+def _consequence(finding: Finding) -> str:
+    if finding.moves:
+        return _moves(finding.moves)
+    if finding.cause is not None:
+        return f"{finding.title.removeprefix(f'{finding.cause.names[0]}: ')}, since {format_begin(finding)}"
+    if finding.is_decision_change:  # an older version's
+        return finding.title or finding.subject
+    begin, caused = format_begin(finding), bool(cause_of(finding))
+    if finding.kind in ("environment", "price") and caused:
+        return finding.consequence
+    metric = METRICS.get(finding.metric or "")
+    if finding.kind == "performance" and finding.effect is not None and metric is not None and finding.workload_kind in _VERBS:
+        share = format_change(finding.effect)[1:]
+        if metric.group not in _SPEED or metric.direction == "informative":
+            what = f"{format_name(metric.name)} of {finding.workload} {share} {'higher' if finding.effect > 0 else 'lower'}"
+            what = what if caused else f"{finding.provider}: {what}"
+        else:
+            better = (finding.effect > 0) == (metric.direction == "higher_is_better")
+            change, verb = f"{share} {'faster' if better else 'slower'}", _VERBS[finding.workload_kind]
+            what = (
+                f"{finding.workload} {verb} {change}"
+                if caused and verb == "trains"
+                else f"{finding.provider} {verb} {finding.workload} {change}"
+            )
+        others = len(finding.series) - 1
+        also = f", {others} more series moved too" if others > 0 else ""
+        return f"{what} since {begin}{also}{'' if finding.attributed_to else ', cause unknown'}"
+    title = finding.title or finding.subject
+    where = f" in {finding.workload}" if finding.workload else ""
+    line = f"{title}{where}" if caused else f"{finding.provider}{f' {finding.workload}' if finding.workload else ''}: {title}"
+    dated = finding.kind == "missing_data" and finding.since  # its title says since when
+    return f"{line} since {begin}" if begin and not dated and begin not in title and str(finding.since) not in title else line
+
+
+def _moves(moves: Sequence[ChoiceMove]) -> str:
+    """`product moves to p4, platform to p6`: the choices by their new first; teams with several choices name the kind."""
+    by_target: dict[tuple[str | None, bool], list[str]] = {}
+    kinds = {move.team: {other.kind for other in moves if other.team == move.team} for move in moves}
+    for move in moves:
+        who = f"{move.team} ({move.kind})" if len(kinds[move.team]) > 1 else move.team
+        teams = by_target.setdefault((move.after, move.before is None), [])
+        if who not in teams:
+            teams.append(who)
+    parts: list[str] = []
+    for (after, first), teams in list(by_target.items())[:_MOST_TARGETS]:
+        one, who = len(teams) == 1, shorten(teams) if len(teams) > 3 else join_words(teams)
+        if after is None:
+            parts.append(f"no provider is eligible for {who}")
+        elif first:
+            parts.append(f"{who} {'chooses' if one else 'choose'} {after}")
+        elif any(" to " in part and " move" in part for part in parts):
+            parts.append(f"{who} to {after}")
+        else:
+            parts.append(f"{who} {'moves' if one else 'move'} to {after}")
+    more = len(by_target) - _MOST_TARGETS
+    return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
