@@ -12,15 +12,13 @@ from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.cost.bill import Bill
 from plumbline.analysis.cost.campaign_bill import CampaignBill, ProviderCost
 from plumbline.analysis.cost.priced_trials import with_costs
-from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision
-from plumbline.analysis.decisions.decide import decide
+from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
 from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.document_sample import campaign_numbers, epoch_tokens
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
-from plumbline.declarations import Preference
 
 KINDS: tuple[WorkloadKind, ...] = ("training", "inference")
 
@@ -30,7 +28,7 @@ class Conclusions:
     """What follows from a campaign's numbers at the prices of the day: cards, decisions, quotes by provider.
 
     `trials`: every attempt with its costs. `decided`: each team's choices with what would change them; they rest on measured numbers alone,
-    unless all are simulated. `winner_changes`: the newest of each choice, from stored decisions. What takes longer
+    unless all are simulated. `winner_changes`: the newest of each choice, from stored decisions. `today`: each choice by the current results of all campaigns. What takes longer
     is worked out when it is first asked for. `busy`: what spoilt the campaign on this machine; then there is no leader and no decision.
     """
 
@@ -41,6 +39,7 @@ class Conclusions:
     trials: tuple[TrialSample, ...]
     winner_changes: Mapping[Choice, StoredChange] = field(default_factory=dict)
     busy: BusyMachine | None = None
+    today: Mapping[Choice, Decision] = field(default_factory=dict)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -102,18 +101,13 @@ def _decided(campaign: CampaignData, trials: tuple[TrialSample, ...], day: date)
         purchase=campaign.purchase,
         workloads={t.workload.name: t.workload for t in ([d.trial for d in campaign.documents] or campaign.planned)},
     )
-    choices: list[tuple[str, WorkloadKind, Preference]] = [
-        (team.name, kind, preference)
+    return tuple(
+        decide_choice(team.name, kind, preference, whole)
         for team in campaign.teams.values()
         for kind in KINDS
         for preference in team.preferences(kind)
         if any((kind, w) in known for w in preference.workloads)
-    ]
-    decisions = []
-    for team, kind, preference in choices:
-        part = whole.of(preference.workloads)
-        decisions.append(TeamDecision(decide(team, kind, preference, part.trials), preference, part))
-    return tuple(decisions)
+    )
 
 
 def _simulated(campaign: CampaignData, provider: str) -> bool:

@@ -76,6 +76,7 @@ class TrialSample:
     share: InstanceShare | None = field(default=None, metadata={"meaning": "what its costs charge of each instance; None: all of it"})
     usage: tuple[TokenUsage, ...] = field(default=(), metadata={"meaning": "tokens that a hosted model counted"})
     conditions: Conditions | None = field(default=None, metadata={"meaning": "None of a trial whose document is not at hand"})
+    apart: str = field(default="", metadata={"meaning": "why its provider takes no part in a decision; empty: it does"})
 
     @property
     def usable(self) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.workloads import Criterion, parse_metric_value
@@ -166,11 +166,25 @@ def _weighable(name: str) -> Metric:
     return known
 
 
+def _refuse_run_cost(preference: Preference) -> Preference:
+    """The length of an inference run is the benchmark's own: its cost says nothing about a provider."""
+    for field, names in (("weights", preference.weights), ("gates", [gate.metric for gate in preference.gates])):
+        if "cost_per_run" in names:
+            raise ValueError(
+                f"{field}: cost_per_run of inference is the benchmark's own length times the price; "
+                "expected a cost of what is delivered, such as cost_per_good_request or cost_per_1m_output_tokens"
+            )
+    return preference
+
+
+InferencePreference = Annotated[Preference, AfterValidator(_refuse_run_cost)]
+
+
 class AdditionalPreferences(Declared):
     """Further decisions of a team, each about its own workloads, such as those for other hardware."""
 
     training: tuple[Preference, ...] = ()
-    inference: tuple[Preference, ...] = ()
+    inference: tuple[InferencePreference, ...] = ()
 
 
 class Team(Declared):
@@ -179,7 +193,7 @@ class Team(Declared):
     name: Name
     description: str = ""
     training: Preference | None = None
-    inference: Preference | None = None
+    inference: InferencePreference | None = None
     also: AdditionalPreferences = AdditionalPreferences()
 
     @model_validator(mode="after")

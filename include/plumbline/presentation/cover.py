@@ -12,8 +12,9 @@ from typing import Literal
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, MonthlyTotal
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import combine_bills
-from plumbline.analysis.decisions.certainty import certainty_text, leaders_of
+from plumbline.analysis.decisions.certainty import certainty_text, leaders_of, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.savings import Switch, switches
 from plumbline.metrics.formatting import format_amount, format_probability, join_words
 from plumbline.presentation.charts.chart import Chart
@@ -54,6 +55,7 @@ class ChoiceRow:
     before: str
     certainty: str
     saves: str
+    today: str = ""
 
     @property
     def label(self) -> str:
@@ -88,7 +90,8 @@ def cover(conclusions: Conclusions) -> Cover:
     campaign = conclusions.campaign
     moves = switches(conclusions.decided, campaign.history.volumes)
     choices = sorted(
-        (_choice(d, campaign, moves) for d in conclusions.decided), key=lambda r: (_ORDER.index(r.verdict), r.team, r.workloads)
+        (_choice(d, campaign, moves, conclusions.today.get(d.decision.choice)) for d in conclusions.decided),
+        key=lambda r: (_ORDER.index(r.verdict), r.team, r.workloads),
     )
     simulated_flags = {d.simulated for d in campaign.documents}
     hidden = Counter(r.label for r in choices[ROWS:])
@@ -121,7 +124,7 @@ def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
     return "choose" if before is None else "stay" if before == decision.first.provider else "move"
 
 
-def _choice(decided: TeamDecision, campaign: CampaignData, moves: Sequence[Switch]) -> ChoiceRow:
+def _choice(decided: TeamDecision, campaign: CampaignData, moves: Sequence[Switch], today: Decision | None) -> ChoiceRow:
     decision, verdict = decided.decision, _verdict(decided, campaign)
     before = campaign.history.choices.get(choice_key(decided)) or ""
     best = next((m for m in moves if m.workload in decided.preference.workloads and m.provider == before), None)
@@ -134,6 +137,7 @@ def _choice(decided: TeamDecision, campaign: CampaignData, moves: Sequence[Switc
         before=before if verdict == "move" else "",
         certainty=format_probability(decision.first.probability_first) if decision.first and verdict != "unclear" else "",
         saves="" if best is None or decision.first is None or best.to != decision.first.provider else f"saves {_usd(best.usd)} a month",
+        today=today_text(decision, today),
     )
 
 

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, Literal
 
 from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED, costs_of
+from plumbline.analysis.decisions.current_results import STALE_DAYS
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
 from plumbline.archive import Archive, FindingView, SeriesView
@@ -19,8 +20,6 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import common_scale, format_name
 
 StateName = Literal[SeriesStateName, "stale", "never_measured"]
-STALE_DAYS = 40
-"""Campaigns are monthly: what is older than this missed one."""
 ORDER: tuple[StateName, ...] = ("drifted", "suspected", "moved", "stale", "cannot_tell", "never_measured", "steady")
 """The gravest first."""
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from plumbline.analysis.campaign_data import CampaignData, FindingRow
 from plumbline.analysis.conclusions import Conclusions
-from plumbline.analysis.decisions.certainty import first_sentence
+from plumbline.analysis.decisions.certainty import first_sentence, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.drift.series_state import SeriesStateName
 from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
@@ -48,7 +49,7 @@ def summary_items(conclusions: Conclusions) -> tuple[SummaryItem, ...]:
         items.append(
             SummaryItem(
                 "First choice",
-                tuple(_decision_sentence(d) for d in conclusions.decided),
+                tuple(_decision_sentence(d, conclusions.today.get(d.decision.choice)) for d in conclusions.decided),
                 tuple(nearest_change(d) for d in conclusions.decided),
             )
         )
@@ -125,9 +126,10 @@ def _acceptance_sentences(cards: Sequence[Scorecard]) -> tuple[str, ...]:
     return (f"{text}{': ' + '; '.join(failures) if failures else ''}.",)
 
 
-def _decision_sentence(decided: TeamDecision) -> str:
+def _decision_sentence(decided: TeamDecision, today: Decision | None) -> str:
     decision = decided.decision
-    return f"Team {decision.team}, {join_words(decision.workloads)}: {first_sentence(decision)}."
+    differs = today_text(decision, today)
+    return f"Team {decision.team}, {join_words(decision.workloads)}: {first_sentence(decision)}{f' ({differs})' if differs else ''}."
 
 
 def _drift_sentence(campaign: CampaignData) -> str:

@@ -15,10 +15,10 @@ from plumbline.analysis.decisions.current_results import (
     ExcludedSeries,
     Place,
     TeamDecision,
+    decide_choice,
     matching_preferences,
     price_trials,
 )
-from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.document_sample import sample_of, with_quality_verdict
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
@@ -150,11 +150,7 @@ def decide_teams(
         matching = [(name, of, with_weights(preference, weights)) for name, of, preference in matching]
     wanted = {w for _, _, preference in matching for w in preference.workloads}
     now = current_results(archive, declared, on, workloads=wanted, purchase=purchase, simulated=simulated)
-    decided = []
-    for name, of, preference in matching:
-        part = now.of(preference.workloads)
-        decided.append(TeamDecision(decide(name, of, preference, part.trials), preference, part))
-    return tuple(decided)
+    return tuple(decide_choice(name, of, preference, now) for name, of, preference in matching)
 
 
 def select_series(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from plumbline.analysis.campaign_data import CampaignData, Quality, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions, conclude
-from plumbline.analysis.decisions.decision import Choice
+from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.prices.book import all_with_effective_prices
@@ -24,6 +24,7 @@ from plumbline.presentation.html.pdf import find_browser, write_pdf
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
 from plumbline.workflows.campaign_history import campaign_history, finding_row
+from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.review import compare_with_baselines, series_by_provider
 from plumbline.workflows.winner_change import team_winner_change
 
@@ -72,7 +73,8 @@ def write_files(
         find_browser()
     with open_archive() as archive:
         conclusions = conclude(campaign_data(archive, campaign_id or newest_campaign(archive)))
-        conclusions = replace(conclusions, winner_changes=dict(_winner_changes(archive, conclusions)))
+        today = _decisions_today(archive, conclusions) if conclusions.decided else {}
+        conclusions = replace(conclusions, winner_changes=dict(_winner_changes(archive, conclusions)), today=today)
     page = html_report.write_concluded(conclusions, installation_paths().reports, forms)
     printed = write_pdf(page) if pdf else None
     return WrittenReport(
@@ -145,6 +147,11 @@ def _winner_changes(archive: Archive, conclusions: Conclusions) -> Iterator[tupl
     for decision in conclusions.decisions:
         if (last := team_winner_change(archive, decision.team, decision.kind, decision.workloads)) is not None:
             yield decision.choice, last
+
+
+def _decisions_today(archive: Archive, conclusions: Conclusions) -> dict[Choice, Decision]:
+    decided = decide_teams(archive, load(), conclusions.day, purchase=conclusions.campaign.purchase)
+    return {d.decision.choice: d.decision for d in decided if d.decision.ranking}
 
 
 def _compared_with_itself(archive: Archive, series_key: str, campaign_id: str) -> str | None:

@@ -139,3 +139,32 @@ def test_a_value_function_in_a_file_is_told_with_its_line(config: Path) -> None:
         load(config)
     (problem,) = raised.value.problems
     assert (problem.file, problem.line, problem.field) == ("config/teams/platform.yaml", 6, "training.values.step_time")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"weights": {"cost_per_run": 1.0}}, {"weights": {"error_rate": 1.0}, "gates": ("cost_per_run <= 4USD in steady",)}]
+)
+def test_the_cost_of_an_inference_run_decides_nothing(changed: dict[str, object]) -> None:
+    """Its length is the benchmark's own."""
+    field = "gates" if "gates" in changed else "weights"
+    for preferences in (
+        {"inference": {"workloads": ("chat",), **changed}},
+        {"training": {"workloads": ("gpt",), "weights": {"step_time": 1.0}}, "also": {"inference": ({"workloads": ("chat",), **changed},)}},
+    ):
+        with pytest.raises(ValidationError, match=f"{field}: cost_per_run.*cost_per_good_request"):
+            Team.model_validate({"name": "a", **preferences})
+    trained = {"workloads": ("gpt",), "weights": {"cost_per_run": 1.0}}
+    assert Team.model_validate({"name": "a", "training": trained}).training is not None
+
+
+def test_the_cost_of_an_inference_run_is_told_with_file_and_field(config: Path) -> None:
+    path = config / "teams/platform.yaml"
+    path.write_text(path.read_text() + "inference:\n  workloads: [chat]\n  weights: {cost_per_run: 1.0}\n")
+    with pytest.raises(DeclarationError) as raised:
+        load(config)
+    problem = next(p for p in raised.value.problems if "cost_per_run" in p.message)
+    assert (
+        problem.file == "config/teams/platform.yaml"
+        and problem.field.startswith("inference")
+        and "cost_per_good_request" in problem.message
+    )

@@ -64,6 +64,13 @@ def first_sentence(decision: Decision) -> str:
     return decision.note.removesuffix(".") or ": ".join([name_first(decision), *reasons[:1]])
 
 
+def today_text(decision: Decision, today: Decision | None) -> str:
+    """What today's decision says where a campaign's own says something else; else empty."""
+    return (
+        "" if today is None or first_sentence(today) == first_sentence(decision) else f"as of this campaign; today {first_sentence(today)}"
+    )
+
+
 def with_certainty(provider: str, probability: float | None) -> str:
     """A provider with the probability of what is said of it, such as `cirrus (82 % sure)`; the name alone where it is unknown."""
     return provider if probability is None else f"{provider} ({format_probability(probability)} sure)"

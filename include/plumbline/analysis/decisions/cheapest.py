@@ -99,7 +99,8 @@ def _setup(provider: str, requirements: Requirements, cost_metric: str, trials: 
     missed = _missed_requirements(requirements, trials)
     costs = [(t.trial_id, v) for t in trials if t.usable and (v := t.value(cost_metric, "value", phase_of(cost_metric))) is not None]
     pooled = pool([v for _, v in costs]) if costs else None
-    why_not = [f"{j.text}: {j.explanation}" for j in missed] + (
+    apart = [t.apart for t in trials if t.apart][:1]
+    why_not = [*apart, *(f"{j.text}: {j.explanation}" for j in missed)] + (
         [] if pooled else [cost_gap(cost_metric, trials) or f"{cost_metric} is not known"]
     )
     return Setup(

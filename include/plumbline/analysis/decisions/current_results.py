@@ -10,13 +10,19 @@ from functools import cached_property
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.cost.unit_costs import fitting_cost
 from plumbline.analysis.decisions.cheapest import Cheapest, Requirements, cheapest
+from plumbline.analysis.decisions.decide import decide, rank
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing, price_sensitivity, weight_sensitivity
 from plumbline.analysis.prices.book import Quote, quote, with_price_factor
+from plumbline.analysis.scorecards.comparability import refusals
+from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider, TrainingWorkload
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import unknown_name
+
+STALE_DAYS = 40
+"""Campaigns are monthly: what is older than this missed one."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,24 @@ class CurrentResults:
         places = {name: with_price_factor(self.providers[name], factor) for name, factor in factors.items() if name in self.providers}
         moved = iter(price_trials([t for t in self.trials if t.provider in places], places, self.day, self.purchase, self.workloads))
         return tuple(next(moved) if t.provider in places else t for t in self.trials)
+
+    @property
+    def too_old(self) -> dict[str, str]:
+        """Providers with results older than STALE_DAYS on any of the workloads, and why they are left out of a decision. Where all results on
+        a workload are older, those count that are at most STALE_DAYS older than the newest."""
+        ages = {place: (self.day - at.date()).days for place, at in self.measured.items()}
+        reasons = {}
+        for (provider, workload), age in ages.items():
+            newest = min(other for (_, of), other in ages.items() if of == workload)
+            if age - (newest if newest > STALE_DAYS else 0) > STALE_DAYS:
+                reasons[provider] = f"its results on {workload} are {age} days old, older than {STALE_DAYS} days"
+        return reasons
+
+    def set_apart(self, reasons: Mapping[str, str]) -> CurrentResults:
+        """The same, with these providers' trials out of decisions, for a reason by provider."""
+        if not reasons:
+            return self
+        return replace(self, trials=tuple(replace(t, apart=reasons[t.provider]) if t.provider in reasons else t for t in self.trials))
 
     def of(self, workloads: Collection[str]) -> CurrentResults:
         """The part about these workloads."""
@@ -125,6 +149,16 @@ class TeamDecision:
             needs = Requirements(kind, name, self.preference.gates, spec.acceptance if spec is not None else ())
             answers.append(cheapest(needs, fitting_cost(kind, name, self.current.trials), self.current.trials))
         return tuple(answers)
+
+
+def decide_choice(team: str, kind: WorkloadKind, preference: Preference, results: CurrentResults) -> TeamDecision:
+    """A team's decision on what of these results is about its workloads, new enough, and answers the same question at each provider."""
+    part = results.of(preference.workloads)
+    part = part.set_apart(part.too_old)
+    # A provider that is out anyway takes no side.
+    eligible = {r.provider for r in rank(team, kind, preference, part.trials).eligible}
+    part = part.set_apart(refusals(t for t in last_attempts(part.trials) if t.provider in eligible and t.workload in preference.workloads))
+    return TeamDecision(decide(team, kind, preference, part.trials), preference, part)
 
 
 def matching_preferences(

@@ -23,7 +23,7 @@ from plumbline.analysis.cost.unit_costs import SUSTAINED, phase_of, sustained
 from plumbline.analysis.decisions.decision import Column, Decision, Gate, Ranked
 from plumbline.analysis.decisions.probability import probabilities
 from plumbline.analysis.decisions.value_functions import Array, describe_value_function, log_values, log_worths, worth
-from plumbline.analysis.scorecards.comparability import ComparedTrial, ComparisonClass, classify_comparison, refusals
+from plumbline.analysis.scorecards.comparability import ComparedTrial, ComparisonClass, classify_comparison
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import Criterion, Preference
@@ -43,7 +43,8 @@ class Repricing:
     def __init__(self, kind: WorkloadKind, preference: Preference, today: Sequence[TrialSample], doubled: Sequence[TrialSample]) -> None:
         """`today` and `doubled`: the trials of all providers at today's and at twice today's prices."""
         own, twice = (
-            [t for t in last_attempts(several) if t.kind == kind and t.workload in preference.workloads] for several in (today, doubled)
+            [t for t in last_attempts(several) if t.kind == kind and t.workload in preference.workloads and not t.apart]
+            for several in (today, doubled)
         )
         self._preference, self._columns = preference, _columns(preference, own)
         candidates = [
@@ -96,16 +97,17 @@ def decide(
 ) -> Decision:
     """Rank the providers that ran the preference's workloads.
 
-    `trials`: priced trials (see `inputs.priced`) of any provider, kind and workload; others than asked for are left out. Numbers that answer
-    different questions are ranked all the same, and the note says what they differ in.
+    `trials`: priced trials (see `inputs.priced`) of any provider, kind and workload; others than asked for are left out. A provider whose trials
+    are set apart is not eligible, for their reason.
     """
     own = [t for t in last_attempts(trials) if t.kind == kind and t.workload in preference.workloads]
-    columns = _columns(preference, own)
+    counted = [t for t in own if not t.apart]
+    columns = _columns(preference, counted)
     candidates = [_candidate(p, preference, columns, [t for t in own if t.provider == p]) for p in sorted({t.provider for t in own})]
     eligible = [c for c in candidates if c.eligible]
     values = _values(preference, columns, eligible)
     scores = {p: float(np.exp(np.array([c.weight for c in columns]) @ np.log(v))) for p, v in values.items()}
-    chances = probabilities(preference, columns, eligible, own, seed, draws) if draws else {}
+    chances = probabilities(preference, columns, eligible, counted, seed, draws) if draws else {}
     ranked = [
         replace(
             c,
@@ -116,11 +118,8 @@ def decide(
         for c in sorted(eligible, key=lambda c: (-scores[c.provider], c.provider))
     ]
     rest = [c for c in candidates if not c.eligible]
-    blind = [c for c in columns if no_sweep(c.metric, [t for t in own if t.workload == c.workload])]
+    blind = [c for c in columns if no_sweep(c.metric, [t for t in counted if t.workload == c.workload])]
     reason = _cannot_tell(blind) if blind else _note(candidates, eligible, own)
-    if draws and len(eligible) > 1:
-        names = {c.provider for c in eligible}
-        reason = " ".join([*(f"Not comparable: {why}." for why in refusals(t for t in own if t.provider in names)), reason]).strip()
     compared = ComparisonClass()
     if draws:
         names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
@@ -164,7 +163,8 @@ def _columns(preference: Preference, trials: Sequence[TrialSample]) -> tuple[Col
 def _candidate(provider: str, preference: Preference, columns: Sequence[Column], trials: Sequence[TrialSample]) -> Ranked:
     values = tuple(_middle(trials, c.workload, c.metric, c.statistic, c.phase) for c in columns)
     gates = tuple(gate_of(gate, w, trials) for w in preference.workloads for gate in preference.gates)
-    why_not = [_gap(c, trials) for c, value in zip(columns, values, strict=True) if value is None] + [
+    apart = [t.apart for t in trials if t.apart][:1]
+    why_not = apart or [_gap(c, trials) for c, value in zip(columns, values, strict=True) if value is None] + [
         f'gate "{g.text}" on {g.workload} ' + ("was not measured" if g.value is None else "is not met") for g in gates if not g.passed
     ]
     usable = [t for t in trials if t.usable]

@@ -178,7 +178,7 @@ def read_decisions(rows: Iterable[StoredRow]) -> tuple[DecisionDocument, ...]:
 def input_hashes(decided: TeamDecision) -> Inputs:
     """Of a live decision."""
     current = decided.current
-    own = sorted((t for t in current.trials if t.usable), key=lambda t: (t.trial_id, t.attempt))
+    own = sorted((t for t in current.trials if t.usable and not t.apart), key=lambda t: (t.trial_id, t.attempt))
     money = [{m.metric: m.value for m in t.metrics if METRICS[m.metric].unit == "USD"} for t in own]
     acceptance = {name: [c.text for c in w.acceptance] for name, w in current.workloads.items()}
     return Inputs(
@@ -203,6 +203,8 @@ def _price(current: CurrentResults, provider: str, quote: Quote) -> PriceAtDecis
 
 def _campaigns(current: CurrentResults) -> dict[str, tuple[str, ...]]:
     by_provider: dict[str, set[str]] = defaultdict(set)
+    apart = {t.provider for t in current.trials if t.apart}
     for (provider, _), campaign in current.campaigns.items():
-        by_provider[provider].add(campaign)
+        if provider not in apart:
+            by_provider[provider].add(campaign)
     return {provider: tuple(sorted(campaigns)) for provider, campaigns in sorted(by_provider.items())}

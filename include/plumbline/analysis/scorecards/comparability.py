@@ -33,7 +33,7 @@ class Incomparable:
     """One reason not to compare. `weight` refused: the numbers answer different questions; caution: they may be read with this in mind.
 
     `providers`: the columns that it concerns. `reason` names them, with what each has. `code`: of what limits a comparison that is made,
-    `native_stack` or one of `stack.Limitation`; else empty.
+    `native_stack` or one of `stack.Limitation`; else empty. `sides`: of a refusal, the providers by what they have.
     """
 
     kind: WorkloadKind
@@ -42,6 +42,15 @@ class Incomparable:
     reason: str
     weight: Literal["refused", "caution"]
     code: str = ""
+    sides: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def refused_side(self) -> tuple[str, ...]:
+        """Whom a ranking leaves out: all but the largest side; everybody where no side is the largest. Who is on several sides is on none."""
+        whole = [tuple(p for p in side if sum(p in other for other in self.sides) == 1) for side in self.sides]
+        largest = max(map(len, whole), default=0)
+        kept = [side for side in whole if len(side) == largest]
+        return tuple(p for p in self.providers if len(kept) != 1 or p not in kept[0])
 
 
 def incomparable(cards: Iterable[Scorecard]) -> tuple[Incomparable, ...]:
@@ -64,11 +73,12 @@ def incomparable(cards: Iterable[Scorecard]) -> tuple[Incomparable, ...]:
     return tuple(sorted(findings, key=lambda i: i.weight != "refused"))
 
 
-def refusals(trials: Iterable[TrialSample]) -> tuple[str, ...]:
-    """Why usable numbers of several providers answer different questions, in words; empty if they may be ranked. Pure."""
+def refusals(trials: Iterable[TrialSample]) -> dict[str, str]:
+    """The providers that may not be ranked, since their usable numbers answer another question than the most others', and why. Pure."""
     # A card of all their metrics would cost many times as much and say the same.
     slim = [replace(t, metrics=tuple(m for m in t.metrics if m.metric in _OF_LENGTHS)) for t in trials if t.usable]
-    return tuple(each.reason for each in incomparable(scorecards(slim)) if each.weight == "refused")
+    refused = [each for each in incomparable(scorecards(slim)) if each.weight == "refused"]
+    return {provider: f"not comparable on {each.workload}: {each.reason}" for each in reversed(refused) for provider in each.refused_side}
 
 
 def _versions(cards: Sequence[Scorecard]) -> list[Incomparable]:
@@ -108,7 +118,8 @@ def _by_value(measured: Sequence[tuple[str, dict[str, str]]], field: str) -> dic
 def _refused(cards: Sequence[Scorecard], values: dict[str, list[str]], why: str) -> Incomparable:
     named = "; ".join(f"{value} on {', '.join(providers)}" for value, providers in values.items())
     providers = tuple(dict.fromkeys(p for several in values.values() for p in several))
-    return Incomparable(cards[0].kind, cards[0].workload, providers, f"{named}: {why}", "refused")
+    sides = tuple(map(tuple, values.values()))
+    return Incomparable(cards[0].kind, cards[0].workload, providers, f"{named}: {why}", "refused", sides=sides)
 
 
 def _lengths(cards: Sequence[Scorecard]) -> list[Incomparable]:
@@ -117,11 +128,14 @@ def _lengths(cards: Sequence[Scorecard]) -> list[Incomparable]:
     if len(by_provider) < 2 or max(by_provider.values()) <= min(by_provider.values()) * (1 + SAME_LENGTH):
         return []
     lengths = "; ".join(f"answers of {tokens:.0f} tokens on {provider}" for provider, tokens in by_provider.items())
-    return [
-        Incomparable(
-            cards[0].kind, cards[0].workload, tuple(by_provider), f"{lengths}: {difference_reason('requests.output_tokens')}", "refused"
-        )
-    ]
+    why = f"{lengths}: {difference_reason('requests.output_tokens')}"
+    sides: list[list[str]] = []
+    for provider in sorted(by_provider, key=lambda name: by_provider[name]):
+        if sides and by_provider[provider] <= by_provider[sides[-1][0]] * (1 + SAME_LENGTH):
+            sides[-1].append(provider)
+        else:
+            sides.append([provider])
+    return [Incomparable(cards[0].kind, cards[0].workload, tuple(by_provider), why, "refused", sides=tuple(map(tuple, sides)))]
 
 
 def _tokens_an_answer(card: Scorecard) -> float | None:

@@ -148,7 +148,7 @@ def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> Decis
 
 
 def parse_weights(text: str) -> dict[str, float]:
-    """Weights from `time_to_first_token=0.5,cost_per_run=0.2`; empty for an empty text. InvalidDecisionQuery for anything else."""
+    """Weights from `time_to_first_token=0.5,cost_per_good_request=0.2`; empty for an empty text. InvalidDecisionQuery for anything else."""
     parsed_weights: dict[str, float] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition("=")

@@ -27,7 +27,6 @@ from plumbline.analysis.cost.bill import Bill, Item, Line, Quantity, UnitPrice
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.trial_sample import Conditions
 from plumbline.declarations import Price, Provider
 
 
@@ -208,26 +207,6 @@ def test_fewer_than_two_eligible_is_said(golden: Golden) -> None:
     assert nobody.first is nothing.first is None
     golden("analysis.decision_notes", "\n".join([alone.note, *alone.ranking[1].why_not, nobody.note, nothing.note]))
     assert decide("t", "training", preference(weights), a).ranking == ()
-
-
-def test_numbers_that_answer_different_questions_are_not_ranked_in_silence() -> None:
-    told = Conditions("measured", "h2", "triton-vllm", (("model.precision", "bf16"),))
-    full = {"time_to_first_token": 0.1, "output_token_throughput": 100.0, "request_throughput": 10.0}
-
-    def note(other: Conditions, **more: float) -> str:
-        a = [replace(t, conditions=told) for t in repeats("a", full, full)]
-        b = [replace(t, conditions=other) for t in repeats("b", {**full, **more}, {**full, **more})]
-        c = [replace(t, conditions=replace(told, protocol="h9")) for t in repeats("c", {"output_token_throughput": 5.0})]  # not eligible
-        return decide("t", "inference", preference({"time_to_first_token": 1.0}), [*a, *b, *c]).note
-
-    assert "Not comparable" not in note(told)
-    cheaper = replace(told, asked=(("model.precision", "fp8"),))
-    for said, named in (
-        (note(cheaper), ("bf16 on a", "fp8 on b")),
-        (note(replace(told, protocol="h1")), ("protocol h1",)),
-        (note(told, output_token_throughput=50.0), ("10 tokens", "5 tokens")),
-    ):
-        assert said.startswith("Not comparable: ") and all(name in said for name in named)
 
 
 def test_a_free_provider_and_a_metric_of_zero_do_not_break_the_score() -> None:
