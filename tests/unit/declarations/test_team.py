@@ -151,7 +151,7 @@ def test_the_cost_of_an_inference_run_decides_nothing(changed: dict[str, object]
         {"inference": {"workloads": ("chat",), **changed}},
         {"training": {"workloads": ("gpt",), "weights": {"step_time": 1.0}}, "also": {"inference": ({"workloads": ("chat",), **changed},)}},
     ):
-        with pytest.raises(ValidationError, match=f"inference[^\\n]*\n.*{field}: cost_per_run.*cost_per_good_request"):
+        with pytest.raises(ValidationError, match=f"{field}: cost_per_run.*cost_per_good_request"):
             Team.model_validate({"name": "a", **preferences})
     trained = {"workloads": ("gpt",), "weights": {"cost_per_run": 1.0}}
     assert Team.model_validate({"name": "a", "training": trained}).training is not None
