@@ -23,8 +23,8 @@ MINIMUM_CHANGE = 0.015
 class SeriesChange:
     """One lasting change. `index`: first point after it, counted over all points given, missing ones too. `effect`: relative, 0.05 is
     5 % more; of the median magnitude where the series has values that are not positive. `before`, `after`: levels in the series' unit,
-    for a ramp where it begins and where it stands at its end. `p`: nominal, of the levels' difference (of a ramp: of
-    its strongest step, or of its slope)."""
+    for a ramp where it begins and where it stands at its end. `p`: nominal, of the levels' difference, or of a ramp's
+    slope."""
 
     index: int
     kind: Literal["step", "ramp"]
@@ -56,7 +56,7 @@ def detect_changes(values: Sequence[float | None], *, floor: float = MINIMUM_CHA
             before=series.level(change.before),
             after=series.level(change.after),
         )
-        for change in add_ramps_between(series.y, merge_into_ramps(series.y, steps, noise), least)
+        for change in add_ramps_between(series.y, merge_into_ramps(series.y, steps, noise, least), least)
     )
 
 
@@ -251,7 +251,7 @@ def _level(y: Array, noise: float) -> float:
     return middle + float(np.clip(y - middle, -_FAR * noise, _FAR * noise).mean())
 
 
-# Ramps: runs of steps that a level and then a slope explain better, and slopes that no step explains at all.
+# Ramps: runs of steps that a level and then a slope explain better, and slopes that no step explains at all. A ramp passes the tests of a step.
 #
 # A short ramp has no two levels: it widens the scatter about them and so hides itself from the test of steps. Where no step was found, a slope
 # is tested against its own scatter, at 0.3 % of the level, because many shapes resemble a slope.
@@ -262,11 +262,13 @@ _WILD = 3.0  # scatters beyond which a residual counts linearly, so that a spike
 _FEWEST = 8
 _SHORTEST = 6  # points of a slope that no step speaks for: fewer are a spike's width
 _SHARE = 3e-3
+_INSTEAD = 1e-3  # p of a ramp instead of steps: these have passed the level of their look, and it adds no alarm
+_UNCONFIRMED = 2  # newest points without which a ramp must hold too
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """A slope from point `at` on, between two levels on the analysis scale; `p` of the strongest step that it replaces, or its own."""
+    """A slope from point `at` on, between two levels on the analysis scale; `p`: its own."""
 
     at: int
     before: float
@@ -274,14 +276,20 @@ class Ramp:
     p: float
 
 
-def merge_into_ramps(y: Array, steps: Sequence[Boundary], noise: float) -> list[Boundary | Ramp]:
-    """`steps` with every run that is rather a ramp replaced by it; ascending."""
+def merge_into_ramps(y: Array, steps: Sequence[Boundary], noise: float, floor: float) -> list[Boundary | Ramp]:
+    """`steps` with every run that is rather a ramp replaced by it; ascending. `floor` on the analysis scale."""
     ends = [0, *(s.at for s in steps), len(y)]
+    levels = np.repeat([float(np.median(y[i:j])) for i, j in itertools.pairwise(ends)], np.diff(ends))
     merged: list[Boundary | Ramp] = []
     k = 0
     for _, group in itertools.groupby(steps, lambda s: s.after > s.before):
         run = list(group)
-        merged += _as_ramp(y, max(ends[k], run[0].at - _REACH), min(ends[k + len(run) + 1], run[-1].at + _REACH), run, noise)
+        begin, end = max(ends[k], run[0].at - _REACH), min(ends[k + len(run) + 1], run[-1].at + _REACH)
+        ramp = _better_ramp(y, begin, end, run, levels, len(ends) - 1, noise, floor)
+        # What only the newest points say is not believed yet: wild ones would bend a step into a slope.
+        if ramp and end == len(y) and _better_ramp(y, begin, end - _UNCONFIRMED, run, levels, len(ends) - 1, noise, floor) is None:
+            ramp = None
+        merged += [ramp] if ramp else run
         k += len(run)
     return merged
 
@@ -312,21 +320,37 @@ def _own_ramp(y: Array, begin: int, end: int, floor: float) -> Ramp | None:
     return Ramp(begin + knot, float(line[0]), float(line[-1]), p) if misfit < stepped else None
 
 
-def _as_ramp(y: Array, begin: int, end: int, run: Sequence[Boundary], noise: float) -> Sequence[Boundary | Ramp]:
-    part = y[begin:end]
-    if len(part) < _FEWEST:
-        return run
-    levels = np.repeat([run[0].before, *(s.after for s in run)], np.diff([begin, *(max(s.at, begin) for s in run), end]))
-    knot, line, misfit = _bent(part, noise, 4)
-    if misfit >= _misfit((part - levels)[None, :], noise)[0]:
-        return run
-    return [Ramp(begin + knot, float(line[0]), float(line[-1]), min(s.p for s in run))]
+def _better_ramp(
+    y: Array, begin: int, end: int, run: Sequence[Boundary], levels: Array, segments: int, noise: float, floor: float
+) -> Ramp | None:
+    """The ramp from a point of [begin, last step of the run] to `end` that explains [begin, end) better than the run, or None.
+
+    It must move as the run does and pass a step's tests of size, evidence and ranks. `levels`: of all points by their `segments`.
+    """
+    part, steps = y[begin:end], [s.at - begin for s in run]
+    if len(part) < max(_FEWEST, steps[-1] + 2):
+        return None
+    knot, line, misfit = _bent(part, noise, CONFIRMED_BY, steps[-1])
+    rise = float(line[-1] - line[0])
+    edges = [0, *steps, len(part)]
+    means = np.repeat([float(part[i:j].mean()) for i, j in itertools.pairwise(edges)], np.diff(edges))
+    stepped = float(_misfit(np.stack([part - levels[begin:end], part - means]), noise).min())
+    # Schwarz's criterion: a knot costs as much as the place of a step, and every further step of the run costs a place and a level.
+    if misfit + 2 * (1 - len(run)) * math.log(len(part)) * noise**2 >= stepped or (rise > 0) != (run[0].after > run[0].before):
+        return None
+    residuals = np.concatenate([(y - levels)[:begin], part - line, (y - levels)[end:]])
+    p = p_value(float(np.linalg.norm(line - line.mean())) / scatter_about(residuals, segments), len(y) - segments)
+    risen = part[(knot + len(part)) // 2 :]
+    if abs(rise) < floor or p > _INSTEAD or rank_separation(part[:knot], risen, rise > 0) < 1:
+        return None
+    return Ramp(begin + knot, float(line[0]), float(line[-1]), p)
 
 
-def _bent(part: Array, noise: float, shortest: int) -> tuple[int, Array, float]:
-    """(first point of the slope, the line, its misfit) of the best line that is flat and then slopes over `shortest` points or more."""
+def _bent(part: Array, noise: float, shortest: int, last: int | None = None) -> tuple[int, Array, float]:
+    """(first point of the slope, the line, its misfit) of the best line that is flat and then slopes over `shortest` points or more, from the
+    point `last` on at the latest."""
     place = np.arange(len(part))
-    knots = place[2 : 1 - shortest]
+    knots = place[2 : len(part) + 1 - shortest][: None if last is None else last - 1]
     best, line, misfit = _best(part, np.clip(place[None, :] - knots[:, None] + 1.0, 0.0, None), noise)
     return int(knots[best]), line, misfit
 

@@ -145,3 +145,33 @@ def test_a_series_with_zeros_is_judged_by_its_magnitude() -> None:
 def test_a_floor_that_is_no_relative_change_is_refused(floor: float) -> None:
     with pytest.raises(ValueError, match=r"^floor: "):
         detect_changes([1.0] * 20, floor=floor)
+
+
+@pytest.mark.parametrize("wild", [0.05, 0.1, 0.2])
+def test_two_wild_newest_points_turn_no_small_step_into_a_ramp(wild: float) -> None:
+    random = np.random.default_rng(1)
+    judged = alarms = 0
+    for _ in range(100):
+        before, after = random.integers(12, 25), random.integers(8, 25)
+        y = random.normal(0, 0.003, before + after + 2)
+        y[before:] += math.log(1.02)
+        known = [c.index for c in detect_changes((100 * np.exp(y[:-2])).tolist())]
+        y[-2:] += wild
+        if len(known) == 1:
+            found = detect_changes((100 * np.exp(y)).tolist())
+            judged += 1
+            alarms += [(c.kind, c.index) for c in found] != [("step", known[0])]
+
+    assert judged >= 80
+    assert alarms <= 0.02 * judged
+
+
+def test_a_step_out_of_one_sided_noise_that_falls_is_dated_once() -> None:
+    random = np.random.default_rng(11)
+    y = 0.08 * random.random(90) + 0.5 * (random.random(90) < 0.25) - 0.004 * np.arange(90)
+    y[59:] = y[40:59].mean() - 0.15 + math.log(0.75) + random.normal(0, 0.02, 31)
+
+    told = {(c.kind, c.index) for seen in range(64, 91) for c in detect_changes((60 * np.exp(y[:seen])).tolist())}
+
+    assert ("step", 59) in told
+    assert {kind for kind, _ in told} == {"step"}
