@@ -30,6 +30,10 @@ def what_happened(finding: Finding) -> str:
     """The change without its cost; of a metric that is no speed, or of facts, prices and failures, the finding's own title."""
     metric = METRICS.get(finding.metric or "")
     begin = format_begin(finding)
+    if finding.cause is not None:
+        what, _, left = finding.title.partition("; ")
+        where = "" if finding.provider == FLEET else f"{finding.provider}: "
+        return f"{where}{what} since {begin}" + (f"; {left}" if left else "")
     if finding.is_decision_change:
         return f"{finding.title or finding.subject} since {begin}"
     if finding.kind != "performance" or finding.effect is None or metric is None or finding.workload_kind not in _VERBS:
