@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 
 from plumbline.findings import provider_finding, shorten
@@ -102,6 +102,43 @@ def _finding(campaign_id: str, provider: str, newest: str, keys: list[str], seve
         series=tuple(keys),
         standing=tuple(keys),
     )
+
+
+def unusable_workload_finding(
+    provider: str, campaign_id: str, series: Sequence[str], reasons: Mapping[str, int], simulated: bool
+) -> Finding:
+    """A workload of which no trial is usable anywhere. `series`: its series of the campaign; `reasons`: why, by how many attempts, the most
+    common one first."""
+    first = Series.parse(series[0])
+    attempts = sum(reasons.values())
+    why, most = next(iter(reasons.items()))
+    title = f"no usable result: {most} of {attempts} attempts {why}"
+    others = [f"{name} × {n}" for name, n in reasons.items()][1:]
+    where = f"{len(series)} {'providers' if len(series) != 1 else 'provider'}"
+    return Finding(
+        finding_id=finding_id(provider, campaign_id, "missing_data", unusable_subject(series[0])),
+        series_key=series[0],
+        campaign_id=campaign_id,
+        kind="missing_data",
+        severity="page",
+        headline=f"PAGE  {'SIMULATED  ' if simulated else ''}{provider} · {first.kind} {first.workload} · {title}, in campaign {campaign_id}",
+        explanation=f"nothing of the workload can be used on {where}" + (f"; also {shorten(others)}" if others else ""),
+        provider=provider,
+        workload_kind=first.kind,
+        workload=first.workload,
+        subject=unusable_subject(series[0]),
+        title=title,
+        simulated=simulated,
+        members=tuple(Member(name, f"{name} × {n}") for name, n in reasons.items()),
+        series=tuple(series),
+        standing=tuple(series),
+    )
+
+
+def unusable_subject(series_key: str) -> str:
+    """Such as `unusable training gpt@2`."""
+    series = Series.parse(series_key)
+    return f"unusable {series.kind} {series.workload}@{series.version}"
 
 
 _PRICE_SOURCE = "price source "

@@ -122,13 +122,15 @@ FARTHEST = 1.0
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """What a cell shows beside numbers. `usable`, `planned`: trials of the newest campaign, `campaign_id`."""
+    """What a cell shows beside numbers. `usable`, `planned`: trials of the newest campaign, `campaign_id`. `kind`: of the workload, which has a
+    column although nobody has a usable result; empty: only beside others."""
 
     state: ShownState
     planned_at: datetime
     usable: int
     planned: int
     campaign_id: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,15 +188,16 @@ def heat_map(
 
     `status`: by (provider, workload), of every pair that ever ran, also without a usable number.
     """
-    workloads = sorted({(s.kind != "training", s.workload) for s in series})
+    kinds = {name: s.kind for (_, name), s in status.items() if s.kind} | {s.workload: str(s.kind) for s in series}
+    workloads = sorted((kind != "training", name) for name, kind in kinds.items())
     providers = {s.provider for s in series} | {provider for provider, _ in status}
     worst_first = view in ("drift", "age")
     sign, absent = (-1, 0.0) if worst_first else (1, FARTHEST)
     columns, cells, distances = [], {}, dict.fromkeys(providers, 0.0)
     for _, workload in workloads:
         workload_series = [s for s in series if s.workload == workload]
-        title, unit, column_cells = _column(view, workload_series, primary(workload), status, now, per)
-        columns.append(HeatColumn(workload, workload_series[0].kind, title, unit))
+        title, unit, column_cells = _column(view, workload, workload_series, primary(workload), status, now, per)
+        columns.append(HeatColumn(workload, kinds[workload], title, unit))
         for provider in providers:
             distance, cell = column_cells.get(provider, (absent, None))
             if cell is None and (provider, workload) in status:
@@ -212,6 +215,7 @@ ColumnCells = dict[str, tuple[float, HeatCell]]
 
 def _column(
     view: HeatView,
+    workload: str,
     series: Sequence[FleetSeries],
     first: Number | None,
     status: Mapping[tuple[str, str], SeriesStatus],
@@ -219,6 +223,8 @@ def _column(
     per: CostUnit,
 ) -> tuple[str, str, ColumnCells]:
     if view in ("speed", "cost"):
+        if not series:
+            return "no usable result", "", {}
         if view == "speed":
             metric, statistic, phase = leading_number(series, first)
             placings, name = placings_of(series, metric, statistic, phase), format_name(metric)
@@ -232,10 +238,7 @@ def _column(
             {p.provider: (p.behind, _placed_cell(p, series, scale.number(p.value), scale.text(p.value), status)) for p in placings},
         )
     cells: ColumnCells = {}
-    for s in series:
-        series_status = status.get((s.provider, s.workload))
-        if series_status is None:
-            continue
+    for provider, series_status in ((provider, own) for (provider, name), own in status.items() if name == workload):
         if view == "drift":
             level, text = _STATE_LEVEL.get(series_status.state.name, 1), _short_state(series_status.state)
         elif view == "age":
@@ -248,7 +251,7 @@ def _column(
                 f"{series_status.usable}/{series_status.planned}",
             )
         words = f"{text}; {series_status.state.text}" if view != "drift" else series_status.state.text
-        cells[s.provider] = (level / 5, HeatCell(s.workload, f"h{level}", text, words, series_status.state.name == "drifted"))
+        cells[provider] = (level / 5, HeatCell(workload, f"h{level}", text, words, series_status.state.name == "drifted"))
     return {"drift": "state", "age": "days", "reliability": "usable trials"}[view], "", cells
 
 

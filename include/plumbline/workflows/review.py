@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -17,10 +18,12 @@ from plumbline.analysis.drift.verdicts import LONG_SERIES, SeriesHistory, rows_n
 from plumbline.analysis.drift.verdicts import apply_history as judged
 from plumbline.archive import Archive, open_archive
 from plumbline.archive.audit import SERIES_REVIEWED
+from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, digest, load
 from plumbline.declarations import series_key as key_of
 from plumbline.findings import Reconciliation, missing_data
 from plumbline.findings.campaign import findings_of
+from plumbline.findings.cause import FLEET
 from plumbline.findings.reconcile import reconcile
 from plumbline.metrics import METRICS
 from plumbline.results.finding import Finding
@@ -253,7 +256,45 @@ def review_campaign(campaign_id: str, provider: str | None = None) -> list[Revie
         reviewed = [
             one for name, series in series_by_provider(workloads).items() for one in _provider(archive, declared, campaign_id, name, series)
         ]
+        _review_unusable(archive, campaign_id, reviewed)
         return _with_causes(archive, declared, campaign_id, reviewed)
+
+
+def _review_unusable(archive: Archive, campaign_id: str, reviewed: Sequence[ReviewResult]) -> None:
+    """Open, continue or resolve the finding of each reviewed workload of which no trial of the campaign is usable on any provider."""
+    known = {f.subject: f for f in readable_findings(archive.findings_of(FLEET, "missing_data", unsettled=True))}
+    subjects = {missing_data.unusable_subject(one.series_key) for one in reviewed}
+    doubted = {missing_data.unusable_subject(one.series_key) for one in reviewed if one.comparison.reliability.invalid} | (
+        subjects & known.keys()
+    )
+    if not doubted:
+        return
+    opened, continued, resolved = [], [], []
+    ran = [t for t in archive.trials(campaign_id) if t.source != "imported" and not t.corrected]
+    for subject in sorted(doubted):
+        trials = [t for t in ran if missing_data.unusable_subject(t.series_key) == subject]
+        old = known.get(subject)
+        if any(t.usable for t in trials):
+            if old is not None and old.campaign_id != campaign_id:
+                resolved.append((old, f"resolved: campaign {campaign_id} has usable results"))
+        elif trials and not all(t.status == "failed" for t in trials):  # each provider of failed ones has its own finding
+            reasons = Counter(_why_unusable(t) for t in trials)
+            keys = sorted({t.series_key for t in trials})
+            finding = missing_data.unusable_workload_finding(
+                FLEET, campaign_id, keys, dict(reasons.most_common()), all(t.source == "simulated" for t in trials)
+            )
+            if old is None:
+                opened.append(finding)
+            else:
+                seen = tuple(dict.fromkeys((*old.seen_in, *([campaign_id] if campaign_id != old.campaign_id else ()))))
+                continued.append(replace(finding, finding_id=old.finding_id, campaign_id=old.campaign_id, seen_in=seen, state=old.state))
+    apply(archive, Reconciliation(tuple(opened), tuple(continued), tuple(resolved)), by=REVIEWER, seen_in=campaign_id)
+
+
+def _why_unusable(trial: TrialView) -> str:
+    """The failure class, or the code of the first reason."""
+    codes = [r.code for r in (*trial.reasons, *trial.quality_reasons)]
+    return trial.failure_class or (codes[0] if codes else trial.status)
 
 
 def _with_causes(archive: Archive, declared: Declarations, campaign_id: str, reviewed: Sequence[ReviewResult]) -> list[ReviewResult]:
@@ -312,7 +353,8 @@ def _provider(
     for series_key in workloads:
         archive.bootstrap_baseline(series_key, declared.thresholds.drift)
     comparisons = compare_with_baselines(archive, declared, campaign_id, provider, workloads)
-    open_findings = readable_findings(archive.findings_of(provider, unsettled=True))
+    # A shared cause is judged over all its series, not by each.
+    open_findings = [f for f in readable_findings(archive.findings_of(provider, unsettled=True)) if f.cause is None]
     newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}
     reconciliation = reconcile([f for c in comparisons for f in findings_of(c)], open_findings, comparisons, newest)
     apply(archive, reconciliation, by=REVIEWER, seen_in=campaign_id)

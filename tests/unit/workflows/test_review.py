@@ -158,3 +158,37 @@ def test_a_question_names_the_campaigns_that_asked_before() -> None:
         (asked[campaign],) = review.review_summary(review.review_campaign(campaign)[0])["questions"]
     assert asked["2026-02"]["asked_in"] == []
     assert asked["2026-03"] == {**asked["2026-02"], "campaign_id": "2026-03", "asked_in": ["2026-02"]}
+
+
+def invalid(campaign: str, *repeats: int) -> None:
+    with open_archive() as archive:
+        for repeat in repeats:
+            asked = trial(campaign=campaign, repeat=repeat, planned_at=PLANNED + timedelta(days=int(campaign.split("-")[1]) * 30))
+            archive.record(document(asked, status="invalid"), uri="file:///nowhere")
+
+
+def test_a_workload_that_gives_nothing_anywhere_is_one_finding_with_the_reason_until_it_does() -> None:
+    invalid("2026-01", 1, 2, 3)
+    review.review_campaign("2026-01")
+    review.review_campaign("2026-01")
+    with open_archive() as archive:
+        (found,) = archive.findings()
+    assert (found.kind, found.severity, found.provider, found.state) == ("missing_data", "page", "fleet", "open")
+    assert found.headline.endswith("no usable result: 3 of 3 attempts step_time_unsteady, in campaign 2026-01")
+    invalid("2026-02", 1, 2, 3)
+    review.review_campaign("2026-02")
+    with open_archive() as archive:
+        (goes_on,) = archive.findings()
+    assert (goes_on.finding_id, goes_on.detail["seen_in"]) == (found.finding_id, ["2026-02"])
+    measured("2026-03", 0.1)
+    review.review_campaign("2026-03")
+    with open_archive() as archive:
+        assert [view.state for view in archive.findings() if view.kind == "missing_data"] == ["resolved"]
+
+
+def test_one_usable_trial_is_a_result() -> None:
+    measured("2026-01", 0.1, repeats=1)
+    invalid("2026-01", 2, 3)
+    review.review_campaign("2026-01")
+    with open_archive() as archive:
+        assert [view for view in archive.findings() if view.kind == "missing_data"] == []

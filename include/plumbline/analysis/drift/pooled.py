@@ -10,7 +10,9 @@ meta-regression:
    and a between-series variance (DerSimonian–Laird, over all providers).
 3. The between-provider variance is Paule–Mandel's, of touched and untouched providers about their own means. A usual campaign-to-campaign
    spread (a sixth of the warn threshold) counts as much as PRIOR_DF providers, so that one provider alone is not taken for exact.
-4. The difference of the two means is tested by Student's t with the standard error of Hartung and Knapp, never below the plain one.
+   An untouched provider that moved far from the others has a change of its own and is no measure of the usual.
+4. The difference of the two means is tested by Student's t with the standard error of Hartung and Knapp, never below the plain one. More than
+   half of the touched providers must have moved: one wild provider does not accuse what others got too.
 
 False alarms: a cause is judged once for each campaign since it came. The n-th look has the level ALARM_LEVEL / 2ⁿ, shared by the two kinds of
 workload; all looks together stay below ALARM_LEVEL. `perf/pooled_causes.py` simulates it.
@@ -37,7 +39,8 @@ campaigns arrive one provider after the other."""
 _KINDS, _FEWEST_UNTOUCHED, _FEWEST_SERIES = 2, 3, 2
 _USUAL_SPREAD, _MATTERS = 1 / 6, 1 / 3
 """As shares of the warn threshold: the spread of campaigns with nothing changed, and the smallest effect that is worth a finding."""
-_CLEAR = 1.96
+_CLEAR, _STRAY = 1.96, 5
+"""Standard errors from which a series moved by itself; usual spreads beyond which an untouched provider has a change of its own."""
 
 PooledVerdict = Literal["regressed", "improved", "unchanged", "insufficient_data"]
 
@@ -148,9 +151,11 @@ def pooled_effect(touched: Sequence[SeriesShift], untouched: Sequence[SeriesShif
     between_series = _between_series((*touched, *untouched))
     with_it, without = (_by_provider(own, between_series) for own in (touched, untouched))
     warn = median(s.warn for s in touched)
-    groups = [group for group in (with_it, *_by_time(without)) if group]
-    df = sum(len(group) - 1 for group in groups)
     usual = math.log1p(warn) * _USUAL_SPREAD
+    times = [_without_strays(group, usual) for group in _by_time(without)]
+    without = [one for group in times for one in group]
+    groups = [group for group in (with_it, *times) if group]
+    df = sum(len(group) - 1 for group in groups)
     spread = (PRIOR_DF * usual**2 + df * _paule_mandel(groups, df)) / (PRIOR_DF + df)
     effect, variance = _mean(with_it, spread)
     if without:
@@ -161,12 +166,13 @@ def pooled_effect(touched: Sequence[SeriesShift], untouched: Sequence[SeriesShif
     reach = float(special.stdtrit(PRIOR_DF + df, 0.975)) * error
     low, high = math.expm1(effect - reach), math.expm1(effect + reach)
     matters = math.log1p(warn) * _MATTERS
+    sign = math.copysign(1.0, effect)
+    most = 2 * sum(sign * y >= matters for y, *_ in with_it) > len(with_it)
     verdict: PooledVerdict = "insufficient_data"
-    if p <= ALARM_LEVEL / 2**look / _KINDS and abs(effect) >= matters:
+    if p <= ALARM_LEVEL / 2**look / _KINDS and abs(effect) >= matters and most:
         verdict = "regressed" if effect > 0 else "improved"
     elif -warn < low and high < warn:
         verdict = "unchanged"
-    sign = math.copysign(1.0, effect)
     moved = tuple(s.series_key for s in touched if sign * s.shift >= max(matters, _CLEAR * s.error))
     return PooledEffect(touched[0].kind, math.expm1(effect), low, high, p, verdict, warn, moved, tuple(touched), len(untouched))
 
@@ -221,6 +227,12 @@ def _by_time(means: Sequence[_Provider]) -> list[list[_Provider]]:
     for one in means:
         times[one[2]].append(one)
     return list(times.values())
+
+
+def _without_strays(group: Sequence[_Provider], usual: float) -> list[_Provider]:
+    middle = median(y for y, *_ in group)
+    reach = _STRAY * max(usual, 1.4826 * median(abs(y - middle) for y, *_ in group))
+    return [one for one in group if abs(one[0] - middle) <= reach]
 
 
 def _mean(means: Sequence[_Provider], spread: float) -> tuple[float, float]:

@@ -152,7 +152,13 @@ def draw_fleet(
     whole_fleet = read_fleet(archive, declared, now.date())
     status = _status(archive, whole_fleet, unsettled, now)
     fleet = _filter_fleet(whole_fleet, declared, chosen, status)
-    workloads = {s.workload for s in fleet.series}
+    in_state, of_team = {s.workload for s in fleet.series}, chosen.workloads(declared)
+    # A workload of which every trial failed or was invalid has a column.
+    workloads = in_state | {
+        w
+        for (_, w), own in status.items()
+        if own.kind and not chosen.state and chosen.kind in ("", own.kind) and (of_team is None or w in of_team)
+    }
     fleet_map = heat_map(
         view,
         fleet.series,
@@ -161,7 +167,7 @@ def draw_fleet(
         now,
         chosen.per,
     )
-    names = [column.workload for column in fleet_map.columns]
+    names = [column.workload for column in fleet_map.columns if column.workload in in_state]
     charted_workload = workload if workload in names else names[0] if names else ""
     scatter = (
         cost_against_speed_chart(fleet.of(charted_workload), primary_number(declared, charted_workload), chosen.per)
@@ -188,6 +194,7 @@ def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], no
     places = {(s.provider, s.workload): s.series_key for s in fleet.series}
     # A provider whose every trial failed has no current result, and a cell all the same.
     views = {(view.provider, view.workload): view for view in archive.series_of(archive.provider_names()) if _is_current(view, places)}
+    rehearsal = all(view.source == "simulated" for view in views.values())
     keys = [view.series_key for view in views.values()]
     drifted, reviews = drifted_series(unsettled), archive.newest_reviews(keys)
     return {
@@ -197,6 +204,7 @@ def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], no
             part.outcomes.usable,
             part.outcomes.planned,
             part.campaign_id,
+            part.series.kind if (part.series.source == "simulated") == rehearsal else "",
         )
         for part in archive.newest_parts(list(views.values()))
     }

@@ -81,3 +81,11 @@ def test_values_that_came_together_are_one_cause_named_by_the_driver() -> None:
     (cause,) = causes_of(fact_changes(readings))
     assert cause.facts == (("driver.version", "570"), ("cuda.version", "12.8"))
     assert (cause.came, cause.began, cause.left) == ({"a": "2026-10", "b": "2026-10"}, "2026-10", ("c",))
+
+
+def test_one_wild_provider_accuses_nobody_whether_it_has_the_change_or_not() -> None:
+    wild, quiet = shifts(range(1), 0.15), shifts(range(1, 3), 0.0)
+    touched = pooled_effect([*wild, *quiet], shifts(range(3, 50), 0.0))
+    assert touched is not None and touched.verdict != "regressed"
+    with_a_stray = pooled_effect(shifts(range(2), 0.05), [*shifts(range(2, 49), 0.0), *shifts(range(49, 50), 0.3)])
+    assert with_a_stray is not None and with_a_stray.verdict == "regressed"

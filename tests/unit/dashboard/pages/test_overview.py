@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
-from tests.data.result_documents import PLANNED, document, provider, training_metrics, trial
+from tests.data.result_documents import PLANNED, document, provider, training_metrics, training_workload, trial
 
 from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archive
@@ -19,12 +19,28 @@ from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages.overview import Overview, newest_decisions, overview
 from plumbline.dashboard.status_strip import Tile, ask_airflow
 from plumbline.declarations import Declarations, load
-from plumbline.presentation.heat_map import HeatCell
+from plumbline.presentation.heat_map import HeatCell, HeatView
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 
 
 def cells(shown: Overview) -> dict[tuple[str, str], HeatCell]:
     return {(row.provider, cell.workload): cell for row in shown.map.rows for cell in row.cells if cell is not None}
+
+
+@pytest.mark.parametrize(
+    ("view", "level", "text"), [("speed", "none", "–"), ("reliability", "h5", "0/2"), ("drift", "h1", "?"), ("age", "h0", "1 d")]
+)
+def test_a_workload_without_a_usable_trial_anywhere_has_a_column(tmp_path: Path, view: HeatView, level: str, text: str) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        archive.record(document(), uri="file:///store")
+        for repeat in (1, 2):
+            asked = trial(workload=training_workload(name="nowhere"), repeat=repeat)
+            archive.record(document(asked, metrics=(), status="invalid"), uri="file:///store")
+        shown = overview(archive, load(), tmp_path, PLANNED + timedelta(days=1), view=view)
+    assert shown.map is not None
+    assert [column.workload for column in shown.map.columns] == ["gpt-test", "nowhere"]
+    cell = cells(shown)["lab-2core", "nowhere"]
+    assert (cell.level, cell.text) == (level, text)
 
 
 @pytest.mark.parametrize(("state", "drifted"), [("open", True), ("acknowledged", True), ("resolved", False)])
@@ -82,7 +98,7 @@ def test_winners_come_first_and_a_column_has_one_unit(tmp_path: Path) -> None:
     found = {who: (cell.level, cell.text) for (who, _), cell in cells(shown).items()}
     assert found == {"best": ("h0", "1.00"), "near": ("h1", "1.04"), "slow": ("h4", "1.40"), "broken": ("none", "–")}
     assert [column.unit for column in shown.map.columns] == ["s"]
-    assert {cell.level for cell in cells(aged).values()} == {"h5", "none"}
+    assert {cell.level for cell in cells(aged).values()} == {"h5"}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
