@@ -454,4 +454,5 @@ class ProcessTreeCpu:
         # The command's name stands in brackets and may itself hold brackets and spaces.
         fields = text[text.rindex(")") + 2 :].split()
         user, system, waited_user, waited_system = (int(field) for field in fields[11:15])
-        return ProcessCpu(int(fields[1]), int(fields[19]), (user + system + waited_user + waited_system) * _TICK_S)
+        own = user + system
+        return ProcessCpu(int(fields[1]), int(fields[19]), (own + waited_user + waited_system) * _TICK_S, own * _TICK_S)

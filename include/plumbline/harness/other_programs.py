@@ -11,18 +11,19 @@ from pathlib import Path
 
 from plumbline.results.document import OtherProgram
 
-LISTED, _LEAST_CORES = 3, 0.05
+LISTED, _LEAST_CORES = 8, 0.05
 _AIRFLOW = "airflow"
 """Idles beside every trial: nobody can close it."""
 
 
 @dataclass(frozen=True)
 class ProcessCpu:
-    """CPU seconds of a process and of the children that it has waited for."""
+    """CPU seconds of a process: `own_s`, and `cpu_s` with those of the children that it has waited for."""
 
     parent: int
     started: int
     cpu_s: float
+    own_s: float
 
 
 Snapshot = Mapping[int, ProcessCpu]
@@ -31,13 +32,8 @@ Snapshot = Mapping[int, ProcessCpu]
 
 def busiest_programs(before: Snapshot, after: Snapshot, seconds: float, cpus: Collection[int], proc: Path) -> list[OtherProgram]:
     """What may run on `cpus` and computed there or elsewhere between two snapshots, busiest first, as far as it still runs."""
-    used: dict[int, float] = {}
-    for pid, now in after.items():
-        then = before.get(pid)
-        used[pid] = now.cpu_s - (then.cpu_s if then is not None and then.started == now.started else 0.0)
-    for pid, gone in before.items():
-        if (pid not in after or after[pid].started != gone.started) and gone.parent in used:
-            used[gone.parent] -= gone.cpu_s  # its parent's time rose by all of it, also by what lay before
+    # Without what it waited for: an orphan's whole life would be the first process's.
+    used = {pid: now.own_s - (t.own_s if (t := before.get(pid)) and t.started == now.started else 0.0) for pid, now in after.items()}
     by_name: dict[str, float] = {}
     for pid, cpu_s in used.items():
         if cpu_s / seconds >= _LEAST_CORES and _shares_cores(pid, cpus) and (name := _program(pid, proc)) not in ("", _AIRFLOW):
@@ -66,7 +62,7 @@ def _program(pid: int, proc: Path) -> str:
             return (proc / str(pid) / "comm").read_text().strip()  # a kernel thread
     except OSError:
         return ""
-    name = Path(words[0].split(" ")[0].rstrip(":")).name
+    name = Path(words[0].split(" ")[0].strip("[]:")).name
     if name.startswith("python"):
         for option, value in pairwise(words[1:]):
             if option == "-m":

@@ -49,16 +49,22 @@ def test_a_neighbour_is_named_by_its_script_without_its_arguments_and_own_childr
     assert "hidden" not in str(named)
 
 
-def test_time_is_what_passed_between_the_snapshots_and_a_child_counts_once(tmp_path: Path) -> None:
-    for pid, words in ((10, "make\0all"), (30, "python3\0-m\0pytest.main\0-x"), (40, "airflow scheduler")):
+def test_time_is_a_programs_own_between_the_snapshots(tmp_path: Path) -> None:
+    for pid, words in ((1, "init"), (10, "make\0all"), (30, "python3\0-m\0pytest.main\0-x"), (40, "airflow scheduler"), (50, "[worker: 1")):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "cmdline").write_text(words)
-    before = {10: ProcessCpu(1, 5, 1.0), 20: ProcessCpu(10, 6, 4.0), 30: ProcessCpu(1, 7, 50.0)}
-    # Process 20 ended: its parent has waited for its 6 seconds, 4 of which lay before. 30 is another process by now.
-    after = {10: ProcessCpu(1, 5, 8.0), 30: ProcessCpu(1, 9, 2.0), 40: ProcessCpu(1, 1, 9.0)}
+    before = {1: ProcessCpu(0, 1, 9.0, 1.0), 10: ProcessCpu(1, 5, 1.0, 1.0), 30: ProcessCpu(1, 7, 50.0, 50.0)}
+    # The first process waited for an orphan that had computed for an hour. 30 is another process by now.
+    after = {
+        1: ProcessCpu(0, 1, 3609.0, 1.0),
+        10: ProcessCpu(1, 5, 8.0, 4.0),
+        30: ProcessCpu(1, 9, 2.0, 2.0),
+        40: ProcessCpu(1, 1, 9.0, 9.0),
+        50: ProcessCpu(1, 1, 1.0, 1.0),
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
         found = busiest_programs(before, after, 10.0, [0], tmp_path)
-        assert [(p.name, p.cores) for p in found] == [("make", 0.3), ("pytest", 0.2)]
+        assert [(p.name, p.cores) for p in found] == [("make", 0.3), ("pytest", 0.2), ("worker", 0.1)]
         patch.setattr("os.sched_getaffinity", lambda pid: {1})
         assert busiest_programs(before, after, 10.0, [0], tmp_path) == [], "they cannot run on the trial's core"
