@@ -121,7 +121,7 @@ def unusable_workload_finding(
         campaign_id=campaign_id,
         kind="missing_data",
         severity="page",
-        headline=f"PAGE  {'SIMULATED  ' if simulated else ''}{provider} · {first.kind} {first.workload} · {title}, in campaign {campaign_id}",
+        evidence=f"{title}, in campaign {campaign_id}",
         explanation=f"nothing of the workload can be used on {where}" + (f"; also {shorten(others)}" if others else ""),
         provider=provider,
         workload_kind=first.kind,
