@@ -21,7 +21,6 @@ from plumbline.alerts.digest import post_digest
 from plumbline.alerts.slack_channel import SlackChannel
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.findings.headline import headline
-from plumbline.presentation.findings_inbox import what_happened
 from plumbline.results.finding import Finding
 from plumbline.workflows import alert
 
@@ -146,7 +145,7 @@ def test_from_the_archive_to_the_channel(server: FakeSlack, archive: Archive, mo
     assert [alert.send_digest(), alert.send_digest()] == ["posted", "unchanged"]
     (shown,) = server.shown()
     assert alert.previous_month(now) in shown["text"] and "1 open finding" in shown["text"]
-    assert what_happened(found) in shown["text"] and "platform" in shown["text"]
+    assert headline(found) in shown["text"] and "platform" in shown["text"]
     archive.set_finding_state(found.finding_id, "resolved", by="me", why="mended")
     assert alert.send_digest() == "updated" and "0 open findings" in server.shown()[0]["text"]
     assert alert.send_digest(f"{now:%Y-%m}") == "posted" and "1 resolved" in server.shown()[1]["text"]

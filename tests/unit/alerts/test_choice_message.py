@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 
 from tests.golden import Golden
-from tests.unit.findings.test_decision_change import CHEAPER, COREWEAVE, NEBIUS, opened
+from tests.unit.findings.test_decision_change import CHEAPER, COREWEAVE, NEBIUS, choice, opened
 
 from plumbline.alerts import AlertContext, render
 from plumbline.alerts.digest import Digest, Entry, render_digest
@@ -47,8 +46,10 @@ def test_it_costs_nothing_by_itself_and_the_digest_does_not_call_that_unknown(go
 
 
 def test_a_finding_that_went_on_has_the_same_text_again() -> None:
-    (went_on,) = reconcile_decision(CHEAPER, replace(CHEAPER, trials="t2"), [FINDING], date(2026, 12, 2), "d3").continued
+    (went_on,) = reconcile_decision(
+        CHEAPER, choice((NEBIUS, 0.91), (COREWEAVE, 0.09), costs="c2", trials="t2", nebius=2.29), [FINDING], date(2026, 12, 2), "d3"
+    ).continued
     assert render(went_on).digest == render(FINDING).digest
-    less_sure = replace(CHEAPER, trials="t2", eligible=((NEBIUS, 0.7), (COREWEAVE, 0.3)))
+    less_sure = choice((NEBIUS, 0.7), (COREWEAVE, 0.3), costs="c2", trials="t2", nebius=2.29)
     (changed,) = reconcile_decision(CHEAPER, less_sure, [FINDING], date(2026, 12, 2), "d3").continued
     assert render(changed).digest != render(FINDING).digest

@@ -58,10 +58,10 @@ def test_an_import_under_a_wrong_name_is_listed_and_forgotten(plumbline: Callabl
 @pytest.mark.parametrize(
     ("command", "field"),
     [
-        (lambda file: ["--from", "wrk", *WHERE], "vllm-bench"),
+        (lambda file: ["--from", "wrk", *WHERE], "expected one of aiperf"),
         (lambda file: ["--from", "aiperf", *WHERE], "aiperf_version"),
-        (lambda file: ["--from", "vllm-bench", "--provider", "nowhere", "--workload", "chat-cpu"], "local-2core"),
-        (lambda file: ["--from", "vllm-bench", "--provider", "local-2core", "--workload", "nothing"], "chat-cpu"),
+        (lambda file: ["--from", "vllm-bench", "--provider", "nowhere", "--workload", "chat-cpu"], '"nowhere"; expected one of'),
+        (lambda file: ["--from", "vllm-bench", "--provider", "local-2core", "--workload", "nothing"], '"nothing"; expected one of'),
         (lambda file: ["--from", "vllm-bench", "--provider", "local-2core", "--workload", "gpt-tiny-cpu"], "kind inference"),
         (lambda file: ["--from", "vllm-bench", "--provider", "local-2core"], "--workload"),
         (lambda file: ["--from", "vllm-bench", *WHERE, "--date", "2026-11-22"], "2026-11-23"),

@@ -60,8 +60,12 @@ def test_what_changed_is_said_with_its_finding_and_again_as_known(config, plumbl
 @pytest.mark.parametrize(
     ("price", "code", "line"),
     [
-        ("25 USD/h", 0, "on-demand price 2.5 → 3.125 USD per GPU-hour  (seen once)"),
-        ("2 USD/h", 4, "on-demand price 2.5 → 0.25 USD per GPU-hour  (held: 0.25 is more than 60% away from the accepted 2.5 USD)"),
+        ("25 USD/h", 0, "on-demand price 2.50 → 3.12 USD per GPU-hour (+25 %)  (seen once)"),
+        (
+            "2 USD/h",
+            4,
+            "on-demand price 2.50 → 0.25 USD per GPU-hour (−90 %)  (held: 0.25 is more than 60 % away from the accepted 2.50 USD)",
+        ),
     ],
 )
 def test_a_price_that_moves_or_is_held_is_not_nothing(config, plumbline, price, code, line):
@@ -84,7 +88,7 @@ def test_one_that_cannot_be_looked_at_leaves_the_others(config, plumbline, monke
 
 
 def test_names_and_an_installation_without_a_watched_provider_are_said(config, plumbline, golden):
-    assert "declared: sim" in plumbline("watch", "sims").stderr
+    assert "expected one of sim" in plumbline("watch", "sims").stderr
     declare(config, {**SIM, "watch": {"enabled": False}})
     none = plumbline("watch")
     assert none.exit_code == 2

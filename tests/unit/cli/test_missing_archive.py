@@ -40,6 +40,7 @@ SUBJECTS = (
     ("compare", "a", "b"),
     ("cost", "break-even", "local-2core", "chat-tiny-cpu"),
     ("cost", "campaign"),
+    ("cost", "month"),
     ("cost", "scenarios", "local-2core", "chat-tiny-cpu"),
     ("cost", "spot", "local-2core", "gpt-tiny-cpu"),
     ("cost", "tornado", "local-2core", "chat-tiny-cpu"),

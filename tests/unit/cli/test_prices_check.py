@@ -44,7 +44,7 @@ def test_a_change_is_checked_told_and_accepted(history, plumbline, said):
     tell(history, 1, 0.025)
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 4 and "changed" in result.stdout and "+25 %" in result.stdout
-    assert "0.02 → 0.025" in plumbline("findings").stdout
+    assert "raised its price 25 %" in plumbline("findings").stdout
     result = plumbline("prices", "accept", "local-2core", "--why", "power is dearer")
     assert result.exit_code == 0 and all(part in result.stdout for part in ("local-2core on-demand", "0.025 USD", "0.05 USD/h"))
     found, code = said("prices", "check", "local-2core")

@@ -133,7 +133,7 @@ def test_budget_lists_what_is_used_and_left(
     )
     assert row["rerun_usd"] > 0
     shown = plumbline("budget", "local-1core").stdout
-    assert re.search(r"local-1core +USD +5\.00 +0\.00 +5\.00 +\d+\.\d+", shown)
+    assert re.search(r"local-1core +USD +5\.00 +0 +5\.00 +\d+\.\d+", shown)
     assert "rerun" not in shown.splitlines()[-1]
 
 

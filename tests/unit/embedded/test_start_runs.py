@@ -60,7 +60,7 @@ def test_one_campaign_over_several_providers_each_by_its_own_form() -> None:
     ("asked", "providers", "message"),
     [
         (RunParameters("od-1", " "), BOTH, "reason"),
-        (ASKED, ["nowhere"], r"nowhere; .*local-1core, local-2core"),
+        (ASKED, ["nowhere"], 'nowhere"; .*local-1core, local-2core'),
         (RunParameters("od-1", "why", workloads=("huge",)), BOTH, "huge"),
     ],
 )

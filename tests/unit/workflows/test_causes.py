@@ -13,7 +13,8 @@ from plumbline.archive import Archive, FindingView, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.declarations.installation import override_home
-from plumbline.presentation.findings_inbox import group_findings, what_happened
+from plumbline.findings.headline import headline
+from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.finding import Finding
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.baseline_decision import apply_answer
@@ -55,7 +56,7 @@ def test_seven_per_cent_on_six_providers_is_one_page(archive: Archive) -> None:
     assert (finding.cause.moved, finding.cause.series, finding.cause.moved_providers) == (18, 18, 6)
     assert len(finding.cause.left) == 7 and 0.05 < (finding.effect or 0.0) < 0.09
     end = " slower in 18 of 18 trainings at 6 of 6 providers since October 2026; 7 providers have another value still"
-    assert what_happened(finding).startswith("driver 570.86.15: ") and what_happened(finding).endswith(end)
+    assert headline(finding).startswith("driver 570.86.15: ") and headline(finding).endswith(end)
 
 
 def test_its_witnesses_are_one_entry_and_one_message(archive: Archive) -> None:

@@ -85,7 +85,7 @@ def test_what_changed_since_the_last_campaign_is_found_by_the_first_look(archive
     assert news(found) == [("os.kernel", "6.1.0", "6.11.0")] and "6.1.0 → 6.11.0" in found.reason
     (finding,) = open_findings(archive)
     assert found.findings == (finding.finding_id,)
-    assert (finding.attributed_to, finding.since) == (("os.kernel",), "2026-11-01") and "6.1.0 → 6.11.0" in finding.headline
+    assert (finding.attributed_to, finding.since) == (("os.kernel",), "2026-11-01") and "6.1.0 → 6.11.0" in finding.evidence
     assert "2026-10" in finding.explanation and LAB.dag_id in finding.explanation
 
 

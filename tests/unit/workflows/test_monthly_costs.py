@@ -12,6 +12,7 @@ from plumbline.archive import open_archive
 from plumbline.dashboard.pages.overview import overview
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.alerts import RentedVolume
+from plumbline.metrics.formatting import format_money
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.campaign_history import campaign_history
 from plumbline.workflows.findings import finding_record
@@ -62,5 +63,5 @@ def test_a_gain_does_not_pay_for_a_loss_and_every_reader_gets_the_same_amount(tm
     assert (total.lost, total.saved) == (costs["slow"].usd, -(costs["fast"].usd or 0.0)) and total.lost > total.saved > 0
     assert history.monthly == total
     tile = next(tile for tile in shown.tiles if tile.name == "Lost a month")
-    assert tile.value == f"{total.lost:,.0f} USD"
+    assert tile.value == format_money(total.lost)
     assert {g.usd for g in shown.groups} == {costs["slow"].usd, costs["fast"].usd, None}

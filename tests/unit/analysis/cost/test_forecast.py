@@ -123,7 +123,7 @@ def test_fully_used_is_the_highest_rate_within_the_slo_where_it_was_searched() -
     found = cost_forecast(provider(), CHAT, trials(CHAT, searched | {"highest_sustained_rate value sweep": 40.0}), economics(), DAY)
     assert found.metric == "cost_per_good_request"
     assert found.model is not None and found.model.rate.expected == pytest.approx(36.0)  # nine of ten of them within the SLO
-    assert found.rate is not None and "40" in found.rate.split()
+    assert found.rate is not None and "40.0" in found.rate.split()
     below = cost_forecast(provider(), CHAT, trials(CHAT, searched | {"highest_sustained_rate value sweep": 5.0}), economics(), DAY)
     assert below.model is not None and below.model.rate.expected == pytest.approx(4.5)  # the steady phase's rate broke the SLO
 

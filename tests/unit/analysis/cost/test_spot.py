@@ -96,7 +96,7 @@ def test_the_break_even_is_where_both_cost_the_same() -> None:
 @pytest.mark.parametrize(
     ("run", "on_demand", "spot", "said"),
     [
-        (RUN, 12.0, 12.0, "no cheaper than 12 USD/h on demand"),
+        (RUN, 12.0, 12.0, "no cheaper than 12.00 USD/h on demand"),
         (RUN, 12.0, 13.0, "no cheaper"),
         (RUN, 12.0, 0.0, "costs nothing"),
         (Run(work_s=10.0, restart_s=0.0), 12.0, 6.0, "no paid time"),

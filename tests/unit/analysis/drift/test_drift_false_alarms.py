@@ -45,7 +45,7 @@ def test_campaigns_that_scatter_among_themselves_do_not_alarm_once_the_baseline_
     alarms = 0
     for _ in range(60):
         baseline = [noisy(rng, f"b{k}", 5, 0.01, LEVELS, tau=0.02) for k in range(5)]
-        alarms += bool(compare(baseline, noisy(rng, "c", 5, 0.01, LEVELS, tau=0.02), rules=rules, limits=limits).moved)
+        alarms += bool(compare(baseline, noisy(rng, "c", 5, 0.01, LEVELS, tau=0.02), rules=rules, limits=limits).drifted)
     # Eight independently wandering metrics at 5 % each, less what the practical thresholds hold back.
     assert alarms <= 9
 

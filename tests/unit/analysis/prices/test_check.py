@@ -82,7 +82,8 @@ def test_what_still_stands_after_three_days_is_a_second_sighting_but_never_of_no
 
 
 @pytest.mark.parametrize(
-    ("price", "reason"), [(0.0, "nothing costs nothing"), (0.69, "more than 60% away from the accepted 2.39"), (3.9, "more than 60% away")]
+    ("price", "reason"),
+    [(0.0, "nothing costs nothing"), (0.69, "more than 60 % away from the accepted 2.39"), (3.9, "more than 60 % away")],
 )
 def test_a_price_that_cannot_be_is_held_however_often_it_is_read(price: float, reason: str) -> None:
     held = check_price(days(2.39, price, price, price), 2.39)
@@ -140,7 +141,7 @@ def test_a_spot_price_of_nothing_is_held_and_left_out_of_the_median_and_a_large_
     assert check_price(days(1.0, 1.0, 0.0, of=SPOT), 1.0).status == "held"
     assert check_price(days(1.3, 1.3, 0.0, 1.3, of=SPOT), 1.0).status == "changed"
     doubled = check_price(days(2.0, 2.0, 2.0, of=SPOT), 1.0)
-    assert (doubled.status, doubled.sightings) == ("held", 3) and "median 2 " in (doubled.reason or "")
+    assert (doubled.status, doubled.sightings) == ("held", 3) and "median 2.00 " in (doubled.reason or "")
     catalog = replace(SPOT, source="gpuhunt", source_version="1", amount=1.9, observed_at=FIRST + timedelta(days=2))
     assert check_price([*days(2.0, 2.0, 2.0, of=SPOT), catalog], 1.0).confirmed_by == "gpuhunt"
 

@@ -72,7 +72,7 @@ def test_a_provider_has_charts_a_list_and_readings(archive: Archive, client: Tes
     text = client.get(f"/prices/{NAME}").text
     assert 'data-for="price-on-demand"' in text and 'data-for="price-spot"' in text
     assert "Hollow since 2026-11-20" in text and "it cannot be" in text
-    assert "98.3200" in text and f"plumbline prices accept {NAME}" in text
+    assert "98.32" in text and f"plumbline prices accept {NAME}" in text
     assert client.get("/prices/nobody").status_code == 404
 
 
