@@ -40,7 +40,6 @@ SUBJECTS = (
     ("compare", "a", "b"),
     ("cost", "break-even", "local-2core", "chat-tiny-cpu"),
     ("cost", "campaign"),
-    ("cost", "month"),
     ("cost", "scenarios", "local-2core", "chat-tiny-cpu"),
     ("cost", "spot", "local-2core", "gpt-tiny-cpu"),
     ("cost", "tornado", "local-2core", "chat-tiny-cpu"),
@@ -67,7 +66,7 @@ WRITERS = (
 """They change an archive that exists; an empty one serves."""
 NO_READERS = {
     ("airflow",), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "restore"),
-    ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "plan"), ("demo-drift",),
+    ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "month"), ("cost", "plan"), ("demo-drift",),
     ("demo-own-model",), ("demo-watch",), ("doctor",), ("drift", "detect"), ("model", "add"),
     ("prices", "list"), ("prices", "replay"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
     ("watch",), ("workload", "check-prompts"), ("workload", "from-log"),

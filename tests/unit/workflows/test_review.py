@@ -174,7 +174,7 @@ def test_a_workload_that_gives_nothing_anywhere_is_one_finding_with_the_reason_u
     with open_archive() as archive:
         (found,) = archive.findings()
     assert (found.kind, found.severity, found.provider, found.state) == ("missing_data", "page", "fleet", "open")
-    assert found.headline.endswith("no usable result: 3 of 3 attempts step_time_unsteady, in campaign 2026-01")
+    assert found.headline.endswith("no usable result: 3 of 3 attempts step_time_unsteady since January 2026")
     invalid("2026-02", 1, 2, 3)
     review.review_campaign("2026-02")
     with open_archive() as archive:
