@@ -170,7 +170,7 @@ def training_metrics(step_time: float = 0.1, steps: int = 20) -> list[MetricRow]
         metric_row("samples_per_second", 2 / step_time, steps),
         metric_row("model_flops", 1e9, steps),
         metric_row("model_flops_utilization", 0.3, steps),
-        metric_row("effective_tokens_per_second", 50 / step_time, steps + 2),
+        metric_row("effective_tokens_per_second", 50 / step_time, steps + 2, statistic="value"),
         metric_row("final_loss", 5.1, 1),
         metric_row("restart_penalty", 4.0, 1, phase="recovery"),
         metric_row("training_goodput", 0.6, 1, phase="recovery"),

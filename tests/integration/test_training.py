@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.fakes.trials import declared
 
+from plumbline.analysis.cost.unit_costs import costs_of
+from plumbline.analysis.prices.book import Basis, Quote
 from plumbline.declarations import Provider, Trial, criteria_hash, series_key, spec_hash, trial_id
 from plumbline.declarations.workloads.training import TrainingWorkload
 from plumbline.harness.contention_monitor import ContentionMonitor
@@ -271,3 +273,27 @@ def test_the_worker_ends_with_a_harness_that_is_killed(tmp_path: Path) -> None:
         harness.kill()
         harness.wait()
     assert all_end(found)
+
+
+@pytest.mark.exclusive
+def test_the_cost_of_tokens_is_the_price_of_the_stopwatch(tmp_path: Path) -> None:
+    """Price × wall time ÷ tokens, from the end of one checkpoint to the end of another, against the cost by the reported rate: within 1 %."""
+    every = 20
+    measured = run(tmp_path, steps={"discard": 20, "measure": 600}, checkpoint={"every": every, "keep": 1})
+    values = {(row.metric, row.statistic, row.phase): row.value for row in measured.metrics}
+    usd_per_hour = 2.0
+    quoted = Quote(Basis("on_demand", usd_per_hour, date(2026, 1, 1), "a test"), None)
+    cost = next(c for c in costs_of("training", quoted, lambda *key: values.get(key)) if c.metric == "cost_per_1m_trained_tokens")
+
+    steps = [s for s in pq.read_table(next(e.path for e in measured.evidence if e.kind == "steps")).to_pylist() if s["phase"] == "steady"]
+    after = [i + 1 for i, step in enumerate(steps[:-1]) if step["checkpoint_s"] is not None]
+    first, last = after[0], after[-1]
+    assert (last - first) % every == 0
+    assert last - first >= len(steps) - 2 * every, "nearly all that the rate was made of"
+    # Our own checksum of a checkpoint is nobody's training.
+    wall_s = steps[last]["start_s"] - steps[first]["start_s"] - sum(step["checksum_s"] or 0.0 for step in steps[first:last])
+    stopwatch = usd_per_hour / 3600 * wall_s / ((last - first) * 4 * 2 * 16) * 1e6
+    assert cost.value == pytest.approx(stopwatch, rel=0.01)
+    median = values["tokens_per_second", "median", "steady"]
+    assert median is not None
+    assert usd_per_hour / 3600 / median * 1e6 < stopwatch, "the median step leaves something out"

@@ -22,7 +22,7 @@ from plumbline.results.sample import Series
 
 _RATES = (
     SUSTAINED,
-    *dict.fromkeys(o.rate for o in COSTS if o.kind == "training"),
+    *dict.fromkeys(metric for o in COSTS if o.kind == "training" for metric, _ in o.numbers),
     "output_token_throughput",
     "request_throughput",
     "goodput",

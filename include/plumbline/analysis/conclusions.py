@@ -15,7 +15,7 @@ from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
 from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.winner_change import StoredChange
-from plumbline.analysis.document_sample import campaign_numbers, epoch_tokens
+from plumbline.analysis.document_sample import campaign_numbers, epoch_sizes
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
@@ -71,9 +71,7 @@ class Conclusions:
 def conclude(campaign: CampaignData) -> Conclusions:
     """Scorecards and decisions of a campaign; criteria are those that each trial was planned with."""
     day = campaign.written_at.date()
-    trials = with_costs(
-        campaign_numbers(campaign), campaign.providers, day, epoch_tokens=epoch_tokens(campaign), purchase=campaign.purchase
-    )
+    trials = with_costs(campaign_numbers(campaign), campaign.providers, day, epoch_sizes=epoch_sizes(campaign), purchase=campaign.purchase)
     specs = [d.trial for d in campaign.documents] or list(campaign.planned)
     cards = scorecards(
         trials,

@@ -93,10 +93,10 @@ def campaign_numbers(campaign: CampaignData) -> tuple[TrialSample, ...]:
     return (*samples, *(missing_trial(t) for t in campaign.planned if t.trial_id not in trial_ids))
 
 
-def epoch_tokens(campaign: CampaignData) -> dict[str, int]:
-    """Tokens of one pass over the declared data, by training workload."""
+def epoch_sizes(campaign: CampaignData) -> dict[str, int]:
+    """Tokens or images of one pass over the declared data, by training workload."""
     workloads = (d.trial.workload for d in campaign.documents)
-    return {w.name: w.data.tokens for w in workloads if isinstance(w, TrainingWorkload) and w.data.source != "images"}
+    return {w.name: w.epoch_size for w in workloads if isinstance(w, TrainingWorkload)}
 
 
 def held_seconds(document: ResultDocument) -> float | None:

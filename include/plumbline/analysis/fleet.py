@@ -45,7 +45,7 @@ class FleetSeries:
     measured: tuple[Mapping[Key, float], ...]
     price: Quote | None
     nodes: int = 1
-    epoch_tokens: int | None = None
+    epoch_size: int | None = None
     usd_per_hour: float | None = None
     outcomes_per_month: float | None = None
 
@@ -65,7 +65,7 @@ class FleetSeries:
                 self.price,  # type: ignore[arg-type]
                 lambda metric, statistic, phase, own=own: own.get((metric, statistic, phase)),  # type: ignore[misc]
                 nodes=self.nodes,
-                epoch_tokens=self.epoch_tokens,
+                epoch_size=self.epoch_size,
             )
             for cost in each:
                 if cost.value is not None:

@@ -181,7 +181,7 @@ def _metric_keys() -> tuple[MetricKey, ...]:
     names = {name for groups in (*HEADLINE_METRICS.values(), WHOLE_ANSWER_METRICS) for group in groups for name in group} | {
         "inter_token_latency"
     }
-    keys = {(name, METRICS[name].statistic, "steady") for name in names} | {(c.rate, c.statistic, c.phase) for c in COSTS}
+    keys = {(name, METRICS[name].statistic, "steady") for name in names} | {(*number, c.phase) for c in COSTS for number in c.numbers}
     return tuple(sorted(keys | {(name, "value", "sweep") for name in (SUSTAINED, "request_throughput", "error_rate")}))
 
 

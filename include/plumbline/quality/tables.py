@@ -218,7 +218,7 @@ def _steps(document: ResultDocument) -> dict[str, Any]:
         return {}
     # From where on they are steady is found, so it is all of them together that were declared.
     whole = ("effective_tokens_per_second", "effective_samples_per_second")
-    steps = next((r.n for r in document.metrics if r.phase == "steady" and r.metric in whole), None)
+    steps = next((r.n for r in document.metrics if r.phase == "steady" and r.statistic == "value" and r.metric in whole), None)
     return {"steps_done": steps, "steps_declared": workload.steps.total}
 
 

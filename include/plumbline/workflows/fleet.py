@@ -14,7 +14,9 @@ from plumbline.archive.samples import CurrentSeries
 from plumbline.declarations import Declarations, Provider, TrainingWorkload
 from plumbline.workflows.current_results import select_series
 
-_COST_RATES = {(c.rate, c.statistic) for c in COSTS} | {(name, "value") for name in (SUSTAINED, "request_throughput", "error_rate")}
+_COST_RATES = {number for c in COSTS for number in c.numbers} | {
+    (name, "value") for name in (SUSTAINED, "request_throughput", "error_rate")
+}
 
 
 def read_fleet(
@@ -56,7 +58,7 @@ def _series(part: CurrentSeries, declared: Declarations, numbers: Sequence[objec
     price: Quote | None = None
     if provider is not None and listed is not None and same is not None and not provider.token_prices:
         price = charged(listed, share_of(provider, same.gpus))
-    tokens = same.data.tokens if isinstance(same, TrainingWorkload) and same.data.source != "images" else None
+    epoch = same.epoch_size if isinstance(same, TrainingWorkload) else None
     return FleetSeries(
         provider=one.provider,
         kind="training" if one.kind == "training" else "inference",
@@ -69,6 +71,6 @@ def _series(part: CurrentSeries, declared: Declarations, numbers: Sequence[objec
         measured=tuple(numbers),  # type: ignore[arg-type]
         price=price,
         nodes=same.nodes if same is not None else 1,
-        epoch_tokens=tokens,
+        epoch_size=epoch,
         usd_per_hour=listed.basis.usd_per_hour if listed is not None and listed.basis is not None else None,
     )

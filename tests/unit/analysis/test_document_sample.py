@@ -10,7 +10,7 @@ import pytest
 from tests.browser.sample import campaign
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
-from plumbline.analysis.document_sample import campaign_numbers, epoch_tokens, held_seconds, sample_of
+from plumbline.analysis.document_sample import campaign_numbers, epoch_sizes, held_seconds, sample_of
 from plumbline.declarations import HARNESS_PROTOCOL, TrainingWorkload
 from plumbline.results import Event, LaunchRecord, PodRecord
 from plumbline.results.evidence_files import damaged_files
@@ -78,8 +78,8 @@ def test_wall_clock_serves_where_a_monotonic_one_is_absent(sample: CampaignData)
 
 
 def test_epochs_are_those_of_the_declared_data(sample: CampaignData) -> None:
-    assert epoch_tokens(sample) == {"gpt-tiny-cpu": 262144}
-    assert epoch_tokens(replace(sample, documents=())) == {}
+    assert epoch_sizes(sample) == {"gpt-tiny-cpu": 262144}
+    assert epoch_sizes(replace(sample, documents=())) == {}
 
 
 def test_the_sample_itself_is_sound(sample: CampaignData, tmp_path: Path) -> None:

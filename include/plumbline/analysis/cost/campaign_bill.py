@@ -76,13 +76,13 @@ def outcome_costs(
         return ()
     if provider.token_prices:
         return token_costs(provider, on or use.day, use.tokens, document.value)
-    tokens = workload.data.tokens if isinstance(workload, TrainingWorkload) and workload.data.source != "images" else None
+    epoch = workload.epoch_size if isinstance(workload, TrainingWorkload) else None
     price = hour_price(provider, on or use.day, purchase)
     quoted = (
         Quote(None, price) if isinstance(price, str) else Quote(Basis(purchase, price.unit_price.amount, price.since, price.source), None)
     )
     paid, share = (charged(quoted, part(provider, workload.gpus)) for part in (paid_of, share_of))
-    return costs_of(workload.kind, share, document.value, paid=paid, held_s=use.held_s, epoch_tokens=tokens, nodes=workload.nodes)
+    return costs_of(workload.kind, share, document.value, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes)
 
 
 def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:

@@ -163,7 +163,7 @@ class ForecastInputs:
             self.undeclared("volume", "the cost is without what is paid by the month", f"volume: {{{example}}}")
             return None
         what, amount = assumption.value.declared
-        declared_in, mine = self.measured(*RATES[what]), self.measured(outcome.rate, outcome.statistic)
+        declared_in, mine = self.measured(*RATES[what]), self.measured(*outcome.numbers[-1])
         if declared_in is None or mine is None or declared_in.expected <= 0:
             reason = f"the volume is declared in {what.replace('_', ' ')}, and {RATES[what][0]} of {self.workload.name} was not measured"
             self.unknown.append(UnknownInput("volume", reason, f"declare it in what is measured, such as {outcome.what}"))
@@ -217,8 +217,8 @@ class ForecastInputs:
 
 
 def _own_interval(outcome: Outcome, trial: TrialSample, rate: float) -> tuple[float | None, float | None]:
-    """What one trial's own observations say of its rate: its row's interval, of a sustained rate the search's bracket."""
-    metric, statistic = (SUSTAINED, "value") if outcome.sustained else (outcome.rate, outcome.statistic)
+    """What one trial's own observations say of its rate: its row's interval, of a sustained rate the search's bracket, of training its speed's."""
+    metric, statistic = (SUSTAINED, "value") if outcome.sustained else outcome.numbers[-1]
     number = trial.number(metric, statistic, outcome.phase)
     if number is None or not number.value or number.ci_low is None or number.ci_high is None:
         return None, None

@@ -20,13 +20,13 @@ def with_costs(
     providers: Mapping[str, Provider],
     on: date,
     *,
-    epoch_tokens: Mapping[str, int] | None = None,
+    epoch_sizes: Mapping[str, int] | None = None,
     purchase: Literal["on_demand", "spot", "reserved"] = "on_demand",
 ) -> tuple[TrialSample, ...]:
     """The same trials with their costs at the prices that hold on the day `on`, as further numbers: in the sweep what inference costs at the
     highest rate that keeps the SLO, in the steady phase all others.
 
-    Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_tokens`: tokens of
+    Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_sizes`: tokens or images of
     one pass over the data, by workload. A cost without a price is a number without a value.
     """
     result = []
@@ -51,7 +51,7 @@ def with_costs(
             trial.value,
             paid=paid,
             held_s=trial.held_s,
-            epoch_tokens=(epoch_tokens or {}).get(trial.workload),
+            epoch_size=(epoch_sizes or {}).get(trial.workload),
             nodes=trial.nodes,
         )
         costs += (cost_per_finished_run(paid, trial.held_s, lost[trial.provider, trial.workload]),)

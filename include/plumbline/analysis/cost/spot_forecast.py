@@ -220,7 +220,8 @@ def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None
         what, amount, source = "trained_samples", workload.data.images, "one pass over the declared data"
     else:
         what, amount, source = "trained_tokens", workload.data.tokens, "one pass over the declared data"
-    rate = case.measured(*RATES[what])
+    # The mean holds the slow steps, which are held too; checkpoints and restarts come on top.
+    rate = case.measured(RATES[what][0], "mean") or case.measured(*RATES[what])
     if rate is None or rate.expected <= 0:
         return f"the time of a run of {amount:,} {what.replace('_', ' ')} is unknown: no usable trial measured {RATES[what][0]}"
     seconds = amount / rate.expected
@@ -242,7 +243,7 @@ def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tup
     pulling = "" if new_node is None else f" + {new_node.expected:.3g} s to pull the image on a new node"
     started = penalty.expected + (new_node.expected if new_node is not None else 0.0)
     again = case.measured("restart_recompute_time", "value", "recovery")
-    step = case.measured("step_time", "median")
+    step = case.measured("step_time", "mean") or case.measured("step_time", "median")
     if again is None or step is None:
         basis = f"restart_penalty {penalty.expected:.4g} s, repeated work included{pulling}: of the trial's fault, not of an average one"
         return Run(work_s, started), basis

@@ -47,6 +47,7 @@ class Outcome:
 
     `sustained`: at the highest rate that keeps the SLO, which the sweep found; else at the rate of the steady phase.
     `without`: another rate, which tells of the same work where it is measured; this cost is left out there.
+    `instead`: rates (metric, statistic, what they leave out) of results that were measured before `rate` was, best first.
     """
 
     metric: str
@@ -57,6 +58,7 @@ class Outcome:
     what: str
     without: str | None = None
     sustained: bool = False
+    instead: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def shown_amount(self) -> float:
@@ -75,12 +77,34 @@ class Outcome:
         throughput of the probe itself would count the time in which the last answers come in, which weighs more the shorter the probe is.
         """
         if not self.sustained:
-            return measured(self.rate, self.statistic, "steady")
+            return self._steady(measured)[0]
         highest, units = measured(SUSTAINED, "value", "sweep"), measured(self.rate, self.statistic, "sweep")
         finished, lost = measured("request_throughput", "value", "sweep"), measured("error_rate", "value", "sweep")
         if highest is None or units is None or finished is None or lost is None or finished <= 0:
             return None
         return highest * (1 - lost) * units / finished
+
+    def left_out(self, measured: MetricLookup) -> str:
+        """What the rate of one trial does not hold, in words; empty where it holds everything."""
+        return "" if self.sustained else self._steady(measured)[1]
+
+    @property
+    def numbers(self) -> tuple[tuple[str, str], ...]:
+        """(metric, statistic) of every rate that the cost can rest on, best first."""
+        return ((self.rate, self.statistic), *((metric, statistic) for metric, statistic, _ in self.instead))
+
+    def _steady(self, measured: MetricLookup) -> tuple[float | None, str]:
+        for metric, statistic, without in ((self.rate, self.statistic, ""), *self.instead):
+            if (rate := measured(metric, statistic, "steady")) is not None:
+                return rate, without
+        return None, ""
+
+
+def _of_training(metric: str, unit: str, amount: float | None, what: str, without: str | None = None) -> Outcome:
+    """Work over the whole time of the steady part, checkpoints at their declared interval: that is paid. The median step is a speed."""
+    rate = f"{unit}_per_second"
+    before = (rate, "mean", "checkpoints"), (rate, "median", "checkpoints and slow steps")
+    return Outcome(metric, "training", f"effective_{rate}", "mean", amount, what, without=without, instead=before)
 
 
 def _of_inference(metric: str, rate: str, amount: float, what: str) -> Iterator[Outcome]:
@@ -89,9 +113,10 @@ def _of_inference(metric: str, rate: str, amount: float, what: str) -> Iterator[
 
 
 COSTS: tuple[Outcome, ...] = (
-    Outcome("cost_per_1m_trained_tokens", "training", "tokens_per_second", "median", 1e6, "trained tokens"),
-    Outcome("cost_per_1m_trained_samples", "training", "samples_per_second", "median", 1e6, "trained samples", without="tokens_per_second"),
-    Outcome("cost_per_epoch", "training", "tokens_per_second", "median", None, "trained tokens (one pass over the data)"),
+    _of_training("cost_per_1m_trained_tokens", "tokens", 1e6, "trained tokens"),
+    _of_training("cost_per_1m_trained_samples", "samples", 1e6, "trained samples", without="tokens_per_second"),
+    _of_training("cost_per_epoch", "tokens", None, "trained tokens (one pass over the data)"),
+    _of_training("cost_per_epoch", "samples", None, "trained samples (one pass over the data)", without="tokens_per_second"),
     *_of_inference("cost_per_1k_requests", "request_throughput", 1e3, "requests"),
     *_of_inference("cost_per_1m_input_tokens", "input_token_throughput", 1e6, "input tokens"),
     *_of_inference("cost_per_1m_output_tokens", "output_token_throughput", 1e6, "output tokens"),
@@ -117,14 +142,14 @@ def costs_of(
     *,
     paid: Quote | None = None,
     held_s: float | None = None,
-    epoch_tokens: int | None = None,
+    epoch_size: int | None = None,
     nodes: int = 1,
 ) -> tuple[Cost, ...]:
     """Every cost metric of one trial of `kind` ("training" or "inference").
 
     `quote`: of the trial's share of the instance; `paid`: of what is paid while the trial holds it, which the run costs (None: the same).
-    `held_s`: seconds that the trial held the provider, idle time included, summed over its nodes. `epoch_tokens`: tokens of one pass
-    over the data. `nodes`: instances that together delivered what was measured, each at the quoted price.
+    `held_s`: seconds that the trial held the provider, idle time included, summed over its nodes. `epoch_size`: tokens of one pass
+    over the data, or samples of what is not counted in tokens. `nodes`: instances that together delivered what was measured, each at the quoted price.
     """
     costs = [cost_per_run(paid or quote, held_s)]
     for outcome in COSTS:
@@ -134,12 +159,14 @@ def costs_of(
             measured(outcome.without, "median", "steady") is not None or outcome.delivered(measured) is None
         ):
             continue
-        amount = outcome.amount if outcome.amount is not None else epoch_tokens
+        amount = outcome.amount if outcome.amount is not None else epoch_size
         if amount is None:
             costs.append(Cost(outcome.metric, None, quote.basis, reason="the size of one epoch is not known"))
         else:
-            costs.append(cost_of_outcome(outcome, quote, amount, outcome.delivered(measured), nodes))
-    return tuple(costs)
+            cost = cost_of_outcome(outcome, quote, amount, outcome.delivered(measured), nodes)
+            left_out = outcome.left_out(measured) if cost.value is not None else ""
+            costs.append(replace(cost, formula=f"{cost.formula}; without {left_out}, which were not measured") if left_out else cost)
+    return tuple({cost.metric: cost for cost in costs}.values())
 
 
 def cost_per_run(quote: Quote, held_s: float | None) -> Cost:
@@ -174,7 +201,7 @@ def cost_of_outcome(outcome: Outcome, quote: Quote, amount: float, per_second: f
     if per_second is None or not math.isfinite(per_second):
         return Cost(outcome.metric, None, quote.basis, reason=not_measured(outcome))
     if per_second <= 0:
-        return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.rate} was {per_second:g}: no outcome was delivered")
+        return Cost(outcome.metric, None, quote.basis, reason=f"{outcome.numbers[-1][0]} was {per_second:g}: no outcome was delivered")
     price = quote.basis.usd_per_hour
     value = nodes * price / HOUR_S * amount / per_second
     several = f"{nodes} nodes × " if nodes > 1 else ""
@@ -188,7 +215,7 @@ def not_measured(outcome: Outcome) -> str:
     """Why a cost has no rate to rest on."""
     if outcome.sustained:
         return f"{outcome.rate} at the highest rate that keeps the SLO was not measured: no sweep, or one that found no highest rate"
-    return f"{outcome.rate} was not measured"
+    return f"{outcome.numbers[-1][0]} was not measured"
 
 
 def fitting_cost(kind: WorkloadKind, workload: str, trials: Sequence[TrialSample]) -> str:

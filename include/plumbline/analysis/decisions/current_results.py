@@ -95,8 +95,8 @@ def price_trials(
     trials: Sequence[TrialSample], providers: Mapping[str, Provider], on: date, purchase: Purchase, workloads: Mapping[str, AnyWorkload]
 ) -> tuple[TrialSample, ...]:
     """The trials with their costs in USD at the providers' prices of the day `on`."""
-    epochs = {w.name: w.data.tokens for w in workloads.values() if isinstance(w, TrainingWorkload) and w.data.source != "images"}
-    return with_costs(trials, providers, on, epoch_tokens=epochs, purchase=purchase)
+    epochs = {w.name: w.epoch_size for w in workloads.values() if isinstance(w, TrainingWorkload)}
+    return with_costs(trials, providers, on, epoch_sizes=epochs, purchase=purchase)
 
 
 @dataclass(frozen=True)

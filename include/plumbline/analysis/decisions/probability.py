@@ -4,7 +4,8 @@
    that `noise.py` finds likely: Student's, around the median, which ranks.
 2. Providers do not differ without bound: among near-equals the one that leads has been lucky. Scores are drawn towards their common
    middle as in a one-way random-effects model whose spread is unknown, with a half-Cauchy prior of median `USUAL_SPREAD`.
-3. Gates are judged again in each draw; where all are closed nobody is first.
+3. A rate that a search found lies anywhere in its bracket, whatever the repeats say.
+4. Gates are judged again in each draw; where all are closed nobody is first.
 
 The draws are seeded by provider: the same trials give the same probabilities, also when another provider is taken away that is not
 eligible. How often the probabilities come true: `make perf-decisions`."""
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.analysis.cost.unit_costs import SUSTAINED, sustained
 from plumbline.analysis.decisions.decision import Column, Ranked
 from plumbline.analysis.decisions.value_functions import Array, log_values, log_worths, worth
 from plumbline.analysis.trial_sample import TrialSample
@@ -93,8 +95,13 @@ def draw_scores(
         noise[workload] = [of.weights for of in moved]
         for i, (candidate, of) in enumerate(zip(eligible, moved, strict=True)):
             worths[here, i] = middle[here, i][:, None] + of.columns
-            variances[i] += of.weights.spread**2
-            own_moves[i] += of.own
+            inside, weight = (
+                _bracket(own[i], seed, candidate.provider, draws),
+                sum(columns[j].weight for j in here if _searched(columns[j])),
+            )
+            worths[[j for j in here if _searched(columns[j])], i] += inside
+            variances[i] += of.weights.spread**2 + weight**2 * float(np.var(inside))
+            own_moves[i] += of.own + weight * inside
             values = {(g.workload, g.text): g.value for g in candidate.gates}
             for gate, deviations in zip(preference.gates, of.gates, strict=True):
                 level = (values[workload, gate.text] or 0.0) + deviations
@@ -104,6 +111,18 @@ def draw_scores(
     posterior, likelihoods = _draw_together(central, scores - central, variances, np.random.default_rng([seed, 1]))
     levels, _ = _draw_together(central, own_moves, variances, np.random.default_rng([seed, 1]))
     return DrawnScores(levels, _shared_first(np.where(open_gates, posterior, -np.inf)), likelihoods, noise)
+
+
+def _searched(column: Column) -> bool:
+    return column.metric == SUSTAINED or sustained(column.metric)
+
+
+def _bracket(trials: Sequence[TrialSample], seed: int, provider: str, draws: int) -> Array:
+    """Where between what held and what failed the sustained rate lies: logarithms, anywhere in it alike. Not less the more repeats there are,
+    because they step on the same rates and stop at the same one."""
+    rates = [n for t in trials if (n := t.number(SUSTAINED, "value", "sweep")) is not None and n.value and n.ci_high]
+    width = float(np.median([np.log(n.ci_high / n.value) for n in rates])) if rates else 0.0  # type: ignore[operator]
+    return np.random.default_rng([seed, 2, *provider.encode()]).random(draws) * width
 
 
 def _move(

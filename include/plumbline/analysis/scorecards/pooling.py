@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 
@@ -27,8 +27,13 @@ class Pooled:
     n: int
 
 
-def pool(values: Sequence[float]) -> Pooled:
-    """Pool at least one value; ValueError on none."""
+def pool(values: Sequence[float], brackets: Sequence[tuple[float, float]] = ()) -> Pooled:
+    """Pool at least one value; ValueError on none. `brackets`: between which ends each value is known, which repeats do not narrow: searches that
+    step on the same rates stop at the same one. The interval then holds their median ends as well."""
+    if brackets:
+        own, (lows, highs) = pool(values), zip(*brackets, strict=True)
+        low, high = (own.value if end is None else end for end in (own.low, own.high))
+        return replace(own, low=min(low, median(lows)), high=max(high, median(highs)))
     if not values:
         raise ValueError("nothing to pool; expected at least one value")
     ordered = sorted(values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 
+from plumbline.analysis.cost.unit_costs import SUSTAINED
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
 from plumbline.analysis.scorecards.placings import place
@@ -179,7 +180,8 @@ def _rows(trials: Sequence[TrialSample]) -> tuple[Row, ...]:
     for (metric, statistic, phase), numbers in readings.items():
         measured = [(trial_id, m.value) for trial_id, m in numbers if m.value is not None]
         values = tuple(value for _, value in measured)
-        pooled = pool(values) if values else None
+        ends = [(m.ci_low, m.ci_high) for _, m in numbers if metric == SUSTAINED and m.ci_low is not None and m.ci_high is not None]
+        pooled = pool(values, ends) if values else None
         rows.append(
             Row(
                 group=METRICS[metric].group,

@@ -406,6 +406,11 @@ class TrainingWorkload(Workload):
         return (self.batch.sequence + 1) * (2 if self.task.kind == "contrastive" else 1)
 
     @property
+    def epoch_size(self) -> int:
+        """One pass over the data: tokens, or images."""
+        return self.data.images if self.data.source == "images" else self.data.tokens
+
+    @property
     def tokens_per_step(self) -> int:
         """Positions that one process's samples of one optimizer step hold; of an image its patches and class token."""
         if isinstance(self.model, VitShape):

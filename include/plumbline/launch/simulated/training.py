@@ -85,8 +85,11 @@ def _rates(workload: TrainingWorkload, has: Hardware, draw: TrialDraw, step: flo
         draw.row(f"{what}_per_second", work / step, n, spread=_SPREAD, moved=False),
         draw.row(f"{what}_per_second", work / step, n, statistic="mean", moved=False),
         draw.row(f"{what}_per_second_per_device", work / step / job.world, n, spread=_SPREAD, moved=False),
-        draw.row(f"effective_{what}_per_second", 0.9 * work / step, workload.steps.total, moved=False),
+        draw.row(f"effective_{what}_per_second", 0.9 * work / step, workload.steps.total, statistic="value", moved=False),
     ]
+    if _saves(workload):
+        paid_s = step + _checkpoint_s(workload, has)[1] * _blocking_share(workload) / workload.checkpoint.every
+        metric_rows.append(draw.row(f"effective_{what}_per_second", work / paid_s, n, moved=False))
     if not images:
         metric_rows.append(draw.row("samples_per_second", workload.samples_per_step * job.replicas / step, n, spread=_SPREAD, moved=False))
     for convention, full in (("", False), ("_full_attention", True)):
@@ -113,19 +116,28 @@ def _checkpoint_s(workload: TrainingWorkload, has: Hardware) -> tuple[float, flo
     return size, 0.01 + size / has.disk
 
 
+def _saves(workload: TrainingWorkload) -> int:
+    """Checkpoints between steady steps."""
+    steps, every = workload.steps, workload.checkpoint.every
+    return sum(1 for step in range(every, steps.total, every) if step > steps.discard)
+
+
+def _blocking_share(workload: TrainingWorkload) -> float:
+    return _ASYNC_SHARE if workload.checkpoint.mode == "async" else 1.0
+
+
 def _checkpoints(workload: TrainingWorkload, has: Hardware, draw: TrialDraw) -> list[MetricRow]:
-    steps, check = workload.steps, workload.checkpoint
     size, took = _checkpoint_s(workload, has)
     load = [
         draw.row("checkpoint_load_time", took, 1, phase="cooldown"),
         draw.row("checkpoint_load_bandwidth", size / took, 1, phase="cooldown"),
     ]
-    n = sum(1 for step in range(check.every, steps.total, check.every) if step > steps.discard)
+    n = _saves(workload)
     if not n:
         return load
     return [
         draw.row("checkpoint_save_time", took, n),
-        draw.row("checkpoint_blocking_time", took * (_ASYNC_SHARE if check.mode == "async" else 1.0), n),
+        draw.row("checkpoint_blocking_time", took * _blocking_share(workload), n),
         draw.row("checkpoint_size", size, n, moved=False),
         draw.row("checkpoint_save_bandwidth", size / took, n),
         *load,

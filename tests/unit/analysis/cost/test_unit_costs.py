@@ -21,7 +21,7 @@ def costs(kind: str, quote: Quote, numbers: dict[str, float], held_s: float | No
         quote,
         lambda metric, _, phase: numbers.get(metric if phase == "steady" else f"{metric} in {phase}"),
         held_s=held_s,
-        epoch_tokens=epoch,
+        epoch_size=epoch,
     )
     return {cost.metric: cost for cost in found}
 
@@ -38,6 +38,40 @@ def test_training_by_hand() -> None:
     assert found["cost_per_1m_trained_tokens"].value == pytest.approx(0.17891, abs=0.000005)
     assert found["cost_per_epoch"].value == pytest.approx(2683.64, abs=0.005)
     assert set(found) == {"cost_per_run", "cost_per_1m_trained_tokens", "cost_per_epoch"}
+
+
+def test_training_is_priced_over_the_whole_time_with_its_checkpoints() -> None:
+    """An H200 of 3.50 USD/h: 29.1 s of steps at 3,000 tokens/s, then 17.1 s of synchronous checkpoint: 87,300 tokens in 46.2 s, +58.8 %."""
+    speed = {"tokens_per_second": 3000.0}
+    old, paid = (costs("training", at(3.50), speed | more) for more in ({}, {"effective_tokens_per_second": 87_300 / 46.2}))
+    assert old["cost_per_1m_trained_tokens"].value == pytest.approx(0.324074, abs=0.000001)
+    assert paid["cost_per_1m_trained_tokens"].value == pytest.approx(0.514510, abs=0.000001)
+    assert paid["cost_per_1m_trained_tokens"].value == pytest.approx(3.50 / 3600 * 46.2 / 87_300 * 1e6)
+    assert "without" not in paid["cost_per_1m_trained_tokens"].formula
+
+
+@pytest.mark.parametrize(("known", "left_out"), [({"median", "mean"}, "checkpoints,"), ({"median"}, "checkpoints and slow steps,")])
+def test_results_from_before_are_priced_by_what_they_measured_and_say_what_is_left_out(known: set[str], left_out: str) -> None:
+    """Of 100 steps 40 took 1.6 times as long: paid 24 % more than the median says."""
+    rates = {"median": 1000.0, "mean": 1000 / 1.24}
+
+    def measured(metric: str, statistic: str, phase: str) -> float | None:
+        return rates[statistic] if metric == "tokens_per_second" and statistic in known else None
+
+    cost = next(c for c in costs_of("training", at(3.6), measured) if c.metric == "cost_per_1m_trained_tokens")
+    assert cost.value == pytest.approx(1.24 if "mean" in known else 1.0)
+    assert cost.formula.endswith(f"without {left_out} which were not measured")
+
+
+def test_an_epoch_of_samples_has_a_cost_too() -> None:
+    # 3.60 USD/h = 0.001 USD/s; 50,000 images at 500/s take 100 s.
+    found = costs("training", at(3.60), {"effective_samples_per_second": 500.0, "samples_per_second": 600.0}, epoch=50_000)
+    assert found["cost_per_epoch"].value == pytest.approx(0.10)
+    assert "trained samples" in found["cost_per_epoch"].formula
+    tokens = costs(
+        "training", at(3.60), {"effective_tokens_per_second": 500.0, "tokens_per_second": 600.0, "samples_per_second": 6.0}, epoch=50_000
+    )
+    assert "trained tokens" in tokens["cost_per_epoch"].formula
 
 
 def test_inference_by_hand() -> None:

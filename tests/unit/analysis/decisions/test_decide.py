@@ -27,6 +27,7 @@ from plumbline.analysis.cost.bill import Bill, Item, Line, Quantity, UnitPrice
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.trial_sample import MetricValue, TrialSample
 from plumbline.declarations import Price, Provider
 
 
@@ -230,28 +231,28 @@ def test_unusable_trials_take_no_part() -> None:
     assert decision.ranking[0].provider == "a"
 
 
-def test_a_price_change_rescores_old_trials() -> None:
-    def provider(name: str, *prices: tuple[str, date, date | None]) -> Provider:
-        return Provider.model_validate(
-            {
-                "name": name,
-                "cloud": "c",
-                "region": "r",
-                "instance_type": "i",
-                "accelerator": {"kind": "cpu", "count": 1},
-                "launcher": {"kind": "local", "cpus": (0,)},
-                "prices": tuple(
-                    Price.model_validate({"purchase": "on_demand", "price": p, "since": s, "until": u, "source": "list"})
-                    for p, s, u in prices
-                ),
-            }
-        )
+def _priced(name: str, *prices: tuple[str, date, date | None]) -> Provider:
+    return Provider.model_validate(
+        {
+            "name": name,
+            "cloud": "c",
+            "region": "r",
+            "instance_type": "i",
+            "accelerator": {"kind": "cpu", "count": 1},
+            "launcher": {"kind": "local", "cpus": (0,)},
+            "prices": tuple(
+                Price.model_validate({"purchase": "on_demand", "price": p, "since": s, "until": u, "source": "list"}) for p, s, u in prices
+            ),
+        }
+    )
 
+
+def test_a_price_change_rescores_old_trials() -> None:
     cut = date(2026, 6, 1)
     providers = {
-        "a": provider("a", ("4 USD/h", date(2026, 1, 1), None)),
-        "b": provider("b", ("8 USD/h", date(2026, 1, 1), cut), ("2 USD/h", cut, None)),
-        "c": provider("c"),
+        "a": _priced("a", ("4 USD/h", date(2026, 1, 1), None)),
+        "b": _priced("b", ("8 USD/h", date(2026, 1, 1), cut), ("2 USD/h", cut, None)),
+        "c": _priced("c"),
     }
     trials = [with_sweep(t, 10.0) for name in providers for t in repeats(name, {}, {})]
     wanted = preference({"cost_per_1k_requests": 1.0})
@@ -265,3 +266,28 @@ def test_a_price_change_rescores_old_trials() -> None:
     assert (unpriced.provider, unpriced.eligible) == ("c", False)
     again = with_costs(with_costs(trials, providers, date(2026, 5, 31)), providers, cut)
     assert again == with_costs(trials, providers, cut)
+
+
+def test_finance_ranks_the_provider_first_that_is_cheaper_to_pay_not_the_one_whose_disk_is_slow() -> None:
+    """Both step at 3,000 tokens/s. slow-disk costs 10 % less an hour and stands still for 17.1 s after every 29.1 s; quick-disk for 1.7 s."""
+    tokens = 29.1 * 3000
+
+    def measured(provider: str, blocking_s: float) -> list[TrialSample]:
+        rates = {("tokens_per_second", "median"): 3000.0, ("effective_tokens_per_second", "mean"): tokens / (29.1 + blocking_s)}
+        return [
+            TrialSample(
+                f"{provider}.{i}", provider, "training", "gpt", 1, "valid", "02:00", i, date(2026, 11, 1),
+                tuple(MetricValue("steady", m, s, v * scatter, "tokens/s", "higher_is_better", 90) for (m, s), v in rates.items()),
+            )
+            for i, scatter in enumerate((0.999, 1.0, 1.001), start=1)
+        ]  # fmt: skip
+
+    providers = {name: _priced(name, (f"{usd} USD/h", date(2026, 1, 1), None)) for name, usd in (("slow-disk", 3.15), ("quick-disk", 3.50))}
+    trials = with_costs((*measured("slow-disk", 17.1), *measured("quick-disk", 1.7)), providers, date(2026, 11, 2))
+    finance = preference({"cost_per_1m_trained_tokens": 1.0}, workloads=("gpt",))
+    first, second = decide("finance", "training", finance, trials).ranking
+    assert (first.provider, second.provider) == ("quick-disk", "slow-disk")
+    assert first.probability_first is not None
+    assert first.probability_first > 0.95
+    # 3.50 / 3600 / 3000 × 1e6 × (29.1 + 1.7) / 29.1, and 3.15 / 3600 / 3000 × 1e6 × (29.1 + 17.1) / 29.1
+    assert (first.values[0], second.values[0]) == (pytest.approx(0.343006, abs=1e-6), pytest.approx(0.463058, abs=1e-6))

@@ -10,7 +10,7 @@ from tests.golden import Golden
 
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.decisions.decision import Decision
-from plumbline.analysis.trial_sample import TrialSample
+from plumbline.analysis.trial_sample import MetricValue, TrialSample
 
 LATENCY = preference({"time_to_first_token": 1.0})
 SLOTS = ("02:00", "10:00", "18:00")
@@ -105,3 +105,22 @@ def test_equal_numbers_share_the_first_place() -> None:
     assert chance(*timed("a", 0.1, 0.1, 0.1), *timed("b", 0.1, 0.1, 0.1)) == pytest.approx(0.5, abs=0.05)
     # 0.1 + 0.2 is not 0.3 to the last bit, and nobody is first by that.
     assert chance(*timed("a", 0.3, 0.3, 0.3), *timed("b", *[0.1 + 0.2] * 3)) == pytest.approx(0.5)
+
+
+def test_repeats_that_stop_on_the_same_step_of_a_search_are_not_sure_of_its_bracket() -> None:
+    """Every repeat of a found 110/s and every one of b 104/s, each between that and a rate a fifth higher: the brackets overlap."""
+    rate = preference({"highest_sustained_rate": 1.0})
+
+    def swept(name: str, held: float, failed: float) -> list[TrialSample]:
+        number = MetricValue("sweep", "highest_sustained_rate", "value", held, "1/s", "higher_is_better", 8, held, failed)
+        return [replace(t, metrics=(number,)) for t in repeats(name, *({"time_to_first_token": 0.1},) * 3, slots=SLOTS)]
+
+    def first(width: float, other: float = 104.0) -> float:
+        trials = [*swept("a", 110.0, 110.0 * width), *swept("b", other, other * width)]
+        ranking = decide("t", "inference", rate, trials).ranking
+        return next(r.probability_first or 0.0 for r in ranking if r.provider == "a")
+
+    assert first(1.0001) > 0.99
+    # Uniform in ln 1.2 each, shifted by ln(110/104): P = 1 - (1 - 0.0561/0.1823)² / 2 = 0.76; less, since providers usually differ little.
+    assert 0.6 < first(1.2) < 0.76
+    assert first(1.2, other=70.0) > 0.99, "brackets that do not overlap leave no doubt"

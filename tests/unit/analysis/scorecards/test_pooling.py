@@ -34,3 +34,10 @@ def test_a_binomial_tail_against_hand_and_at_size() -> None:
     assert binomial_at_most(0, 3, 0.5) == pytest.approx(0.125)
     assert (binomial_at_most(5, 5, 0.9), binomial_at_most(0, 4, 1.0), binomial_at_most(0, 4, 0.0)) == (1.0, 0.0, 1.0)
     assert binomial_at_most(5000, 10_000, 0.5) == pytest.approx(0.504, abs=1e-3)
+
+
+def test_repeats_that_stopped_on_one_step_keep_the_bracket_of_their_search() -> None:
+    pooled = pool([135.0, 135.0, 135.0], [(135.0, 162.0), (135.0, 161.0), (135.0, 162.0)])
+    assert (pooled.low, pooled.value, pooled.high) == (135.0, 135.0, 162.0)
+    assert pool([135.0], [(135.0, 162.0)]).high == 162.0
+    assert pool([100.0, 180.0], [(100.0, 120.0), (180.0, 190.0)]).high == 180.0

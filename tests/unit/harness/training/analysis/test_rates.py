@@ -39,6 +39,17 @@ def test_the_steady_rate_stands_beside_the_whole_runs(tiny: Tiny, records: Train
     assert value["warmup", "warmup_time", "value"] == pytest.approx(0.2), "two steps of 0.1 s before the first steady one"
 
 
+def test_the_rate_that_is_paid_holds_checkpoints_at_their_declared_interval(tiny: Tiny, records: TrainingRecords) -> None:
+    """Steps of 64 tokens in 0.1 s, 0.3 s of checkpoint after every 3 of them in a window that shows one: 64 tokens in 0.1 + 0.3 / 3 s."""
+    run = records.runs["run"]
+    run.saves = [replace(save, blocking_s=0.3) for save in run.saves]
+    every = tiny().checkpoint.every
+    value = values(tiny(), records)
+    assert value["steady", "effective_tokens_per_second", "mean"] == pytest.approx(64 / (0.1 + 0.3 / every))
+    run.saves = [save for save in run.saves if save.closing]
+    assert ("steady", "effective_tokens_per_second", "mean") not in values(tiny(), records), "without a checkpoint its cost is not known"
+
+
 def test_of_several_devices_each_has_its_share(tiny: Tiny, records: TrainingRecords) -> None:
     workload = tiny(needs={"accelerator": "cpu", "count": 2}, parallelism={"processes": 2})
     value = values(workload, records)
