@@ -194,7 +194,7 @@ def next_steps(finding: Finding) -> list[tuple[str, str]]:
         return _decision_steps(finding)
     moves_baseline = finding.kind in ("performance", "environment")
     if moves_baseline and finding.baseline_campaigns and finding.campaigns:
-        steps.append((f"plumbline compare {finding.baseline_campaigns[-1]} {finding.campaigns[0]}", "every metric of both campaigns"))
+        steps.append((f"plumbline compare --finding {finding.finding_id}", "every metric against the baseline"))
     if finding.state in ("open", "acknowledged"):
         accept, resolve = (f"plumbline findings {verb} {finding.finding_id} --why …" for verb in ("accept", "resolve"))
         if moves_baseline and finding.campaigns:

@@ -61,6 +61,13 @@ def newest_reviews(session: Session, series_keys: Collection[str], campaign_id: 
     return {row.subject: row.detail for row in session.execute(query)}
 
 
+def review_times(session: Session, series_key: str, campaign_ids: Collection[str]) -> dict[str, datetime]:
+    """When each of these campaigns of the series was last reviewed; those without a review have none."""
+    campaign = AuditEntry.detail["campaign_id"].as_string()
+    query = select(campaign, func.max(AuditEntry.at)).where(AuditEntry.what == SERIES_REVIEWED, AuditEntry.subject == series_key)
+    return dict(session.execute(query.where(campaign.in_(campaign_ids)).group_by(campaign)).tuples().all())
+
+
 class AuditLog:
     """Who did what. `add_audit` logs a decision that changes nothing in the archive, such as keeping a baseline."""
 

@@ -9,7 +9,7 @@ that ever had a baseline is not bootstrapped again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -38,6 +38,25 @@ def history(session: Session, series_key: str) -> list[BaselineView]:
     return [view_of(BaselineView, row) for row in session.scalars(query)]
 
 
+def of_campaigns(session: Session, series_key: str, campaigns: Sequence[str]) -> dict[str, list[BaselineView]]:
+    """What the series was compared with in each of these campaigns, oldest decision first: what was accepted from earlier campaigns, no
+    later than the campaign's last review. A decision after it changes nothing."""
+    views = history(session, series_key)
+    names = {*campaigns, *(v.campaign_id for v in views)}
+    columns = select(SeriesCampaign.campaign_id, SeriesCampaign.planned_at)
+    planned = dict(
+        session.execute(columns.where(SeriesCampaign.series_key == series_key, SeriesCampaign.campaign_id.in_(names))).tuples().all()
+    )
+    reviewed = audit.review_times(session, series_key, campaigns)
+    found = {}
+    for name in (c for c in campaigns if c in planned):
+        earlier = [v for v in views if v.campaign_id != name and planned[v.campaign_id] <= planned[name]]
+        known = [v for v in earlier if name not in reviewed or v.accepted_at <= reviewed[name]]
+        moved_at = {v.accepted_at for v in known if v.rule == "decision"}
+        found[name] = [v for v in known if v.superseded_at not in moved_at]
+    return found
+
+
 def accept(session: Session, now: datetime, series_key: str, campaign_id: str, by: str, why: str) -> BaselineView:
     """Make the campaign the series' baseline by a person's decision; goes to the audit log. Accepting the current one again changes nothing.
 
@@ -58,6 +77,24 @@ def accept(session: Session, now: datetime, series_key: str, campaign_id: str, b
         baseline.superseded_at = now
     session.flush()
     return _add(session, series_key, campaign_id, "decision", by, why, now, [b.campaign_id for b in before])
+
+
+def restore(session: Session, now: datetime, series_key: str, campaign_id: str, by: str, why: str) -> tuple[str, ...]:
+    """Take back the decision that made the campaign the baseline; the campaigns that are the baseline again. None, and nothing changes, if
+    the campaign is not the baseline any more or replaced none. Goes to the audit log."""
+    audit.require_author(by, why, "takes the baseline back")
+    _lock(session, series_key)
+    current = _current(session, series_key)
+    if [(b.campaign_id, b.rule) for b in current] != [(campaign_id, "decision")]:
+        return ()
+    query = select(Baseline).where(Baseline.series_key == series_key, Baseline.superseded_at == current[0].accepted_at)
+    before = [b.campaign_id for b in session.scalars(query.order_by(Baseline.accepted_at, Baseline.id))]
+    if before:
+        current[0].superseded_at = now
+        session.flush()
+        for name in before:
+            _add(session, series_key, name, "decision", by, why, now, [campaign_id])
+    return tuple(before)
 
 
 def bootstrap(session: Session, now: datetime, series_key: str, rules: DriftRules) -> str | None:
@@ -152,6 +189,8 @@ class Baselines:
 
     baseline = reads(current)
     baseline_history = reads(history)
+    baselines_of_campaigns = reads(of_campaigns)
     accept_baseline = writes(accept)
+    restore_baseline = writes(restore)
     bootstrap_baseline = writes(bootstrap)
     join_baseline = writes(join)

@@ -20,7 +20,7 @@ from plumbline.archive.schema import Campaign, Finding, Incident, Series, Series
 NEXT_STATES: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),
     "acknowledged": ("accepted", "resolved"),
-    "accepted": (),
+    "accepted": ("open",),
     "resolved": (),
 }
 
@@ -128,7 +128,15 @@ def set_state(session: Session, now: datetime, finding_id: str, state: FindingSt
             f"finding {finding_id} is {before} and cannot become {state}; expected {' or '.join(allowed) or 'no further step'}"
         )
     row.state, row.updated_at = state, now
-    audit.write_entry(session, now, who=by, what=f"finding_{state}", subject=finding_id, why=why, detail={"before": before})
+    audit.write_entry(
+        session,
+        now,
+        who=by,
+        what=f"finding_{'reopened' if state == 'open' else state}",
+        subject=finding_id,
+        why=why,
+        detail={"before": before},
+    )
     session.flush()
     return finding_view(row)
 

@@ -18,7 +18,7 @@ from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import format_change, format_quantity
-from plumbline.workflows.compare import ComparisonSet, compare_named
+from plumbline.workflows.compare import ComparisonSet, compare_finding, compare_named
 
 _FEW = 3
 """Unchanged metrics that are listed one by one."""
@@ -33,8 +33,9 @@ _STYLE = {
 
 
 def compare(
-    old: Annotated[str, typer.Argument(help="campaign, provider or trial id")],
-    new: Annotated[str, typer.Argument(help="campaign, provider or trial id")],
+    old: Annotated[str | None, typer.Argument(help="campaign, provider or trial id")] = None,
+    new: Annotated[str | None, typer.Argument(help="campaign, provider or trial id")] = None,
+    finding: Annotated[str | None, typer.Option(help="instead: what this finding's review compared")] = None,
     provider: Annotated[str | None, typer.Option(help="only this provider's series")] = None,
     workload: Annotated[str | None, typer.Option(help="only this workload's series")] = None,
     everything: Annotated[
@@ -47,13 +48,18 @@ def compare(
     What is not comparable is refused field by field. Exit code 4 if something drifted.
     """
     with clear_errors(LookupError, DeclarationError, ValueError), read_archive() as archive:
-        compared = compare_named(archive, load(), old, new, provider=provider, workload=workload)
+        if finding is not None and old is None and provider is None and workload is None:
+            compared = compare_finding(archive, load(), finding)
+        elif finding is None and old is not None and new is not None:
+            compared = compare_named(archive, load(), old, new, provider=provider, workload=workload)
+        else:
+            raise ValueError("expected two campaigns, providers or trials; or --finding ID alone")
     comparisons = compared.comparisons
     only = {"old": compared.only_old, "new": compared.only_new}
     emit(
         as_json,
         {"verdict": overall(comparisons), "comparisons": comparisons, "only_in": only, "series": compared.series},
-        lambda: _show(compared, old, new, everything),
+        lambda: _show(compared, old or "", new or "", everything),
     )
     # Two providers differ, and that is no drift.
     raise typer.Exit(DRIFTED if compared.kind != "provider" and any(c.drifted for c in comparisons) else OK)

@@ -185,6 +185,16 @@ def reject(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
 
 
 @findings.command()
+def reopen(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+    """Open an accepted finding again: the baseline that it replaced is restored."""
+    with clear_errors(LookupError, ValueError), read_archive() as archive:
+        restored = workflows.baseline_decision.reopen(archive, finding_id, getpass.getuser(), why)
+    names = ", ".join(sorted({campaign for campaigns in restored.values() for campaign in campaigns}))
+    effect = f"the baseline of {len(restored)} series is {names} again" if restored else "no baseline rested on it"
+    emit(as_json, {"finding_id": finding_id, "baselines": restored}, lambda: out.print(f"{finding_id} is open; {effect}"))
+
+
+@findings.command()
 def claim(
     finding_id: FindingId,
     folder: Annotated[Path | None, typer.Argument(help="a new folder; default: claim-<id>")] = None,

@@ -99,6 +99,28 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
     return AppliedAnswer(finding_id, answer, {}, rerun)
 
 
+def can_reopen(finding: Finding) -> bool:
+    """Whether the finding was accepted as a baseline, which can be taken back."""
+    return finding.state == "accepted" and finding.kind in QUESTION_KINDS and not is_decision_change(finding)
+
+
+def reopen(archive: Archive, finding_id: str, by: str, why: str) -> dict[str, tuple[str, ...]]:
+    """Open an accepted finding again and restore the baseline that it replaced; series → the campaigns that are its baseline again. A series
+    whose baseline moved on since keeps it. On an open finding nothing changes.
+
+    LookupError for an unknown finding; ValueError for an empty author or reason, or a finding that accepted no baseline.
+    """
+    view = archive.finding(finding_id)
+    finding = Finding.of(view.detail).with_state(view.state)
+    if view.state != "open" and not can_reopen(finding):
+        raise WrongState(f"finding {finding_id} is {view.state}, kind {finding.kind}; expected one that was accepted as a new baseline")
+    archive.set_finding_state(finding_id, "open", by=by, why=why)
+    if view.state == "open":
+        return {}
+    restored = {key: archive.restore_baseline(key, _newest(archive, finding, key), by=by, why=why) for key in finding.standing}
+    return {key: campaigns for key, campaigns in restored.items() if campaigns}
+
+
 def _newest(archive: Archive, finding: Finding, series_key: str) -> str:
     """The series' newest campaign that shows the finding."""
     had = {campaign for campaign, _ in archive.series_campaigns(series_key, latest=200)}
@@ -196,10 +218,7 @@ def _answers(finding: Finding, declared: Declarations) -> list[tuple[str, str]]:
 def _commands(finding: Finding) -> list[str]:
     return [
         f"plumbline findings show {finding.finding_id}",
-        *(
-            f"plumbline compare {old} {new} --provider {finding.provider}"
-            for old, new in zip(finding.baseline_campaigns[-1:], finding.campaigns[:1], strict=False)
-        ),
+        *([f"plumbline compare --finding {finding.finding_id}"] if finding.baseline_campaigns and finding.campaigns else []),
     ]
 
 

@@ -13,9 +13,11 @@ from plumbline.archive import Archive
 from plumbline.declarations import AnyWorkload, Declarations
 from plumbline.declarations.trials import requested_specification
 from plumbline.results import ResultDocument
+from plumbline.results.finding import Finding
 from plumbline.results.launch_record import effective_environment
 from plumbline.results.published import PublishedResult
 from plumbline.results.sample import CampaignSample, Observation, Series
+from plumbline.workflows.review import compare_with_baselines, series_by_provider, workloads_of
 
 Kind = Literal["campaign", "provider", "trial"]
 
@@ -78,6 +80,27 @@ def compare_named(
         hint = "; name two providers to compare them with each other" if kind == "campaign" else ""
         raise LookupError(f"{old} and {new} have no series in common: other workloads or other providers{hint}")
     return _compared(archive, declared, kind, pairs, only_old, only_new)
+
+
+def compare_finding(archive: Archive, declared: Declarations, finding_id: str) -> ComparisonSet:
+    """The comparisons that a finding rests on, of the newest campaign that showed it: the review's own baseline, sample and correction.
+
+    LookupError for an unknown finding, and for one that compares no campaigns.
+    """
+    finding = Finding.of(archive.finding(finding_id).detail)
+    if not finding.campaigns or not finding.series:
+        raise LookupError(f"finding {finding_id} is of kind {finding.kind} and compares no campaigns; expected one of a series")
+    campaign = finding.campaigns[-1]
+    # Whole providers: what is compared together is corrected together. A shared cause has series of several.
+    concerned = {Series.parse(key).provider for key in finding.series}
+    providers = series_by_provider(workloads_of(archive, campaign))
+    comparisons = [
+        c
+        for name in sorted(concerned & providers.keys())
+        for c in compare_with_baselines(archive, declared, campaign, name, providers[name])
+    ]
+    own = tuple(c for c in comparisons if c.series_key in finding.series)
+    return ComparisonSet("campaign", own, tuple((c.series_key, c.series_key) for c in own))
 
 
 def _kind(archive: Archive, old: str, new: str) -> Kind:

@@ -1,4 +1,4 @@
-"""Actions of a person on a finding, from a page or a form of Airflow: acknowledge, accept, snooze, rerun."""
+"""Actions of a person on a finding, from a page or a form of Airflow: acknowledge, accept, snooze, rerun, reopen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results.finding import Finding
-from plumbline.workflows.baseline_decision import QUESTION_KINDS, Rerun, apply_answer, plan_rerun
+from plumbline.workflows.baseline_decision import QUESTION_KINDS, Rerun, apply_answer, can_reopen, plan_rerun, reopen
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.plan import ACTION_DAG, Action
 
@@ -105,14 +105,15 @@ def snooze_end(text: str, now: datetime) -> datetime:
 
 
 def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action, ...]:
-    """Actions that the finding's state, kind and provider allow; none for a settled one."""
-    if view.state not in ("open", "acknowledged"):
-        return ()
-    actions: list[Action] = ["snooze"] if view.state == "acknowledged" else ["acknowledge", "snooze"]
+    """Actions that the finding's state, kind and provider allow; of a settled one only to reopen it."""
+    waiting: dict[str, list[Action]] = {"open": ["acknowledge", "snooze"], "acknowledged": ["snooze"]}
+    actions = waiting.get(view.state, [])
     try:
         finding = Finding.of(view.detail).with_state(view.state)
     except UNREADABLE_ERRORS:
         return tuple(actions)
+    if not actions:
+        return ("reopen",) if can_reopen(finding) else ()
     if finding.kind in (*QUESTION_KINDS, "price"):
         actions.insert(-1, "accept")
     if finding.kind in QUESTION_KINDS and not is_decision_change(finding):
@@ -143,5 +144,8 @@ def apply_action(archive: Archive, declared: Declarations, request: ActionReques
         if request.until is None:
             raise ValueError("until is empty; expected the end of the snooze")
         archive.snooze_finding(finding_id, request.until, by=by, why=why)
+        return None
+    if request.action == "reopen":
+        reopen(archive, finding_id, by, why)
         return None
     return apply_answer(archive, declared, finding_id, request.action, by, why).rerun

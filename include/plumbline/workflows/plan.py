@@ -15,7 +15,7 @@ from plumbline.metrics.formatting import unknown_name
 DECISION_DAG = "baseline_decision"
 ACTION_DAG = "finding_action"
 RERUN_DAG = "rerun"
-Action = Literal["acknowledge", "accept", "snooze", "rerun"]
+Action = Literal["acknowledge", "accept", "snooze", "rerun", "reopen"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 """What a person does about a finding."""
 ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"

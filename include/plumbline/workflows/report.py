@@ -109,7 +109,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     for provider, own in series_by_provider(dict(sorted(workloads.items()))).items():
         for c in compare_with_baselines(archive, declared, campaign_id, provider, own, judged_only=True):
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
-            begins = None if c.baseline_campaigns else _compared_with_itself(archive, c.series_key, campaign_id)
+            begins = _compared_with_itself(archive, c.series_key, campaign_id)
             note = begins or "; ".join(c.problems)
             drift.append(
                 SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note, state_of(c))

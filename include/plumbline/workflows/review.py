@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from itertools import takewhile
 from statistics import median
 from typing import Any
 
@@ -84,13 +83,19 @@ def compare_with_baselines(
     provider: str,
     workloads: Mapping[str, AnyWorkload],
     judged_only: bool = False,
+    decided: bool = True,
 ) -> list[Comparison]:
-    """One comparison for each series of the provider, corrected together, by the thresholds of the trials' plan. `judged_only`: without
-    informative rows."""
+    """One comparison for each series of the provider, corrected together, by the thresholds of the trials' plan, with the baseline of that
+    time. `judged_only`: without informative rows. `decided`: also a campaign that a person accepted as the baseline since."""
     drifted, limits = _drifted(archive, provider), declared.thresholds.drift_limits
     judged = {key: [metric for metric in METRICS if limits(workload, metric) is not None] for key, workload in workloads.items()}
     # A campaign of the baseline is compared with what was accepted before it, as in its review.
-    accepted = {key: list(takewhile(lambda c: c != campaign_id, archive.baseline(key))) for key in workloads}
+    accepted = {
+        key: [b.campaign_id for b in archive.baselines_of_campaigns(key, [campaign_id]).get(campaign_id, ())]
+        for key in workloads
+        if decided or archive.baseline(key)[:1] != [campaign_id]
+    }
+    accepted = {key: accepted.get(key, []) for key in workloads}
     samples = archive.samples(
         [(key, campaign) for key, baseline in accepted.items() for campaign in (*baseline, campaign_id)],
         sorted({metric for own in judged.values() for metric in own}) if judged_only else None,
@@ -352,7 +357,7 @@ def _provider(
 ) -> list[ReviewResult]:
     for series_key in workloads:
         archive.bootstrap_baseline(series_key, declared.thresholds.drift)
-    comparisons = compare_with_baselines(archive, declared, campaign_id, provider, workloads)
+    comparisons = compare_with_baselines(archive, declared, campaign_id, provider, workloads, decided=False)
     # A shared cause is judged over all its series, not by each.
     open_findings = [f for f in readable_findings(archive.findings_of(provider, unsettled=True)) if f.cause is None]
     newest = {key for key in workloads if archive.latest_campaign(key) == campaign_id}

@@ -20,4 +20,4 @@ def test_it_names_the_day_and_no_workload_nor_baseline_that_it_does_not_have(gol
 def test_once_a_campaign_measured_it_the_two_are_compared() -> None:
     key = "training/gpt@1/h1/torch/lab/here/host"
     seen = replace(NOTICED, seen_in=("od-1",), baseline_campaigns=("2026-11",), series_key=key, series=(key,), standing=(key,))
-    assert f"compare {seen.baseline_campaigns[0]} {seen.seen_in[0]} " in render(seen).text
+    assert f"compare --finding {seen.finding_id} " in render(seen).text

@@ -31,10 +31,19 @@ def test_a_finding_is_listed_shown_and_decided(campaigns, plumbline, said):
     assert said("findings")[0] == []
     told, _ = said("findings", "show", name)
     assert [entry["why"] for entry in told["audit"] if entry["why"] in ("looking", "new normal")] == ["looking", "new normal"]
+    compared, code = said("compare", "--finding", name)
+    assert (code, compared["verdict"]) == (4, "regressed")  # as the review judged it
+    rows = [r for r in compared["comparisons"][0]["rows"] if r["verdict"] == "regressed"]
+    assert "step_time" in {r["metric"] for r in rows}
+    assert all(r["candidate"] == pytest.approx(r["baseline"] * (1 + r["effect"])) for r in rows)
+    assert plumbline("compare", "--finding", name, "before").exit_code == 2
     _, code = said("compare", "before", "after")
     assert code == 4  # what was measured stays what it was
     with open_archive() as archive:
         assert archive.baseline(found[0]["series_key"]) == ["after"]
+    back, _ = said("findings", "reopen", name, "--why", "mended")
+    assert back["baselines"] == {found[0]["series_key"]: ["before"]}
+    assert [f["state"] for f in said("findings")[0]] == ["open"]
 
 
 def test_an_unknown_finding_is_said(campaigns, plumbline):

@@ -15,7 +15,7 @@ from tests.unit.results.test_finding import NOTICED
 
 from plumbline.archive import Archive, WrongState, open_archive
 from plumbline.results.finding import Finding
-from plumbline.workflows.baseline_decision import TIMED_OUT, apply_answer, undecided_findings
+from plumbline.workflows.baseline_decision import TIMED_OUT, apply_answer, reopen, undecided_findings
 from plumbline.workflows.review import review_campaign
 
 
@@ -56,6 +56,37 @@ def test_an_old_answer_given_again_does_not_take_a_later_baseline_back(archive: 
     archive.accept_baseline(finding.series_key, "2026-02", by="bob", why="2026-03 was measured on the wrong node")
     assert apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "again") == replace(done, repeated=True)
     assert archive.baseline(finding.series_key) == ["2026-02"]
+
+
+def test_reopening_restores_the_baseline_and_the_past_stays(archive: Archive, finding: Finding) -> None:
+    key = finding.series_key
+    apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "the new driver stays")
+    assert reopen(archive, finding.finding_id, "bob", "the vendor mended it") == {key: ("2026-01",)}
+    assert archive.baseline(key) == ["2026-01"] and archive.finding(finding.finding_id).state == "open"
+    assert [(b.campaign_id, b.accepted_by, b.why) for b in archive.baseline_history(key)][1:] == [
+        ("2026-03", "ada", "the new driver stays"),
+        ("2026-01", "bob", "the vendor mended it"),
+    ]
+    assert archive.audit(finding.finding_id)[-1].what == "finding_reopened"
+    assert reopen(archive, finding.finding_id, "bob", "again") == {}
+    compared = archive.baselines_of_campaigns(key, ["2026-01", "2026-02", "2026-03"])
+    assert {c: [b.campaign_id for b in own] for c, own in compared.items()} == {
+        "2026-01": [],
+        "2026-02": ["2026-01"],
+        "2026-03": ["2026-01"],
+    }
+
+
+def test_reopening_leaves_a_baseline_that_moved_on_and_refuses_what_accepted_none(archive: Archive, finding: Finding) -> None:
+    with pytest.raises(ValueError, match="why"):
+        reopen(archive, finding.finding_id, "bob", " ")
+    apply_answer(archive, declared(), finding.finding_id, "accept", "ada", "the new driver stays")
+    archive.accept_baseline(finding.series_key, "2026-02", by="bob", why="2026-03 was measured on the wrong node")
+    assert reopen(archive, finding.finding_id, "bob", "back") == {}
+    assert archive.baseline(finding.series_key) == ["2026-02"]
+    archive.set_finding_state(finding.finding_id, "resolved", by="bob", why="a false alarm")
+    with pytest.raises(WrongState, match="resolved"):
+        reopen(archive, finding.finding_id, "bob", "back")
 
 
 def test_keep_leaves_the_baseline_and_is_not_asked_again(archive: Archive, finding: Finding) -> None:

@@ -55,7 +55,7 @@ def test_seven_per_cent_on_six_providers_is_one_page(archive: Archive) -> None:
     assert finding.cause is not None and finding.cause.names == ("driver 570.86.15", "CUDA 12.8")
     assert (finding.cause.moved, finding.cause.series, finding.cause.moved_providers) == (18, 18, 6)
     assert len(finding.cause.left) == 7 and 0.05 < (finding.effect or 0.0) < 0.09
-    end = " slower in 18 of 18 trainings at 6 of 6 providers since October 2026; 7 providers have another value still"
+    end = " slower in 18 of 18 trainings at 6 of 6 providers; 7 providers have another value still, since October 2026"
     assert headline(finding).startswith("driver 570.86.15: ") and headline(finding).endswith(end)
 
 

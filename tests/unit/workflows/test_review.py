@@ -123,6 +123,8 @@ def test_a_report_says_what_the_review_said_also_of_a_drift_that_goes_on() -> No
     assert series.verdicts == Counter(str(row.verdict) for row in one.comparison.rows if row.verdict is not None)
     assert [(f.finding_id, f.campaign_id) for f in data.findings] == [(stored.finding_id, "2026-02")]
     assert accepted.note.startswith("ada accepted ")
+    # A later baseline changes nothing of how the campaign was judged.
+    assert (accepted.baseline, accepted.verdicts, accepted.state) == (series.baseline, series.verdicts, series.state)
 
 
 def test_quiet_campaigns_join_the_first_baseline_and_drifted_ones_do_not() -> None:

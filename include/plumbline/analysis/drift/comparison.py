@@ -103,7 +103,7 @@ Limits = Callable[[str], DriftLimits | None]
 class MetricComparison:
     """One statistic of one metric in one phase.
 
-    `baseline` and `candidate` are medians over repeats in the metric's unit. `effect` and its interval are fractions
+    `baseline` is the median over repeats in the metric's unit, `candidate` the same moved by the effect. `effect` and its interval are fractions
     (`candidate / baseline - 1`; see plumbline.analysis.drift.effect for the other scales), None where one side has no value. `mde` is the
     smallest change that these repeats would find, as a fraction. `past_threshold` counts the candidate's repeats beyond warn.
     `repeats_needed` further repeats would settle a doubt: of the candidate, or of candidate and baseline each (`repeats_where`);

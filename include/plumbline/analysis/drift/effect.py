@@ -47,7 +47,8 @@ class Effect:
     `effect`, `ci_low` and `ci_high` are fractions of the baseline (0.05 is +5 %), except on the `difference` scale, where they are in
     the metric's unit. An end of the interval is None when it is unbounded with so few repeats. `noise` (see
     plumbline.analysis.drift.noise.noise_for_power), `noise_df`, `sizes` and `spread` are what the power calculation needs, on the analysis scale
-    (log or difference).
+    (log or difference). `baseline` is the median over repeats, `candidate` the same moved by the effect: it lies apart from the candidate's
+    own median where repeats scatter or slots are filled unevenly, and never contradicts the effect.
     """
 
     scale: Scale
@@ -108,7 +109,7 @@ def estimate_effect(
     return Effect(
         scale=scale,
         baseline=float(median(before)),
-        candidate=float(median(after)),
+        candidate=_moved(float(median(before)), shift, scale, unit),
         effect=from_analysis_scale(shift, scale),
         ci_low=None if low is None else from_analysis_scale(low, scale),
         ci_high=None if high is None else from_analysis_scale(high, scale),
@@ -127,6 +128,10 @@ def estimate_effect(
         ),
         notes=tuple(notes),
     )
+
+
+def _moved(level: float, shift: float, scale: Scale, unit: float) -> float:
+    return level * math.exp(shift) if scale == "ratio" else level + shift * unit
 
 
 def from_analysis_scale(shift: float, scale: Scale) -> float:

@@ -33,6 +33,7 @@ _AUDIT_VERBS = {
     "finding_acknowledged": "acknowledged",
     "finding_accepted": "accepted",
     "finding_resolved": "resolved",
+    "finding_reopened": "reopened",
     "finding_snoozed": "snoozed",
     "rerun_asked": "rerun",
 }
@@ -41,6 +42,7 @@ _LABELS: dict[Action, str] = {
     "accept": "Accept as new baseline",
     "snooze": "Snooze",
     "rerun": "Rerun",
+    "reopen": "Reopen with the old baseline",
 }
 
 

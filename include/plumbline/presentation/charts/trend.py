@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timezone
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import median
 from textwrap import wrap
 from typing import Literal
@@ -14,6 +14,7 @@ from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_cha
 from plumbline.analysis.drift.environment import diff_environments
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.archive import Archive, FindingView, MetricPoint, SeriesView
+from plumbline.archive.records import BaselineView
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import stored_headline
@@ -29,8 +30,8 @@ from plumbline.metrics.formatting import (
 )
 from plumbline.presentation.charts.chart import BETTER, Chart, Part, axis, line, marks, plotly_time, vertical
 
-EventKind = Literal["change point", "environment", "price", "finding"]
-EVENT_KINDS: tuple[EventKind, ...] = ("finding", "environment", "price", "change point")
+EventKind = Literal["change point", "environment", "price", "baseline", "finding"]
+EVENT_KINDS: tuple[EventKind, ...] = ("finding", "baseline", "environment", "price", "change point")
 _MOST_FACTS = 4
 _MOST_FINDINGS = 60
 
@@ -62,7 +63,7 @@ class TrendEvent:
 
 @dataclass(frozen=True)
 class CampaignPoint:
-    """Each usable repeat's value in the catalogue's unit, with its trial."""
+    """Each usable repeat's value in the catalogue's unit, with its trial. `baseline`: it is, or was, part of the accepted baseline."""
 
     campaign_id: str
     at: datetime
@@ -76,13 +77,23 @@ class CampaignPoint:
 
 
 @dataclass(frozen=True)
+class BaselineStep:
+    """What campaigns from `since` to `until` were compared with: its repeats, pooled, and in words who accepted it, when and why."""
+
+    since: datetime
+    until: datetime
+    level: Pooled
+    text: str
+
+
+@dataclass(frozen=True)
 class Trend:
-    """`baseline`: the accepted baseline's repeats, pooled; None without a baseline that measured this quantity."""
+    """`baselines`: oldest first; those that measured this quantity."""
 
     series: SeriesView
     quantity: Quantity
     points: tuple[CampaignPoint, ...]
-    baseline: Pooled | None
+    baselines: tuple[BaselineStep, ...]
     events: tuple[TrendEvent, ...]
     shown: Scale
 
@@ -98,8 +109,9 @@ def read_trend(
 ) -> Trend:
     """The newest `latest` campaigns of a series, of a span if asked. `provider`: with effective prices; None if it is no longer declared."""
     planned_times = dict(archive.series_campaigns(series.series_key, latest, between))
-    baseline = archive.baseline(series.series_key)
-    campaigns = list(dict.fromkeys((*planned_times, *baseline)))
+    accepted = archive.baseline_history(series.series_key)
+    baseline = {b.campaign_id for b in accepted}
+    campaigns = list(dict.fromkeys((*planned_times, *(b.campaign_id for b in accepted))))
     measured: dict[str, list[MetricPoint]] = {}
     for point in archive.metric_history(series.series_key, quantity.metric, quantity.statistic, quantity.phase, campaigns):
         measured.setdefault(point.campaign_id, []).append(point)
@@ -108,8 +120,10 @@ def read_trend(
         for c, at in planned_times.items()
         if c in measured
     )
-    accepted = [p.value for c in baseline for p in measured.get(c, ())]
+    compared = archive.baselines_of_campaigns(series.series_key, list(planned_times))
+    steps = _baseline_steps(planned_times, compared, {c: [p.value for p in measured[c]] for c in measured})
     events = [
+        *_baseline_events(accepted),
         *_finding_events(archive.findings_page(provider=series.provider, limit=_MOST_FINDINGS).rows, series, planned_times),
         *_environment_events(archive, declared, series, planned_times),
         *(_price_events(provider) if provider is not None else ()),
@@ -119,8 +133,37 @@ def read_trend(
     events_in_span = (e for e in events if first is not None and e.at >= first and (end is None or e.at < end))
     sorted_events = tuple(sorted(events_in_span, key=lambda e: (e.at, EVENT_KINDS.index(e.kind))))
     values = [v for p in points for v in p.values]
-    unit = common_scale(METRICS[quantity.metric].unit, values or accepted, quantity.metric)
-    return Trend(series, quantity, points, pool(accepted) if accepted else None, sorted_events, unit)
+    unit = common_scale(METRICS[quantity.metric].unit, values, quantity.metric)
+    return Trend(series, quantity, points, steps, sorted_events, unit)
+
+
+def _baseline_steps(
+    planned_times: Mapping[str, datetime], compared: Mapping[str, Sequence[BaselineView]], values: Mapping[str, Sequence[float]]
+) -> tuple[BaselineStep, ...]:
+    """One step for each run of campaigns that were compared with the same baseline; `planned_times`: oldest first."""
+    campaigns = [c for c in planned_times if c in compared]
+    steps: list[BaselineStep] = []
+    for _, group in groupby(range(len(campaigns)), key=lambda i: [b.campaign_id for b in compared[campaigns[i]]]):
+        run = list(group)
+        accepted = compared[campaigns[run[0]]]
+        pooled = [v for b in accepted for v in values.get(b.campaign_id, ())]
+        if pooled:
+            until = planned_times[campaigns[min(run[-1] + 1, len(campaigns) - 1)]]
+            text = f"{', '.join(b.campaign_id for b in accepted)}: {_accepted(accepted[-1])}"
+            steps.append(BaselineStep(planned_times[campaigns[run[0]]], until, pool(pooled), text))
+    return tuple(steps)
+
+
+def _accepted(baseline: BaselineView) -> str:
+    return f"accepted by {baseline.accepted_by} on {baseline.accepted_at:%Y-%m-%d}: {baseline.why}"
+
+
+def _baseline_events(accepted: Sequence[BaselineView]) -> list[TrendEvent]:
+    """People's decisions about the baseline; the rule's own moves show in the line."""
+    decided = (b for b in accepted if b.rule == "decision")
+    return [
+        TrendEvent(b.accepted_at, "baseline", f"baseline {b.campaign_id}, {_accepted(b)}", f"/campaigns/{b.campaign_id}") for b in decided
+    ]
 
 
 def _finding_events(findings: Sequence[FindingView], series: SeriesView, planned_times: Mapping[str, datetime]) -> list[TrendEvent]:
@@ -194,6 +237,7 @@ _MARKS = {
     "finding": ("diamond", "$bad"),
     "environment": ("square", "$p3"),
     "price": ("triangle-up", "$p5"),
+    "baseline": ("star", "$base"),
     "change point": ("x", "$p1"),
 }
 _MANY_REPEATS = 24
@@ -207,7 +251,7 @@ def trend_chart(trend: Trend) -> Chart:
     repeats = [(plotly_time(p.at), v / unit.factor, t) for p in trend.points for v, t in zip(p.values, p.trials, strict=True)]
     lanes, layout = event_lanes(trend.events)
     data = [
-        *_baseline_band(trend),
+        *_baseline_parts(trend),
         marks(
             [at for at, _, _ in repeats],
             [value for _, value, _ in repeats],
@@ -237,7 +281,8 @@ def trend_chart(trend: Trend) -> Chart:
         name=f"trend {trend.series.workload} {trend.quantity.metric}",
         section="provider",
         title=f"{capitalize_first(trend.quantity.name)}{BETTER.get(definition.direction, '')}",
-        caption="Light marks: usable repeats, linked to their trials. Line: medians of campaigns; squares: accepted baseline, band: its interval. "
+        caption="Light marks: usable repeats, linked to their trials. Line: medians of campaigns; squares: accepted as baseline. Stepped line: what "
+        "each campaign was compared with, band: its interval. "
         "Dotted lines: events, named above the curve.",
         data=data,
         layout=layout,
@@ -246,18 +291,24 @@ def trend_chart(trend: Trend) -> Chart:
     )
 
 
-def _baseline_band(trend: Trend) -> list[Part]:
-    baseline, unit = trend.baseline, trend.shown
-    if baseline is None or not trend.points:
+def _baseline_parts(trend: Trend) -> list[Part]:
+    """A band for each baseline's interval, and one stepped line through all of them."""
+    unit = trend.shown
+    bands: list[Part] = []
+    for step in trend.baselines:
+        if step.level.low is not None and step.level.high is not None:
+            begin, end = plotly_time(step.since), plotly_time(step.until)
+            low, high = step.level.low / unit.factor, step.level.high / unit.factor
+            area: Part = {"fill": "toself", "fillcolor": "$basearea", "name": f"baseline, {format_percent(step.level.coverage)} interval"}
+            area["showlegend"] = not bands
+            bands.append(line([begin, end, end, begin, begin], [low, low, high, high, low], "$base", width=0, **area))
+    if not trend.baselines:
         return []
-    begin, end = plotly_time(trend.points[0].at), plotly_time(trend.points[-1].at)
-    parts = []
-    if baseline.low is not None and baseline.high is not None:
-        low, high = baseline.low / unit.factor, baseline.high / unit.factor
-        area = {"fill": "toself", "fillcolor": "$basearea", "name": f"baseline, {format_percent(baseline.coverage)} interval"}
-        parts.append(line([begin, end, end, begin, begin], [low, low, high, high, low], "$base", width=0, **area))
-    middle = baseline.value / unit.factor
-    return [*parts, line([begin, end], [middle, middle], "$base", dash="dash", name="baseline")]
+    ends = [(at, step) for step in trend.baselines for at in (step.since, step.until)]
+    levels = [step.level.value / unit.factor for _, step in ends]
+    hover = f"%{{y:.4g}} {unit.suffix}<br>%{{text}}<extra>baseline</extra>"
+    texts = [_wrap_label(step.text) for _, step in ends]
+    return [*bands, line([plotly_time(at) for at, _ in ends], levels, "$base", hover, dash="dash", name="baseline", text=texts)]
 
 
 def event_lanes(events: Sequence[TrendEvent]) -> tuple[list[Part], Part]:

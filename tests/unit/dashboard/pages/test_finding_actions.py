@@ -67,6 +67,15 @@ def test_a_button_applies_its_action_and_the_audit_log_has_user_and_reason(
     assert (entry.who, entry.what, entry.why) == ("ann", f"finding_{state}", "ticket 7")
 
 
+def test_an_accepted_finding_can_be_reopened(client: TestClient, archive: Archive) -> None:
+    archive.set_finding_state("f1", "accepted", by="ann", why="new normal")
+    assert _BUTTON.findall(client.get("/findings/f1").text) == ["reopen"]
+    done = client.post("/findings/act", data={"form": token_of(client), "action": "reopen", "why": "ticket 8"})
+    assert done.status_code == 303 and archive.finding("f1").state == "open"
+    entry = archive.audit("f1")[-1]
+    assert (entry.who, entry.what, entry.why) == ("ann", "finding_reopened", "ticket 8")
+
+
 @pytest.mark.parametrize("until", ["14d", f"{datetime.now(timezone.utc) + timedelta(days=14):%Y-%m-%d}"])
 def test_a_snooze_takes_days_or_a_date(client: TestClient, archive: Archive, until: str) -> None:
     done = client.post("/findings/act", data={"form": token_of(client), "action": "snooze", "why": "holiday", "until": until})
