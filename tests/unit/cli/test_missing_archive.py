@@ -51,6 +51,7 @@ SUBJECTS = (
     ("findings", "claim", "abc"),
     ("findings", "reject", "abc", "--why", "x"),
     ("findings", "resolve", "abc", "--why", "x"),
+    ("findings", "reopen", "abc", "--why", "x"),
     ("findings", "show", "abc"),
     ("findings", "snooze", "abc", "--until", "14d", "--why", "x"),
     ("replay", "abc"),
