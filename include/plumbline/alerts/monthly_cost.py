@@ -8,9 +8,10 @@ from datetime import date
 from fnmatch import fnmatchcase
 from typing import get_args
 
-from plumbline.analysis.cost.monthly_worth import HOUR_S, monthly_hours, relative_cost
-from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED
+from plumbline.analysis.cost.monthly_worth import monthly_hours, relative_cost
+from plumbline.analysis.cost.unit_costs import COSTS, HOUR_S
 from plumbline.analysis.prices.book import quote
+from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.declarations import Alerts, Provider
 from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase

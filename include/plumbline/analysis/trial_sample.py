@@ -15,6 +15,8 @@ WorkloadKind = Literal["training", "inference"]
 USABLE = ("valid", "degraded")
 """Statuses whose numbers count. Invalid, failed and missing trials are counted as trials, never as numbers."""
 
+SUSTAINED = "highest_sustained_rate"
+"""The metric of a sweep that inference is priced by."""
 PHASE_ORDER = ("steady", "cold_start", "recovery", "environment", "context", "stress", "sweep", "burst", "fault", "warmup", "cooldown")
 """Where a metric's leading number is looked for when nobody names a phase: the first phase in which it was measured."""
 

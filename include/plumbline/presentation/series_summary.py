@@ -9,10 +9,11 @@ from functools import partial
 from statistics import median
 from typing import Any, Literal
 
-from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED, costs_of
+from plumbline.analysis.cost.unit_costs import COSTS, costs_of
 from plumbline.analysis.decisions.current_results import STALE_DAYS
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
+from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.pages import MetricKey, SeriesResult
 from plumbline.declarations import Declarations

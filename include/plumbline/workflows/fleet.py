@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import date
 
-from plumbline.analysis.cost.unit_costs import COSTS, SUSTAINED
+from plumbline.analysis.cost.unit_costs import COSTS
 from plumbline.analysis.fleet import USUAL_NUMBERS, Fleet, FleetSeries, Number, with_monthly_outcomes
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
 from plumbline.analysis.scorecards.scorecard import primary_of
+from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.archive import Archive
 from plumbline.archive.samples import CurrentSeries
 from plumbline.declarations import Declarations, Provider, TrainingWorkload

@@ -10,10 +10,10 @@ from typing import Literal
 
 from plumbline.analysis.cost.scenarios import CostModel, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
-from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, SUSTAINED, Outcome, not_measured
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, Outcome, not_measured
 from plumbline.analysis.prices.book import charged, quote, share_of
 from plumbline.analysis.scorecards.pooling import pool
-from plumbline.analysis.trial_sample import TrialSample
+from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import DataRange, Economics, Utilisation
 from plumbline.declarations.providers.rates import Purchase

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.declarations.alerts import RentedVolume
-
-HOUR_S = 3600.0
 
 
 def monthly_hours(

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, SUSTAINED, Outcome, fitting_cost, not_measured
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, Outcome, fitting_cost, not_measured
 from plumbline.analysis.scorecards.pooling import Pooled, pool
-from plumbline.analysis.trial_sample import TrialSample
+from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload, InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.metrics.formatting import common_scale, format_name, format_percent

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from plumbline.analysis.prices.book import Basis, Quote
-from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
+from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind
 
 HOUR_S = 3600.0
-SUSTAINED = "highest_sustained_rate"
 AT_OFFERED_RATE = "_at_offered_rate"
 """What the names of costs end in that a faster provider does not lower: an open loop gets the rate that it offers from every provider."""
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.analysis.cost.unit_costs import SUSTAINED, sustained
+from plumbline.analysis.cost.unit_costs import sustained
 from plumbline.analysis.decisions.decision import Column, Ranked
 from plumbline.analysis.decisions.value_functions import Array, log_values, log_worths, worth
-from plumbline.analysis.trial_sample import TrialSample
+from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import Criterion, Preference
 
 USUAL_SPREAD = 0.1

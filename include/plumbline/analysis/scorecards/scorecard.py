@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 
-from plumbline.analysis.cost.unit_costs import SUSTAINED
 from plumbline.analysis.prices.book import InstanceShare
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
 from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.scorecards.provisioning import Capacity, Friction, LaunchSuccess, capacity, friction
-from plumbline.analysis.trial_sample import PHASE_ORDER, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
+from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import AnyWorkload, Criterion, Provider, TrainingWorkload
 from plumbline.declarations.workloads import Primary
 from plumbline.declarations.workloads.models import Encoder
