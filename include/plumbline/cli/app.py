@@ -56,6 +56,7 @@ COMMANDS = {
         "Train a small model, serve it with vLLM in bf16 and int8 on both local providers, and compare speed, cost and correct answers.",
         "Measure",
     ),
+    "status": ("status:status", "Show what is open, lost, cheapest and newest, as the overview does.", "Read"),
     "scorecard": (
         "scorecard:scorecard",
         "Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision.",

@@ -185,7 +185,7 @@ def reject(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
 
 
 @findings.command()
-def reopen(finding_id: Annotated[str, typer.Argument()], why: Why, as_json: Json = False) -> None:
+def reopen(finding_id: FindingId, why: Why, as_json: Json = False) -> None:
     """Open an accepted finding again: the baseline that it replaced is restored."""
     with clear_errors(LookupError, ValueError), read_archive() as archive:
         restored = workflows.baseline_decision.reopen(archive, finding_id, getpass.getuser(), why)

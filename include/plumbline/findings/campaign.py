@@ -26,7 +26,7 @@ from plumbline.analysis.drift.comparison import (
 from plumbline.findings import shorten
 from plumbline.findings.headline import without_share
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_percent
+from plumbline.metrics.formatting import format_limit
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, summarize_facts
 from plumbline.results.sample import Series
 
@@ -142,7 +142,7 @@ def _within_thresholds(judged: Sequence[MetricComparison]) -> str:
     if not moves:
         return "performance is unchanged"
     most = max(moves, key=lambda row: abs(row.effect or 0.0) / (row.warn or 1.0))
-    return f"{_name(most)} moved {format_effect(most)}, below your {format_percent(most.warn or 0.0)} threshold"
+    return f"{_name(most)} moved {format_effect(most)}, below your {format_limit(most.warn or 0.0)} threshold"
 
 
 def _reliability(comparison: Comparison) -> Finding | None:

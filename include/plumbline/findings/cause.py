@@ -1,6 +1,6 @@
 """One finding for each cause: a change of the environment that several series share, with its pooled verdict.
 
-The findings of single series and providers that name the same change are its witnesses: they stay, and are notified only if they are graver.
+The findings of single series and providers that name the same change are its witnesses: they stay, and are notified only if they are more severe.
 
 Severity. Page if the touched series are worse by their warn threshold, pooled; warn if by less, and for a change that several providers share
 and that moved nothing or cannot be judged; info for an improvement.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change
+from plumbline.metrics.formatting import format_change, format_limit
 from plumbline.results.finding import CauseEvidence, Finding, FindingKind, Member, Severity, finding_id
 from plumbline.results.sample import Series
 
@@ -94,7 +94,7 @@ def _what(effect: PooledEffect) -> str:
         where = f" at {on} of {providers} providers" if providers > 1 else ""
         return f"{share} {worse} in {len(effect.moved)} of {count} {runs}{where}"
     if effect.verdict == "unchanged":
-        return f"no change of {count} {runs} beyond your {100 * effect.warn:g} % at {providers} providers"
+        return f"no change of {count} {runs} beyond your {format_limit(effect.warn)} at {providers} providers"
     return f"{count} {runs} at {providers} providers cannot tell its effect"
 
 
@@ -108,7 +108,7 @@ def _member(shift: SeriesShift) -> Member:
 
 
 def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
-    """Finding → the unsettled finding of its cause, among these; without findings that are graver than their cause's."""
+    """Finding → the unsettled finding of its cause, among these; without findings that are more severe than their cause's."""
     known = [f for f in findings if f.state in ("open", "acknowledged")]
     pooled = sorted((f for f in known if f.cause is not None), key=lambda f: f.kind != "performance")
     led: dict[str, str] = {}

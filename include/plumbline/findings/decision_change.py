@@ -19,8 +19,7 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument, Previ
 from plumbline.archive import Archive
 from plumbline.findings import Reconciliation, shorten
 from plumbline.findings.headline import cause_of, price_cause
-from plumbline.findings.price import format_usd
-from plumbline.metrics.formatting import format_probability, join_words
+from plumbline.metrics.formatting import format_money_change, format_probability, join_words
 from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
 from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, Severity, finding_id
 
@@ -148,7 +147,7 @@ def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> 
     if old is None or new is None:
         return f"{whose} price became {'known' if old is None else 'unknown'}"
     since = f" on {has.since}" if has.since else ""
-    return f"{whose} price {'fell' if new < old else 'rose'} {format_usd(old, new)} → {format_usd(new, old)} USD/{has.unit}{since}"
+    return f"{whose} price {'fell' if new < old else 'rose'} {format_money_change(old, new, f'USD/{has.unit}')}{since}"
 
 
 def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: date, decision_id: str) -> Finding:

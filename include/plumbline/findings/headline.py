@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from plumbline.findings import shorten
 from plumbline.findings.price import CHANGED_SUBJECT, HELD_SUBJECT, format_price_name
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import format_change, format_name, join_words
+from plumbline.metrics.formatting import format_change, format_monthly_change, format_name, join_words
 from plumbline.results.finding import ChoiceMove, Finding, Severity
 
 _SPEED = ("latency", "throughput")
@@ -31,7 +31,7 @@ def headline(finding: Finding, usd: float | None = None) -> str:
     """
     cause, consequence = cause_of(finding), _consequence(finding)
     line = f"{cause}: {consequence}" if cause and consequence else cause or consequence
-    return f"{line}, {about_monthly(usd)}" if usd else line
+    return f"{line}, {format_monthly_change(usd)}" if usd else line
 
 
 class _Stored(Protocol):
@@ -85,13 +85,6 @@ def format_begin(finding: Finding) -> str:
     if month_match := re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])", begin):
         return f"{month_name[int(month_match[2])]} {month_match[1]}"
     return f"campaign {begin}" if finding.campaign_id else format_day(begin)
-
-
-def about_monthly(usd: float) -> str:
-    """An amount a month to two digits: `about 1,200 USD a month more`."""
-    amount = float(f"{abs(usd):.2g}")
-    text = f"{amount:,.0f}" if amount >= 10 else f"{amount:g}"
-    return f"about {text} USD a month {'more' if usd > 0 else 'less'}"
 
 
 def cause_of(finding: Finding) -> str:
@@ -162,15 +155,15 @@ def _moves(moves: Sequence[ChoiceMove]) -> str:
         if who not in teams:
             teams.append(who)
     parts: list[str] = []
+    verbs = 0
     for (after, first), teams in list(by_target.items())[:_MOST_TARGETS]:
         one, who = len(teams) == 1, shorten(teams) if len(teams) > 3 else join_words(teams)
         if after is None:
             parts.append(f"no provider is eligible for {who}")
         elif first:
             parts.append(f"{who} {'chooses' if one else 'choose'} {after}")
-        elif any(" to " in part and " move" in part for part in parts):
-            parts.append(f"{who} to {after}")
         else:
-            parts.append(f"{who} {'moves' if one else 'move'} to {after}")
+            parts.append(f"{who} to {after}" if verbs else f"{who} {'moves' if one else 'move'} to {after}")
+            verbs += 1
     more = len(by_target) - _MOST_TARGETS
     return ", ".join(parts) + (f" and {more} more" if more > 0 else "")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings import Reconciliation, provider_finding
-from plumbline.metrics.formatting import format_change
+from plumbline.metrics.formatting import format_amount, format_money, format_money_change
 from plumbline.results.finding import Finding, Member, Severity
 from plumbline.results.price_reading import Reading
 
@@ -78,7 +78,7 @@ def _changed_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Findi
     assert accepted is not None and effect is not None  # of a changed price
     spot = reading.purchase == "spot"
     severity: Severity = "warn" if effect > 0 or (not spot and effect <= -LARGE_FALL) else "info"
-    move = f"{format_usd(accepted, checked.price)} → {format_usd(checked.price, accepted)} USD per {unit} ({format_change(effect)})"
+    move = format_money_change(accepted, checked.price, f"USD per {unit}")
     proof = "median of three readings" if spot else _format_sightings(checked)
     consequence = (
         "spot prices are compared with the new level from now on" if spot else "costs use the accepted price until you accept the new one"
@@ -100,12 +100,12 @@ def _held_finding(checked: PriceVerdict, simulated: bool, unit: str) -> Finding:
     if checked.accepted is None:
         consequence = "no price is accepted yet; costs use this one once you accept it or a second source confirms it"
     else:
-        consequence = f"costs use the accepted {format_usd(checked.accepted)} until you accept this price or a second source confirms it"
+        consequence = f"costs use the accepted {format_money(checked.accepted, f'USD per {unit}')} until you accept this price or a second source confirms it"
     return _finding(
         checked,
         HELD_SUBJECT,
         severity,
-        title=f"{format_price_name(reading.purchase, reading.term)} price of {format_usd(checked.price, checked.accepted)} USD per {unit} is held",
+        title=f"{format_price_name(reading.purchase, reading.term)} price of {format_money(checked.price, f'USD per {unit}')} is held",
         evidence=f"{_format_sightings(checked)} ({format_price_source(reading)}): {checked.reason}",
         consequence=consequence,
         simulated=simulated,
@@ -137,7 +137,7 @@ def _finding(
 
 
 def _hold_over(checked: PriceVerdict, unit: str) -> str:
-    price = f"{format_usd(checked.price, checked.accepted)} USD per {unit}"
+    price = format_money(checked.price, f"USD per {unit}")
     if checked.status == "changed" and checked.confirmed_by:
         return f"resolved: {checked.confirmed_by} confirms {price}"
     if checked.status in ("unchanged", "first"):
@@ -147,11 +147,11 @@ def _hold_over(checked: PriceVerdict, unit: str) -> str:
 
 def _change_over(checked: PriceVerdict, unit: str) -> str | None:
     """Why an open change resolves; None if it does not."""
-    accepted = checked.accepted
+    accepted = format_money(checked.accepted, f"USD per {unit}")
     if checked.reading.purchase == "spot" and checked.status in ("unchanged", "changed"):
-        return f"resolved: spot prices are now compared with {format_usd(accepted)} USD per {unit}"
+        return f"resolved: spot prices are now compared with {accepted}"
     if checked.status == "unchanged" and checked.sightings > 1:
-        return f"resolved: {format_price_source(checked.reading)} reported the accepted {format_usd(accepted)} USD per {unit} twice"
+        return f"resolved: {format_price_source(checked.reading)} reported the accepted {accepted} twice"
     return None
 
 
@@ -170,15 +170,4 @@ def format_price_source(reading: Reading) -> str:
 def _steps(steps: Sequence[Reading]) -> str:
     if not steps:
         return ""
-    return "; earlier readings: " + ", ".join(f"{format_usd(s.usd_per_gpu_hour)} on {s.observed_at.date()}" for s in steps[-3:])
-
-
-def format_usd(price: float | None, other: float | None = None) -> str:
-    """At least cents, to a hundredth of a cent, and with enough decimals to differ from `other`."""
-    if price is None:
-        return "none"
-    digits = 4
-    while digits < 8 and other is not None and price != other and f"{price:.{digits}f}" == f"{other:.{digits}f}":
-        digits += 1
-    whole, _, decimals = f"{price:.{digits}f}".partition(".")
-    return f"{whole}.{decimals.rstrip('0'):0<2}"
+    return "; earlier readings: " + ", ".join(f"{format_amount(s.usd_per_gpu_hour)} on {s.observed_at.date()}" for s in steps[-3:])

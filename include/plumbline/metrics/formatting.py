@@ -55,7 +55,16 @@ def format_money_change(old: float | None, new: float, unit: str = "USD") -> str
 
 def format_monthly(usd: float) -> str:
     """What something costs a month, an estimate: two digits."""
-    return f"{'saves about' if usd < 0 else 'about'} {format_amount(float(f'{abs(usd):.2g}')).removesuffix('.00')} USD a month"
+    return f"{'saves ' if usd < 0 else ''}{_about_monthly(usd)}"
+
+
+def format_monthly_change(usd: float) -> str:
+    """What something costs more or less a month: `about 1,200 USD a month more`."""
+    return f"{_about_monthly(usd)} {'more' if usd > 0 else 'less'}"
+
+
+def _about_monthly(usd: float) -> str:
+    return f"about {format_amount(float(f'{abs(usd):.2g}')).removesuffix('.00')} USD a month"
 
 
 def _minus(text: str) -> str:
@@ -135,6 +144,11 @@ def _gap(suffix: str) -> str:
 def format_percent(share: float | None, decimals: int = 0) -> str:
     """A share as a percentage; an en dash for an absent one."""
     return ABSENT if share is None else f"{100 * share:.{decimals}f} %"
+
+
+def format_limit(share: float) -> str:
+    """A declared share, such as a threshold, as it was written: `10 %`, `2.5 %`."""
+    return f"{100 * share:.6g} %"
 
 
 def format_change(fraction: float | None, digits: int = 1) -> str:

@@ -184,9 +184,9 @@ def _findings_to_send(archive: Archive) -> list[FindingView]:
     for incident in archive.incidents():
         if incident.state not in (*SETTLED, MOVED) and incident.finding_id not in wanted:
             wanted[incident.finding_id] = archive.finding(incident.finding_id)
-    # A witness is told by the finding of its cause.
-    told = unsettled_witnesses(archive)
-    return [view for name, view in wanted.items() if name not in told]
+    # The message of its cause covers a witness.
+    covered = unsettled_witnesses(archive)
+    return [view for name, view in wanted.items() if name not in covered]
 
 
 def previous_month(moment: datetime) -> str:
@@ -198,9 +198,9 @@ def build_digest(archive: Archive, declared: Declarations, month: str, now: date
     """The digest of a month (`2026-11`) as of `now`, of measured findings or of simulated ones. ValueError for another format."""
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
         raise ValueError(f'month "{month}": expected YYYY-MM, such as 2026-11')
-    told = unsettled_witnesses(archive)
+    covered = unsettled_witnesses(archive)
     views = [f for f in archive.findings() if f.state not in SETTLED or month in (f"{f.opened_at:%Y-%m}", f"{f.updated_at:%Y-%m}")]
-    views = [view for view in views if view.finding_id not in told]
+    views = [view for view in views if view.finding_id not in covered]
     return Digest(month, now.date(), tuple(digest_entries(archive, declared, views).values()), simulated)
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from plumbline.analysis.drift.environment import FACT_NAMES, FactChange, FactReading, fact_changes
 from plumbline.analysis.drift.pooled import (
+    USUAL_SPREAD,
     PooledCause,
     PooledEffect,
     SeriesShift,
@@ -31,7 +32,7 @@ from plumbline.workflows.fleet import primary_number
 
 WITHIN = timedelta(days=400)
 """Changes that came earlier are not judged any more."""
-_USUAL_WARN, _USUAL_SPREAD = 0.05, 1 / 6
+_USUAL_WARN = 0.05
 _KINDS: tuple[FindingKind, ...] = ("performance", "environment")
 
 
@@ -170,7 +171,7 @@ def _shifts(archive: Archive, declared: Declarations, windows: Sequence[_Window]
         spec = declared.workloads[w.series.workload]
         limits = declared.thresholds.drift_limits(spec, metric)
         warn = limits.warn if limits is not None else _USUAL_WARN
-        error = standard_error(scatter, df, scatters[w.series.workload], warn * _USUAL_SPREAD, sizes)
+        error = standard_error(scatter, df, scatters[w.series.workload], warn * USUAL_SPREAD, sizes)
         shifts.append(
             (w, SeriesShift(w.series.provider, w.series_key, w.series.workload, w.series.kind, w.came, shift, error, warn, metric))
         )

@@ -37,7 +37,7 @@ ALARM_LEVEL = 0.005
 """Probability that a harmless change is ever called harmful, of both kinds of workload and all looks: half of what is promised, as the fleet's
 campaigns arrive one provider after the other."""
 _KINDS, _FEWEST_UNTOUCHED, _FEWEST_SERIES = 2, 3, 2
-_USUAL_SPREAD, _MATTERS = 1 / 6, 1 / 3
+USUAL_SPREAD, _MATTERS = 1 / 6, 1 / 3
 """As shares of the warn threshold: the spread of campaigns with nothing changed, and the smallest effect that is worth a finding."""
 _CLEAR, _STRAY = 1.96, 5
 """Standard errors from which a series moved by itself; usual spreads beyond which an untouched provider has a change of its own."""
@@ -151,7 +151,7 @@ def pooled_effect(touched: Sequence[SeriesShift], untouched: Sequence[SeriesShif
     between_series = _between_series((*touched, *untouched))
     with_it, without = (_by_provider(own, between_series) for own in (touched, untouched))
     warn = median(s.warn for s in touched)
-    usual = math.log1p(warn) * _USUAL_SPREAD
+    usual = math.log1p(warn) * USUAL_SPREAD
     times = [_without_strays(group, usual) for group in _by_time(without)]
     without = [one for group in times for one in group]
     groups = [group for group in (with_it, *times) if group]

@@ -1,0 +1,26 @@
+"""`plumbline status`: the status strip of the overview."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from rich.text import Text
+
+from plumbline.cli.output import Json, clear_errors, emit, out, read_archive
+from plumbline.dashboard.pages.overview import overview
+from plumbline.declarations import DeclarationError, installation_paths, load
+
+_STYLES = {"good": "green", "warn": "yellow", "bad": "bold red"}
+
+
+def status(as_json: Json = False) -> None:
+    """Show what is open, lost, cheapest and newest, as the overview does."""
+    with clear_errors(DeclarationError), read_archive(listing=True, as_json=as_json) as archive:
+        tiles = overview(archive, load(), installation_paths().reports, datetime.now(timezone.utc)).tiles
+
+    def show() -> None:
+        width = max(len(tile.name) for tile in tiles)
+        for tile in tiles:
+            out.print(Text.assemble((f"{tile.name:<{width}}  ", "dim"), (tile.value, _STYLES.get(tile.tone, "bold")), f"  {tile.note}"))
+
+    emit(as_json, tiles, show)
