@@ -15,7 +15,7 @@ from plumbline.analysis.drift.change_detection import MINIMUM_CHANGE, detect_cha
 from plumbline.analysis.drift.comparison import VERDICTS, Comparison, format_effect, format_interval, format_repeats_needed
 from plumbline.analysis.drift.environment import changes_by_group
 from plumbline.cli.exit_status import DRIFTED, OK, UNUSABLE
-from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
+from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import format_change, format_quantity
 from plumbline.workflows.compare import ComparisonSet, compare_finding, compare_named
@@ -35,7 +35,7 @@ _STYLE = {
 def compare(
     old: Annotated[str | None, typer.Argument(help="campaign, provider or trial id")] = None,
     new: Annotated[str | None, typer.Argument(help="campaign, provider or trial id")] = None,
-    finding: Annotated[str | None, typer.Option(help="instead: what this finding's review compared")] = None,
+    finding: Annotated[str | None, typer.Option(help="instead: what this finding's review compared", callback=completed("finding"))] = None,
     provider: Annotated[str | None, typer.Option(help="only this provider's series")] = None,
     workload: Annotated[str | None, typer.Option(help="only this workload's series")] = None,
     everything: Annotated[

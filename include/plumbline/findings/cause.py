@@ -101,10 +101,14 @@ def _what(effect: PooledEffect) -> str:
 def _member(shift: SeriesShift) -> Member:
     """The change of the series' own number, which may be a rate."""
     series = Series.parse(shift.series_key)
-    worse_up = METRICS[shift.metric].direction == "lower_is_better"
-    effect = shift.change if worse_up else 1 / (1 + shift.change) - 1
+    effect = slowdown(shift.metric, shift.change)
     text = f"{series.provider} · {series.kind} {series.workload}: {shift.metric} {format_change(effect)}"
     return Member(shift.metric, text, effect, verdict="regressed" if shift.shift > 0 else "improved", series_key=shift.series_key)
+
+
+def slowdown(metric: str, effect: float) -> float:
+    """How much worse a change of the metric is, a fraction: a rate that falls by a fifth is slower by a quarter. Its own inverse."""
+    return effect if METRICS[metric].direction == "lower_is_better" else 1 / (1 + effect) - 1
 
 
 def witnesses(findings: Iterable[Finding]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
-from plumbline.metrics import METRICS
+from plumbline.findings.cause import slowdown
 from plumbline.metrics.formatting import format_change
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
@@ -110,8 +110,7 @@ def _pooled_rows(views: Sequence[FindingView]) -> dict[str, PooledRow]:
             effects: dict[str, list[float]] = defaultdict(list)
             for member in finding.members:
                 if member.series_key and member.effect is not None:
-                    slower = member.effect if METRICS[member.name].direction == "lower_is_better" else 1 / (1 + member.effect) - 1
-                    effects[Series.parse(member.series_key).provider].append(slower)
+                    effects[Series.parse(member.series_key).provider].append(slowdown(member.name, member.effect))
             by_provider = {name: _middle(own) for name, own in effects.items()}
             for name in names:
                 rows.setdefault(name, PooledRow(view.finding_id, finding.severity, finding.title, finding.explanation, by_provider))
