@@ -8,12 +8,12 @@ from sqlalchemy import select, union
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reads
-from plumbline.archive.schema import Campaign, Finding, Trial
+from plumbline.archive.schema import Campaign, Finding, Series, Trial
 from plumbline.metrics.formatting import expected_names, join_words
 
-Identified = Literal["finding", "campaign", "trial"]
-_COLUMNS = {"finding": Finding.finding_id, "campaign": Campaign.campaign_id, "trial": Trial.trial_id}
-_LISTS = {"finding": "findings --all", "campaign": "campaigns", "trial": "scorecard CAMPAIGN --json"}
+Identified = Literal["finding", "campaign", "provider", "trial"]
+_COLUMNS = {"finding": Finding.finding_id, "campaign": Campaign.campaign_id, "provider": Series.provider, "trial": Trial.trial_id}
+_LISTS = {"finding": "findings --all", "campaign": "campaigns", "provider": "campaigns", "trial": "scorecard CAMPAIGN --json"}
 _NAMED = 3
 
 
@@ -29,10 +29,13 @@ def complete_identifier(session: Session, *kinds: Identified, typed: str) -> str
     columns = [_COLUMNS[kind] for kind in kinds]
     if any(session.scalar(select(column).where(column == typed).limit(1)) for column in columns):
         return typed
-    found = [name for kind in kinds for name in identifiers(session, kind, typed, _NAMED + 1)] if typed else []
+    named = {kind: identifiers(session, kind, typed, _NAMED + 1) if typed else [] for kind in kinds}
+    # A trial's id begins with its campaign's.
+    own = [trial for trial in named.get("trial", []) if any(trial.startswith(f"{c}.") for c in named.get("campaign", []))]
+    found = [name for names in named.values() for name in names if name not in own]
     if len(found) == 1:
         return found[0]
-    kind = " and no ".join(kinds)
+    kind = f"{', '.join(kinds[:-1])} or {kinds[-1]}" if kinds[1:] else kinds[0]
     if found:
         more = " …" if len(found) > _NAMED else ""
         raise LookupError(f'"{typed}" is how several begin: {join_words(found[:_NAMED])}{more}; expected more of it')

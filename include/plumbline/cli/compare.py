@@ -20,6 +20,10 @@ from plumbline.declarations import DeclarationError, load
 from plumbline.metrics.formatting import format_change, format_quantity
 from plumbline.workflows.compare import ComparisonSet, compare_finding, compare_named
 
+Side = Annotated[
+    str | None,
+    typer.Argument(help="campaign, provider or trial id, or how it begins", callback=completed("campaign", "provider", "trial")),
+]
 _FEW = 3
 """Unchanged metrics that are listed one by one."""
 _STYLE = {
@@ -33,8 +37,8 @@ _STYLE = {
 
 
 def compare(
-    old: Annotated[str | None, typer.Argument(help="campaign, provider or trial id")] = None,
-    new: Annotated[str | None, typer.Argument(help="campaign, provider or trial id")] = None,
+    old: Side = None,
+    new: Side = None,
     finding: Annotated[str | None, typer.Option(help="instead: what this finding's review compared", callback=completed("finding"))] = None,
     provider: Annotated[str | None, typer.Option(help="only this provider's series")] = None,
     workload: Annotated[str | None, typer.Option(help="only this workload's series")] = None,

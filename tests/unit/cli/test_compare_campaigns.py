@@ -46,6 +46,18 @@ def test_a_name_that_is_not_there_is_said_and_nothing_runs(campaigns, plumbline)
     assert mixed.exit_code == 2 and "before" in mixed.stderr and "lab-2core" in mixed.stderr
 
 
+def test_names_may_be_shortened_to_what_only_one_begins_with(campaigns, plumbline, said):
+    campaigns(before=SAME, after=SLOWER, again=SLOWER)
+    assert said("compare", "bef", "aft") == said("compare", "before", "after")
+    # Of five trials that begin alike none is meant.
+    assert plumbline("compare", trial(campaign="before", repeat=1).trial_id[:-1], "after").exit_code == 2
+    several = plumbline("compare", "bef", "a")
+    assert several.exit_code == 2 and "after and again" in several.stderr
+    # A provider begins like nothing else here; beside a campaign it is refused by its whole name.
+    mixed = plumbline("compare", "bef", "lab")
+    assert mixed.exit_code == 2 and "before is a campaign and lab-2core a provider" in mixed.stderr
+
+
 def test_the_driver_change_of_one_submitters_h200_shows_across_two_rounds(plumbline, said):
     assert plumbline("archive", "import-mlperf", EXCERPT).exit_code == 0
     found, code = said("compare", "mlperf-training-v4.1", "mlperf-training-v5.0", "--provider", "supermicro")
