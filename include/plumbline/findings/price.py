@@ -24,7 +24,7 @@ CHANGED_SUBJECT, HELD_SUBJECT = "price", "held price"
 GPU_HOUR, CORE_HOUR = "GPU-hour", "core-hour"
 
 
-def format_price_name(purchase: Purchase, term: Term | None) -> str:
+def format_price_name(purchase: str, term: str | None) -> str:
     """Such as `on-demand` or `reserved 1y`."""
     return " ".join(filter(None, (purchase.replace("_", "-"), term)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import pairwise
 from typing import Any, Protocol
 
 from plumbline.declarations import Price, Provider
@@ -110,6 +111,20 @@ def quote(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Quo
         return Quote(None, f"no {purchase} price is declared for {provider.name} (declared: {others})")
     spans = ", ".join(f"{p.since.isoformat()} to {p.until.isoformat() if p.until else 'open'}" for p in declared)
     return Quote(None, f"no {purchase} price of {provider.name} holds on {on.isoformat()} (declared: {spans})")
+
+
+def prices_in_force(provider: Provider, purchase: Purchase) -> tuple[Price, ...]:
+    """Which price of the whole instance held when, oldest first: at most one on each day, that of `price_on`. `until`: when it ended."""
+    own = [p for p in provider.price_list if p.purchase == purchase]
+    days = sorted({day for p in own for day in (p.since, p.until) if day is not None})
+    held: list[Price] = []
+    for day, following in pairwise([*days, None]):
+        price = provider.price_on(day, purchase) if day is not None else None
+        if price is None:
+            continue
+        begun = held.pop().since if held and (held[-1].until, held[-1].price, held[-1].source) == (day, price.price, price.source) else day
+        held.append(price.model_copy(update={"since": begun, "until": following}))
+    return tuple(held)
 
 
 class AcceptedPrice(Protocol):

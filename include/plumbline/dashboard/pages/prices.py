@@ -1,25 +1,28 @@
-"""Current prices, and the price history of one provider. All in USD per hour of the whole instance."""
+"""Prices in force and what they changed, and the price history of one provider. All in USD per hour of the whole instance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any, get_args
+from typing import get_args
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.decisions.current_results import matching_preferences
+from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force, with_effective_prices
 from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
+from plumbline.archive.findings import OPEN_STATES
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Price, Provider
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.findings.price import HELD_SUBJECT
-from plumbline.metrics.formatting import capitalize_first, format_amount
+from plumbline.findings.price import HELD_SUBJECT, format_price_name
+from plumbline.metrics.formatting import ABSENT, capitalize_first, format_money, format_money_change
 from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
+from plumbline.workflows.monthly_costs import monthly_costs
 
 PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
 MAX_READINGS = 400
@@ -32,12 +35,11 @@ FINDINGS_SHOWN = 50
 
 @dataclass(frozen=True)
 class CurrentPrice:
-    """One purchase option of one provider; `since` and `source` are those of the price in use."""
+    """One purchase option of one provider. `price`: in force, with the one before it; empty without one. `since` and `source` are its own."""
 
     provider: str
     purchase: str
-    declared: str
-    accepted: str
+    price: str
     since: str
     source: str
     read: str
@@ -56,25 +58,17 @@ class PricesPage:
 
 
 @dataclass(frozen=True)
-class PriceListEntry:
-    purchase: str
-    what: str
-    amount: str
-    since: str
-    until: str
-    source: str
-
-
-@dataclass(frozen=True)
 class ProviderPrices:
-    """`charts`: one for each kind of purchase that anything is known of. `readings`: the newest ones, newest first."""
+    """`charts`: one for each kind of purchase that anything is known of. `held`: what was in force when, by its kind, newest first. `readings`:
+    the newest ones, newest first. `unsettled`, `settled`: findings."""
 
     provider: str
     rows: tuple[CurrentPrice, ...]
     charts: tuple[Chart, ...]
-    entries: tuple[PriceListEntry, ...]
+    held: tuple[tuple[str, Price], ...]
     readings: tuple[PriceReadingView, ...]
-    findings: tuple[InboxGroup, ...]
+    unsettled: tuple[InboxGroup, ...]
+    settled: tuple[InboxGroup, ...]
     sources: tuple[str, ...]
 
 
@@ -82,55 +76,66 @@ def prices_page(archive: Archive, declared: Declarations, on: date, after: str =
     """Prices of declared providers after a name on a day, and unresolved price findings."""
     names = sorted(name for name in declared.providers if name > after)
     page_names = names[:PROVIDERS_PER_PAGE]
-    accepted, readings = archive.prices(page_names), archive.newest_readings(page_names)
-    rows: list[CurrentPrice] = []
-    for name in page_names:
-        accepted_prices, provider_readings = [p for p in accepted if p.provider == name], [r for r in readings if r.provider == name]
-        rows += _current_prices(declared.providers[name], accepted_prices, provider_readings, on)
+    priced = all_with_effective_prices((declared.providers[name] for name in page_names), archive.prices(page_names))
+    readings = archive.newest_readings(page_names)
+    rows = [row for name in page_names for row in _current_prices(priced[name], [r for r in readings if r.provider == name], on)]
     open_findings = [
-        finding
-        for state in ("open", "acknowledged")
-        for finding in archive.findings_page(state=state, kind="price", limit=FINDINGS_SHOWN).rows
+        finding for state in OPEN_STATES for finding in archive.findings_page(state=state, kind="price", limit=FINDINGS_SHOWN).rows
     ]
     held_findings = [f for f in open_findings if _is_held(f)]
     changed_findings = [f for f in open_findings if f not in held_findings]
     return PricesPage(
         tuple(rows),
         page_names[-1] if len(names) > len(page_names) else None,
-        group_findings(held_findings, {}),
-        group_findings(changed_findings, {}),
+        _grouped(archive, declared, held_findings),
+        _grouped(archive, declared, changed_findings),
     )
 
 
-def provider_prices(archive: Archive, provider: Provider, now: datetime) -> ProviderPrices:
-    """One provider's prices: history, readings, findings."""
-    accepted = archive.prices(provider.name)
-    readings = archive.price_readings(provider.name, latest=MAX_READINGS)
-    findings = archive.findings_page(kind="price", provider=provider.name, limit=FINDINGS_SHOWN).rows
-    kinds = dict.fromkeys((p.purchase, p.term) for p in accepted) | dict.fromkeys((r.purchase, r.term) for r in readings)
-    kinds |= dict.fromkeys((p.purchase, None) for p in provider.price_list)
-    charts = []
-    for purchase, term in sorted(kinds, key=lambda kind: (PURCHASES.index(kind[0]), kind[1] or "")):
-        declared_prices = [] if term is not None else [p for p in provider.price_list if p.purchase == purchase]
-        purchase_prices = [p for p in accepted if (p.purchase, p.term) == (purchase, term)]
+def provider_prices(archive: Archive, declared: Declarations, name: str, now: datetime) -> ProviderPrices:
+    """One declared provider's prices: what they changed, history, readings."""
+    accepted = archive.prices(name)
+    provider = with_effective_prices(declared.providers[name], accepted)
+    readings = archive.price_readings(name, latest=MAX_READINGS)
+    findings = archive.findings_page(kind="price", provider=name, limit=FINDINGS_SHOWN).rows
+    known = {(p.purchase, p.term) for p in accepted} | {(r.purchase, r.term) for r in readings}
+    known |= {(p.purchase, None) for p in provider.price_list}
+    charts, held = [], []
+    for purchase, term in ((p, term) for p in PURCHASES for term in sorted((t for kind, t in known if kind == p), key=lambda t: t or "")):
+        prices = prices_in_force(provider, purchase) if term is None else _of_term(accepted, purchase, term)
         purchase_readings = [r for r in readings if (r.purchase, r.term) == (purchase, term)]
-        chart = price_chart(purchase, term, declared_prices, purchase_prices, purchase_readings, held_since(findings, purchase, term), now)
+        chart = price_chart(purchase, term, prices, purchase_readings, held_since(findings, purchase, term), now)
         charts += [chart] if chart is not None else []
+        held += [(format_price_name(purchase, term), price) for price in reversed(prices)]
     return ProviderPrices(
-        provider=provider.name,
-        rows=tuple(_current_prices(provider, accepted, readings, now.date())),
+        provider=name,
+        rows=tuple(_current_prices(provider, readings, now.date())),
         charts=tuple(charts),
-        entries=(*_accepted_entries(accepted), *_declared_entries(provider.price_list)),
+        held=tuple(held),
         readings=tuple(readings[::-1][:READINGS_SHOWN]),
-        findings=group_findings(findings, {}),
+        unsettled=_grouped(archive, declared, [f for f in findings if f.state in OPEN_STATES]),
+        settled=_grouped(archive, declared, [f for f in findings if f.state not in OPEN_STATES]),
         sources=tuple(s.kind for s in provider.price_sources),
+    )
+
+
+def _grouped(archive: Archive, declared: Declarations, findings: Sequence[FindingView]) -> tuple[InboxGroup, ...]:
+    return group_findings(findings, {name: cost.usd for name, cost in monthly_costs(archive, declared, findings).items()})
+
+
+def _of_term(accepted: Sequence[PriceView], purchase: Purchase, term: str) -> tuple[Price, ...]:
+    """A price that is agreed for a term is accepted, never declared."""
+    return tuple(
+        Price.model_construct(purchase=purchase, price=p.usd_per_hour, since=p.since, until=p.until, source=p.source)
+        for p in accepted
+        if (p.purchase, p.term) == (purchase, term) and p.until != p.since  # one that another followed on the same day never held
     )
 
 
 def held_since(findings: Iterable[FindingView], purchase: str, term: str | None) -> str | None:
     """The day since which a price is held; None if none is."""
     name = f"price.{purchase}" + (f".{term}" if term else "")
-    open_findings = (f for f in findings if _is_held(f) and f.state in ("open", "acknowledged"))
+    open_findings = (f for f in findings if _is_held(f) and f.state in OPEN_STATES)
     return next(
         (str(f.detail.get("since")) for f in open_findings if any(m.get("name") == name for m in f.detail.get("members", ()))), None
     )
@@ -140,60 +145,29 @@ def _is_held(finding: FindingView) -> bool:
     return str(finding.detail.get("subject", "")).startswith(HELD_SUBJECT)
 
 
-def _current_prices(
-    provider: Provider, accepted: Sequence[PriceView], readings: Sequence[PriceReadingView], on: date
-) -> list[CurrentPrice]:
+def _current_prices(provider: Provider, readings: Sequence[PriceReadingView], on: date) -> list[CurrentPrice]:
+    """`provider`: at accepted prices."""
     rows = []
     for purchase in PURCHASES:
-        declared_price = next((p for p in provider.price_list if p.purchase == purchase and _is_valid_on(p.since, p.until, on)), None)
-        accepted_price = next((p for p in reversed(accepted) if p.purchase == purchase and p.term is None and p.until is None), None)
+        begun = [p for p in prices_in_force(provider, purchase) if p.since <= on]
+        price = begun[-1] if begun and (begun[-1].until is None or on < begun[-1].until) else None
         reading = next((r for r in reversed(readings) if r.purchase == purchase), None)
-        if declared_price is None and accepted_price is None and reading is None:
+        if price is None and reading is None:
             continue
-        # The newer of the accepted and the declared price is in use.
-        price_in_use = (
-            accepted_price
-            if accepted_price is not None and (declared_price is None or declared_price.since <= accepted_price.since)
-            else declared_price
-        )
+        before = begun[-2].price if price is not None and len(begun) > 1 and begun[-2].until == price.since else None
         rows.append(
             CurrentPrice(
                 provider=provider.name,
                 purchase=purchase,
-                declared=format_amount(declared_price.price if declared_price else None),
-                accepted=format_amount(accepted_price.usd_per_hour if accepted_price else None),
-                since=str(price_in_use.since) if price_in_use else "",
-                source=price_in_use.source if price_in_use else "",
-                read=format_amount(reading.usd_per_instance_hour if reading else None),
+                price=format_money_change(before, price.price, "USD/h") if price else "",
+                since=str(price.since) if price else "",
+                source=price.source if price else "",
+                read=format_money(reading.usd_per_instance_hour, "USD/h") if reading else ABSENT,
                 read_at=f"{reading.observed_at:%Y-%m-%d %H:%M} · {reading.source}" if reading else "",
                 simulated=provider.simulated,
             )
         )
     return rows
-
-
-def _is_valid_on(since: date, until: date | None, on: date) -> bool:
-    return since <= on and (until is None or on < until)
-
-
-def _accepted_entries(prices: Sequence[PriceView]) -> list[PriceListEntry]:
-    newest = sorted(prices, key=lambda p: (p.purchase, p.since, p.first_seen_at), reverse=True)
-    return [
-        PriceListEntry(
-            _purchase_label(p.purchase, p.term), "accepted", format_amount(p.usd_per_hour), str(p.since), str(p.until or ""), p.source
-        )
-        for p in newest
-        if p.until != p.since  # one that another followed on the same day never held
-    ]
-
-
-def _declared_entries(prices: Sequence[Price]) -> list[PriceListEntry]:
-    newest = sorted(prices, key=lambda p: (p.purchase, p.since), reverse=True)
-    return [PriceListEntry(p.purchase, "declared", format_amount(p.price), str(p.since), str(p.until or ""), p.source) for p in newest]
-
-
-def _purchase_label(purchase: str, term: str | None) -> str:
-    return f"{purchase} {term}" if term else purchase
 
 
 _SYMBOLS = {"contract": "square", "csv": "diamond", "gpuhunt": "circle", "opencost": "cross", "simulated": "star"}
@@ -203,18 +177,18 @@ _DEFAULT_SPAN = timedelta(days=365)
 def price_chart(
     purchase: str,
     term: str | None,
-    declared: Sequence[Price],
-    accepted: Sequence[PriceView],
+    prices: Sequence[Price],
     readings: Sequence[PriceReadingView],
     held_since: str | None,
     now: datetime,
 ) -> Chart | None:
     """One kind of purchase of one provider, in USD per hour of the instance; None if nothing is known of it.
 
-    `held_since`: the day (ISO 8601) from which readings are held back, which are drawn hollow.
+    `prices`: what was in force when, oldest first. `held_since`: the day (ISO 8601) from which readings are held back, which are drawn hollow.
     """
     end = now.date() + timedelta(days=1)
-    days = [r.observed_at.date() for r in readings] + [p.since for p in accepted]
+    days = [r.observed_at.date() for r in readings] + [p.since for p in prices if p.until is not None]
+    days += [p.since for p in prices[1:]]
     begin = min(days) - timedelta(days=3) if days else end - _DEFAULT_SPAN
     data: list[Part] = []
     for source in dict.fromkeys(r.source for r in readings):
@@ -228,45 +202,42 @@ def price_chart(
         hover = "%{x|%Y-%m-%d %H:%M}: %{y:.4f} USD/h<extra>%{text}</extra>"
         labels = {"text": versions, "name": f"read: {source}"}
         data.append(marks([moment.isoformat() for moment in x], y, "$p1", hover, size=6, symbol=open_marks, marker=style, **labels))
-    declared_steps = [(p.since, p.until, p.price, p.source) for p in declared]
-    accepted_steps = [(p.since, p.until, p.usd_per_hour, p.source) for p in accepted if p.until != p.since]
-    data += _steps("declared", sorted(declared_steps), begin, end, colour="$p7", dash="dot")
-    data += _steps("accepted", sorted(accepted_steps), begin, end, colour="$p0", width=2.5)
+    data += _steps(prices, begin, end)
     if not data:
         return None
-    purchase_name = purchase.replace("_", "-") + (f" {term}" if term else "")
+    purchase_name = format_price_name(purchase, term)
     held_note = f" Hollow since {held_since}: held, not in use until accepted." if held_since else ""
     return Chart(
         name=f"price-{purchase_name.replace(' ', '-')}",
         section="prices",
         title=capitalize_first(purchase_name),
-        caption=f"Steps: accepted and declared prices. Marks: readings of the sources.{held_note}",
+        caption=f"Line: the price in force. Marks: readings of the sources.{held_note}",
         data=data,
         layout={
             "xaxis": axis("", type="date", range=[begin.isoformat(), end.isoformat()]),
             "yaxis": axis("USD per hour of the instance", rangemode="tozero"),
             "hovermode": "closest",
-            "showlegend": True,
+            "showlegend": len(data) > 1,
         },
         height=330,
         wide=True,
     )
 
 
-def _steps(name: str, spans: Sequence[tuple[date, date | None, float, str]], begin: date, end: date, **style: Any) -> list[Part]:
-    """One line of steps within the chart's range, broken where no price is valid; empty without a price."""
+def _steps(prices: Sequence[Price], begin: date, end: date) -> list[Part]:
+    """One line of steps within the chart's range, broken where no price is in force; empty without a price."""
     x: list[str | None] = []
     y: list[float | None] = []
     sources: list[str] = []
-    for since, until, price, source in spans:
-        first, last = max(since, begin), min(until or end, end)
+    for price in prices:
+        first, last = max(price.since, begin), min(price.until or end, end)
         if first >= last:
             continue
         if x and x[-1] != first.isoformat():
             x, y, sources = [*x, None], [*y, None], [*sources, ""]
-        x, y, sources = [*x, first.isoformat(), last.isoformat()], [*y, price, price], [*sources, source, source]
-    hover = f"{name}: %{{y:.4f}} USD/h from %{{x|%Y-%m-%d}}<extra>%{{text}}</extra>"
-    return [line(x, y, style.pop("colour"), hover, text=sources, name=name, connectgaps=False, **style)] if x else []
+        x, y, sources = [*x, first.isoformat(), last.isoformat()], [*y, price.price, price.price], [*sources, price.source, price.source]
+    hover = "%{y:.4f} USD/h from %{x|%Y-%m-%d}<extra>%{text}</extra>"
+    return [line(x, y, "$p0", hover, width=2.5, text=sources, name="in force", connectgaps=False)] if x else []
 
 
 def _choices(archive: Archive, declared: Declarations, provider: str) -> list[dict[str, str]]:
@@ -295,7 +266,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         providers = declarations.providers
         if provider not in providers:
             raise HTTPException(404, f'no provider is declared as "{provider}"; expected one of {", ".join(sorted(providers))}')
-        prices = provider_prices(archive, providers[provider], pages.now())
+        prices = provider_prices(archive, declarations, provider, pages.now())
         return pages.page(request, "price_history.html.j2", p=prices, choices=_choices(archive, declarations, provider))
 
     return routes

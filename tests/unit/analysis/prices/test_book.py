@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime, timezone
 
 import pytest
 from tests.golden import Golden
 
-from plumbline.analysis.prices.book import InstanceShare, charged, quote, share_of
+from plumbline.analysis.prices.book import InstanceShare, charged, prices_in_force, quote, share_of, with_effective_prices
+from plumbline.archive import PriceView
 from plumbline.declarations import Price, Provider
 
 
@@ -42,6 +43,26 @@ AFTER = {"purchase": "on_demand", "price": "55.04 USD/h", "since": date(2025, 6,
 def test_the_price_that_holds_on_the_day(on: date, expected: float | None) -> None:
     price = provider(BEFORE, AFTER).price_on(on)
     assert (price.price if price else None) == expected
+
+
+def test_one_price_is_in_force_on_each_day() -> None:
+    """An accepted price holds before the declared one, which ends there and holds again afterwards."""
+    seen = datetime(2025, 7, 1, tzinfo=timezone.utc)
+    summer = PriceView(
+        "eks-p5", "on_demand", 40.0, date(2025, 7, 1), date(2025, 9, 1), "a promotion", first_seen_at=seen, last_seen_at=seen
+    )
+    own = with_effective_prices(provider({**BEFORE, "until": None}), [summer])
+    spans = [(p.price, p.since, p.until) for p in prices_in_force(own, "on_demand")]
+    assert spans == [
+        (98.32, date(2025, 1, 1), date(2025, 7, 1)),
+        (40.0, date(2025, 7, 1), date(2025, 9, 1)),
+        (98.32, date(2025, 9, 1), None),
+    ]
+    for day in (date(2025, 1, 1), date(2025, 6, 1), date(2025, 7, 1), date(2025, 8, 31), date(2025, 9, 1)):
+        (held,) = (p for p in prices_in_force(own, "on_demand") if p.since <= day and (p.until is None or day < p.until))
+        assert (price := own.price_on(day)) is not None and (price.price, price.source) == (held.price, held.source)
+    assert prices_in_force(provider(BEFORE), "on_demand")[-1].until == date(2025, 6, 1), "no price after its end"
+    assert prices_in_force(own, "spot") == ()
 
 
 def test_a_spot_price_is_not_an_on_demand_price() -> None:

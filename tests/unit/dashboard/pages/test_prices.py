@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from plumbline.archive import Archive, FindingRecord, PriceView, open_archive
+from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.archive.records import PriceReadingRecord, PriceReadingView
 from plumbline.dashboard.app import create_app
-from plumbline.dashboard.pages.prices import price_chart, prices_page
-from plumbline.declarations import Declarations, load
+from plumbline.dashboard.pages.prices import price_chart, prices_page, provider_prices
+from plumbline.declarations import Declarations, Price, load
 from plumbline.declarations.installation import override_home
+from plumbline.metrics.formatting import format_money_change
+from plumbline.results.finding import ChoiceMove, Finding
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 NAME = "example-eks-p5"
@@ -52,10 +55,10 @@ def client(archive: Archive, tmp_path: Path) -> Iterator[TestClient]:
 def test_what_is_newer_counts(archive: Archive, declared: Declarations) -> None:
     listed = max((p for p in declared.providers[NAME].prices if p.purchase == "on_demand"), key=lambda p: p.since)
     before = next(r for r in prices_page(archive, declared, NOW.date()).rows if (r.provider, r.purchase) == (NAME, "on_demand"))
-    assert before.accepted == "–" and before.source == listed.source
+    assert before.price == "98.32 → 55.04 USD/h (−44 %)" and before.source == listed.source
     archive.accept_price(NAME, "on_demand", None, 77.0, listed.since + timedelta(days=1), "a letter", by="ada", why="agreed")
     after = next(r for r in prices_page(archive, declared, NOW.date()).rows if (r.provider, r.purchase) == (NAME, "on_demand"))
-    assert (after.accepted, after.source) == ("77.00", "a letter") and after.declared == before.declared
+    assert (after.price, after.source) == (format_money_change(listed.price, 77.0, "USD/h"), "a letter")
 
 
 def test_what_is_held_is_told_first_and_how_to_accept_it(archive: Archive, client: TestClient) -> None:
@@ -87,18 +90,47 @@ def test_the_page_of_an_empty_installation_says_so(archive: Archive, tmp_path: P
         assert 'id="no-price"' in client.get("/prices").text
 
 
-def test_steps_break_where_no_price_holds_and_held_readings_are_hollow() -> None:
-    def accepted(usd: float, since: date, until: date | None) -> PriceView:
-        return PriceView(NAME, "on_demand", usd, since, until, "s", first_seen_at=NOW, last_seen_at=NOW)
+def test_one_price_is_in_force_at_a_time(archive: Archive, client: TestClient, declared: Declarations) -> None:
+    listed = max((p for p in declared.providers[NAME].prices if p.purchase == "on_demand"), key=lambda p: p.since)
+    agreed = listed.since + timedelta(days=1)
+    archive.accept_price(NAME, "on_demand", None, 77.0, agreed, "a letter", by="ada", why="agreed")
+    shown = provider_prices(archive, declared, NAME, NOW)
+    newest, before, oldest = (price for kind, price in shown.held if kind == "on-demand")
+    assert (newest.price, newest.until, before.price, before.until) == (77.0, None, listed.price, agreed)
+    assert oldest.until == before.since
+    (chart,) = (c for c in shown.charts if c.name == "price-on-demand")
+    (line,) = (d for d in chart.data if d.get("mode", "lines") == "lines")
+    assert line["y"][-2:] == [77.0, 77.0] and listed.price in line["y"]
+    assert line["x"][line["y"].index(77.0)] == agreed.isoformat(), "the old price ends where the new one begins"
+    assert format_money_change(listed.price, 77.0, "USD/h") in client.get(f"/prices/{NAME}").text
 
-    spans = [accepted(10.0, date(2026, 8, 1), date(2026, 9, 1)), accepted(9.0, date(2026, 10, 1), None)]
+
+def test_what_a_price_moved_is_on_its_page_before_the_chart(archive: Archive, client: TestClient) -> None:
+    finding = Finding(
+        finding_id="moved", series_key="", campaign_id=None, kind="price", severity="warn", evidence="", explanation="", provider=NAME,
+        workload_kind="", workload="", subject="price on-demand", effect=0.3, since="2026-09-01", moves=(ChoiceMove("product", "inference", NAME, "cirrus"),),
+    )  # fmt: skip
+    archive.save_findings([FindingRecord("moved", "", None, NAME, "price", "warn", "", asdict(finding))])
+    text = client.get(f"/prices/{NAME}").text
+    first = f"{NAME} raised its price 30 % on 1 September 2026: product moves to cirrus"
+    assert first in text and text.index(first) < text.index('id="list"')
+    archive.set_finding_state("moved", "resolved", by="ada", why="seen")
+    text = client.get(f"/prices/{NAME}").text
+    assert text.index('id="settled"') < text.index(first)
+
+
+def test_steps_break_where_no_price_holds_and_held_readings_are_hollow() -> None:
+    def held(usd: float, since: date, until: date | None) -> Price:
+        return Price.model_construct(None, purchase="on_demand", price=usd, since=since, until=until, source="s")
+
+    spans = [held(10.0, date(2026, 8, 1), date(2026, 9, 1)), held(9.0, date(2026, 10, 1), None)]
     read = [PriceReadingView(**vars(reading(d, 9.0)), recorded_at=NOW) for d in (3, 1)]
-    chart = price_chart("on_demand", None, (), spans, read, "2026-11-20", NOW)
+    chart = price_chart("on_demand", None, spans, read, "2026-11-20", NOW)
     assert chart is not None
     lines = {d["name"]: d for d in chart.data}
-    assert lines["accepted"]["y"] == [10.0, 10.0, None, 9.0, 9.0]
-    assert lines["accepted"]["x"][-1] == "2026-11-22", "what holds now is seen to hold"
+    assert lines["in force"]["y"] == [10.0, 10.0, None, 9.0, 9.0]
+    assert lines["in force"]["x"][-1] == "2026-11-22", "what holds now is seen to hold"
     assert lines["read: gpuhunt"]["marker"]["symbol"] == ["circle", "circle-open"]
-    whole = price_chart("on_demand", None, (), spans, read, None, NOW)
+    whole = price_chart("on_demand", None, spans, read, None, NOW)
     assert whole is not None and "Hollow" not in whole.caption
-    assert price_chart("spot", None, (), (), (), None, NOW) is None
+    assert price_chart("spot", None, (), (), None, NOW) is None
