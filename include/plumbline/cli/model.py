@@ -36,7 +36,9 @@ def add(
     context: Annotated[
         int | None, typer.Option(min=8, help="longest sequence in tokens; the template's, or the model's if that is shorter")
     ] = None,
-    like: Annotated[str | None, typer.Option(help="the inference workload whose load and limits are taken; chat-8b if left out")] = None,
+    like: Annotated[
+        str | None, typer.Option(help="the inference workload whose load and limits are taken; chat-8b-1gpu if left out")
+    ] = None,
     mirror: Annotated[str | None, typer.Option(help="in place of the hub, as a provider's models_url")] = None,
     metadata_only: Annotated[
         bool, typer.Option("--metadata-only", help="fetch no weights; the manifest is then declared of hub models only")

@@ -25,7 +25,7 @@ from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.references import References
 from plumbline.declarations.teams import Preference, Team
 from plumbline.declarations.thresholds import Thresholds
-from plumbline.declarations.workloads import Workload
+from plumbline.declarations.workloads import Workload, refused_run_cost
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions, load_tasks
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
@@ -358,6 +358,12 @@ def _unknown_references(
         for i, provider in enumerate(workload.providers or ()):
             if provider not in items["providers"] and ("providers", provider) not in unread:
                 yield missing("workloads", name, ("providers", i), provider, "provider", items["providers"])
+        path, lines = origin["workloads", name]
+        judged: list[tuple[FieldPath, str]] = [(("acceptance", i), each.metric) for i, each in enumerate(workload.acceptance)]
+        judged += [(("primary",), workload.primary.metric)] if workload.primary else []
+        for field, metric in judged if isinstance(workload, InferenceWorkload) else ():  # archived trials may have one, and are read
+            if (refused := refused_run_cost([metric])) is not None:
+                yield Problem(display_path(path), lines.get(field, 1), format_path(field), refused)
     for name, place in items["providers"].items():
         references: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
         references += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from plumbline.declarations.base import Declared, Name
-from plumbline.declarations.workloads import Criterion, parse_metric_value
+from plumbline.declarations.workloads import Criterion, parse_metric_value, refused_run_cost
 from plumbline.metrics import METRICS, Metric, metric
 
 _MULTIPLE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*x\s+best\s*$")
@@ -167,13 +167,9 @@ def _weighable(name: str) -> Metric:
 
 
 def _refuse_run_cost(preference: Preference) -> Preference:
-    """The length of an inference run is the benchmark's own: its cost says nothing about a provider."""
     for field, names in (("weights", preference.weights), ("gates", [gate.metric for gate in preference.gates])):
-        if "cost_per_run" in names:
-            raise ValueError(
-                f"{field}: cost_per_run of inference is the benchmark's own length times the price; "
-                "expected a cost of what is delivered, such as cost_per_good_request or cost_per_1m_output_tokens"
-            )
+        if (why := refused_run_cost(names)) is not None:
+            raise ValueError(f"{field}: {why}")
     return preference
 
 

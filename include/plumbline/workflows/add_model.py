@@ -24,7 +24,7 @@ from plumbline.metrics.formatting import unknown_name
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SMALL = 64 << 20
-_DEFAULT_TEMPLATE = "chat-8b"
+_DEFAULT_TEMPLATE = "chat-8b-1gpu"
 
 
 @dataclass(frozen=True)

@@ -141,30 +141,34 @@ def test_a_value_function_in_a_file_is_told_with_its_line(config: Path) -> None:
     assert (problem.file, problem.line, problem.field) == ("config/teams/platform.yaml", 6, "training.values.step_time")
 
 
-@pytest.mark.parametrize(
-    "changed", [{"weights": {"cost_per_run": 1.0}}, {"weights": {"error_rate": 1.0}, "gates": ("cost_per_run <= 4USD in steady",)}]
-)
-def test_the_cost_of_an_inference_run_decides_nothing(changed: dict[str, object]) -> None:
+@pytest.mark.parametrize("cost", ["cost_per_run", "cost_per_finished_run"])
+@pytest.mark.parametrize("field", ["weights", "gates"])
+def test_the_cost_of_an_inference_run_decides_nothing(field: str, cost: str) -> None:
     """Its length is the benchmark's own."""
-    field = "gates" if "gates" in changed else "weights"
+    changed = {"weights": {cost: 1.0}} if field == "weights" else {"weights": {"error_rate": 1.0}, "gates": (f"{cost} <= 4USD in steady",)}
     for preferences in (
         {"inference": {"workloads": ("chat",), **changed}},
         {"training": {"workloads": ("gpt",), "weights": {"step_time": 1.0}}, "also": {"inference": ({"workloads": ("chat",), **changed},)}},
     ):
-        with pytest.raises(ValidationError, match=f"{field}: cost_per_run.*cost_per_good_request"):
+        with pytest.raises(ValidationError, match=f"{field}: {cost}.*cost_per_good_request"):
             Team.model_validate({"name": "a", **preferences})
-    trained = {"workloads": ("gpt",), "weights": {"cost_per_run": 1.0}}
+    trained = {"workloads": ("gpt",), "weights": {cost: 1.0}}
     assert Team.model_validate({"name": "a", "training": trained}).training is not None
 
 
-def test_the_cost_of_an_inference_run_is_told_with_file_and_field(config: Path) -> None:
-    path = config / "teams/platform.yaml"
-    path.write_text(path.read_text() + "inference:\n  workloads: [chat]\n  weights: {cost_per_run: 1.0}\n")
+@pytest.mark.parametrize(
+    ("file", "added", "field"),
+    [
+        ("teams/platform.yaml", "inference:\n  workloads: [chat]\n  weights: {cost_per_run: 1.0}\n", "inference"),
+        ("workloads/inference/chat.yaml", "  - cost_per_run <= 4USD in steady\n", "acceptance[2]"),
+        ("workloads/inference/chat.yaml", "primary: cost_per_finished_run in steady\n", "primary"),
+    ],
+)
+def test_the_cost_of_an_inference_run_is_told_with_file_and_field(config: Path, file: str, added: str, field: str) -> None:
+    path = config / file
+    path.write_text(path.read_text() + added)
     with pytest.raises(DeclarationError) as raised:
         load(config)
-    problem = next(p for p in raised.value.problems if "cost_per_run" in p.message)
-    assert (
-        problem.file == "config/teams/platform.yaml"
-        and problem.field.startswith("inference")
-        and "cost_per_good_request" in problem.message
-    )
+    (problem,) = raised.value.problems
+    assert problem.file == f"config/{file}" and problem.field.startswith(field) and problem.line > 1
+    assert "cost_per_good_request" in problem.message

@@ -32,7 +32,7 @@ def provider(name: str, *drift: dict[str, Any]) -> dict[str, Any]:
         "cloud": "simulated",
         "region": "nowhere",
         "instance_type": "simulated-h100",
-        "accelerator": {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 1},
+        "accelerator": {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3", "count": 8},
         "launcher": {"kind": "simulated", "seed": sum(map(ord, name)), "drift": list(drift)},
         "prices": [{"purchase": "on_demand", "price": "4 USD/h", "since": "2025-01-01", "source": "one price for both"}],
     }

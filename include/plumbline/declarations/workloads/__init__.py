@@ -153,6 +153,16 @@ def insufficient_observations(criterion: Criterion, n: int) -> str | None:
     return None
 
 
+def refused_run_cost(metrics: Iterable[str]) -> str | None:
+    """Why an inference workload is not judged by the cost of a run: its length is the benchmark's own, so it says nothing about a provider.
+    None if no metric is one."""
+    found = next((name for name in metrics if name in ("cost_per_run", "cost_per_finished_run")), None)
+    return found and (
+        f"{found} of inference is the benchmark's own length times the price; "
+        "expected a cost of what is delivered, such as cost_per_good_request or cost_per_1m_output_tokens"
+    )
+
+
 PRIMARY_SHAPE = "[STATISTIC] METRIC [in PHASE], such as: p95 time_to_first_token in steady"
 _PRIMARY = re.compile(r"^\s*(?:(?P<statistic>[a-z]\w*)\s+)?(?P<metric>[a-z][a-z0-9_]*)(?:\s+in\s+(?P<phase>[a-z_]+))?\s*$")
 
