@@ -20,6 +20,7 @@ COMMANDS = {
     "airflow version": [str(BIN / "airflow"), "version"],
     "plumbline --help": [str(BIN / "plumbline"), "--help"],
     "plumbline check": [str(BIN / "plumbline"), "check"],
+    "plumbline status": [str(BIN / "plumbline"), "status"],
     "plumbline findings": [str(BIN / "plumbline"), "findings"],
     "plumbline campaigns": [str(BIN / "plumbline"), "campaigns"],
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 from fastapi.testclient import TestClient
 
@@ -23,3 +25,10 @@ def test_each_tile_is_that_of_the_page(campaigns, plumbline, said):
     for tile in tiles:
         assert tile["name"] in shown and tile["value"] in shown
         assert tile["name"] in page and tile["value"] in page
+
+
+def test_reading_loads_no_library_that_only_draws_or_tests():
+    heavy = ("scipy.stats", "ruptures", "pandas", "matplotlib")
+    code = "import sys, plumbline.cli.status, plumbline.cli.decide, plumbline.cli.findings, plumbline.workflows.causes; print(*[m for m in {} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code.format(heavy)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -10,9 +10,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from ruptures import KernelCPD
-from ruptures.exceptions import BadSegmentationParameters
-from scipy import stats
 from scipy.special import stdtr
 
 MINIMUM_CHANGE = 0.015
@@ -131,6 +128,9 @@ _SAMPLE = 500
 
 def candidate_boundaries(y: Array) -> list[int]:
     """Ascending boundaries (first point after), at least `SMALLEST` points apart and away from both ends."""
+    from ruptures import KernelCPD  # loads scipy.signal, which takes longer than most commands
+    from ruptures.exceptions import BadSegmentationParameters
+
     z = (y - y[0]) / successive_scatter(y)
     penalty, width = _PENALTY * math.log(len(y)), _kernel_width(z)
     boundaries: list[int] = []
@@ -401,6 +401,8 @@ def detect_creep(values: Sequence[float | None], oldest_accepted: float, *, floo
         raise ValueError("values: a creep is a ratio; expected positive values only")
     if len(series.y) < MINIMUM_POINTS:
         return None
+    from scipy import stats  # takes two seconds to import
+
     moved = float(np.median(series.y[-_NEWEST:])) - math.log(oldest_accepted)
     trend = stats.kendalltau(series.at, series.y)
     slope, _, low, high = stats.theilslopes(series.y, series.at, 0.95)

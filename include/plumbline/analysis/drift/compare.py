@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from plumbline.analysis.drift import environment
 from plumbline.analysis.drift.comparison import Comparison, Family, Limits, MetricComparison, Verdict, reliability_of
@@ -276,7 +276,7 @@ def _judge_trial_row(row: MetricComparison, history: Sequence[CampaignSample], l
         return replace(
             plain, verdict="insufficient_data", notes=(*row.notes, "no two other trials of this series to learn its scatter from")
         )
-    reach = float(stats.t.ppf(1 - level / 2, df)) * noise * math.sqrt(2)
+    reach = float(special.stdtrit(df, 1 - level / 2)) * noise * math.sqrt(2)
     shift = to_analysis_scale(row.effect, row.scale)
     inside = shift <= reach or abs(row.effect) < row.warn
     return replace(plain, mde=from_analysis_scale(reach, row.scale), verdict="unchanged" if inside else "suspected")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
-
-import numpy as np
-from scipy import stats
 
 from plumbline.analysis.drift.effect import Scale
 from plumbline.analysis.drift.environment import EnvironmentChange
@@ -60,8 +58,11 @@ class Reliability:
     def _is_usual(self, now: int, before: int) -> bool:
         if not self.baseline_attempts:
             return False
-        table = np.array([[now, self.attempts - now], [before, self.baseline_attempts - before]])
-        return float(stats.fisher_exact(table, alternative="greater").pvalue) > _LARGER
+        both = now + before
+        as_many = sum(
+            math.comb(self.attempts, n) * math.comb(self.baseline_attempts, both - n) for n in range(now, min(self.attempts, both) + 1)
+        )
+        return as_many / math.comb(self.attempts + self.baseline_attempts, both) > _LARGER
 
 
 def reliability_of(baseline: Sequence[CampaignSample], candidate: CampaignSample) -> Reliability:

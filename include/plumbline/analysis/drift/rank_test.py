@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special  # not scipy.stats, which takes two seconds to import
 
 Floats = NDArray[np.float64]
 Block = tuple[Floats, Floats]
@@ -36,13 +36,13 @@ class Null:
     def at_most(self, value: float) -> float:
         """P(statistic <= value)."""
         if self.pmf is None:
-            return float(stats.norm.cdf((value + 0.5 - self.mean) / self.sd)) if self.sd else float(value >= self.mean)
+            return float(special.ndtr((value + 0.5 - self.mean) / self.sd)) if self.sd else float(value >= self.mean)
         return float(min(1.0, self.pmf[: max(0, math.floor(value) + 1)].sum()))
 
     def at_least(self, value: float) -> float:
         """P(statistic >= value)."""
         if self.pmf is None:
-            return float(stats.norm.sf((value - 0.5 - self.mean) / self.sd)) if self.sd else float(value <= self.mean)
+            return float(special.ndtr((self.mean - value + 0.5) / self.sd)) if self.sd else float(value <= self.mean)
         return float(min(1.0, self.pmf[max(0, math.ceil(value)) :].sum()))
 
 
@@ -51,7 +51,7 @@ def two_sided_p(blocks: Sequence[Block]) -> float:
     total, ranks, sizes = 0, [], []
     for baseline, candidate in blocks:
         both = np.sort(np.concatenate([baseline, candidate]))
-        # Twice the mean rank of each value among equal ones. Not stats.rankdata, which takes ten times as long for so few.
+        # Twice the mean rank of each value among equal ones. Not scipy.stats.rankdata, which takes ten times as long for so few.
         total += int(_doubled_ranks(both, candidate).sum())
         ranks.append(tuple(_doubled_ranks(both, both).tolist()))
         sizes.append(len(candidate))
@@ -80,7 +80,7 @@ def interval_rank(sizes: Sequence[tuple[int, int]], confidence: float) -> int | 
     lowest = sum(n * (n + 1) for _, n in sizes)
     tail = (1 - confidence) / 2
     if null.pmf is None:
-        k = math.floor((null.mean + null.sd * float(stats.norm.ppf(tail)) - lowest) / 2)
+        k = math.floor((null.mean + null.sd * float(special.ndtri(tail)) - lowest) / 2)
     else:
         k = int(np.searchsorted(np.cumsum(null.pmf)[lowest::2], tail, side="right"))
     return k if k > 0 else None
