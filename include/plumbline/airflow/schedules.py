@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetAlias, AssetOrTimeSchedule, CronTriggerTimetable, MultipleCronTriggerTimetable
 
 from plumbline.declarations import Declarations, Provider
-from plumbline.launch.plan import declared_slots
+from plumbline.launch.plan import MONTHLY_DAY, declared_slots
 
 RESULTS = Asset(name="plumbline_results", uri="x-plumbline://results")
 """New results are in the archive; each event has {campaign_id, provider}."""
@@ -75,4 +75,4 @@ def _each_day(at: time) -> CronTriggerTimetable:
 
 def _monthly(slot: str) -> str:
     hour, minute = slot.split(":")
-    return f"{int(minute)} {int(hour)} 1 * *"
+    return f"{int(minute)} {int(hour)} {MONTHLY_DAY} * *"

@@ -1,4 +1,4 @@
-"""The status strip of the first page: findings, money, the best switch, what runs now, states, age."""
+"""The status strip of the first page: findings, money, the best switch, what runs now and next, states, age."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from plumbline.analysis.campaign_data import MonthlyTotal
 from plumbline.analysis.decisions.savings import Switch
 from plumbline.archive import FindingView
 from plumbline.declarations import Declarations
+from plumbline.launch.plan import next_slot
 from plumbline.metrics.formatting import format_money, format_name, format_percent, format_probability
 from plumbline.presentation.cover import describe_rest
 from plumbline.presentation.heat_map import SeriesStatus
@@ -69,7 +70,16 @@ def status_tiles(
     if month is not None:
         tiles += [_money_tile(month), _switch_tile(moves), *([_COST_LATER] if status is None else _cost_tile(cheapest))]
     campaign = [_CAMPAIGN_LATER] if status is None else _campaign_tile(status)
-    return (*tiles, *_running_tile(active, campaign, declared, now), _AGE_LATER if status is None else _age_tile(status, now))
+    running = [replace(t, note=_with_next_slot(t.note, declared, now)) for t in _running_tile(active, campaign, declared, now)]
+    return (*tiles, *running, _AGE_LATER if status is None else _age_tile(status, now))
+
+
+def _with_next_slot(note: str, declared: Declarations, now: datetime) -> str:
+    slot = next_slot(declared, now)
+    if slot is None:
+        return note
+    at, names = slot
+    return f"{f'{note}; ' if note else ''}next {at:%Y-%m-%d %H:%M} UTC on {names[0] if len(names) == 1 else f'{len(names)} providers'}"
 
 
 def ask_airflow(read_runs: ReadActiveRuns | None) -> Sequence[ActiveRun] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from plumbline.declarations.workloads.prompts import FilePrompts
 from plumbline.launch import PlanError
 from plumbline.metrics.formatting import unknown_name
 
-__all__ = ["PlanError", "RunRequest", "declared_slots", "plan"]
+__all__ = ["PlanError", "RunRequest", "declared_slots", "next_slot", "plan"]
 
 _T = TypeVar("_T")
 KINDS = ("training", "inference")
@@ -92,6 +92,23 @@ def plan(declarations: Declarations, request: RunRequest, planned_at: datetime) 
 def declared_slots(provider: Provider, workload: AnyWorkload) -> tuple[str, ...]:
     """The times of day (UTC) on which the workload is measured on the provider: the provider's own slots, else the workload's."""
     return provider.slots or workload.repeats.slots
+
+
+MONTHLY_DAY = 1
+"""Day of the month on which the slots of a monthly rerun begin."""
+
+
+def next_slot(declared: Declarations, now: datetime) -> tuple[datetime, tuple[str, ...]] | None:
+    """When the next slot of the monthly rerun begins (UTC), and the enabled providers that it measures; None where none is planned."""
+    by_time: dict[datetime, set[str]] = {}
+    this_month = now.astimezone(timezone.utc).replace(day=MONTHLY_DAY, second=0, microsecond=0)
+    following = (this_month + timedelta(days=31)).replace(day=MONTHLY_DAY)
+    for provider in declared.enabled_providers():
+        for slot in {slot for w in declared.monthly_workloads(provider) for slot in declared_slots(provider, w)}:
+            hour, minute = (int(part) for part in slot.split(":"))
+            at = next(t for month in (this_month, following) if (t := month.replace(hour=hour, minute=minute)) > now)
+            by_time.setdefault(at, set()).add(provider.name)
+    return min((at, tuple(sorted(names))) for at, names in by_time.items()) if by_time else None
 
 
 def _check(request: RunRequest, planned_at: datetime) -> None:

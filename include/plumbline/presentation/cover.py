@@ -106,7 +106,7 @@ def cover(conclusions: Conclusions) -> Cover:
         more=join_words(f"{n} × {label}" for label, n in hidden.items()),
         actions=actions,
         also_open=tuple(f for f in campaign.history.open_findings if f.headline not in named)[:FINDINGS],
-        charts=tuple(c for c in (pareto_chart(conclusions), index_chart(campaign)) if c is not None),
+        charts=tuple(c for c in (pareto_chart(conclusions), index_chart(campaign.history.index)) if c is not None),
         simulated="" if True not in simulated_flags else "some" if False in simulated_flags else "all",
     )
 

@@ -16,12 +16,13 @@ from plumbline.presentation.series_summary import ShownState
 
 @dataclass(frozen=True)
 class NumberText:
-    """One provider's number as text. `behind`: distance to the best in words, `best` for the first ones."""
+    """One provider's number as text. `behind`: distance to the best in words, `best` for the first ones. `tone`: by this number's own distance,
+    `good` of the best and what is like it, `warn` from 10 %, `bad` from 25 % on."""
 
     text: str
     interval: str
     behind: str
-    leads: bool
+    tone: str
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,21 @@ class WorkloadRanking:
     metric: str
     cost_metric: str
     lines: tuple[RankingLine, ...]
+
+    @property
+    def answer(self) -> str:
+        """Who is best, who is cheapest and how far behind; empty for fewer than two providers."""
+        first = next((line for line in self.lines if line.first is not None and line.place == 1), None)
+        if first is None or first.first is None or len(self.lines) < 2:
+            return ""
+        best = f"{first.provider} is best at {first.first.text}"
+        cheapest = next((line for line in self.lines if line.cost is not None and line.cost.behind == BEST), None)
+        if cheapest is None or cheapest.cost is None:
+            return f"{best}."
+        if cheapest is first:
+            return f"{best} and cheapest at {cheapest.cost.text}."
+        behind = f" and {cheapest.first.behind}" if cheapest.first is not None else ""
+        return f"{best}; {cheapest.provider} is cheapest at {cheapest.cost.text}{behind}."
 
 
 def rank_fleet(series: Sequence[FleetSeries], primary: Number | None, per: CostUnit = "token") -> WorkloadRanking:
@@ -83,13 +99,22 @@ def _number_text(placing: Placing | None, scale: Scale) -> NumberText | None:
     if placing is None:
         return None
     interval = "" if placing.low is None or placing.high is None else f"{scale.number(placing.low)} … {scale.number(placing.high)}"
-    return NumberText(scale.text(placing.value), interval, format_behind(placing), placing.leads)
+    return NumberText(scale.text(placing.value), interval, format_behind(placing), _TONES[_level(placing)])
+
+
+BEST = "best"
+_TONES = ("good", "", "", "warn", "bad", "bad")
+"""By level, as the colours of a cell."""
+
+
+def _level(placing: Placing) -> int:
+    return 0 if placing.leads else next((i for i, limit in enumerate(LEVELS) if placing.behind <= limit), len(LEVELS))
 
 
 def format_behind(placing: Placing) -> str:
     """`best`, `like the best` within the intervals, else `+12 %` or `−12 %` of the best value."""
     if placing.place == 1:
-        return "best"
+        return BEST
     if placing.leads:
         return "like the best"
     return f"{100 * placing.behind:.{0 if placing.behind >= 0.1 else 1}f} % behind"
@@ -259,10 +284,9 @@ def _placed_cell(
     placing: Placing, series: Sequence[FleetSeries], number: str, text: str, status: Mapping[tuple[str, str], SeriesStatus]
 ) -> HeatCell:
     workload = series[0].workload
-    level = 0 if placing.leads else next((i for i, limit in enumerate(LEVELS) if placing.behind <= limit), len(LEVELS))
     series_status = status.get((placing.provider, workload))
     words = f"{text}, {format_behind(placing)}" + (f"; {series_status.state.text}" if series_status else "")
-    return HeatCell(workload, f"h{level}", number, words, series_status is not None and series_status.state.name == "drifted")
+    return HeatCell(workload, f"h{_level(placing)}", number, words, series_status is not None and series_status.state.name == "drifted")
 
 
 def _short_state(state: ShownState) -> str:

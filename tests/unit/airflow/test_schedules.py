@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
+import pytest
 from airflow.sdk import AssetOrTimeSchedule, MultipleCronTriggerTimetable
+from croniter import croniter
 from tests.fakes.trials import declared
 
 from plumbline.airflow.schedules import provider_changed, schedule_of
 from plumbline.declarations import Provider
 from plumbline.declarations.providers import MonitoringConfig
+from plumbline.launch.plan import next_slot
 
 DECLARED = declared()
 PROVIDER = DECLARED.providers["local-1core"]
@@ -30,6 +34,23 @@ def test_monthly_slots_or_a_change_of_this_provider() -> None:
     assert isinstance(found, AssetOrTimeSchedule) and isinstance(found.timetable, MultipleCronTriggerTimetable)
     assert found.asset_condition.objects == (provider_changed("local-1core"),)
     assert provider_changed("local-1core") != provider_changed("local-2core")
+
+
+@pytest.mark.parametrize("now", ["2026-11-30 12:00", "2026-12-01 01:59", "2026-12-01 02:00", "2026-12-31 23:59"])
+def test_the_next_slot_is_when_airflow_starts_the_first_benchmark(now: str) -> None:
+    moment = datetime.fromisoformat(f"{now}+00:00")
+    starts = {
+        provider.name: min(croniter(one.expression, moment).get_next(datetime) for one in timetable_of(provider).timetables)
+        for provider in DECLARED.enabled_providers()
+        if schedule(provider) is not None
+    }
+    first = min(starts.values())
+    assert next_slot(DECLARED, moment) == (first, tuple(sorted(name for name, at in starts.items() if at == first)))
+    assert next_slot(replace(DECLARED, providers={}), moment) is None
+
+
+def timetable_of(provider: Provider) -> Any:
+    return getattr(found := schedule_of(DECLARED, provider), "timetable", found)
 
 
 def test_who_is_not_watched_has_his_slots_only() -> None:

@@ -24,16 +24,18 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 from plumbline.dashboard.status_strip import Tile, ask_airflow, status_tiles
 from plumbline.declarations import Declarations
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.charts.fleet import cost_against_speed_chart
+from plumbline.presentation.charts.fleet import cost_against_speed_chart, index_chart
 from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, density_of, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
+from plumbline.workflows.campaign_history import speed_index
 from plumbline.workflows.fleet import primary_number, read_fleet
 from plumbline.workflows.monthly_costs import monthly_costs, stored_switches, sum_costs
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
+TREND_HEIGHT = 300
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,14 @@ class CampaignLine:
 
 @dataclass(frozen=True)
 class Overview:
-    """`map`: None until the current results are read; `density`: of the map then, of `expected` providers."""
+    """`map`: None until the current results are read; `density`: of the map then, of `expected` providers. `trend`: the year, where the map leaves room."""
 
     tiles: tuple[Tile, ...]
     map: HeatMap | None
     density: str
     expected: int
     scatter: Chart | None
+    trend: Chart | None
     workload: str
     winners: tuple[DecisionRow, ...]
     groups: tuple[InboxGroup, ...]
@@ -85,9 +88,12 @@ def overview(
         *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
         *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
     ]
-    drawn_fleet = remember((view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload))
-    stored = read_decisions(archive.newest_decisions()) if money else ()
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN, between=chosen.span(now)).rows
+    campaigns = [head.campaign_id for head in reversed(heads)]
+    drawn_fleet = remember(
+        (view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload, campaigns)
+    )
+    stored = read_decisions(archive.newest_decisions()) if money else ()
     marks = archive.marked([c.campaign_id for c in heads])
     costs = monthly_costs(archive, declared, unsettled) if money else {}
     open_findings = [view for view in unsettled if view.state == "open"]
@@ -110,6 +116,7 @@ def overview(
         density=drawn_fleet.map.density if drawn_fleet else density_of(expected),
         expected=expected,
         scatter=drawn_fleet.scatter if drawn_fleet and money else None,
+        trend=drawn_fleet.trend if drawn_fleet else None,
         workload=drawn_fleet.workload if drawn_fleet else workload,
         winners=newest_decisions(stored, declared, now),
         groups=groups[:FINDINGS_SHOWN],
@@ -135,6 +142,7 @@ class DrawnFleet:
     status: Mapping[tuple[str, str], SeriesStatus]
     map: HeatMap
     scatter: Chart | None
+    trend: Chart | None
     workload: str
     cheapest: tuple[tuple[str, str], ...]
 
@@ -147,8 +155,9 @@ def draw_fleet(
     view: HeatView,
     chosen: Filter,
     workload: str,
+    campaigns: Sequence[str],
 ) -> DrawnFleet:
-    """The heat map and the scatter; as long as no trial, price, state or declaration changes, the same all day."""
+    """The heat map, the scatter and the year, of these `campaigns`; as long as no trial, price, state or declaration changes, the same all day."""
     whole_fleet = read_fleet(archive, declared, now.date())
     status = _status(archive, whole_fleet, unsettled, now)
     fleet = _filter_fleet(whole_fleet, declared, chosen, status)
@@ -174,7 +183,10 @@ def draw_fleet(
         if charted_workload
         else None
     )
-    return DrawnFleet(status, fleet_map, scatter, charted_workload, _cheapest(whole_fleet, declared))
+    shown = {row.provider for row in fleet_map.rows}
+    index = speed_index(archive, campaigns) if campaigns and fleet_map.density == "large" else {}
+    trend = index_chart({provider: own for provider, own in index.items() if provider in shown}, TREND_HEIGHT)
+    return DrawnFleet(status, fleet_map, scatter, trend, charted_workload, _cheapest(whole_fleet, declared))
 
 
 def _cheapest(fleet: Fleet, declared: Declarations) -> tuple[tuple[str, str], ...]:

@@ -27,6 +27,7 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 from plumbline.declarations import Declarations
 from plumbline.presentation.card_tables import CardTable, NumberKey, card_tables, row_keys
 from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.charts.fleet import cost_against_speed_chart
 from plumbline.presentation.charts.scorecards import headline_charts
 from plumbline.presentation.costs import CostRow, cost_rows
 from plumbline.presentation.heat_map import WorkloadRanking, rank_fleet
@@ -45,7 +46,7 @@ Remember = Callable[[Hashable, Callable[[], Any]], Any]
 
 @dataclass(frozen=True)
 class WorkloadPage:
-    """What is shown at once. `version`: None without results. `ranked`: all providers. `order`: of the pages of providers side by side, also
+    """What is shown at once. `version`: None without results. `ranked`: all providers; `scatter`: their cost against speed. `order`: of the pages of providers side by side, also
     those without a place."""
 
     name: str
@@ -53,6 +54,7 @@ class WorkloadPage:
     version: int | None
     description: str
     ranked: WorkloadRanking
+    scatter: Chart | None
     order: tuple[str, ...]
     simulated: bool
     teams: tuple[str, ...]
@@ -114,7 +116,8 @@ def workload_page(archive: Archive, declared: Declarations, on: date, name: str,
     if spec is None and not ran:
         return None
     fleet = read_fleet(archive, declared, on, workload=name).of(name)
-    ranked = rank_fleet(fleet, primary_number(declared, name), per)
+    primary = primary_number(declared, name)
+    ranked = rank_fleet(fleet, primary, per)
     placed = [line.provider for line in ranked.lines]
     return WorkloadPage(
         name=name,
@@ -122,6 +125,7 @@ def workload_page(archive: Archive, declared: Declarations, on: date, name: str,
         version=fleet[0].version if fleet else None,
         description=spec.description if spec is not None else "no longer declared",
         ranked=ranked,
+        scatter=cost_against_speed_chart(fleet, primary, per),
         # Without a usable number a provider has no place, but a reason.
         order=(*placed, *(p for p in ran if p not in placed)),
         simulated=any(s.simulated for s in fleet),

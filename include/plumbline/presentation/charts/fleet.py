@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from statistics import median, quantiles
 
-from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, pooled, pooled_costs, unit_of
 from plumbline.analysis.scorecards.pooling import Pooled
@@ -178,9 +177,11 @@ def _intervals(names: Sequence[str], rows: Mapping[str, tuple[Row, Row]], x_fact
     return intervals
 
 
-def index_chart(campaign: CampaignData) -> Chart | None:
-    """Speed of the fleet and of the providers that moved most, 100 in each one's first campaign; None with fewer than two campaigns."""
-    index = campaign.history.index
+def index_chart(index: Mapping[str, Mapping[str, float]], height: int = HEIGHT) -> Chart | None:
+    """Speed of the fleet and of the providers that moved most, 100 in each one's first campaign; None with fewer than two campaigns.
+
+    `index`: provider → campaign → speed.
+    """
     campaigns = sorted({c for provider_index in index.values() for c in provider_index})
     if len(campaigns) < 2:
         return None
@@ -202,7 +203,7 @@ def index_chart(campaign: CampaignData) -> Chart | None:
             "xaxis": axis("", type="category", categoryarray=campaigns),
             "yaxis": axis("", range=[min(97.0, *all_values) - 1, max(103.0, *all_values) + 1]),
         },  # noise of a tenth is no cliff
-        height=HEIGHT,
+        height=height,
     )
 
 

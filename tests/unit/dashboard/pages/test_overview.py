@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -130,12 +131,13 @@ def statements(archive: Archive, reports: Path, declared: Declarations) -> int:
 def test_the_page_costs_the_same_statements_however_many_providers_there_are(tmp_path: Path) -> None:
     with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
         declared = load()
-        names = [f"lab-{n:02d}" for n in range(9)]
+        names = [f"lab-{n:02d}" for n in range(12)]
+        asked = {}
         for count, name in enumerate(names, 1):
             archive.record(document(trial(where=provider(name))), uri="file:///store")
-            if count == 2:
-                before = statements(archive, tmp_path, declared)
-        assert statements(archive, tmp_path, declared) == before < 30
+            asked[count] = statements(archive, tmp_path, declared)
+        # Of few the year is drawn too.
+        assert asked[2] == asked[8] < 30 and asked[9] == asked[12] < asked[8]
         assert len(overview(archive, declared, tmp_path, PLANNED).map.rows) == len(names)
 
 
@@ -233,8 +235,24 @@ def run(
 )
 def test_a_tile_says_what_runs_now(tmp_path: Path, active: list[ActiveRun], value: str, note: str) -> None:
     found = tile_of(tmp_path, lambda: active)
-    assert (found.name, found.value, found.note) == ("Running now", value, note)
+    assert (found.name, found.value) == ("Running now", value)
+    assert re.fullmatch(re.escape(note) + r"; next 2025-12-01 \d\d:\d\d UTC on .+", found.note)
     assert (found.link, found.in_airflow) == (active[0].path, True)
+
+
+def test_of_few_providers_the_year_is_drawn_and_of_many_the_map_fills_the_screen(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for n in range(8):
+            for month in (1, 2):
+                at = PLANNED + timedelta(days=30 * month)
+                asked = trial(where=provider(f"lab-{n}"), campaign=f"2025-{month:02d}", planned_at=at)
+                archive.record(document(asked, metrics=training_metrics(1 + month / 10)), uri="file:///store")
+        few = overview(archive, load(), tmp_path, PLANNED + timedelta(days=90))
+        asked = trial(where=provider("lab-8"), campaign="2025-02", planned_at=PLANNED + timedelta(days=60))
+        archive.record(document(asked, metrics=training_metrics(1.2)), uri="file:///store")
+        many = overview(archive, load(), tmp_path, PLANNED + timedelta(days=90))
+    assert few.trend is not None and few.trend.data[0]["y"] == [100, pytest.approx(100 * 1.1 / 1.2, abs=0.01)]
+    assert many.trend is None
 
 
 def test_where_nothing_runs_the_newest_campaign_is_named(tmp_path: Path) -> None:

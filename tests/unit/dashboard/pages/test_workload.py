@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
-from tests.data.result_documents import document, provider, training_metrics, trial
+from tests.data.result_documents import PLANNED, document, provider, training_metrics, trial
 from tests.unit.results.test_benchmark_files import DATA, FILES
 
+from plumbline.analysis.fleet import FleetSeries
 from plumbline.archive import open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
+from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name
+from plumbline.presentation.heat_map import rank_fleet
 from plumbline.workflows.import_results import import_benchmark_file
 
 
@@ -69,6 +72,32 @@ def test_a_workload_has_one_winner_whatever_the_page(many: TestClient) -> None:
     assert len(units) == 1, units
     placed = [text[text.index('id="places"') :].split("</section>")[0] for text in pages]
     assert placed[0] == placed[1] and placed[0].index("lab-6") < placed[0].index("lab-5")
+
+
+def test_the_first_lines_are_the_answer_and_each_number_has_its_own_colour() -> None:
+    """The fastest costs three times the cheapest: its speed is green, its cost red."""
+    priced = {"dear": (1.0, 33.0), "cheap": (1.08, 10.0)}
+    series = [fleet_series(name, step, usd) for name, (step, usd) in priced.items()]
+    ranked = rank_fleet(series, ("step_time", METRICS["step_time"].statistic, None), "hour")
+    dear, cheap = ranked.lines
+    assert (dear.provider, dear.first.tone, dear.cost.tone, dear.cost.behind) == ("dear", "good", "bad", "230 % behind")
+    assert (cheap.first.tone, cheap.cost.tone) == ("", "good")
+    assert ranked.answer == "dear is best at 1.00 s; cheap is cheapest at 10.00 USD and 8.0 % behind."
+    assert rank_fleet(series[:1], None, "hour").answer == "", "one has nobody to be better than"
+
+
+def fleet_series(name: str, step: float, usd: float) -> FleetSeries:
+    measured = tuple({("step_time", METRICS["step_time"].statistic, "steady"): step * (1 + n / 1000)} for n in range(-1, 2))
+    return FleetSeries(name, "training", "gpt", 1, name, "2025-11", PLANNED, False, measured, None, usd_per_hour=usd)
+
+
+def test_cost_against_speed_is_drawn_for_who_may_see_costs(client: TestClient) -> None:
+    text = client.get("/workloads/chat-tiny-cpu").text
+    assert (
+        text.index('class="answer"') < text.index('id="places"') < text.index('data-for="cost-against-speed"') < text.index('id="beside"')
+    )
+    hourly = client.get("/workloads/chat-tiny-cpu?per=hour").text
+    assert hourly.count('data-for="cost-against-speed"') == 1
 
 
 def test_criteria_costs_and_what_is_behind_them(client: TestClient) -> None:
