@@ -38,14 +38,14 @@ def check(documents: Sequence[ResultDocument], planned: Sequence[Trial], docs: P
     # These take seconds to import; whoever only reads a report goes without them.
     from plumbline.quality import tables
     from plumbline.quality.data_docs import write_site
-    from plumbline.quality.suites import attempts_suite, metrics_suite
+    from plumbline.quality.suites import attempts_suite, facts_suite, numbers_suite
     from plumbline.quality.validation import validate
 
     outcomes = [validate(attempts_suite(planned), tables.attempts_table(documents, planned, datetime.now(timezone.utc)))]
     for kind in KINDS:
-        numbers = tables.metrics_table(documents, kind)
-        if len(numbers):
-            outcomes.append(validate(metrics_suite(kind, numbers), numbers))
+        if len(facts := tables.facts_table(documents, kind)):
+            outcomes.append(validate(facts_suite(kind), facts))
+            outcomes.append(validate(numbers_suite(kind), tables.numbers_table(documents, kind)))
     keys = [tables.attempt_key(document) for document in documents]
     verdicts = {key: Verdict() for key in keys}
     for key, reason in spoilt_by_load(documents).items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -113,8 +114,8 @@ def interval_is_valid(row: MetricRow) -> bool:
 
 # Result documents as tables: one row an attempt.
 #
-# `attempts` has every attempt and says whether it is what it claims to be; `measured` has those that may be believed, with a column
-# for each number, named phase.metric.statistic. Trials that failed have no numbers and stand in the first table only.
+# `attempts` has every attempt and says whether it is what it claims to be; `facts` has those that may be believed, and `numbers` a row for
+# each bound of each of their numbers. Trials that failed have no numbers and stand in the first table only.
 
 
 Kind = Literal["training", "inference"]
@@ -122,6 +123,16 @@ USABLE_STATUSES = ("valid", "degraded")
 NATURAL_KEY = ("series_key", "campaign_id", "slot", "repeat", "attempt")
 ENVIRONMENT_FACTS = ("cpu.model", "cpu.usable", "memory.total_bytes", "os.kernel", "python.version")
 """Facts without which an environment explains no change; the probe of every platform gives them."""
+
+NUMBER_CHECKS = {
+    "out_of_range": "expected every number to be possible",
+    "percentile_order": "expected the statistics of a metric to rise from its minimum to its maximum",
+    "latency_order": "expected a request to end no sooner than its first token arrived, and its latency from its schedule to be the longer",
+}
+"""By the code of a check of numbers, what it expects."""
+# Statistics that must not fall; a training reports its p50 as `median`.
+_ORDERED = ("min", "p50", "median", "p90", "p95", "p99", "max")
+_CONTAINED_IN = {"time_to_first_token": ("request_scheduled_latency",), "request_latency": ("request_scheduled_latency",)}
 
 _ATTEMPT_COLUMNS = (
     "key", "trial_id", *NATURAL_KEY, "status", "schema_version", "checksum_holds", "spec_hash", "planned_spec_hash", "criteria_hash",
@@ -163,25 +174,64 @@ def _attempt_row(document: ResultDocument, planned: Trial | None, now: datetime)
     }
 
 
-def metrics_table(documents: Sequence[ResultDocument], kind: Kind) -> pd.DataFrame:
-    """One row for each document of the kind that may be believed; a number that a trial does not have is absent (NaN)."""
-    rows = [_metrics_row(d) for d in documents if d.trial.workload.kind == kind and d.validity.status in USABLE_STATUSES]
-    table = pd.DataFrame(rows)
-    for column in (name for name in table.columns if is_metric(name)):
-        table[column] = pd.to_numeric(table[column])  # a column that is absent everywhere is one of numbers all the same
-    return table
+def facts_table(documents: Sequence[ResultDocument], kind: Kind) -> pd.DataFrame:
+    """One row for each document of the kind that may be believed."""
+    return pd.DataFrame([_facts_row(document) for document in _believed(documents, kind)])
 
 
-def _metrics_row(document: ResultDocument) -> dict[str, Any]:
-    environment = document.environment
-    facts = environment.facts if environment else {}
-    # A number that appears twice has no column: the attempt is rejected for it, and neither value can be trusted.
+def numbers_table(documents: Sequence[ResultDocument], kind: Kind) -> pd.DataFrame:
+    """One row for each bound of a number of those documents: the check's code, the number's name (phase.metric.statistic), its value, what it
+    must at least and at most be (absent: no upper end), and this in words."""
+    rows = [{"key": attempt_key(d), **bound} for d in _believed(documents, kind) for bound in _bounds(numbers_of(d))]
+    return pd.DataFrame(rows, columns=["key", "code", "number", "value", "at_least", "at_most", "expected"])
+
+
+def _believed(documents: Sequence[ResultDocument], kind: Kind) -> list[ResultDocument]:
+    return [d for d in documents if d.trial.workload.kind == kind and d.validity.status in USABLE_STATUSES]
+
+
+def numbers_of(document: ResultDocument) -> dict[str, float]:
+    """By phase.metric.statistic. Without a number that appears twice: the attempt is rejected for it, and neither value can be trusted."""
     rows = Counter((row.phase, row.metric, row.statistic) for row in document.metrics)
-    numbers = {
+    return {
         f"{row.phase}.{row.metric}.{row.statistic}": row.value
         for row in document.metrics
-        if rows[row.phase, row.metric, row.statistic] == 1
+        if row.value is not None and rows[row.phase, row.metric, row.statistic] == 1
     }
+
+
+def _bounds(numbers: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    """Of each number its range; of each pair of statistics that must not fall, and of latencies that contain others, the order."""
+    for name, value in numbers.items():
+        phase, metric, statistic = name.split(".")
+        possible = range_of(metric, statistic)
+        lowest = math.nextafter(possible.low, math.inf) if possible.above else possible.low
+        yield _bound("out_of_range", name, value, f"expected {possible}", lowest, possible.high)
+        above = (
+            next((n for s in _ORDERED[_ORDERED.index(statistic) + 1 :] if (n := f"{phase}.{metric}.{s}") in numbers), None)
+            if statistic in _ORDERED
+            else None
+        )
+        if above is not None:
+            yield _in_order("percentile_order", above, name, numbers)
+        for outer in _CONTAINED_IN.get(metric, ()):
+            if (longer := f"{phase}.{outer}.{statistic}") in numbers:
+                yield _in_order("latency_order", longer, name, numbers)
+
+
+def _in_order(code: str, higher: str, lower: str, numbers: Mapping[str, float]) -> dict[str, Any]:
+    least = numbers[lower]
+    return _bound(code, higher, numbers[higher], f"expected at least {lower}, which is {least:.6g}", least)
+
+
+def _bound(code: str, number: str, value: float, expected: str, at_least: float, at_most: float | None = None) -> dict[str, Any]:
+    return {"code": code, "number": number, "value": value, "at_least": at_least, "at_most": at_most, "expected": expected}
+
+
+def _facts_row(document: ResultDocument) -> dict[str, Any]:
+    environment = document.environment
+    facts = environment.facts if environment else {}
+    numbers = numbers_of(document)
     counted = [row.n for row in document.metrics if row.value is not None]
     return {
         "key": attempt_key(document),
@@ -198,12 +248,11 @@ def _metrics_row(document: ResultDocument) -> dict[str, Any]:
             if point.value is not None and point.value not in range_of(curve.metric, curve.statistic)
         ),
         "broken_intervals": _join_names(f"{r.phase} {r.metric} {r.statistic}" for r in document.metrics if not interval_is_valid(r)),
-        "missing_numbers": _join_names(name for name in required_metrics(document.trial) if numbers.get(name) is None),
+        "missing_numbers": _join_names(name for name in required_metrics(document.trial) if name not in numbers),
         "unmeasured_criteria": _join_names(
-            c.text for c in document.trial.workload.acceptance if numbers.get(f"{c.phase}.{c.metric}.{c.statistic}") is None
+            c.text for c in document.trial.workload.acceptance if f"{c.phase}.{c.metric}.{c.statistic}" not in numbers
         ),
         **_steps(document),
-        **numbers,
     }
 
 
@@ -220,11 +269,6 @@ def _steps(document: ResultDocument) -> dict[str, Any]:
     whole = ("effective_tokens_per_second", "effective_samples_per_second")
     steps = next((r.n for r in document.metrics if r.phase == "steady" and r.statistic == "value" and r.metric in whole), None)
     return {"steps_done": steps, "steps_declared": workload.steps.total}
-
-
-def is_metric(column: str) -> bool:
-    """Whether a column of `measured` holds a metric."""
-    return column.count(".") == 2 and " " not in column
 
 
 def required_metrics(trial: Trial) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ import pandas as pd
 from plumbline.quality.gx import ExpectationSuite, ValidationDefinition, ephemeral
 from plumbline.quality.report import Severity
 
-_FORMAT = {"result_format": "COMPLETE", "unexpected_index_column_names": ["key"]}
+_LABELS = ("key", "number", "expected")
+"""Columns that say in words what a row is about; the first is in every table."""
 _MAX_NAMES = 10
 
 
@@ -36,11 +37,14 @@ class Outcome:
 
 
 def validate(suite: ExpectationSuite, table: pd.DataFrame) -> Outcome:
-    """Evaluate every expectation of the suite; the table has a column `key` that names its rows."""
+    """Evaluate every expectation of the suite. A column `key` names the attempt of each row; in a table of numbers `number` and `expected` say
+    what the row's value is of and what it should be."""
     context = ephemeral()
     batch = context.data_sources.add_pandas("results").add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("all")
     definition = context.validation_definitions.add(ValidationDefinition(name=suite.name, data=batch, suite=context.suites.add(suite)))
-    result = definition.run(batch_parameters={"dataframe": table}, result_format=_FORMAT)
+    labels = [name for name in _LABELS if name in table.columns]
+    formatted = {"result_format": "COMPLETE", "unexpected_index_column_names": labels}
+    result = definition.run(batch_parameters={"dataframe": table}, result_format=formatted)
     failures = tuple(_failure(one.to_json_dict()) for one in result.results if not one.success)
     return Outcome(suite.name, len(result.results), failures, result)
 
@@ -57,8 +61,15 @@ def _failure(one: Mapping[str, Any]) -> Failure:
         names = ", ".join(sorted(str(item) for item in missing)[:_MAX_NAMES])
         count = int(result.get("missing_count") or len(missing))
         return Failure(meta["code"], severity, f"{meta['says']}; without one: {count} ({names}{' …' if count > _MAX_NAMES else ''})", {})
-    details = {str(row["key"]): _describe_failure(row, config["kwargs"], meta["says"]) for row in result["unexpected_index_list"]}
-    return Failure(meta["code"], severity, meta["says"], details)
+    found: dict[str, list[str]] = {}
+    for row in result["unexpected_index_list"]:
+        found.setdefault(str(row["key"]), []).append(_describe_failure(row, config["kwargs"], meta["says"]))
+    return Failure(meta["code"], severity, meta["says"], {key: _shortened(texts) for key, texts in found.items()})
+
+
+def _shortened(texts: list[str]) -> str:
+    more = len(texts) - _MAX_NAMES
+    return "; ".join(texts[:_MAX_NAMES]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _error(one: Mapping[str, Any]) -> str | None:
@@ -71,7 +82,9 @@ def _error(one: Mapping[str, Any]) -> str | None:
 
 
 def _describe_failure(row: Mapping[str, Any], expected: Mapping[str, Any], says: str) -> str:
-    """`steady.step_time.median is -0.1; expected …`, with every column that the expectation looked at."""
+    """`steady.step_time.median is -0.1; expected …`: the row's number, or every column that the expectation looked at."""
+    if "number" in row:
+        return f"{row['number']} is {_format_value(row['value'])}; {row['expected']}"
     columns = expected.get("column_list") or [expected[name] for name in ("column", "column_A", "column_B") if name in expected]
     values = ", ".join(f"{column} is {_format_value(row.get(column))}" for column in columns)
     return f"{values}; {says}"

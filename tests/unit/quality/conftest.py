@@ -238,14 +238,14 @@ def must_fire(cases: Cases) -> None:
     metrics(
         "a token after the last one",
         "latency_order",
-        "steady.time_to_first_token.p50 is 0.08; expected request_scheduled_latency to be at least",
+        "request_scheduled_latency.p50 is 0.051; expected at least steady.time_to_first_token.p50, which is 0.08",
         slow_start,
         "inference",
     )
     metrics(
         "falling percentiles",
         "percentile_order",
-        "steady.step_time.p99 is 0.11, steady.step_time.p95 is 0.12;",
+        "steady.step_time.p99 is 0.11; expected at least steady.step_time.p95, which is 0.12",
         replaced(rows, metric_row("step_time", 0.11, 20, statistic="p99")),
     )
     for metric, value, statistic, kind in (

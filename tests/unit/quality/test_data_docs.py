@@ -17,7 +17,11 @@ def test_the_pages_say_what_failed_and_need_no_network(checked: tuple[dict[str, 
     cases, report, docs = checked
     assert report.data_docs == docs / "cases" / "index.html"
     pages = {path.name: path.read_text(encoding="utf-8") for path in sorted((docs / "cases").iterdir())}
-    assert set(pages) == {"index.html", "attempts.html", "training.html", "inference.html"}
+    assert set(pages) == {
+        "index.html",
+        "attempts.html",
+        *(f"{kind}{part}.html" for kind in ("training", "inference") for part in ("", "-numbers")),
+    }
     for name, page in pages.items():
         loaded = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>|url\([^)]*\)|@import", page, re.IGNORECASE)
         assert loaded == [], name
