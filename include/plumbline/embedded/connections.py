@@ -70,7 +70,7 @@ def prepare() -> None:
         except BlockingIOError:
             raise RuntimeError(f"another process is starting an Airflow in {home}; try again when it is ready") from None
         write_settings(home, DEFAULT_PORT, reparse=True)
-        line = [sys.executable, "-m", "airflow", *MIGRATION["migration"]]
+        line = [sys.executable, "-m", *MIGRATION["migration"]]
         done = subprocess.run(line, env=airflow_environment(os.environ), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"Airflow's database in {home} could not be created: {' '.join(done.stderr.strip().splitlines()[-1:])}")

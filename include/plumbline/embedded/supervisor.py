@@ -20,12 +20,13 @@ from plumbline.harness.process_tree import end_processes
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     # Without their log servers, which would listen on all interfaces: the API server reads the logs from the disk.
-    "scheduler": ("scheduler", "--skip-serve-logs"),
-    "api-server": ("api-server",),
-    "dag-processor": ("dag-processor",),
-    "triggerer": ("triggerer", "--skip-serve-logs"),
+    "scheduler": ("plumbline.embedded.scheduler", "--skip-serve-logs"),
+    "api-server": ("airflow", "api-server"),
+    "dag-processor": ("airflow", "dag-processor"),
+    "triggerer": ("airflow", "triggerer", "--skip-serve-logs"),
 }
-MIGRATION: dict[str, tuple[str, ...]] = {"migration": ("db", "migrate")}
+"""By component, its module and arguments."""
+MIGRATION: dict[str, tuple[str, ...]] = {"migration": ("airflow", "db", "migrate")}
 GRACE_S = 12.0
 STEADY_S = 30.0
 """A component that ran this long is restarted when it ends, as after a kill for memory. One that ends sooner cannot run at all."""
@@ -88,7 +89,7 @@ def _start(commands: dict[str, tuple[str, ...]], logs: Path) -> _Children:
     for name, arguments in commands.items():
         with (logs / f"{name}.log").open("ab") as out:
             child = subprocess.Popen(
-                [sys.executable, "-m", "airflow", *arguments],
+                [sys.executable, "-m", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

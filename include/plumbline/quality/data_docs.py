@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from great_expectations.render.renderer import ValidationResultsPageRenderer
-from great_expectations.render.view import DefaultJinjaPageView
 from jinja2 import Environment, PackageLoader
 
+from plumbline.quality.gx import page_of
 from plumbline.quality.report import Verdict
 from plumbline.quality.validation import Outcome
 from plumbline.results import Reason
@@ -45,7 +44,7 @@ def write_site(
     try:
         draft.mkdir()
         for outcome in outcomes:
-            (draft / f"{outcome.suite}.html").write_text(_suite_page(outcome), encoding="utf-8")
+            (draft / f"{outcome.suite}.html").write_text(strip_remote(page_of(outcome.result)), encoding="utf-8")
         index = _templates.get_template("index.html.j2").render(
             name=name,
             style=style(),
@@ -65,11 +64,6 @@ def write_site(
         shutil.rmtree(draft, ignore_errors=True)  # renamed by now, or cut short by a full disk
     shutil.rmtree(old, ignore_errors=True)
     return final / "index.html"
-
-
-def _suite_page(outcome: Outcome) -> str:
-    rendered = DefaultJinjaPageView().render(ValidationResultsPageRenderer(run_info_at_end=True).render(outcome.result))
-    return strip_remote(str(rendered))
 
 
 def strip_remote(page: str) -> str:

@@ -57,8 +57,9 @@ def home(tmp_path: Path) -> Path:
 def start(home: Path, steady_s: float = supervisor.STEADY_S, **settings: str) -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(home.parent / "fake"), str(INCLUDE)])
     env = {**os.environ, "AIRFLOW_HOME": str(home), "PYTHONPATH": path, **settings}
-    # From another folder, so that `-m airflow` is the fake wherever the tests run.
-    code = f"import sys; from plumbline.embedded import supervisor as s; s.STEADY_S = {steady_s}; sys.exit(s.main())"
+    # From another folder, so that `-m airflow` is the fake wherever the tests run; our scheduler would import tasks that need the real one.
+    fake = "s.COMPONENTS.update(scheduler=('airflow', 'scheduler', '--skip-serve-logs'))"
+    code = f"import sys; from plumbline.embedded import supervisor as s; s.STEADY_S = {steady_s}; {fake}; sys.exit(s.main())"
     command = [sys.executable, "-c", code]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, cwd=home, start_new_session=True)
 
