@@ -1,0 +1,215 @@
+"""What several surfaces show is one number: pages, `--json`, report, mail and digest of a year of three providers, and of fifty providers."""
+
+from __future__ import annotations
+
+import csv
+import email
+import email.policy
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from fastapi.testclient import TestClient
+from tests.browser import fleet, large_fleet
+from typer.testing import CliRunner
+
+from plumbline.alerts.digest import render_digest
+from plumbline.archive import open_archive
+from plumbline.cli.app import app
+from plumbline.dashboard.app import create_app
+from plumbline.declarations import load
+from plumbline.declarations.installation import override_home
+from plumbline.metrics.formatting import format_amount, format_money, format_probability, format_quantity
+from plumbline.workflows.alert import build_digest
+from plumbline.workflows.report import write_files
+
+pytestmark = pytest.mark.full
+
+
+def as_lines(html: str) -> list[str]:
+    """A page's text: a line for each row of a table, term, heading, list item and paragraph, innermost ones alone."""
+    soup = BeautifulSoup(html, "html.parser")
+    for hidden in soup(["script", "style", "svg", "template", "option"]):
+        hidden.decompose()
+    blocks = ("tr", "p", "li", "h1", "h2", "h3", "dt", "dd", "summary", "caption", "div", "section", "td")
+    return [" ".join(tag.get_text(" ").split()) for tag in soup.find_all(blocks) if tag.name == "tr" or not tag.find(blocks)]
+
+
+@dataclass
+class Surfaces:
+    """Every surface over one archive; each is asked once."""
+
+    home: Path
+    campaign: str
+
+    @cached_property
+    def _client(self) -> TestClient:
+        return TestClient(create_app(), root_path="/plumbline")
+
+    def page(self, address: str) -> list[str]:
+        answer = self._client.get(address)
+        assert answer.status_code == 200, (address, answer.text[:300])
+        return as_lines(answer.text)
+
+    def text(self, address: str) -> str:
+        return str(self._client.get(address).text)
+
+    def command(self, *words: str) -> Any:
+        result = CliRunner().invoke(app, [*words, "--json"])
+        assert result.exit_code == 0, result.output[-500:]
+        return json.loads(result.stdout)
+
+    @cached_property
+    def reports(self) -> dict[str, list[str]]:
+        """The report of the newest campaign as page, text and mail."""
+        write_files(self.campaign, mail=True)
+        folder = self.home / "reports" / self.campaign
+        mail = email.message_from_bytes((folder / "report.eml").read_bytes(), policy=email.policy.default)
+        return {
+            "report.html": as_lines((folder / "report.html").read_text()),
+            "report.md": (folder / "report.md").read_text().replace("&lt;", "<").replace("**", "").splitlines(),
+            "mail": as_lines(mail.get_body(("html",)).get_content()),  # type: ignore[union-attr]
+        }
+
+    @cached_property
+    def decisions(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.command("decide")["decisions"]
+        return rows
+
+
+@pytest.fixture(scope="module", params=["three", "fifty"])
+def surfaces(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surfaces]:
+    built = fleet if request.param == "three" else large_fleet
+    home, config = built.rehearsed(tmp_path_factory.mktemp(request.param))
+    with override_home(home, config):
+        with open_archive() as archive:
+            newest = archive.campaigns()[-1].campaign_id
+        yield Surfaces(home, newest)
+
+
+def has(lines: list[str], *parts: str) -> bool:
+    """Whether one line has all parts."""
+    return any(all(re.search(rf"(?<![\w.,]){re.escape(part)}(?![\w]|[.,]\d)", line) for part in parts) for line in lines)
+
+
+def test_spend_and_forecast(surfaces: Surfaces) -> None:
+    spend, page = surfaces.command("cost", "month"), surfaces.page("/spend")
+    bought = list(csv.DictReader(io.StringIO(surfaces.text("/spend.csv"))))
+    forecast = {row["provider"]: row["usd"] for row in surfaces.command("check")["months"]}
+    for row in spend["rows"]:
+        paid, planned = (f"{row[name]:,.2f}" for name in ("last_paid", "next_paid"))
+        assert has(page, row["provider"], row["workload"], paid, planned), row
+        (line,) = [one for one in bought if (one["provider"], one["workload"]) == (row["provider"], row["workload"])]
+        assert any(
+            float(value) == pytest.approx(row["last_paid"], abs=0.005) for value in line.values() if re.fullmatch(r"[\d.]+", value or "")
+        )
+    for provider, usd in forecast.items():
+        assert usd == pytest.approx(sum(row["next_paid"] for row in spend["rows"] if row["provider"] == provider)), provider
+
+
+def test_what_the_campaign_cost(surfaces: Surfaces) -> None:
+    bills = surfaces.command("cost", "campaign", surfaces.campaign)["providers"]
+    paid = format_money(sum(bill["paid"]["amount"] for bill in bills))
+    for name, lines in surfaces.reports.items():
+        assert any(paid in line for line in lines), (name, paid)
+    for bill in bills:
+        named = f"paid for machines: {format_money(bill['paid']['amount'])}"
+        assert any(bill["provider"] in line and bill["kind"] in line and named in line for line in surfaces.reports["report.md"]), bill[
+            "provider"
+        ]
+
+
+def test_who_is_first_and_how_sure(surfaces: Surfaces) -> None:
+    listed = surfaces.page("/decisions")
+    pages = {(d["team"], d["kind"]): surfaces.page(f"/decisions/{d['team']}/{d['kind']}") for d in surfaces.decisions}
+    for decision in surfaces.decisions:
+        if decision["cannot_tell"]:
+            continue
+        first = decision["ranking"][0]
+        sure = format_probability(first["probability_first"])
+        assert has(listed, decision["team"], decision["kind"], first["provider"], sure), decision["team"]
+        assert any(first["provider"] in line and sure in line for line in pages[decision["team"], decision["kind"]])
+        for workload in decision["workloads"]:
+            of = workload["workload"] if isinstance(workload, dict) else workload
+            assert any(
+                all(part in line for part in (decision["team"], str(of).split(" ")[0], first["provider"], sure))
+                for line in surfaces.reports["report.md"]
+            ), (decision["team"], of)
+
+
+def test_unit_costs_and_their_winner(surfaces: Surfaces) -> None:
+    for decision in surfaces.decisions:
+        for answer in decision["cheapest"]:
+            page = surfaces.page(f"/workloads/{answer['workload']}")
+            for setup in answer["setups"]:
+                if setup["cost"] is not None and setup["meets"]:
+                    cost = format_quantity(setup["cost"], "USD", answer["metric"])
+                    assert any(setup["provider"] in line for line in page), setup["provider"]
+                    assert any(cost in line for line in page), (answer["workload"], setup["provider"], cost)
+
+
+def test_prices_in_force(surfaces: Surfaces) -> None:
+    page = surfaces.page("/prices")
+    for decision in surfaces.decisions:
+        for provider, price in decision["prices"].items():
+            if price["usd_per_hour"] is not None:
+                assert has(page, provider, format_amount(price["usd_per_hour"])), provider
+                assert any(format_money(price["usd_per_hour"], "USD/h") in line for line in surfaces.page(f"/providers/{provider}")), (
+                    provider
+                )
+
+
+def test_leading_numbers_of_each_provider(surfaces: Surfaces) -> None:
+    cards = surfaces.command("scorecard", surfaces.campaign)["scorecards"]
+    campaign = " ".join(surfaces.page(f"/campaigns/{surfaces.campaign}"))
+    for card in cards:
+        if (primary := card["primary"]) is None or primary["value"] is None:
+            continue
+        value = format_quantity(primary["value"], primary["unit"], primary["metric"])
+        page = surfaces.page(f"/workloads/{card['workload']}")
+        assert any(card["provider"] in line and value in line for line in page), (card["provider"], card["workload"], value)
+        assert any(value in line for line in surfaces.reports["report.html"]), (card["provider"], card["workload"], value)
+        assert card["provider"] in campaign
+
+
+def test_open_findings_are_counted_and_named_alike(surfaces: Surfaces) -> None:
+    listed = surfaces.command("findings")
+    (tile,) = [one for one in surfaces.command("status") if one["name"] == "Open findings"]
+    assert str(tile["value"]) == str(len(listed))
+    overview, inbox = surfaces.page("/"), surfaces.page("/findings?state=open")
+    assert any("Open findings" in line and str(len(listed)) in line for line in overview) or has(overview, str(len(listed)))
+    now = datetime.now(timezone.utc)
+    with open_archive() as archive:
+        digest = render_digest(build_digest(archive, load(), f"{now:%Y-%m}", now, simulated=True)).text
+    for finding in listed:
+        assert any(finding["headline"] in line for line in inbox), finding["headline"]
+        if finding["severity"] == "page":
+            assert finding["headline"] in digest
+
+
+def test_how_many_trials_there_were(surfaces: Surfaces) -> None:
+    (newest,) = [one for one in surfaces.command("campaigns", "--all") if one["campaign_id"] == surfaces.campaign]
+    planned, usable = newest["outcomes"]["planned"], newest["outcomes"]["usable"]
+    (tile,) = [one for one in surfaces.command("status") if one["name"] == "Newest campaign"]
+    page = " ".join(surfaces.page(f"/campaigns/{surfaces.campaign}"))
+    assert f"{planned:,} trials" in tile["note"].replace("\u202f", ",") and re.search(rf"{planned:,} trials: {usable:,} usable", page)
+
+
+def test_states_of_series(surfaces: Surfaces) -> None:
+    """Counted as of today on overview and command line; the report counts as of its campaign, where nothing is old yet."""
+    (tile,) = [one for one in surfaces.command("status") if one["name"] == "Newest results"]
+    assert any(tile["note"] in line for line in surfaces.page("/")), tile["note"]
+    named = re.compile(r"\d+ drifted|\d+ moved")
+    for name in ("report.md", "report.html"):
+        (line,) = {
+            line for line in surfaces.reports[name] if "against their baselines" in line and re.search(r"\d+ (drifted|steady|moved)", line)
+        }
+        assert set(named.findall(tile["note"])) == set(named.findall(line)), (name, line)
