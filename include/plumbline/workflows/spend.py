@@ -128,8 +128,8 @@ def _known(uses: Iterable[BudgetUse]) -> BudgetUse:
 FIELDS = ("last", "this", "next")
 
 
-def spend_data(one: Spend) -> list[dict[str, str | bool | float | None]]:
-    """Rows and sums as plain values in USD, for JSON and CSV."""
+def spend_data(rows: Iterable[SpendRow]) -> list[dict[str, str | bool | float | None]]:
+    """Rows or sums as plain values in USD, for JSON and CSV."""
     return [
         {
             "provider": row.provider,
@@ -143,7 +143,7 @@ def spend_data(one: Spend) -> list[dict[str, str | bool | float | None]]:
             "forecast_from": row.times,
             "unpriced": row.why,
         }
-        for row in (*one.rows, *one.sums)
+        for row in rows
     ]
 
 
@@ -151,7 +151,7 @@ def spend_csv(one: Spend) -> str:
     """The rows and their sums; the columns of a month carry its name."""
     named = dict(zip(FIELDS, one.months, strict=True))
     text, columns = io.StringIO(), list[str]()
-    data = spend_data(one)
+    data = spend_data((*one.rows, *one.sums))
     writer = csv.writer(text, lineterminator="\n")
     for key in data[0] if data else ():
         head, _, rest = key.partition("_")

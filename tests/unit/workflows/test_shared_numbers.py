@@ -111,6 +111,8 @@ def test_spend_and_forecast(surfaces: Surfaces) -> None:
         assert any(
             float(value) == pytest.approx(row["last_paid"], abs=0.005) for value in line.values() if re.fullmatch(r"[\d.]+", value or "")
         )
+    for total in spend["sums"]:
+        assert has(page, *(f"{total[name]:,.2f}" for name in ("last_paid", "next_paid"))), total
     for provider, usd in forecast.items():
         assert usd == pytest.approx(sum(row["next_paid"] for row in spend["rows"] if row["provider"] == provider)), provider
 

@@ -68,7 +68,7 @@ def test_page_csv_and_command_show_the_same_months_with_their_sum(
         CliRunner().invoke(app, ["cost", "month", *how]) for how in (["--json"], ["--csv"], ["--month", f"{now:%Y-%m}"], ["--month", "May"])
     ]
     assert [answer.exit_code for answer in answers] == [0, 0, 0, 2]
-    (said,) = [row for row in json.loads(answers[0].stdout)["rows"] if row["provider"] == "total"]
+    (said,) = [row for row in json.loads(answers[0].stdout)["sums"] if row["provider"] == "total"]
     assert said["this_paid"] == float(total[column]) and answers[1].stdout == client.get("/spend.csv").text
     assert "1.00" in answers[2].stdout and "total" in answers[2].stdout
     assert client.get("/budgets", follow_redirects=False).headers["location"] == "/spend"
