@@ -62,6 +62,7 @@ COMMANDS = {
         "Show a campaign's verdict: winners, drift and costs. With -v every metric, criterion and decision.",
         "Read",
     ),
+    "promises": ("promises:promises", "Show what providers promise, and whether it is kept, broken or not shown.", "Read"),
     "report": ("report:report", "Write a campaign's report as HTML and Markdown, and print its path.", "Read"),
     "campaigns": ("archive:campaigns", "List the campaigns, newest first.", "Read"),
     "compare": (

@@ -15,7 +15,7 @@ from rich.text import Text
 from plumbline import workflows
 from plumbline.archive import FindingView
 from plumbline.archive.records import FindingState
-from plumbline.cli.exit_status import BROKEN, OK
+from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.output import SEVERITY, Json, clear_errors, completed, emit, marked, out, read_archive
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.headline import one_per_headline
@@ -201,10 +201,16 @@ def claim(
     to: Annotated[str, typer.Option(help="the recipient; sla.contact of the provider if left out")] = "",
     as_json: Json = False,
 ) -> None:
-    """Write the mail that claims a service credit: promise, measurement, evidence, clause. Exit code 4 if evidence does not hold."""
+    """Write the mail that claims a service credit: promise, measurement, evidence, clause. Exit code 1 if no promise is proven broken, 4 if evidence
+    does not hold."""
     target = folder or Path(f"claim-{finding_id}")
     with clear_errors(LookupError, DeclarationError, ValueError, InvalidResult, OSError), read_archive() as archive:
-        done = workflows.claim.write_claim(archive, load(), finding_id, target, to)
+        try:
+            done = workflows.claim.write_claim(archive, load(), finding_id, target, to)
+        except workflows.claim.NothingToClaim as nothing:
+            why = str(nothing)
+            emit(as_json, {"finding_id": finding_id, "claim": None, "why": why}, lambda: out.print(f"nothing to claim. {why}"))
+            raise typer.Exit(FAILED) from nothing
 
     def show() -> None:
         for problem in done.pack.problems:

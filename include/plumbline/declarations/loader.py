@@ -367,6 +367,7 @@ def _unknown_references(
     for name, place in items["providers"].items():
         references: list[tuple[FieldPath, str]] = [(("workloads", i), each) for i, each in enumerate(place.workloads or ())]
         references += [(("watch", "workloads", i), each) for i, each in enumerate(place.watch.workloads or ())]
+        references += [(("sla", "speed_floors", each), each) for each in place.sla.speed_floors]
         for field, workload_name in references:
             workload = items["workloads"].get(workload_name)
             if workload is None and ("workloads", workload_name) not in unread:

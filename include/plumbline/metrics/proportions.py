@@ -1,4 +1,4 @@
-"""Wilson's interval of a proportion, and how many observations a quantile or an interval needs. Standard library only."""
+"""Wilson's interval of a proportion, the binomial distribution, and how many observations a quantile or an interval needs. Standard library only."""
 
 from __future__ import annotations
 
@@ -63,6 +63,19 @@ def min_successes_to_prove(share: float) -> int:
         raise ValueError(f"share {share:g}; expected one between 0 and 1")
     z = _z(CONFIDENCE)
     return math.ceil(share * z * z / (1 - share))
+
+
+def binomial_at_most(successes: int, n: int, p: float) -> float:
+    """Probability of at most that many successes in `n` tries that each succeed with probability `p`."""
+    if successes >= n or p <= 0:
+        return 1.0
+    if p >= 1:
+        return 0.0
+    logs = (
+        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
+        for k in range(successes + 1)
+    )
+    return min(1.0, math.fsum(math.exp(log) for log in logs))
 
 
 def _z(confidence: float) -> float:

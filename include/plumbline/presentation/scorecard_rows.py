@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
@@ -19,6 +19,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import Scale, common_scale, format_change, format_name, format_percent
 from plumbline.metrics.proportions import Proportion
 from plumbline.presentation.card_tables import CardTable, Cell, TableRow, card_tables
+from plumbline.presentation.promises import PromiseRow, format_share, launch_row, lead_time_row, speed_row
 from plumbline.results import ResultDocument
 
 
@@ -124,6 +125,11 @@ def _friction(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
     return (
         TableRow("launch success", "share of launches whose harness started", tuple(_launch_cell(c) for c in cards)),
         TableRow("lead time", METRICS["provisioning_lead_time"].description, tuple(_lead_time_cell(c, _scale(leads)) for c in cards)),
+        *(
+            [TableRow("promised speed", "median of the repeats against the contract", tuple(map(_speed_cell, cards)))]
+            if any(c.speed is not None for c in cards)
+            else []
+        ),
         _measured_row("pod scheduling", [c.friction.pod_scheduling for c in cards]),
         _measured_row("image pull", [c.friction.image_pull for c in cards]),
         TableRow("manual steps", "declared manual work before a trial can run", tuple(_steps_cell(c) for c in cards)),
@@ -145,29 +151,31 @@ def _measured_row(name: str, pooled_metrics: Sequence[PooledMetric]) -> TableRow
     return TableRow(name, METRICS[pooled_metrics[0].metric].description, tuple(_cell(m, _scale(pooled_metrics)) for m in pooled_metrics))
 
 
-_VERDICTS: dict[str, Literal["good", "bad", ""]] = {"met": "good", "missed": "bad"}
-
-
 def _launch_cell(card: Scorecard) -> Cell:
     launch = card.launch
     if launch.share.ratio is None:
         return Cell("–", reason="no launches")
-    detail = _share(launch.share)
-    if launch.promised is not None:
-        detail += f"; promised {format_percent(launch.promised, 1)}: {launch.verdict}"
-    if launch.verdict == "unproven" and launch.launches_needed:
-        detail += f", needs {launch.launches_needed} flawless launches"
-    return Cell(format_percent(launch.share.ratio), detail, mark=_VERDICTS.get(launch.verdict, ""))
+    return _with_promise(Cell(format_percent(launch.share.ratio), format_share(launch.share)), launch_row(launch))
 
 
 def _lead_time_cell(card: Scorecard, scale: Scale) -> Cell:
-    lead = card.friction.lead_time
-    cell = _cell(lead.time, scale)
-    if lead.promised_s is None or lead.kept.ratio is None:
+    cell, lead = _cell(card.friction.lead_time.time, scale), card.friction.lead_time
+    if cell.reason:
         return cell
-    promised = common_scale("s", [lead.promised_s]).text(lead.promised_s)
-    detail = f"{cell.detail}; promised {promised}: {lead.verdict} ({lead.kept.successes} of {lead.kept.n} within it)"
-    return Cell(cell.text, detail, cell.reason, _VERDICTS.get(lead.verdict, ""), cell.trials)
+    in_time = f"{cell.detail}, {lead.kept.share.successes} within the promise" if lead.promised_s is not None else cell.detail
+    return _with_promise(replace(cell, detail=in_time), lead_time_row(lead))
+
+
+def _speed_cell(card: Scorecard) -> Cell:
+    if card.speed is None:
+        return Cell("–", reason="none promised")
+    measured = card.speed.measured
+    cell = _cell(measured, common_scale(METRICS[measured.metric].unit, [measured.value], measured.metric))
+    return cell if cell.reason else _with_promise(cell, speed_row(card.speed))
+
+
+def _with_promise(cell: Cell, row: PromiseRow) -> Cell:
+    return replace(cell, detail=f"{cell.detail}; {row.judged}", mark=row.mark) if row.promised else cell
 
 
 def _steps_cell(card: Scorecard) -> Cell:
@@ -200,11 +208,7 @@ def _capacity(cards: Sequence[Scorecard]) -> tuple[TableRow, ...]:
 def _refusal_cell(share: Proportion, trials: tuple[str, ...]) -> Cell:
     if share.ratio is None:
         return Cell("–", reason="no launches")
-    return Cell(format_percent(share.ratio), _share(share), mark="bad" if share.successes else "", trials=trials)
-
-
-def _share(share: Proportion) -> str:
-    return f"{share.successes} of {share.n} ({format_percent(share.low)} … {format_percent(share.high)})"
+    return Cell(format_percent(share.ratio), format_share(share), mark="bad" if share.successes else "", trials=trials)
 
 
 def _shares(
@@ -312,8 +316,7 @@ def launch_rows(cards: Sequence[Scorecard]) -> tuple[LaunchRow, ...]:
 
 
 def _launch_row(card: Scorecard) -> LaunchRow:
-    share, launch = card.launch.share, card.launch
-    needed = f": needs {launch.launches_needed} flawless launches" if launch.verdict == "unproven" and launch.launches_needed else ""
+    share, promise = card.launch.share, launch_row(card.launch)
     return LaunchRow(
         provider=card.provider,
         kind=card.kind,
@@ -321,8 +324,8 @@ def _launch_row(card: Scorecard) -> LaunchRow:
         counts=tuple(card.counts.values()),
         launches=f"{share.successes} of {share.n}",
         interval=f"{format_percent(share.low)} … {format_percent(share.high)}" if share.low is not None else "–",
-        promised=format_percent(launch.promised, 1) if launch.promised is not None else "–",
-        verdict=f"{format_name(launch.verdict)}{needed}",
+        promised=promise.promised or "–",
+        verdict=promise.verdict_text,
     )
 
 

@@ -107,7 +107,7 @@ def _friction(conclusions: Conclusions) -> Iterator[Row]:
                 "metric": pooled.metric if node_count is None else f"{pooled.metric}_of_{node_count}_nodes",
                 "unit": METRICS[pooled.metric].unit,
                 "promised": lead.promised_s if is_lead_time else None,
-                "verdict": lead.verdict if is_lead_time else None,
+                "verdict": lead.kept.verdict if is_lead_time else None,
                 "trials": " ".join(pooled.trials),
             }
 

@@ -6,28 +6,103 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from plumbline.alerts.monthly_cost import MonthlyCost
+from plumbline.analysis.drift.environment import Group, fact_rule
 from plumbline.analysis.prices.book import quote
-from plumbline.archive import Archive
+from plumbline.analysis.scorecards.provisioning import launch_share
+from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
-from plumbline.metrics.formatting import capitalize_first, common_scale, format_money, format_percent, join_words
-from plumbline.presentation.charts.launches import launch_success
+from plumbline.declarations.providers import ServiceLevel
+from plumbline.metrics.formatting import capitalize_first, format_money, format_percent, join_words
+from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
 from plumbline.results.finding import Finding
+from plumbline.results.sample import Series
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
+from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import monthly_cost_of
+from plumbline.workflows.promises import ProviderPromises, provider_promises
 
-KINDS = ("performance", "reliability", "missing_data", "environment")
-_LATEST, _MOST_LINES, _MOST_TRIALS = 24, 6, 12
+_OURS: tuple[Group, ...] = ("image", "runtime libraries")
+"""Groups of facts that come with our own image; what an endpoint reports is its provider's."""
+_MOST_LINES, _MOST_TRIALS = 6, 12
+
+
+@dataclass(frozen=True)
+class Claimable:
+    """What can be claimed with a finding: `broken` promises and the `launches` they were counted in, or in `why` one sentence on what is missing."""
+
+    broken: tuple[PromiseRow, ...]
+    launches: tuple[LaunchCounts, ...] = ()
+    why: str = ""
+
+
+class NothingToClaim(ValueError):
+    """The sentence says what is not promised or not proven."""
+
+
+def claimable(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, Claimable]:
+    """Of each finding, by id, what can be claimed: promises that it bears on and that are broken by failures whose cause is the provider's, and by
+    speeds that no change of ours explains. A finding that cannot be read is left out."""
+    promises: dict[str, ProviderPromises] = {}
+    found = {}
+    for view in views:
+        with suppress(*UNREADABLE_ERRORS):
+            finding = Finding.of(view.detail)
+            why = _beyond_promises(finding, declared.providers.get(finding.provider))
+            if not why and finding.provider not in promises:
+                promises[finding.provider] = provider_promises(archive, declared, finding.provider)
+            found[view.finding_id] = Claimable((), why=why) if why else _proven(finding, promises[finding.provider])
+    return found
+
+
+def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
+    """Why no measurement can prove a breach here."""
+    if finding.kind not in ("performance", "reliability") or finding.is_decision_change:
+        return (
+            f"No contract covers a finding of kind {finding.kind.replace('_', ' ')}: launch success, lead time and speed can be promised."
+        )
+    if finding.cause is not None and len(finding.cause.providers) > 1:
+        return "Several providers share the cause: claim from each by the finding of its own."
+    if provider is None:
+        return f"{finding.provider} is no longer declared, so its promises are unknown."
+    file, sla = f"providers/{provider.name}.yaml", provider.sla
+    if finding.kind == "reliability" and sla.launch_success is None and sla.provisioning_lead_time is None:
+        return f"{file} declares no promise about launches (sla.launch_success, sla.provisioning_lead_time)."
+    if finding.kind == "performance" and not set(sla.speed_floors) & _workloads(finding):
+        return f"{file} declares no promised speed of {join_words(sorted(_workloads(finding)))} (sla.speed_floors)."
+    ours = [key for key in finding.attributed_to if fact_rule(key).group in _OURS and not key.startswith("endpoint.")]
+    if finding.kind == "performance" and ours:
+        return (
+            f"{capitalize_first(join_words(ours))} changed with it, which our image brings: the cause is not proven to be the provider's."
+        )
+    return ""
+
+
+def _workloads(finding: Finding) -> set[str]:
+    return {Series.parse(key).workload for key in finding.series}
+
+
+def _proven(finding: Finding, judged: ProviderPromises) -> Claimable:
+    if finding.kind == "performance":
+        rows = [speed_row(speed) for speed in judged.speeds if speed.workload in _workloads(finding)]
+    else:
+        rows = [row for row in (launch_row(judged.launch), lead_time_row(judged.lead)) if row.promised]
+    broken = tuple(row for row in rows if row.verdict == "broken")
+    if broken:
+        return Claimable(broken, judged.launches if finding.kind == "reliability" else ())
+    return Claimable(
+        (), why=f"No promise is proven broken. {'. '.join(f'{capitalize_first(row.sentence)}: {row.verdict_text}' for row in rows)}."
+    )
 
 
 @dataclass(frozen=True)
@@ -51,16 +126,17 @@ class Claim:
 def write_claim(archive: Archive, declared: Declarations, finding_id: str, folder: Path, to: str = "") -> Claim:
     """Write the claim of a finding into a new folder.
 
-    LookupError for an unknown finding or one without trials; ValueError for a kind of finding that is no provider's matter;
-    FileExistsError if the folder exists; otherwise as `write_evidence_pack`.
+    LookupError for an unknown finding or one without trials; NothingToClaim where no promise is proven to be broken; FileExistsError if the folder
+    exists; otherwise as `write_evidence_pack` and `Finding.of`.
     """
     view = archive.finding(finding_id)
     finding = Finding.of(view.detail).with_state(view.state)
-    if finding.kind not in KINDS:
-        raise ValueError(f"finding {finding_id} is of kind {finding.kind}, which no contract covers; expected one of {', '.join(KINDS)}")
+    answer = claimable(archive, declared, [view])[finding_id]
+    if answer.why:
+        raise NothingToClaim(answer.why)
     if folder.exists():
         raise FileExistsError(f"{folder} exists; expected the name of a new folder")
-    provider = declared.providers.get(finding.provider)
+    provider = declared.providers[finding.provider]
     folder.mkdir(parents=True)
     try:
         pack = write_evidence_pack(archive, finding_id, folder / f"evidence-{finding_id}.zip")
@@ -68,22 +144,21 @@ def write_claim(archive: Archive, declared: Declarations, finding_id: str, folde
         folder.rmdir()  # empty: the pack appears whole or not at all
         raise
     sha256 = hashlib.sha256(pack.file.read_bytes()).hexdigest()
-    launches = [c for c in archive.launches(finding.provider, _LATEST) if c.campaign_id in finding.campaigns]
     cost = monthly_cost_of(archive, declared, view)
     usd = _credit(declared, provider)
-    subject = f"{'REHEARSAL, do not send: ' if finding.simulated else ''}Service claim: {finding.provider}, {finding.title or finding.subject} ({finding_id})"
-    text = _letter(finding, provider, launches, cost, usd, pack, sha256)
+    subject = f"{'REHEARSAL, do not send: ' if finding.simulated else ''}Service claim: {finding.provider}, {join_words(row.name for row in answer.broken)} ({finding_id})"
+    text = _letter(finding, provider, answer, cost, usd, pack, sha256)
     letter = folder / "claim.txt"
     letter.write_text(text, encoding="utf-8")
-    recipient = to or (provider.sla.contact or "" if provider is not None else "")
+    recipient = to or provider.sla.contact or ""
     mail = folder / "claim.eml"
     mail.write_bytes(_mail(subject, recipient, text, pack, sha256))
     return Claim(finding_id, subject, folder, mail, letter, pack, sha256, usd, _missing(declared, provider, recipient))
 
 
-def _credit(declared: Declarations, provider: Provider | None) -> float | None:
+def _credit(declared: Declarations, provider: Provider) -> float | None:
     """The contract's credit on a month at the declared volume and today's price, in USD."""
-    if provider is None or provider.sla.credit is None:
+    if provider.sla.credit is None:
         return None
     today = datetime.now(timezone.utc).date()
     total = 0.0
@@ -95,9 +170,7 @@ def _credit(declared: Declarations, provider: Provider | None) -> float | None:
     return provider.sla.credit * total or None
 
 
-def _missing(declared: Declarations, provider: Provider | None, recipient: str) -> tuple[str, ...]:
-    if provider is None:
-        return ("the provider is no longer declared: promises, clause and credit are unknown",)
+def _missing(declared: Declarations, provider: Provider, recipient: str) -> tuple[str, ...]:
     file = f"providers/{provider.name}.yaml"
     expected = [
         (provider.sla.clause, f"{file}: sla.clause, such as 'Annex B, 4.2'"),
@@ -110,24 +183,28 @@ def _missing(declared: Declarations, provider: Provider | None, recipient: str) 
 
 def _letter(
     finding: Finding,
-    provider: Provider | None,
-    launches: Sequence[LaunchCounts],
+    provider: Provider,
+    answer: Claimable,
     cost: MonthlyCost,
     usd: float | None,
     pack: EvidencePack,
     sha256: str,
 ) -> str:
-    began = finding.began
     lines = [
-        f"To the support of {provider.cloud if provider is not None else finding.provider}",
+        f"To the support of {provider.cloud}",
         "",
-        f"We claim a service credit for {_place(finding, provider)}.",
-        f"{capitalize_first(finding.title or finding.subject)}, since {began}.",
+        f"We claim a service credit for {provider.instance_type} in {provider.region}, our name {provider.name}.",
+        f"Your promise of {join_words(row.name for row in answer.broken)} is broken. We noticed it in {finding.began}.",
         *(["", "This is a rehearsal with simulated results. Do not send it."] if finding.simulated else []),
         "",
         "PROMISED AND MEASURED",
         "",
-        *_promises(provider, launches),
+        *[f"- {capitalize_first(row.sentence)}" for row in answer.broken],
+        *_counted(answer.launches),
+        "- Chance explains it less than once in 40.",
+        "",
+        "WHAT WE FOUND",
+        "",
         *_measured(finding),
         "",
         "WHAT CHANGED",
@@ -136,7 +213,7 @@ def _letter(
         "",
         "CLAUSE AND CREDIT",
         "",
-        *_demand(provider, cost, usd),
+        *_demand(provider.sla, cost, usd),
         "",
         "EVIDENCE",
         "",
@@ -157,31 +234,11 @@ def _letter(
     return "\n".join(lines) + "\n"
 
 
-def _place(finding: Finding, provider: Provider | None) -> str:
-    if provider is None:
-        return finding.provider
-    return f"{provider.instance_type} in {provider.region} ({provider.cloud}), our name {provider.name}"
-
-
-def _promises(provider: Provider | None, launches: Sequence[LaunchCounts]) -> list[str]:
-    if provider is None:
-        return []
-    lines = []
-    if provider.sla.launch_success is not None:
-        shares = [launch_success(c) for c in launches]
-        tried, started = sum(s.n for s in shares), sum(s.successes for s in shares)
-        measured = (
-            f"measured {started} of {tried} launches ({format_percent(started / tried, 1)})" if tried else "no launch in these campaigns"
-        )
-        lines.append(f"- Launch success: promised {format_percent(provider.sla.launch_success, 1)}, {measured}")
-    if provider.sla.provisioning_lead_time is not None:
-        promised = provider.sla.provisioning_lead_time
-        times = [t for c in launches for t in c.lead_times]
-        unit = common_scale("s", [promised, *times], "provisioning_lead_time")
-        late = sum(t > promised for t in times)
-        measured = f"measured a median of {unit.text(median(times))}, {late} of {len(times)} later" if times else "not measured"
-        lines.append(f"- Lead time: promised {unit.text(promised)}, {measured}")
-    return lines
+def _counted(launches: Sequence[LaunchCounts]) -> list[str]:
+    """The launches by campaign, so that the provider can check them."""
+    shares = [(c.campaign_id, share) for c in launches if (share := launch_share(c.ended)).n]
+    counts = ", ".join(f"{campaign}: {share.successes} of {share.n}" for campaign, share in shares)
+    return [f"- Launches that started, without those that failed by our own fault: {counts}"] if shares else []
 
 
 def _measured(finding: Finding) -> list[str]:
@@ -193,12 +250,11 @@ def _measured(finding: Finding) -> list[str]:
     return [*shown, *([f"- and {more} more, in finding.json"] if more > 0 else []), *lines]
 
 
-def _demand(provider: Provider | None, cost: MonthlyCost, usd: float | None) -> list[str]:
+def _demand(sla: ServiceLevel, cost: MonthlyCost, usd: float | None) -> list[str]:
     lines = []
-    sla = provider.sla if provider is not None else None
-    if sla is not None and sla.clause:
+    if sla.clause:
         lines.append(f"Clause: {sla.clause}.")
-    if sla is not None and sla.credit is not None:
+    if sla.credit is not None:
         amount = f", {format_money(usd)} a month at our volume" if usd is not None else ""
         lines.append(
             f"Credit: {format_percent(sla.credit)} of the month's bill{amount}, for each month since the change until it is repaired."

@@ -30,6 +30,7 @@ LISTS = (
     ("cost", "precision"),
     ("findings",),
     ("findings", "list"),
+    ("promises",),
     ("status",),
 )
 SUBJECTS = (

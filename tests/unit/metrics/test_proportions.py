@@ -8,6 +8,7 @@ from scipy import stats
 from plumbline.declarations import Criterion
 from plumbline.declarations.workloads import insufficient_observations
 from plumbline.metrics.proportions import (
+    binomial_at_most,
     min_observations_for_interval,
     min_observations_for_quantile,
     min_successes_to_prove,
@@ -82,3 +83,10 @@ def test_a_margin_against_the_counts_that_mlperf_publishes(q: float, expected: i
 def test_too_few(line: str, n: int, said: str | None) -> None:
     found = insufficient_observations(Criterion.model_validate(line), n)
     assert (found is None) if said is None else (found is not None and said in found)
+
+
+def test_a_binomial_tail_against_hand_and_at_size() -> None:
+    assert binomial_at_most(10, 11, 0.99) == pytest.approx(1 - 0.99**11)
+    assert binomial_at_most(0, 3, 0.5) == pytest.approx(0.125)
+    assert (binomial_at_most(5, 5, 0.9), binomial_at_most(0, 4, 1.0), binomial_at_most(0, 4, 0.0)) == (1.0, 0.0, 1.0)
+    assert binomial_at_most(5000, 10_000, 0.5) == pytest.approx(0.504, abs=1e-3)

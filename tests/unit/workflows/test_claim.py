@@ -10,7 +10,7 @@ from email import message_from_bytes, policy
 from pathlib import Path
 
 import pytest
-from tests.data.result_documents import document, trial
+from tests.data.result_documents import document, failed, trial
 
 from plumbline.archive import Archive, FindingRecord, open_archive
 from plumbline.declarations import Declarations, load
@@ -18,25 +18,36 @@ from plumbline.declarations.alerts import Alerts
 from plumbline.declarations.providers import Price, ServiceLevel
 from plumbline.findings.headline import headline
 from plumbline.results.finding import Finding, Member
-from plumbline.workflows.claim import write_claim
+from plumbline.workflows.claim import NothingToClaim, claimable, write_claim
 
 BASE, NEW = (trial(campaign=campaign) for campaign in ("2025-10", "2025-11"))
+REFUSED = [trial(campaign="2025-11", repeat=repeat) for repeat in range(2, 6)]
+"""Launches of the campaign that did not start: with them one of six started."""
 FOUND = Finding(
     finding_id="f1",
     series_key=NEW.series_key,
     campaign_id=NEW.campaign_id,
-    kind="performance",
+    kind="reliability",
     severity="page",
-    evidence="PAGE  step_time +7.9 %",
-    explanation="explained by: driver 550 → 570",
+    evidence="4 of 5 attempts failed",
+    explanation="0 of 1 failed in the baseline",
     provider=NEW.provider.name,
     workload_kind="training",
     workload=NEW.workload.name,
+    subject="reliability",
+    title="4 of 5 attempts failed",
+    members=(Member("insufficient_capacity", "insufficient_capacity × 4"),),
+    baseline_campaigns=(BASE.campaign_id,),
+    series=(NEW.series_key,),
+)
+SLOWER = replace(
+    FOUND,
+    finding_id="f3",
+    kind="performance",
     subject="performance",
     title="step_time +7.9 %",
     members=(Member("step_time", "step_time +7.9 %"),),
-    baseline_campaigns=(BASE.campaign_id,),
-    series=(NEW.series_key,),
+    attributed_to=("driver.version",),
 )
 
 
@@ -53,8 +64,17 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
     with open_archive() as opened:
         for each in (BASE, NEW):
             opened.record(document(each), uri="file:///store")
+        for each in REFUSED:
+            opened.record(failed(each, "insufficient_capacity"), uri="file:///store")
         price = replace(FOUND, finding_id="f2", kind="price", campaign_id=None, since="2025-11-02", series_key="", series=())
-        opened.save_findings([record(FOUND), record(price)])
+        opened.save_findings(
+            [
+                record(FOUND),
+                record(price),
+                record(SLOWER),
+                record(replace(SLOWER, finding_id="f4", attributed_to=("driver.version", "torch.version"))),
+            ]
+        )
         yield opened
 
 
@@ -80,31 +100,64 @@ def test_the_mail_claims_the_credit_and_brings_the_pack(archive: Archive, tmp_pa
         "Annex B, 4.2",
         "10 % of the month's bill, 100.00 USD",
         claim.sha256,
-        "driver 550 → 570",
-        "promised 99.0 %, measured 1 of 1",
+        "Launch success: promised 99.0 %, measured 2 of 6 launches",
+        "2025-10: 1 of 1, 2025-11: 1 of 5",
         NEW.trial_id,
     ):
         assert said in text, said
 
 
 def test_what_is_not_declared_is_named_and_not_made_up(archive: Archive, tmp_path: Path) -> None:
-    claim = write_claim(archive, declared(), "f1", tmp_path / "claim", to="ada@example.com")
+    claim = write_claim(archive, declared(launch_success="99%"), "f1", tmp_path / "claim", to="ada@example.com")
     assert claim.usd is None and len(claim.missing) == 2
     assert all(any(name in text for text in claim.missing) for name in ("sla.clause", "sla.credit"))
     assert "credit" in claim.letter.read_text() and "USD" not in claim.letter.read_text()
 
 
-def test_a_price_is_no_breach_and_nothing_is_overwritten(archive: Archive, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"kind price.*performance"):
-        write_claim(archive, declared(), "f2", tmp_path / "claim")
+def test_what_is_not_promised_or_not_proven_is_not_claimed(archive: Archive) -> None:
+    def why(finding_id: str, **promised: object) -> str:
+        answer = claimable(archive, declared(**promised), [archive.finding(finding_id)])[finding_id]
+        assert (answer.broken == ()) is bool(answer.why)
+        return answer.why
+
+    floor = {NEW.workload.name: "tokens_per_second >= 700tokens/s in steady"}
+    assert why("f1", launch_success="99%") == ""
+    assert "measured 2 of 6" in why("f1", launch_success="20%") and "needs" in why("f1", launch_success="20%")
+    assert "no promise about launches" in why("f1", speed_floors=floor)
+    assert "kind price" in why("f2", launch_success="99%")
+    assert "no promised speed" in why("f3", launch_success="99%")
+    assert "needs 6 repeats" in why("f3", speed_floors=floor), "two repeats below a floor prove nothing"
+    assert why("f4", speed_floors=floor).startswith("Torch.version changed with it")
+    gone = replace(declared(), providers={})
+    assert "no longer declared" in claimable(archive, gone, [archive.finding("f1")])["f1"].why
+
+
+def test_a_speed_that_six_repeats_miss_is_claimed_unless_we_changed_too(archive: Archive) -> None:
+    for repeat in range(6, 10):
+        archive.record(document(trial(campaign="2025-11", repeat=repeat)), uri="file:///store")
+    installed = declared(speed_floors={NEW.workload.name: "tokens_per_second >= 700tokens/s in steady"})
+    found = claimable(archive, installed, [archive.finding(name) for name in ("f1", "f3", "f4")])
+    (row,) = found["f3"].broken
+    assert row.sentence.startswith(f"tokens per second of {NEW.workload.name}: promised at least 700") and "640" in row.measured
+    assert not found["f1"].broken and not found["f4"].broken
+
+
+def test_nothing_is_written_without_a_breach_and_nothing_is_overwritten(archive: Archive, tmp_path: Path) -> None:
+    installed = declared(launch_success="99%")
+    with pytest.raises(NothingToClaim, match="kind price"):
+        write_claim(archive, installed, "f2", tmp_path / "claim")
+    assert not (tmp_path / "claim").exists()
     with pytest.raises(LookupError, match="no finding"):
-        write_claim(archive, declared(), "f9", tmp_path / "claim")
+        write_claim(archive, installed, "f9", tmp_path / "claim")
     (tmp_path / "claim").mkdir()
     with pytest.raises(FileExistsError, match=r"claim.*folder"):
-        write_claim(archive, declared(), "f1", tmp_path / "claim")
+        write_claim(archive, installed, "f1", tmp_path / "claim")
 
 
 def test_contract_terms_stay_out_of_trials() -> None:
-    place = declared(launch_success="99%", clause="Annex B", credit="10%", contact="a@b.example").providers[NEW.provider.name]
+    place = declared(
+        launch_success="99%", speed_floors={"w": "step_time <= 1s in steady"}, clause="Annex B", credit="10%", contact="a@b.example"
+    ).providers[NEW.provider.name]
     sent = place.of_trial()
     assert (sent.sla.launch_success, sent.sla.clause, sent.sla.credit, sent.sla.contact) == (0.99, None, None, None)
+    assert sent.sla.speed_floors == {}

@@ -82,16 +82,3 @@ def pool_measurements(metric: str, measurements: Sequence[tuple[str, float]], re
     return PooledMetric(
         metric, pooled.value, pooled.low, pooled.high, pooled.coverage, pooled.n, values, tuple(trial for trial, _ in measurements)
     )
-
-
-def binomial_at_most(successes: int, n: int, p: float) -> float:
-    """Probability of at most that many successes in `n` tries that each succeed with probability `p`."""
-    if successes >= n or p <= 0:
-        return 1.0
-    if p >= 1:
-        return 0.0
-    logs = (
-        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
-        for k in range(successes + 1)
-    )
-    return min(1.0, math.fsum(math.exp(log) for log in logs))

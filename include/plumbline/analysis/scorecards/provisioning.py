@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from plumbline.analysis.scorecards.pooling import PooledMetric, binomial_at_most, pool_measurements
+from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
+from plumbline.analysis.scorecards.promises import PromisedShare, judge_share
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import Provider
-from plumbline.metrics.proportions import Proportion, min_successes_to_prove, wilson_interval
+from plumbline.declarations.providers import ServiceLevel
+from plumbline.metrics.proportions import Proportion, wilson_interval
 
 NOT_STARTED = frozenset({"insufficient_capacity", "launch_timeout", "unreachable", "wrong_hardware"})
 """Failure classes in which the provider did not deliver what was asked before the harness could start."""
@@ -17,19 +19,8 @@ OPERATOR_FAULTS = frozenset({"bad_declaration", "image_error", "quota_exceeded"}
 """Failure classes that are no launch of the provider's: what was asked for was wrong, or more than was agreed."""
 
 
-@dataclass(frozen=True)
-class LaunchSuccess:
-    """Attempts whose harness started over attempts that were launched, against what the contract promises.
-
-    `verdict`: met (the interval lies at or above the promise), missed (wholly below it, and so
-    few successes would be chance less than one time in forty), unproven (too few launches to tell), or
-    none_declared. `launches_needed`: flawless launches after which the promise would be proven.
-    """
-
-    share: Proportion
-    promised: float | None
-    verdict: str
-    launches_needed: int | None
+DOUBTFUL = frozenset({"launch_timeout", "unreachable"})
+"""Of NOT_STARTED those whose cause may not be the provider's: a slow pull from our registry, our network. They prove no breach."""
 
 
 def provider_launches(trials: Sequence[TrialSample]) -> tuple[TrialSample, ...]:
@@ -37,27 +28,19 @@ def provider_launches(trials: Sequence[TrialSample]) -> tuple[TrialSample, ...]:
     return tuple(t for t in trials if t.status != "missing" and t.failure_class not in OPERATOR_FAULTS)
 
 
-def launch_success(trials: Sequence[TrialSample], promised: float | None) -> LaunchSuccess:
-    """Launch success over all attempts that were launches of the provider's."""
-    tried = provider_launches(trials)
-    share = wilson_interval(sum(t.failure_class not in NOT_STARTED for t in tried), len(tried))
-    if promised is None:
-        return LaunchSuccess(share, None, "none_declared", None)
-    needed = min_successes_to_prove(promised) if 0 < promised < 1 else None
-    if share.low is None or share.high is None:
-        verdict = "unproven"
-    elif share.high < promised and binomial_at_most(share.successes, share.n, promised) < 0.025:
-        # Wilson alone would call one failure among eleven a miss of 99 %, which happens to a provider that keeps its word one time in ten.
-        verdict = "missed"
-    else:
-        verdict = "met" if share.low >= promised else "unproven"
-    return LaunchSuccess(share, promised, verdict, needed)
+def launch_share(ended: Mapping[str | None, int]) -> Proportion:
+    """Launches that started of all that were the provider's. `ended`: failure class → attempts, None for those that did not fail."""
+    tried = sum(n for cause, n in ended.items() if cause not in OPERATOR_FAULTS)
+    return wilson_interval(tried - sum(n for cause, n in ended.items() if cause in NOT_STARTED), tried)
+
+
+def launch_success(ended: Mapping[str | None, int], promised: float | None) -> PromisedShare:
+    """Launch success against what the contract promises; `ended` as of `launch_share`."""
+    return judge_share(launch_share(ended), promised, sum(n for cause, n in ended.items() if cause in DOUBTFUL))
 
 
 PHASE = "cold_start"
 """The phase that the outside's view of a launch belongs to."""
-
-PromiseVerdict = Literal["met", "missed", "unproven", "none_declared"]
 
 _NO_POD = {
     "local": "a process on this machine is started: there is no pod",
@@ -70,14 +53,13 @@ _NO_POD = {
 class LeadTime:
     """From the request for a trial to its process running (of a gang: the last pod's), in seconds, against what the contract promises.
 
-    The promise is one about each launch: `kept` counts those within `promised_s`, and a single one beyond it is a miss. Launches that
-    never ran have no lead time: launch success counts them.
+    `kept`: launches within `promised_s`, against the share of launches that the contract promises it for. Launches that never ran have no lead
+    time: launch success counts them.
     """
 
     time: PooledMetric
     promised_s: float | None
-    kept: Proportion
-    verdict: PromiseVerdict
+    kept: PromisedShare
 
 
 @dataclass(frozen=True)
@@ -87,7 +69,7 @@ class Friction:
     lead_time: LeadTime
     pod_scheduling: PooledMetric
     image_pull: PooledMetric
-    launch: LaunchSuccess
+    launch: PromisedShare
     manual_steps: tuple[str, ...] | None
 
 
@@ -96,11 +78,12 @@ def friction(trials: Sequence[TrialSample], provider: Provider | None) -> Fricti
 
     Pure. A retry is a launch of its own; a trial that failed after it had started was launched all the same.
     """
+    sla = provider.sla if provider is not None else ServiceLevel()
     return Friction(
-        lead_time=_lead_time(trials, provider),
+        lead_time=judge_lead_time(lead_time_of(trials, provider), sla),
         pod_scheduling=_of_pods(trials, "pod_scheduling_time", provider),
         image_pull=_of_pods(trials, "image_pull_time", provider),
-        launch=launch_success(trials, provider.sla.launch_success if provider is not None else None),
+        launch=launch_success(Counter(t.failure_class for t in trials if t.status != "missing"), sla.launch_success),
         manual_steps=provider.manual_steps if provider is not None else None,
     )
 
@@ -112,19 +95,13 @@ def lead_time_of(trials: Sequence[TrialSample], provider: Provider | None) -> Po
     return pool_measurements("provisioning_lead_time", _values(trials, "provisioning_lead_time"), _unmeasured(trials))
 
 
-def _lead_time(trials: Sequence[TrialSample], provider: Provider | None) -> LeadTime:
-    time = lead_time_of(trials, provider)
-    promised = provider.sla.provisioning_lead_time if provider is not None else None
-    within = sum(value <= promised for value in time.values) if promised is not None else 0
-    interval = wilson_interval(within, time.n if promised is not None else 0)
-    verdict: PromiseVerdict
+def judge_lead_time(time: PooledMetric, sla: ServiceLevel) -> LeadTime:
+    """The lead times of launches against the promised one."""
+    promised = sla.provisioning_lead_time
     if promised is None:
-        verdict = "none_declared"
-    elif not time.n:
-        verdict = "unproven"
-    else:
-        verdict = "met" if within == time.n else "missed"
-    return LeadTime(time, promised, interval, verdict)
+        return LeadTime(time, None, judge_share(wilson_interval(0, 0), None))
+    kept = wilson_interval(sum(value <= promised for value in time.values), time.n)
+    return LeadTime(time, promised, judge_share(kept, sla.lead_time_share))
 
 
 def _of_pods(trials: Sequence[TrialSample], metric: str, provider: Provider | None) -> PooledMetric:

@@ -11,7 +11,8 @@ from plumbline.analysis.prices.book import InstanceShare
 from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
 from plumbline.analysis.scorecards.placings import place
 from plumbline.analysis.scorecards.pooling import pool
-from plumbline.analysis.scorecards.provisioning import Capacity, Friction, LaunchSuccess, capacity, friction
+from plumbline.analysis.scorecards.promises import PromisedShare, SpeedFloor, judge_speed
+from plumbline.analysis.scorecards.provisioning import Capacity, Friction, capacity, friction
 from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, MetricValue, TrialSample, WorkloadKind, leading_phase
 from plumbline.declarations import AnyWorkload, Criterion, Provider, TrainingWorkload
 from plumbline.declarations.workloads import Primary
@@ -55,7 +56,8 @@ class Scorecard:
     the degraded ones, whose numbers count. `asked_first` says which number is the
     primary one; `primary` is None if no usable repeat measured it. `capacity` is of all launches of the kind, whatever the workload.
     `conditions`: under what its usable trials were measured, each once; `first` and `last`: the days on which they began.
-    `charged`: the part of an instance that its costs charge; None for all of it. `ranked`: False of a campaign whose numbers rank nobody.
+    `charged`: the part of an instance that its costs charge; None for all of it. `ranked`: False of a campaign whose numbers rank nobody. `speed`:
+    against the promised one, None without a promise.
     """
 
     provider: str
@@ -78,9 +80,10 @@ class Scorecard:
     last: date | None
     charged: InstanceShare | None = None
     ranked: bool = True
+    speed: SpeedFloor | None = None
 
     @property
-    def launch(self) -> LaunchSuccess:
+    def launch(self) -> PromisedShare:
         """Launch success against the promise."""
         return self.friction.launch
 
@@ -151,7 +154,16 @@ def scorecard(
         first=min(days, default=None),
         last=max(days, default=None),
         charged=next((t.share for t in usable if t.share is not None), None),
+        speed=_speed(place, workload, usable),
     )
+
+
+def _speed(place: Provider | None, workload: str, usable: Sequence[TrialSample]) -> SpeedFloor | None:
+    floor = place.sla.speed_floors.get(workload) if place is not None else None
+    if floor is None:
+        return None
+    values = [(t.trial_id, v) for t in usable if (v := t.value(floor.metric, floor.statistic, floor.phase)) is not None]
+    return judge_speed(workload, floor, values, "not measured in any usable trial")
 
 
 def _primary_row(rows: Sequence[Row], primary: Primary | None) -> Row | None:

@@ -35,12 +35,12 @@ from plumbline.presentation.series_summary import SeriesSummary, drifted_series,
 from plumbline.results.finding import Finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.findings import UNREADABLE_ERRORS
+from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
 
 PROVIDERS_PER_PAGE = 20
 """Providers on a page of their list."""
 WINDOWS = (12, 24, 60)
 """Campaigns that a trend may look back on: the second, or in a span the last, unless asked otherwise."""
-LAUNCH_CAMPAIGNS = 24
 FINDINGS_DRAWN = 60
 _LEADING_METRICS = {
     "training": ("step_time", "tokens_per_second", "samples_per_second"),

@@ -21,6 +21,7 @@ from plumbline.declarations.providers.rates import (
     check_rates,
     check_token_prices,
 )
+from plumbline.declarations.workloads import Criterion
 from plumbline.declarations.workloads.engines import EngineArgs, check_engine_args
 from plumbline.metrics.units import ByteSize, Duration, HourlyPrice, Pause, Share
 
@@ -149,6 +150,10 @@ class ServiceLevel(Declared):
 
     launch_success: Share | None = None
     provisioning_lead_time: Duration | None = None
+    lead_time_share: Share = Field(0.95, description="of the launches, for which the lead time is promised")
+    speed_floors: dict[Name, Criterion] = Field(
+        default_factory=dict, description="by workload a limit on one of its numbers, such as 'tokens_per_second >= 9000tokens/s in steady'"
+    )
     clause: Annotated[str, Field(min_length=3, description="where the contract says so, such as 'Annex B, 4.2'")] | None = None
     credit: Share | None = Field(None, description="of a month's bill, which the contract grants for a breach, such as 10%")
     contact: Annotated[str, Field(pattern=r"^[^@\s<>,;]+@[^@\s<>,;]+$", description="the mail address of its support")] | None = None
@@ -245,7 +250,8 @@ class Provider(Declared):
         """The provider as its trials carry it, without schedule, budget, price sources, rates and manual steps: they do not change the
         measurement, and an earlier harness would refuse them as unknown."""
         paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
-        promised = self.sla.model_copy(update={"clause": None, "credit": None, "contact": None})
+        terms = ("lead_time_share", "speed_floors", "clause", "credit", "contact")
+        promised = self.sla.model_copy(update={name: getattr(ServiceLevel(), name) for name in terms})
         unseen = {"workloads": None, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, "sla": promised}
         return self.model_copy(update={**unseen, **paid})
 

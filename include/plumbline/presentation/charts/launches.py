@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from plumbline.analysis.scorecards.provisioning import NOT_STARTED, OPERATOR_FAULTS
+from plumbline.analysis.scorecards.provisioning import NOT_STARTED, launch_share
 from plumbline.archive.trends import LaunchCounts
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
-from plumbline.metrics.proportions import Proportion, wilson_interval
 from plumbline.presentation.charts.chart import Chart, Part, axis, error_bars, line, marks, plotly_time
 
 
@@ -26,18 +25,12 @@ class LaunchLine:
     lead_time: str
 
 
-def launch_success(counts: LaunchCounts) -> Proportion:
-    """Share of launches that started, without those that failed by an operator's fault."""
-    tried = sum(n for cause, n in counts.ended.items() if cause not in OPERATOR_FAULTS)
-    return wilson_interval(tried - sum(n for cause, n in counts.ended.items() if cause in NOT_STARTED), tried)
-
-
 def launch_lines(counts: Sequence[LaunchCounts]) -> tuple[LaunchLine, ...]:
     """Newest first."""
     unit = common_scale("s", [t for c in counts for t in c.lead_times], "provisioning_lead_time")
     lines = []
     for c in reversed(counts):
-        share = launch_success(c)
+        share = launch_share(c.ended)
         refused = sorted((n, cause) for cause, n in c.ended.items() if cause in NOT_STARTED)
         lines.append(
             LaunchLine(
@@ -55,7 +48,7 @@ def launch_lines(counts: Sequence[LaunchCounts]) -> tuple[LaunchLine, ...]:
 
 def launch_chart(counts: Sequence[LaunchCounts], promised: float | None) -> Chart | None:
     """Launch success by campaign with its Wilson interval; None without launches."""
-    campaign_ratios = [(c, s, ratio) for c in counts for s in (launch_success(c),) if (ratio := s.ratio) is not None]
+    campaign_ratios = [(c, s, ratio) for c in counts for s in (launch_share(c.ended),) if (ratio := s.ratio) is not None]
     if not campaign_ratios:
         return None
     x, ratios = [plotly_time(c.planned_at) for c, *_ in campaign_ratios], [ratio for *_, ratio in campaign_ratios]

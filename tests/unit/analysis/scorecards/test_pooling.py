@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.analysis.scorecards.pooling import binomial_at_most, pool
+from plumbline.analysis.scorecards.pooling import pool
 
 
 @pytest.mark.parametrize(("n", "k", "coverage"), [(2, 1, 0.5), (5, 1, 0.9375), (6, 1, 0.96875), (9, 2, 0.9609), (20, 6, 0.9586)])
@@ -27,13 +27,6 @@ def test_one_repeat_has_no_interval_and_none_is_an_error() -> None:
     assert pool([3.0]).low is None
     with pytest.raises(ValueError, match="nothing to pool"):
         pool([])
-
-
-def test_a_binomial_tail_against_hand_and_at_size() -> None:
-    assert binomial_at_most(10, 11, 0.99) == pytest.approx(1 - 0.99**11)
-    assert binomial_at_most(0, 3, 0.5) == pytest.approx(0.125)
-    assert (binomial_at_most(5, 5, 0.9), binomial_at_most(0, 4, 1.0), binomial_at_most(0, 4, 0.0)) == (1.0, 0.0, 1.0)
-    assert binomial_at_most(5000, 10_000, 0.5) == pytest.approx(0.504, abs=1e-3)
 
 
 def test_repeats_that_stopped_on_one_step_keep_the_bracket_of_their_search() -> None:

@@ -1,0 +1,91 @@
+"""What a contract promises against what was measured: kept, broken, or not shown. One rule for launches, lead times and speeds.
+
+The rule. Every promise is about a share of tries: so many launches start, so many of them in time, and half of the repeats reach a speed (its
+median does). A verdict needs both Wilson's 95 % interval of the measured share wholly on one side of the promised one, and the exact binomial
+test at 2.5 % on that side. Wilson alone would call one failure among eleven a breach of 99 %, which happens to a provider that keeps its word
+one time in ten. What neither shows is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.analysis.scorecards.pooling import PooledMetric, pool_measurements
+from plumbline.declarations import Criterion
+from plumbline.metrics.proportions import CONFIDENCE, Proportion, binomial_at_most, wilson_interval
+
+PromiseVerdict = Literal["kept", "broken", "not_shown", "not_promised"]
+_LEVEL = (1 - CONFIDENCE) / 2
+_MEDIAN = 0.5
+
+
+@dataclass(frozen=True)
+class PromisedShare:
+    """The share of tries that held a promise. `promised`: None without a promise. `doubtful`: failures whose cause may not be the provider's;
+    a breach is judged without them. `needed`: tries in all that would show the promise kept if no further one fails; None unless it is not shown,
+    or where no number can (100 %)."""
+
+    share: Proportion
+    promised: float | None
+    verdict: PromiseVerdict
+    needed: int | None
+    doubtful: int = 0
+
+    @property
+    def failures(self) -> int:
+        return self.share.n - self.share.successes
+
+
+def judge_share(share: Proportion, promised: float | None, doubtful: int = 0) -> PromisedShare:
+    """Judge a measured share, `doubtful` of whose failures may not be the provider's."""
+    if promised is None:
+        return PromisedShare(share, None, "not_promised", None, doubtful)
+    failures, proven = share.n - share.successes, wilson_interval(share.successes, share.n - doubtful)
+    if proven.high is not None and proven.high < promised and binomial_at_most(proven.successes, proven.n, promised) <= _LEVEL:
+        return PromisedShare(share, promised, "broken", None, doubtful)
+    if _shows_kept(share.n, failures, promised):
+        return PromisedShare(share, promised, "kept", None, doubtful)
+    return PromisedShare(share, promised, "not_shown", tries_to_keep(promised, failures), doubtful)
+
+
+def _shows_kept(n: int, failures: int, promised: float) -> bool:
+    low = wilson_interval(n - failures, n).low
+    return low is not None and low >= promised and binomial_at_most(failures, n, 1 - promised) <= _LEVEL
+
+
+def tries_to_keep(promised: float, failures: int = 0) -> int | None:
+    """The smallest number of tries, `failures` of them failed, that shows the promised share kept: 381 flawless ones for 99 %, 563 with one failure.
+
+    None for a promise of 100 %, which tries can break only. Of a flawless record it is ⌈p z² / (1 - p)⌉ from p = 92 % on, Wilson's bound; below
+    that the exact test, pⁿ ≤ 2.5 %, asks for more.
+    """
+    if promised >= 1:
+        return None
+    most = failures + 1
+    while not _shows_kept(most, failures, promised):
+        most *= 2
+    least = failures
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if _shows_kept(middle, failures, promised) else (middle, most)
+    return most
+
+
+@dataclass(frozen=True)
+class SpeedFloor:
+    """A promised speed of one workload. `measured`: median and interval over repeats; `reached`: the repeats that meet the limit, of which a
+    promise about the median needs half."""
+
+    workload: str
+    criterion: Criterion
+    measured: PooledMetric
+    reached: PromisedShare
+
+
+def judge_speed(workload: str, criterion: Criterion, measurements: Sequence[tuple[str, float]], reason: str = "") -> SpeedFloor:
+    """Judge a promised speed by repeats (trial id, value in the metric's unit); `reason`: why there is none."""
+    met = sum(criterion.met_by(value) for _, value in measurements)
+    reached = judge_share(wilson_interval(met, len(measurements)), _MEDIAN)
+    return SpeedFloor(workload, criterion, pool_measurements(criterion.metric, measurements, reason), reached)

@@ -1,0 +1,47 @@
+"""`plumbline promises`: what providers promise, against what was measured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from plumbline.cli.output import Json, clear_errors, emit, fail, out, read_archive, table
+from plumbline.cli.tables import TOP, print_table
+from plumbline.declarations import DeclarationError, load
+from plumbline.metrics.formatting import format_name, unknown_name
+from plumbline.workflows.promises import DECLARE, ProviderPromises, provider_promises
+
+_COLOURS = {"good": "green", "bad": "red", "": "yellow"}
+
+
+def promises(
+    provider: Annotated[list[str] | None, typer.Argument(help="all that promise something if none is named")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="every row instead of the first ten")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what providers promise, and whether it is kept, broken or not shown."""
+    with clear_errors(DeclarationError):
+        declared = load()
+    for name in provider or ():
+        if name not in declared.providers:
+            fail(unknown_name("provider", name, declared.providers))
+    with read_archive(listing=True, as_json=as_json) as archive:
+        found = [provider_promises(archive, declared, name) for name in provider or sorted(declared.providers)]
+    told = [each for each in found if each.rows]
+    data = [{"provider": p.provider, "campaigns": [c.campaign_id for c in p.launches], "promises": p.rows} for p in told]
+    emit(as_json, data, lambda: _show(told, everything))
+
+
+def _show(found: list[ProviderPromises], everything: bool) -> None:
+    if not found:
+        out.print(f"nothing is promised; declare in the provider's file what its contract says, such as {DECLARE}")
+        return
+    shown = table("Promises", "provider", "promise", "promised", "measured", "95 % interval", "verdict", "still needed")
+    # Broken ones first.
+    rows = sorted(((p.provider, row) for p in found for row in p.rows), key=lambda pair: pair[1].verdict != "broken")
+    for name, row in rows:
+        verdict = Text(format_name(row.verdict), style=_COLOURS[row.mark])
+        shown.add_row(name, row.name, row.promised, row.measured, row.interval or "–", verdict, row.needed or "–")
+    print_table(shown, None if everything else TOP)

@@ -1,0 +1,103 @@
+"""Promises of a contract as rows of text: one set for scorecards, the page of promises, the command line and the claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.analysis.scorecards.promises import PromisedShare, PromiseVerdict, SpeedFloor, tries_to_keep
+from plumbline.analysis.scorecards.provisioning import LeadTime
+from plumbline.metrics import METRICS
+from plumbline.metrics.formatting import common_scale, format_name, format_percent
+from plumbline.metrics.proportions import CONFIDENCE, Proportion
+
+_MARKS: dict[PromiseVerdict, Literal["good", "bad"]] = {"kept": "good", "broken": "bad"}
+
+
+@dataclass(frozen=True)
+class PromiseRow:
+    """One promise. `promised`: empty without one. `measured` with its interval; `needed`: what would show it kept, in words; `tries`: the numbers."""
+
+    name: str
+    promised: str
+    measured: str
+    interval: str
+    needed: str
+    tries: PromisedShare
+
+    @property
+    def verdict(self) -> PromiseVerdict:
+        return self.tries.verdict
+
+    @property
+    def verdict_text(self) -> str:
+        return f"{format_name(self.verdict)}{f', needs {self.needed}' if self.needed else ''}"
+
+    @property
+    def judged(self) -> str:
+        """The promise and its verdict, beside a measurement."""
+        return f"promised {self.promised}: {self.verdict_text}"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.name}: promised {self.promised}, measured {self.measured}{f' ({self.interval})' if self.interval else ''}"
+
+    @property
+    def mark(self) -> Literal["good", "bad", ""]:
+        return _MARKS.get(self.verdict, "")
+
+
+def format_share(share: Proportion) -> str:
+    return f"{share.successes} of {share.n} ({format_percent(share.low)} … {format_percent(share.high)})"
+
+
+def launch_row(launch: PromisedShare) -> PromiseRow:
+    """Launches that started."""
+    promised = "" if launch.promised is None else format_percent(launch.promised, 1)
+    doubt = f", {launch.doubtful} of the failures not for certain the provider's" if launch.doubtful else ""
+    measured = f"{launch.share.successes} of {launch.share.n} launches{doubt}" if launch.share.n else "no launches"
+    return PromiseRow("launch success", promised, measured, _interval(launch.share), _needed(launch, "launch", "failure"), launch)
+
+
+def lead_time_row(lead: LeadTime) -> PromiseRow:
+    """Launches that started in time."""
+    promised = ""
+    if lead.promised_s is not None and lead.kept.promised is not None:
+        promised = f"{common_scale('s', [lead.promised_s]).text(lead.promised_s)} for {format_percent(lead.kept.promised)} of launches"
+    share, middle = lead.kept.share, lead.time.value
+    measured = lead.time.reason or "not measured"
+    if middle is not None:
+        measured = f"{share.successes} of {share.n} within it, median {common_scale('s', [middle]).text(middle)}"
+    return PromiseRow("lead time", promised, measured, _interval(share), _needed(lead.kept, "launch", "late one"), lead.kept)
+
+
+def speed_row(speed: SpeedFloor) -> PromiseRow:
+    """The median speed of a workload, with the interval over its repeats."""
+    measured, criterion = speed.measured, speed.criterion
+    scale = common_scale(METRICS[measured.metric].unit, [criterion.limit, measured.value], measured.metric)
+    statistic = "" if criterion.statistic == METRICS[measured.metric].statistic else f" {criterion.statistic}"
+    return PromiseRow(
+        name=f"{format_name(measured.metric)}{statistic} of {speed.workload}",
+        promised=f"{'at least' if criterion.op == '>=' else 'at most'} {scale.text(criterion.limit)}",
+        measured=measured.reason or f"median {scale.text(measured.value)}, {speed.reached.share.successes} of {measured.n} repeats meet it",
+        interval=""
+        if measured.low is None or (measured.coverage or 0.0) < CONFIDENCE
+        else f"{scale.number(measured.low)} … {scale.number(measured.high)}",
+        needed=_needed(speed.reached, "repeat", "miss"),
+        tries=speed.reached,
+    )
+
+
+def _interval(share: Proportion) -> str:
+    return "" if share.low is None else f"{format_percent(share.low)} … {format_percent(share.high)}"
+
+
+def _needed(judged: PromisedShare, tried: str, failed: str) -> str:
+    """`381 launches without a failure, or 563 with 1, 532 more`: of a flawless record, and of this one."""
+    if judged.verdict != "not_shown" or judged.promised is None:
+        return ""
+    tries = f"{tried}{'es' if tried.endswith('h') else 's'}"
+    if judged.needed is None:
+        return f"an endless record of {tries} without a {failed}"
+    flawless, more = f"{tries_to_keep(judged.promised)} {tries} without a {failed}", f"{judged.needed - judged.share.n} more"
+    return f"{flawless}, or {judged.needed} with {judged.failures}, {more}" if judged.failures else f"{flawless}, {more}"
