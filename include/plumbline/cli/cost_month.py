@@ -32,7 +32,12 @@ def month(
     if as_csv:
         sys.stdout.write(spend_csv(found))
         return
-    data = {"months": found.months, "rows": spend_data(found.rows), "sums": spend_data(found.sums), "budgets": [vars(b) for b in found.balances]}
+    data = {
+        "months": found.months,
+        "rows": spend_data(found.rows),
+        "sums": spend_data(found.sums),
+        "budgets": [vars(b) for b in found.balances],
+    }
     emit(as_json, data, lambda: _show(found, everything))
 
 

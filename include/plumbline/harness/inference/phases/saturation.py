@@ -6,7 +6,8 @@ passed and the lowest that failed is tried, until the two are within the toleran
 Two kinds of probe. A quick one costs little and shows gross overload; from an empty server it also passes an overload x as long as x times its
 seconds fits into the latency limits. A rate holds only after a confirming run: long enough that a growing queue shows, with the share of good
 requests above the target and no growth of the latency (`analysis.growth`) beyond half of the tolerance, which the bracket cannot tell apart.
-Quick probes narrow the bracket to four tolerances, confirming runs do the rest. A failure that the result rests on is looked at twice: a
+Quick probes narrow the bracket to four tolerances, confirming runs do the rest. One that fails, ended early or not, shows by its slope what was
+served: quick probes that passed above that are void, and the next confirming runs go just below and just above it. A failure that the result rests on is looked at twice: a
 machine that was disturbed for a second has failed once.
 
 n requests of which g were good prove a share p if Wilson's interval of g / n lies above p, and disprove it if it lies below. While the interval
@@ -88,7 +89,7 @@ class Saturation:
     probes: list[tuple[Probe, Verdict]] = field(default_factory=list)
     _passed: dict[float, float] = field(default_factory=dict)  # rate: residence
     _failures: dict[float, int] = field(default_factory=dict)  # rate: how often; 0 while it is open
-    _slopes: dict[float, float] = field(default_factory=dict)  # rate: growth in its last confirming run that was not hopeless
+    _slopes: dict[float, float] = field(default_factory=dict)  # rate: growth in its last confirming run
     _open: dict[float, list[Probe]] = field(default_factory=dict)  # rate: confirming runs that are judged as one
     _void: Probe | None = None
 
@@ -130,6 +131,10 @@ class Saturation:
             return
         self._passed.pop(rate, None)
         self.held = None if rate == self.held else self.held
+        if verdict.holds is False and rate in self._slopes:
+            # A quick probe also passes what was offered beyond what this run saw served.
+            served = max(self.held or 0.0, rate / (1 + self._slopes[rate]))
+            self._passed = {other: residence_s for other, residence_s in self._passed.items() if other <= served}
         self._failures[rate] = failures if verdict.holds is None else failures + 1
 
     @property
@@ -180,6 +185,9 @@ class Saturation:
         served = failed / (1 + self._slopes.get(failed, math.inf)) / (1 + self.search.tolerance)
         if self._narrow(floor, 1) or (self.held is None and runs <= (1 if served > floor else 2)):
             return self._confirming(floor)
+        above = self._whole(served * (1 + self.search.tolerance) ** 2)
+        if floor == self.held and floor < above < failed:
+            return self._confirming(above)
         middle = math.sqrt(floor * failed)
         if served > middle:
             return self._confirming(served)

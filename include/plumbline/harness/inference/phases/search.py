@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import asdict, replace
 
@@ -80,16 +81,17 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
 
 def observe(planned: Planned, log: RequestLog, slo: Slo, stopped_s: float | None, client_limited: str | None) -> Probe:
     """What the log of a probe's load shows. `stopped_s`: the second at which it was given up as hopeless; None: it was not."""
-    met, ok = within_slo(log, slo), log.ok
+    met, ok = within_slo(log, slo), log.ok & (log.ended <= (math.inf if stopped_s is None else stopped_s))
     latency, scheduled = (log.last_token - log.scheduled)[ok], log.scheduled[ok]
     order = np.argsort(scheduled, kind="stable")
-    probe = Probe(planned.rate, log.n, int(met.sum()), planned.seconds, planned.confirming, client_limited=client_limited)
+    lasted_s = planned.seconds if stopped_s is None else min(stopped_s, planned.seconds)
+    growth = growth_of(scheduled[order], latency[order], lasted_s)
+    probe = Probe(planned.rate, log.n, int(met.sum()), lasted_s, planned.confirming, client_limited=client_limited, growth=growth)
     if stopped_s is not None:
         # Those that were not sent any more, and those that were cut off for it, might still have been good.
         possible = probe.good + (log.load.n - log.n) + log.errors().get("cancelled", 0)
-        return replace(probe, n=log.load.n, good=possible, seconds=min(stopped_s, planned.seconds), hopeless=True)
-    residence_s = float(np.median(latency)) if len(latency) else 0.0
-    return replace(probe, residence_s=residence_s, growth=growth_of(scheduled[order], latency[order], planned.seconds))
+        return replace(probe, n=log.load.n, good=possible, hopeless=True)
+    return replace(probe, residence_s=float(np.median(latency)) if len(latency) else 0.0)
 
 
 def _probe(driver: Driver, phase: int, spec: SearchPhaseSpec, number: int, planned: Planned, prompts: Prompts) -> tuple[RequestLog, Probe]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from tests.fakes.trials import a_trial
+from tests.fakes.trials import CONFIG, a_trial
 
-from plumbline.declarations import InferenceWorkload
+from plumbline.declarations import InferenceWorkload, load
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import probe_load
 from plumbline.harness.inference.phases.saturation import Planned, Saturation, cannot_hold
@@ -84,6 +84,16 @@ def test_the_highest_sustained_rate_is_within_3_percent_of_the_capacity_in_20_of
     found = [searched(queue, a_workload(queue.residence_s + 2.0, seed)) for seed in range(1, 21)]
     ratios = [state.highest / queue.capacity if state.highest else 0.0 for state in found]
     assert all(0.97 <= ratio <= 1.03 for ratio in ratios), (ratios, [state.summary() for state in found])
+
+
+def test_the_standard_sets_chat_finds_what_a_node_serves_within_its_time() -> None:
+    """Eight servers as on H100s. A quick probe passes 128/s, a tenth too much; two thirds of the declared seconds are left then."""
+    declared = load(CONFIG).workloads["chat-8b"].phases[2]
+    assert declared.name == "sweep"
+    search = declared.search.model_dump(mode="json") | {"between": [f"{rate}/s" for rate in declared.search.between]}
+    queue = Queue(512, 4.4)
+    found = [searched(queue, a_workload(6.4, seed, **search)) for seed in (2, 3, 13, 40)]
+    assert all(state.highest and 0.95 <= state.highest / queue.capacity <= 1.05 for state in found), [state.summary() for state in found]
 
 
 def test_a_server_with_half_a_percent_of_slow_requests_keeps_its_rate_at_a_target_of_99_percent() -> None:
