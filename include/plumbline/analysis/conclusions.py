@@ -11,6 +11,7 @@ from plumbline.analysis.busy_machine import BusyMachine, busy_machine
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.cost.bill import Bill
 from plumbline.analysis.cost.campaign_bill import CampaignBill, ProviderCost
+from plumbline.analysis.cost.interruptions import loss_rates
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
 from plumbline.analysis.decisions.decision import Choice, Decision
@@ -71,8 +72,11 @@ class Conclusions:
 def conclude(campaign: CampaignData) -> Conclusions:
     """Scorecards and decisions of a campaign; criteria are those that each trial was planned with."""
     day = campaign.written_at.date()
-    trials = with_costs(campaign_numbers(campaign), campaign.providers, day, epoch_sizes=epoch_sizes(campaign), purchase=campaign.purchase)
     specs = [d.trial for d in campaign.documents] or list(campaign.planned)
+    losses = loss_rates(campaign.economics, campaign.providers, {t.workload.name: t.workload for t in specs}, campaign.purchase)
+    trials = with_costs(
+        campaign_numbers(campaign), campaign.providers, day, epoch_sizes=epoch_sizes(campaign), purchase=campaign.purchase, losses=losses
+    )
     cards = scorecards(
         trials,
         acceptance={t.workload.name: t.workload.acceptance for t in specs},
@@ -97,6 +101,7 @@ def _decided(campaign: CampaignData, trials: tuple[TrialSample, ...], day: date)
         simulated=frozenset(n for n in campaign.providers if _simulated(campaign, n)),
         day=day,
         purchase=campaign.purchase,
+        economics=campaign.economics,
         workloads={t.workload.name: t.workload for t in ([d.trial for d in campaign.documents] or campaign.planned)},
     )
     return tuple(

@@ -76,6 +76,7 @@ class TrialSample:
     nodes: int = 1
     gpus: int | None = field(default=None, metadata={"meaning": "accelerators that it holds on each node; None: all"})
     share: InstanceShare | None = field(default=None, metadata={"meaning": "what its costs charge of each instance; None: all of it"})
+    restarts: str = field(default="", metadata={"meaning": "interruptions whose expected restarts its costs include; empty: none"})
     usage: tuple[TokenUsage, ...] = field(default=(), metadata={"meaning": "tokens that a hosted model counted"})
     conditions: Conditions | None = field(default=None, metadata={"meaning": "None of a trial whose document is not at hand"})
     apart: str = field(default="", metadata={"meaning": "why its provider takes no part in a decision; empty: it does"})

@@ -153,11 +153,12 @@ def trial(
         document = archive.document(trial_id)
         if document is None:
             raise LookupError(f'the archive has no trial "{trial_id}"; `plumbline scorecard CAMPAIGN --json` names those of a campaign')
-        campaign_costs = campaign_bill(archive, load(), document.trial.campaign_id)
+        declared = load()
+        campaign_costs = campaign_bill(archive, declared, document.trial.campaign_id)
     bill = campaign_costs.bills(day, way)[trial_id].condensed()
     counts = (trial_id, document.trial.attempt) not in campaign_costs.rejected
     provider = campaign_costs.providers[document.trial.provider.name]
-    outcomes = outcome_costs(document, provider, day, way) if counts else ()
+    outcomes = outcome_costs(document, provider, day, way, declared.economics) if counts else ()
     share = share_of(provider, document.trial.workload.gpus)
     caveats = [share.caveat] if share is not None and share.caveat else []
 

@@ -112,7 +112,7 @@ def current_results(
         (declared.providers.get(name, p) for name, p in sorted(places.items())), archive.prices(sorted(places))
     )
     return CurrentResults(
-        trials=price_trials(trials, providers, on, purchase, specs),
+        trials=price_trials(trials, providers, on, purchase, specs, declared.economics),
         providers=providers,
         campaigns={series_place(p): p.campaign_id for p in parts},
         simulated=frozenset(name for name, p in places.items() if p.simulated),
@@ -122,6 +122,7 @@ def current_results(
         measured={series_place(p): p.planned_at for p in parts},
         workloads=specs,
         left_out=tuple(left_out),
+        economics=declared.economics,
     )
 
 

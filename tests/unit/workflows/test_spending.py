@@ -11,13 +11,18 @@ import pytest
 from tests.data.result_documents import document, failed, inference_workload, provider, trial
 from tests.fakes.trials import CONFIG
 
+from plumbline.analysis.conclusions import conclude
 from plumbline.analysis.cost.budget import BudgetUse
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Origin, Provider, load
 from plumbline.launch.monthly_estimate import estimate_trial_s
+from plumbline.metrics.formatting import format_money
+from plumbline.presentation.cover import cover
 from plumbline.results import Event, LaunchRecord, Reason, ResultDocument, Validity
 from plumbline.workflows.budget import apply_budget, budget_balance, expected_use, forecast_month
 from plumbline.workflows.campaign_bill import campaign_bill
+from plumbline.workflows.report import campaign_data
+from plumbline.workflows.spend import spend, spend_data
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 PRICE = {"purchase": "on_demand", "price": "90 USD/h", "since": "2026-01-01", "source": "contract 7"}
@@ -147,7 +152,9 @@ def test_a_whole_rerun_takes_every_slot_and_repeat_of_what_runs_monthly(archive:
 
 
 @pytest.mark.parametrize(("sold_by", "paid"), [("instance", 1.0), ("gpu", 0.125)])
-def test_forecast_budget_and_bill_call_one_of_eight_gpus_the_same(archive: Archive, sold_by: str, paid: float) -> None:
+def test_forecast_budget_bill_and_spend_call_one_of_eight_gpus_the_same(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, sold_by: str, paid: float
+) -> None:
     # 40 s at 90 USD/h are 1 USD for the instance and 0.125 USD for one GPU of eight.
     gpus = {"accelerator": {"kind": "nvidia", "count": 8}, "launcher": {"kind": "simulated", "seed": 1}}
     place = provider("sim-h100", **gpus, sold_by=sold_by, prices=[PRICE], budget={"usd_per_month": 5})
@@ -167,6 +174,15 @@ def test_forecast_budget_and_bill_call_one_of_eight_gpus_the_same(archive: Archi
     (cost,) = campaign_bill(archive, declared, "2026-11").by_provider()
     assert cost.bill.paid is not None and cost.bill.share is not None
     assert (cost.bill.paid.amount, cost.bill.share.amount) == (used.usd, used.share)
+    month = spend(archive, declared, NOW)
+    (row,), (total,), (balance,) = month.rows, month.sums, month.balances
+    assert row.current == total.current == balance.used == used and row.coming == forecast.use
+    (told,) = spend_data(month.rows)
+    assert (told["this_paid"], told["this_share"], told["next_paid"]) == (used.usd, used.share, forecast.use.usd)
+    monkeypatch.setattr("plumbline.workflows.report.load", lambda: declared)
+    spent = cover(conclude(campaign_data(archive, "2026-11"))).tiles[0]
+    assert (spent.label, spent.value) == ("Spent", format_money(used.usd))
+    assert (format_money(used.share) in spent.detail) == (sold_by == "instance")
     planned = [asked.model_copy(update={"repeat": repeat}) for repeat in range(1, 9)]
     kept = apply_budget(archive, place, planned, NOW).kept
     assert len(kept) == (4 if sold_by == "instance" else 8), "the hard stop counts what is paid: 1 USD is spent, 4 of 5 are left"

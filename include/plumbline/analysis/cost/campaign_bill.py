@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from plumbline.analysis.cost.bill import Bill, Money, combine_bills
+from plumbline.analysis.cost.interruptions import loss_rates
 from plumbline.analysis.cost.token_costs import token_costs
 from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
 from plumbline.analysis.cost.unit_costs import Cost, costs_of
@@ -14,6 +15,7 @@ from plumbline.analysis.document_sample import billed_seconds
 from plumbline.analysis.prices.book import Basis, Quote, charged, paid_of, share_of
 from plumbline.analysis.trial_sample import USABLE, WorkloadKind
 from plumbline.declarations import Provider, TrainingWorkload
+from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import PHASES
 from plumbline.results import Event, ResultDocument
@@ -67,10 +69,14 @@ def measured_s(document: ResultDocument) -> float | None:
 
 
 def outcome_costs(
-    document: ResultDocument, provider: Provider, on: date | None = None, purchase: Purchase = "on_demand"
+    document: ResultDocument,
+    provider: Provider,
+    on: date | None = None,
+    purchase: Purchase = "on_demand",
+    economics: Economics | None = None,
 ) -> tuple[Cost, ...]:
     """What one attempt's outcomes cost at the rates that it measured and at the price of its bill, an invoice's too; empty where its
-    numbers do not count. `on`: None for the day that it began. What is in them: docs/cost.md."""
+    numbers do not count. `on`: None for the day that it began. `economics`: for the interruptions on spot. What is in them: docs/cost.md."""
     use, workload = usage_of(document), document.trial.workload
     if not use.usable:
         return ()
@@ -82,7 +88,9 @@ def outcome_costs(
         Quote(None, price) if isinstance(price, str) else Quote(Basis(purchase, price.unit_price.amount, price.since, price.source), None)
     )
     paid, share = (charged(quoted, part(provider, workload.gpus)) for part in (paid_of, share_of))
-    return costs_of(workload.kind, share, document.value, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes)
+    losses = loss_rates(economics or Economics(), {provider.name: provider}, {workload.name: workload}, purchase)
+    loss = losses.get((provider.name, workload.name))
+    return costs_of(workload.kind, share, document.value, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes, loss=loss)
 
 
 def _recoveries(document: ResultDocument) -> list[tuple[float, float]]:

@@ -8,6 +8,7 @@ from datetime import date
 from functools import cached_property
 from typing import Literal
 
+from plumbline.analysis.cost.interruptions import loss_rates
 from plumbline.analysis.cost.scenarios import CostModel, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, Outcome, not_measured
@@ -93,6 +94,11 @@ class ForecastInputs:
         pooled = pool(values)
         low, high = (pooled.low, pooled.high) if len(values) > 1 else (numbers[0].ci_low, numbers[0].ci_high)
         return Range(pooled.value if low is None else low, pooled.value, pooled.value if high is None else high)
+
+    def expected(self, metric: str, statistic: str, phase: str) -> float | None:
+        """The median of `measured`."""
+        found = self.measured(metric, statistic, phase)
+        return None if found is None else found.expected
 
     def measured_in(self, metric: str, statistic: str, phase: str = "steady") -> tuple[str, ...]:
         """The ids of the trials behind `measured`."""
@@ -293,9 +299,14 @@ def cost_forecast(
     delivered = case.delivered(outcome)
     if isinstance(delivered, str):
         return CostForecast(*about, reason=delivered, price=priced.basis)
+    loss = loss_rates(economics, {provider.name: provider}, {workload.name: workload}, purchase).get((provider.name, workload.name))
+    try:
+        stretched, restarts = (1.0, "") if loss is None else loss.stretch(case.expected)
+    except ValueError as error:
+        return CostForecast(*about, reason=str(error), price=priced.basis)
     model = CostModel(
         price=priced.hourly,
-        rate=delivered.rate,
+        rate=delivered.rate.times(1 / stretched),
         utilisation=case.range("utilisation", "the cost is as if every paid hour delivered"),
         failure_rate=case.range("failure_rate", "the cost is as if nothing had to be done again"),
         egress=case.monthly_data("egress"),
@@ -308,7 +319,7 @@ def cost_forecast(
         *about,
         model=model,
         price=priced.basis,
-        rate=delivered.basis,
+        rate=delivered.basis + (f"; {restarts}" if restarts else ""),
         unknown=tuple(case.unknown),
         sources=tuple(case.sources.items()),
         trials=delivered.trials,

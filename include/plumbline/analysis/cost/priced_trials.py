@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Literal
 
+from plumbline.analysis.cost.interruptions import LossRate
 from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_costs, token_rate
 from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
 from plumbline.analysis.prices.book import InstanceShare, charged, paid_of, quote, share_of
@@ -22,12 +23,13 @@ def with_costs(
     *,
     epoch_sizes: Mapping[str, int] | None = None,
     purchase: Literal["on_demand", "spot", "reserved"] = "on_demand",
+    losses: Mapping[tuple[str, str], LossRate] | None = None,
 ) -> tuple[TrialSample, ...]:
     """The same trials with their costs at the prices that hold on the day `on`, as further numbers: in the sweep what inference costs at the
     highest rate that keeps the SLO, in the steady phase all others.
 
     Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_sizes`: tokens or images of
-    one pass over the data, by workload. A cost without a price is a number without a value.
+    one pass over the data, by workload. `losses`: by provider and workload, interruptions whose restarts outcomes pay (`loss_rates`). A cost without a price is a number without a value.
     """
     result = []
     trials = tuple(trials)
@@ -44,7 +46,7 @@ def with_costs(
             continue
         share = share_of(provider, trial.gpus)
         whole = quote(provider, on, purchase)
-        paid = charged(whole, paid_of(provider, trial.gpus))
+        paid, loss = charged(whole, paid_of(provider, trial.gpus)), (losses or {}).get((trial.provider, trial.workload))
         costs = costs_of(
             trial.kind,
             charged(whole, share),
@@ -53,9 +55,11 @@ def with_costs(
             held_s=trial.held_s,
             epoch_size=(epoch_sizes or {}).get(trial.workload),
             nodes=trial.nodes,
+            loss=loss,
         )
         costs += (cost_per_finished_run(paid, trial.held_s, lost[trial.provider, trial.workload]),)
-        result.append(_with_metrics(trial, costs, share))
+        restarts = str(loss) if loss and trial.value("restart_penalty", "value", "recovery") is not None else ""
+        result.append(replace(_with_metrics(trial, costs, share), restarts=restarts))
     return tuple(result)
 
 

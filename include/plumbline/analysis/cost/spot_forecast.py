@@ -8,45 +8,15 @@ from dataclasses import dataclass
 from datetime import date
 
 from plumbline.analysis.cost.forecast import RATES, ForecastInputs, UnknownInput
+from plumbline.analysis.cost.interruptions import Expected, LossRate, Run, expected_time, loss_rates, measured_restarts
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
-from plumbline.declarations.economics import Economics, SpotRate
+from plumbline.declarations.economics import Economics
 from plumbline.metrics.formatting import format_money, format_significant
 
 _HIGHEST = 1.0
 """Interruptions a second: no run makes progress at such a rate; where the search for the break-even ends."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One finished run: `work_s` seconds of work at the measured rate, checkpoints every `every_s` of it, each holding it up `checkpoint_s`;
-    `restart_s`: paid seconds from an interruption to work going on, without what is done again (with it, where `every_s` is None)."""
-
-    work_s: float
-    restart_s: float
-    every_s: float | None = None
-    checkpoint_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in (("work_s", self.work_s), ("every_s", 1.0 if self.every_s is None else self.every_s)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value:g}; expected seconds above 0")
-        for name, value in (("restart_s", self.restart_s), ("checkpoint_s", self.checkpoint_s)):
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name} is {value:g}; expected seconds, at least 0")
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Mean seconds that a run holds its instances, and what they go into. All are infinite where a run never ends."""
-
-    held_s: float
-    work_s: float
-    checkpoint_s: float
-    restarting_s: float
-    again_s: float
-    interruptions: float
 
 
 @dataclass(frozen=True)
@@ -63,35 +33,6 @@ class SpotCost:
     def saving(self) -> float:
         """Of the cost on demand, the share that spot is expected to save; negative if it costs more."""
         return 1 - self.spot / self.on_demand if self.on_demand else 0.0
-
-
-def expected_time(run: Run, per_s: float) -> Expected:
-    """Mean time of a run that is interrupted `per_s` times a second. OverflowError never: a run that practically never ends is infinite."""
-    count = 0.0 if run.every_s is None else run.work_s / run.every_s
-    checkpoints = math.floor(count) * run.checkpoint_s
-    if per_s <= 0:
-        return Expected(run.work_s + checkpoints, run.work_s, checkpoints, 0.0, 0.0, 0.0)
-    try:
-        paid_s = _paid_s(run, per_s)
-    except OverflowError:
-        return Expected(*[math.inf] * 6)
-    interruptions = per_s * paid_s
-    # A recovery lasts until work goes on or the next interruption, whichever comes first.
-    restarting = interruptions * -math.expm1(-per_s * run.restart_s) / per_s
-    return Expected(paid_s, run.work_s, checkpoints, restarting, max(0.0, paid_s - run.work_s - checkpoints - restarting), interruptions)
-
-
-def _paid_s(run: Run, per_s: float) -> float:
-    recovering = math.exp(per_s * run.restart_s)
-    if run.every_s is None:
-        return run.work_s * recovering
-
-    def stretch(seconds: float) -> float:
-        return recovering * math.expm1(per_s * seconds) / per_s
-
-    full = math.floor(run.work_s / run.every_s)
-    rest = max(0.0, run.work_s - full * run.every_s)
-    return full * stretch(run.every_s + run.checkpoint_s) + stretch(rest)
 
 
 def spot_cost(run: Run, on_demand_per_hour: float, spot_per_hour: float, per_hour: float) -> SpotCost:
@@ -142,7 +83,7 @@ class SpotForecast:
     on_demand_per_hour: float | None = None
     spot_per_hour: float | None = None
     per_hour: float | None = None
-    rate: SpotRate | None = None
+    rate: LossRate | None = None
     cost: SpotCost | None = None
     prices: tuple[str, str] = ("", "")
     reason: str | None = None
@@ -177,18 +118,17 @@ def spot_forecast(
     run = _run(case, workload, work[0])
     if isinstance(run, str):
         return without(run)
-    rate = economics.interruptions(provider.name)
+    rate = loss_rates(economics, {provider.name: provider}, {workload.name: workload}, "spot").get((provider.name, workload.name))
     if rate is None:
         return without(
             f"the interruption rate of {provider.name}'s spot instances is not declared; declare it in economics.yaml, such as "
             f"spot: [{{provider: {provider.name}, interruptions: 0.05/h, since: …, source: …}}]"
         )
     assert not isinstance(on_demand, str) and not isinstance(spot, str)
-    per_hour = rate.interruptions * 3600.0 * workload.nodes
     expected = (on_demand.hourly.expected, spot.hourly.expected)
-    cost = spot_cost(run[0], *expected, per_hour)
+    cost = spot_cost(run[0], *expected, rate.per_hour)
     if not math.isfinite(cost.expected.held_s):
-        return without(f"at {format_significant(per_hour)} interruptions an hour a run practically never finishes; {cost.why}")
+        return without(f"at {format_significant(rate.per_hour)} interruptions an hour a run practically never finishes; {cost.why}")
     return SpotForecast(
         provider.name,
         workload.name,
@@ -197,7 +137,7 @@ def spot_forecast(
         restart_basis=run[1],
         on_demand_per_hour=expected[0],
         spot_per_hour=expected[1],
-        per_hour=per_hour,
+        per_hour=rate.per_hour,
         rate=rate,
         cost=cost,
         prices=(on_demand.basis, spot.basis),
@@ -233,22 +173,13 @@ def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None
 
 def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tuple[Run, str] | str:
     """The run with its measured restarts and checkpoints, and in words how the penalty is taken; or why it is not known."""
-    penalty = case.measured("restart_penalty", "value", "recovery")
-    if penalty is None:
+    found = measured_restarts(case.expected, workload)
+    if found is None:
         return (
             f"the cost of an interruption is unknown: restart_penalty of {workload.name} on {case.provider.name} was not measured; "
             "a workload that declares a fault measures it"
         )
-    new_node = case.measured("image_pull_time", "value", "cold_start") if workload.pod_deletions == 0 else None
-    pulling = "" if new_node is None else f" + {new_node.expected:.3g} s to pull the image on a new node"
-    started = penalty.expected + (new_node.expected if new_node is not None else 0.0)
-    again = case.measured("restart_recompute_time", "value", "recovery")
-    step = case.measured("step_time", "mean") or case.measured("step_time", "median")
-    if again is None or step is None:
-        basis = f"restart_penalty {penalty.expected:.4g} s, repeated work included{pulling}: of the trial's fault, not of an average one"
-        return Run(work_s, started), basis
-    held_up = case.measured("checkpoint_blocking_time", "median")
-    if held_up is None:
+    if found.checkpoint_s is None:
         case.unknown.append(
             UnknownInput(
                 "checkpoint_blocking_time",
@@ -256,10 +187,4 @@ def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tup
                 "a workload whose steady steps hold a checkpoint measures it",
             )
         )
-    every_s = workload.checkpoint.every * step.expected
-    basis = (
-        f"restart_penalty {penalty.expected:.4g} s less {again.expected:.4g} s of repeated work{pulling}; a checkpoint every "
-        f"{workload.checkpoint.every} steps, {every_s:.4g} s"
-    )
-    run = Run(work_s, max(0.0, started - again.expected), every_s, 0.0 if held_up is None else held_up.expected)
-    return run, basis
+    return Run(work_s, found.restart_s, found.every_s, found.checkpoint_s or 0.0), found.basis

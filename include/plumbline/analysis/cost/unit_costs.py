@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from plumbline.analysis.cost.interruptions import LossRate
 from plumbline.analysis.prices.book import Basis, Quote
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind
 
@@ -143,12 +144,14 @@ def costs_of(
     held_s: float | None = None,
     epoch_size: int | None = None,
     nodes: int = 1,
+    loss: LossRate | None = None,
 ) -> tuple[Cost, ...]:
     """Every cost metric of one trial of `kind` ("training" or "inference").
 
     `quote`: of the trial's share of the instance; `paid`: of what is paid while the trial holds it, which the run costs (None: the same).
     `held_s`: seconds that the trial held the provider, idle time included, summed over its nodes. `epoch_size`: tokens of one pass
     over the data, or samples of what is not counted in tokens. `nodes`: instances that together delivered what was measured, each at the quoted price.
+    `loss`: interruptions, of which outcomes carry the expected restarts and work done again; a run costs what it cost.
     """
     costs = [cost_per_run(paid or quote, held_s)]
     for outcome in COSTS:
@@ -163,9 +166,20 @@ def costs_of(
             costs.append(Cost(outcome.metric, None, quote.basis, reason="the size of one epoch is not known"))
         else:
             cost = cost_of_outcome(outcome, quote, amount, outcome.delivered(measured), nodes)
+            if loss is not None and cost.value is not None:
+                cost = _with_restarts(cost, loss, measured)
             left_out = outcome.left_out(measured) if cost.value is not None else ""
             costs.append(replace(cost, formula=f"{cost.formula}; without {left_out}, which were not measured") if left_out else cost)
     return tuple({cost.metric: cost for cost in costs}.values())
+
+
+def _with_restarts(cost: Cost, loss: LossRate, measured: MetricLookup) -> Cost:
+    assert cost.value is not None
+    try:
+        factor, words = loss.stretch(measured)
+    except ValueError as error:
+        return replace(cost, value=None, formula="", reason=str(error))
+    return replace(cost, value=cost.value * factor, formula=f"{cost.formula} × {factor:.6g} ({words})")
 
 
 def cost_per_run(quote: Quote, held_s: float | None) -> Cost:

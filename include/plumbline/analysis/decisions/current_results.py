@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
 
+from plumbline.analysis.cost.interruptions import loss_rates
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.cost.unit_costs import fitting_cost
 from plumbline.analysis.decisions.cheapest import Cheapest, Requirements, cheapest
@@ -18,6 +19,7 @@ from plumbline.analysis.scorecards.comparability import refusals
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
 from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider, TrainingWorkload
+from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import unknown_name
 
@@ -44,11 +46,13 @@ class CurrentResults:
     measured: Mapping[Place, datetime] = field(default_factory=dict)
     workloads: Mapping[str, AnyWorkload] = field(default_factory=dict)
     left_out: tuple[ExcludedSeries, ...] = ()
+    economics: Economics = field(default_factory=Economics)
 
     def priced(self, factors: Mapping[str, float]) -> tuple[TrialSample, ...]:
         """The trials with each named provider's instance prices multiplied by a factor above 0; the others' stay as they are."""
         places = {name: with_price_factor(self.providers[name], factor) for name, factor in factors.items() if name in self.providers}
-        moved = iter(price_trials([t for t in self.trials if t.provider in places], places, self.day, self.purchase, self.workloads))
+        own = [t for t in self.trials if t.provider in places]
+        moved = iter(price_trials(own, places, self.day, self.purchase, self.workloads, self.economics))
         return tuple(next(moved) if t.provider in places else t for t in self.trials)
 
     @property
@@ -88,15 +92,23 @@ class CurrentResults:
             measured=own(self.measured),  # type: ignore[arg-type]
             workloads={name: w for name, w in self.workloads.items() if name in workloads},
             left_out=tuple(gone for gone in self.left_out if gone.workload in workloads),
+            economics=self.economics,
         )
 
 
 def price_trials(
-    trials: Sequence[TrialSample], providers: Mapping[str, Provider], on: date, purchase: Purchase, workloads: Mapping[str, AnyWorkload]
+    trials: Sequence[TrialSample],
+    providers: Mapping[str, Provider],
+    on: date,
+    purchase: Purchase,
+    workloads: Mapping[str, AnyWorkload],
+    economics: Economics,
 ) -> tuple[TrialSample, ...]:
-    """The trials with their costs in USD at the providers' prices of the day `on`."""
+    """The trials with their costs in USD at the providers' prices of the day `on`; on spot with expected restarts."""
     epochs = {w.name: w.epoch_size for w in workloads.values() if isinstance(w, TrainingWorkload)}
-    return with_costs(trials, providers, on, epoch_sizes=epochs, purchase=purchase)
+    return with_costs(
+        trials, providers, on, epoch_sizes=epochs, purchase=purchase, losses=loss_rates(economics, providers, workloads, purchase)
+    )
 
 
 @dataclass(frozen=True)

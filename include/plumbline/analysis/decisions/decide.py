@@ -123,7 +123,7 @@ def decide(
     compared = ComparisonClass()
     if draws:
         names, costs = {c.provider for c in eligible}, any(c.unit == "USD" for c in columns)
-        measured = (ComparedTrial(t.provider, t.conditions, t.share) for t in own if t.usable and t.provider in names)
+        measured = (ComparedTrial(t.provider, t.conditions, t.share, t.restarts) for t in own if t.usable and t.provider in names)
         compared = classify_comparison(measured, costs=costs)
     return Decision(
         team,

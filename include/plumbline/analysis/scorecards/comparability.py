@@ -212,7 +212,7 @@ ProvidersByValue = Mapping[str, list[str]]
 
 @dataclass(frozen=True)
 class Limitation:
-    """What a reader of a comparison has to know. `code`: gpu_class or other_gpus_alike."""
+    """What a reader of a comparison has to know. `code`: gpu_class, other_gpus_alike or expected_restarts."""
 
     code: str
     text: str
@@ -241,12 +241,13 @@ class ComparedTrial(NamedTuple):
     provider: str
     conditions: Conditions | None
     share: InstanceShare | None
+    restarts: str = ""
 
 
 def classify_comparison(measured: Iterable[ComparedTrial], *, costs: bool = True) -> ComparisonClass:
     """The class of a comparison of these trials. `costs`: whether costs are compared. Pure."""
     distinct = list(dict.fromkeys(measured))
-    limitations = [*_gpu_classes(distinct), *(_shares(distinct) if costs else ())]
+    limitations = [*_gpu_classes(distinct), *((*_shares(distinct), *_restarts(distinct)) if costs else ())]
     stacks: dict[str, list[dict[str, str]]] = {}
     for each in distinct:
         stacks.setdefault(each.provider, []).append(dict(each.conditions.stack) if each.conditions else {})
@@ -294,3 +295,13 @@ def _shares(measured: Iterable[ComparedTrial]) -> list[Limitation]:
     named = ((part, names if len(names) <= _NAMED else [f"{len(names)} providers"]) for part, names in parts.items())
     who = ", ".join(f"{name} ({part})" for part, names in named for name in names)
     return [Limitation(OTHER_GPUS, f"Cost of {who} {OTHER_GPUS_TEXT}")]
+
+
+def _restarts(measured: Iterable[ComparedTrial]) -> list[Limitation]:
+    """Providers whose costs include the restarts that their declared interruptions make expected."""
+    rates: dict[str, dict[str, None]] = {}
+    for each in measured:
+        if each.restarts:
+            rates.setdefault(each.restarts, {})[each.provider] = None
+    named = (f"{rate}: {', '.join(names) if len(names) <= _NAMED else f'{len(names)} providers'}" for rate, names in rates.items())
+    return [Limitation("expected_restarts", f"Cost includes expected restarts and repeated work of {'; '.join(named)}")] if rates else []

@@ -200,8 +200,8 @@ def test_no_price_and_nothing_measured_are_no_cost() -> None:
 # spot
 
 
-def spot_economics(**assumption: Any) -> Economics:
-    rate = {"provider": "*", "interruptions": "0.1/h", "since": "2026-11-01", **SOURCE}
+def spot_economics(per_hour: float = 0.1, **assumption: Any) -> Economics:
+    rate = {"provider": "*", "interruptions": f"{per_hour}/h", "since": "2026-11-01", **SOURCE}
     return economics(*([assumption] if assumption else []), spot=[rate])
 
 
@@ -214,6 +214,21 @@ def test_a_run_on_spot_by_hand() -> None:
     assert found.cost.on_demand == pytest.approx(36.0 * (360_000 + 360_000 // every * 4) / 3600)
     assert 0.6 < found.cost.saving < 2 / 3  # two thirds less for an hour, and some more hours
     assert found.trials == ("t1",)
+
+
+@pytest.mark.parametrize("rate", [0.1, 1e5])
+def test_a_scenario_on_spot_takes_the_restarts_that_its_run_takes(rate: float) -> None:
+    made = spot_economics(rate)
+    run = spot_forecast(provider(), GPT, trials(GPT, TRAINED), made, DAY, work_s=GPT.checkpoint.every * 2.0)  # type: ignore[union-attr]
+    calm, spot = (cost_forecast(provider(), GPT, trials(GPT, TRAINED), made, DAY, way) for way in ("on_demand", "spot"))  # type: ignore[arg-type]
+    assert calm.model is not None
+    if rate > 1:
+        assert spot.model is None and "practically never finishes" in str(spot.reason) and "practically never finishes" in str(run.reason)
+        return
+    assert spot.model is not None and run.cost is not None and run.run is not None and run.run.every_s is not None
+    quiet_s = run.run.every_s + run.run.checkpoint_s
+    assert calm.model.rate.expected / spot.model.rate.expected == pytest.approx(run.cost.expected.held_s / quiet_s)
+    assert "interruptions an hour" in spot.rate and "interruptions" not in calm.rate
 
 
 def test_a_run_is_what_was_asked_else_declared_else_one_pass_over_the_data() -> None:

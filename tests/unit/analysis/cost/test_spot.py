@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.analysis.cost.spot_forecast import Run, break_even_rate, expected_time, spot_cost
+from plumbline.analysis.cost.interruptions import Run, expected_time
+from plumbline.analysis.cost.spot_forecast import break_even_rate, spot_cost
 
 # 100 h of work, a checkpoint every 10 minutes that takes 3 s, 5 minutes until work goes on.
 RUN = Run(work_s=360_000.0, restart_s=300.0, every_s=600.0, checkpoint_s=3.0)

@@ -1,0 +1,147 @@
+"""What interruptions make of a training run's time: restarts, and work done again since the last checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from plumbline.declarations import AnyWorkload, TrainingWorkload
+from plumbline.declarations.economics import Economics
+from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics.formatting import format_significant
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run: `work_s` seconds of work at the measured rate, checkpoints every `every_s` of it, each holding it up `checkpoint_s`;
+    `restart_s`: paid seconds from an interruption to work going on, without what is done again (with it, where `every_s` is None)."""
+
+    work_s: float
+    restart_s: float
+    every_s: float | None = None
+    checkpoint_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("work_s", self.work_s), ("every_s", 1.0 if self.every_s is None else self.every_s)):
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value:g}; expected seconds above 0")
+        for name, value in (("restart_s", self.restart_s), ("checkpoint_s", self.checkpoint_s)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value:g}; expected seconds, at least 0")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Mean seconds that a run holds its instances, and what they go into. All are infinite where a run never ends."""
+
+    held_s: float
+    work_s: float
+    checkpoint_s: float
+    restarting_s: float
+    again_s: float
+    interruptions: float
+
+
+def expected_time(run: Run, per_s: float) -> Expected:
+    """Mean time of a run that is interrupted `per_s` times a second. OverflowError never: a run that practically never ends is infinite."""
+    count = 0.0 if run.every_s is None else run.work_s / run.every_s
+    checkpoints = math.floor(count) * run.checkpoint_s
+    if per_s <= 0:
+        return Expected(run.work_s + checkpoints, run.work_s, checkpoints, 0.0, 0.0, 0.0)
+    try:
+        paid_s = _paid_s(run, per_s)
+    except OverflowError:
+        return Expected(*[math.inf] * 6)
+    interruptions = per_s * paid_s
+    # A recovery lasts until work goes on or the next interruption, whichever comes first.
+    restarting = interruptions * -math.expm1(-per_s * run.restart_s) / per_s
+    return Expected(paid_s, run.work_s, checkpoints, restarting, max(0.0, paid_s - run.work_s - checkpoints - restarting), interruptions)
+
+
+def _paid_s(run: Run, per_s: float) -> float:
+    recovering = math.exp(per_s * run.restart_s)
+    if run.every_s is None:
+        return run.work_s * recovering
+
+    def stretch(seconds: float) -> float:
+        return recovering * math.expm1(per_s * seconds) / per_s
+
+    full = math.floor(run.work_s / run.every_s)
+    rest = max(0.0, run.work_s - full * run.every_s)
+    return full * stretch(run.every_s + run.checkpoint_s) + stretch(rest)
+
+
+@dataclass(frozen=True)
+class LossRate:
+    """`per_hour`: interruptions of a whole run of `workload` an hour, each instance's rate times their number: one that is taken away stops
+    all. `source`: who says so."""
+
+    per_hour: float
+    source: str
+    workload: TrainingWorkload
+
+    def __str__(self) -> str:
+        return f"{format_significant(self.per_hour)} interruptions an hour ({self.source})"
+
+    def stretch(self, value: Callable[[str, str, str], float | None]) -> tuple[float, str]:
+        """Paid time over the time without interruptions, of one checkpoint interval, and in words what that rests on; 1 where the restart was
+        not measured. `value`: one number by metric, statistic and phase. ValueError if a run practically never ends."""
+        restarts = measured_restarts(value, self.workload)
+        if restarts is None:
+            return 1.0, f"without {self}: restart_penalty was not measured"
+        run = Run(restarts.every_s or _HOUR_S, restarts.restart_s, restarts.every_s, restarts.checkpoint_s or 0.0)
+        factor = expected_time(run, self.per_hour / _HOUR_S).held_s / expected_time(run, 0.0).held_s
+        if not math.isfinite(factor):
+            raise ValueError(f"at {self} a run practically never finishes")
+        again = "" if restarts.every_s is None else f" and half of {restarts.every_s + run.checkpoint_s:.4g} s again"
+        return factor, f"{self}, each {restarts.restart_s:.4g} s of restart{again}"
+
+
+def loss_rates(
+    economics: Economics, providers: Mapping[str, object], workloads: Mapping[str, AnyWorkload], purchase: Purchase
+) -> dict[tuple[str, str], LossRate]:
+    """By provider and training workload, where the rate is declared: of instances on spot, which are taken away. Others have none."""
+    if purchase != "spot":
+        return {}
+    return {
+        (provider, name): LossRate(rate.interruptions * _HOUR_S * workload.nodes, rate.source, workload)
+        for provider in providers
+        if (rate := economics.interruptions(provider)) is not None
+        for name, workload in workloads.items()
+        if isinstance(workload, TrainingWorkload)
+    }
+
+
+@dataclass(frozen=True)
+class MeasuredRestarts:
+    """`restart_s`: paid seconds from an interruption to work going on, without what is done again where `every_s`, the seconds of work between
+    checkpoints, is known. `checkpoint_s` None: not measured. `basis`: in words."""
+
+    restart_s: float
+    every_s: float | None
+    checkpoint_s: float | None
+    basis: str
+
+
+def measured_restarts(value: Callable[[str, str, str], float | None], workload: TrainingWorkload) -> MeasuredRestarts | None:
+    """What an interruption of the workload costs, by the measured numbers; None without `restart_penalty`."""
+    penalty = value("restart_penalty", "value", "recovery")
+    if penalty is None:
+        return None
+    new_node = value("image_pull_time", "value", "cold_start") if workload.pod_deletions == 0 else None
+    pulling = "" if new_node is None else f" + {new_node:.3g} s to pull the image on a new node"
+    started = penalty + (new_node or 0.0)
+    again = value("restart_recompute_time", "value", "recovery")
+    step = value("step_time", "mean", "steady") or value("step_time", "median", "steady")
+    if again is None or not step:
+        basis = f"restart_penalty {penalty:.4g} s, repeated work included{pulling}: of the trial's fault, not of an average one"
+        return MeasuredRestarts(started, None, 0.0, basis)
+    every_s = workload.checkpoint.every * step
+    basis = (
+        f"restart_penalty {penalty:.4g} s less {again:.4g} s of repeated work{pulling}; a checkpoint every "
+        f"{workload.checkpoint.every} steps, {every_s:.4g} s"
+    )
+    return MeasuredRestarts(max(0.0, started - again), every_s, value("checkpoint_blocking_time", "median", "steady"), basis)
