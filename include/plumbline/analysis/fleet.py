@@ -8,24 +8,24 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
-from plumbline.analysis.cost.unit_costs import COST_METRICS, costs_of
+from plumbline.analysis.cost.unit_costs import costs_of
 from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.placings import Placing, place
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.declarations.alerts import RentedVolume
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, leading_names
 
 Key = tuple[str, str, str]
 """(metric, statistic, phase)"""
 
 Number = tuple[str, str, str | None]
 """(metric, statistic, phase); no phase: the first of PHASE_ORDER in which it was measured."""
-USUAL_NUMBERS: dict[WorkloadKind, tuple[Number, ...]] = {
-    "training": (("step_time", METRICS["step_time"].statistic, None),),
-    "inference": tuple((name, METRICS[name].statistic, None) for name in ("time_to_first_token", "request_scheduled_latency")),
-}
-"""What comes first of a workload that is no longer declared, or did not measure what it declares: the first one that was measured."""
+
+
+def usual_numbers(kind: WorkloadKind) -> tuple[Number, ...]:
+    """What comes first of a workload that is no longer declared, or did not measure what it declares: the first one that was measured."""
+    return tuple((name, METRICS[name].statistic, None) for name in leading_names(kind))
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def with_monthly_outcomes(series: Sequence[FleetSeries], volumes: Sequence[Rente
 
 def _outcome_costs(own: Sequence[FleetSeries]) -> tuple[str, dict[str, Pooled]]:
     costs = {s.provider: s.costs() for s in own}
-    for metric in COST_METRICS[own[0].kind] if own else ():
+    for metric in leading_names(f"{own[0].kind}_cost") if own else ():
         if pooled := {provider: pool(values[metric]) for provider, values in costs.items() if metric in values}:
             return metric, pooled
     return "", {}
@@ -151,7 +151,7 @@ def _outcome_costs(own: Sequence[FleetSeries]) -> tuple[str, dict[str, Pooled]]:
 
 def leading_number(own: Sequence[FleetSeries], first: Number | None) -> Number:
     """The workload's `first` number where any provider measured it, else the kind's first usual one that was measured. `own`: of one workload, at least one."""
-    usual = USUAL_NUMBERS[own[0].kind]
+    usual = usual_numbers(own[0].kind)
     candidates = (*((first,) if first is not None else ()), *usual)
     return next((number for number in candidates if any(s.values(*number) for s in own)), usual[0])
 

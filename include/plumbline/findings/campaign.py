@@ -25,22 +25,10 @@ from plumbline.analysis.drift.comparison import (
 )
 from plumbline.findings import shorten
 from plumbline.findings.headline import without_share
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, leading_order
 from plumbline.metrics.formatting import format_limit
 from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, summarize_facts
 from plumbline.results.sample import Series
-
-_LEADS: dict[str, tuple[str, ...]] = {
-    "training": ("step_time", "tokens_per_second", "samples_per_second"),
-    "inference": (
-        "time_to_first_token",
-        "output_token_throughput",
-        "time_per_output_token",
-        "inter_token_latency",
-        "request_scheduled_latency",
-    ),
-}
-"""By workload kind, the metrics that lead a finding if they moved, the most important first."""
 
 
 def findings_of(comparison: Comparison) -> tuple[Finding, ...]:
@@ -59,7 +47,7 @@ def _performance(comparison: Comparison) -> Finding | None:
     moved = comparison.drifted
     if not moved:
         return None
-    ranked = _ranked(moved, Series.parse(comparison.series_key).kind)
+    ranked = _ranked(moved)
     lead = ranked[0]
     severity = _severity(moved)
     attribution = attribute(lead, comparison.rows, comparison.environment_changes)
@@ -80,13 +68,11 @@ def _performance(comparison: Comparison) -> Finding | None:
     )
 
 
-def _ranked(moved: Sequence[MetricComparison], kind: str) -> list[MetricComparison]:
-    """The lead first: worse before better, a leading statistic before a tail, then the kind's order, then the distance past the threshold."""
-    order = _LEADS.get(kind, ())
+def _ranked(moved: Sequence[MetricComparison]) -> list[MetricComparison]:
+    """The lead first: worse before better, a leading statistic before a tail, then the catalogue's order, then the distance past the threshold."""
 
     def rank(row: MetricComparison) -> tuple[bool, bool, int, float]:
-        place = order.index(row.metric) if row.metric in order else len(order)
-        return row.verdict != "regressed", row.family != "lead", place, -abs(row.effect or 0.0) / (row.warn or 1.0)
+        return row.verdict != "regressed", row.family != "lead", leading_order(row.metric), -abs(row.effect or 0.0) / (row.warn or 1.0)
 
     return sorted(moved, key=rank)
 

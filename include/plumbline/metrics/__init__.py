@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any, Literal, get_args
@@ -44,6 +44,7 @@ class Metric:
     warn: float | None = None
     page: float | None = None
     sample: Sample | None = None
+    leads: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 def _row(group: Any, name: str, better: str | None = None, statistic: str = "value", **columns: Any) -> Metric:
@@ -89,6 +90,36 @@ _ORDER = {name: i for i, name in enumerate(METRICS)}
 def catalogue_order(name: str) -> tuple[int, str]:
     """Sorts metrics as the catalogue lists them; those that it does not list come last, by name."""
     return _ORDER.get(name, len(_ORDER)), name
+
+
+def _leads() -> dict[str, tuple[tuple[str, ...], ...]]:
+    places: dict[tuple[str, int], list[str]] = {}
+    for row in METRICS.values():
+        for role, place in row.leads.items():
+            places.setdefault((role, place), []).append(row.name)
+    roles = {role for role, _ in places}
+    return {role: tuple(tuple(places[key]) for key in sorted(places) if key[0] == role) for role in roles}
+
+
+_LEADS = _leads()
+
+
+def leading(role: str) -> tuple[tuple[str, ...], ...]:
+    """The metrics that are read first in a role of `catalogue.toml`, in order; of each group the first one that was measured."""
+    return _LEADS[role]
+
+
+def leading_names(*roles: str) -> tuple[str, ...]:
+    """The same without the groups."""
+    return tuple(dict.fromkeys(name for role in roles for group in leading(role) for name in group))
+
+
+_LEAD_ORDER = {name: i for i, name in enumerate(leading_names("training", "inference"))}
+
+
+def leading_order(name: str) -> int:
+    """Sorts metrics by which is read first of a workload; all others come last."""
+    return _LEAD_ORDER.get(name, len(_LEAD_ORDER))
 
 
 LENGTH_DEPENDENT = frozenset(

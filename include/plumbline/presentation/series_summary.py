@@ -9,6 +9,7 @@ from functools import partial
 from statistics import median
 from typing import Any, Literal
 
+from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.cost.unit_costs import COSTS, costs_of
 from plumbline.analysis.decisions.current_results import STALE_DAYS
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
@@ -17,7 +18,7 @@ from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.pages import MetricKey, SeriesResult
 from plumbline.declarations import Declarations
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, leading, leading_names
 from plumbline.metrics.formatting import common_scale, format_name
 
 StateName = Literal[SeriesStateName, "stale", "never_measured"]
@@ -69,23 +70,8 @@ def drifted_series(findings: Collection[Any]) -> set[str]:
     return {key for f in findings if f.kind == "performance" for key in (f.detail.get("standing") or [f.series_key]) if key}
 
 
-HEADLINE_METRICS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "training": (
-        ("step_time",),
-        ("tokens_per_second", "samples_per_second"),
-        ("effective_tokens_per_second", "effective_samples_per_second"),
-    ),
-    "inference": (("time_to_first_token",), ("output_token_throughput",)),
-}
-"""Of each group the first one that was measured: images have no tokens."""
-WHOLE_ANSWER_METRICS = (("request_scheduled_latency",), ("request_throughput",))
-"""Of a model that answers at once, such as an encoder: nothing comes between its tokens."""
-HEADLINE_COSTS: dict[str, tuple[str, ...]] = {
-    "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
-    "inference": ("cost_per_1m_output_tokens", "cost_per_1k_requests"),
-}
-"""Of each kind the first one that is known."""
-
+HEADLINE_GROUPS = 3
+"""Leading metrics of a series that a cell or a row shows."""
 _SEVERITIES = ("page", "warn", "info")
 
 
@@ -149,7 +135,7 @@ def headline_numbers(kind: str, values_of: Callable[[str], Sequence[float] | Non
     """(metric, median, range) of the first measured metric of each headline group."""
     is_whole_answer = kind == "inference" and not values_of("inter_token_latency")
     numbers = []
-    for group in WHOLE_ANSWER_METRICS if is_whole_answer else HEADLINE_METRICS[kind]:
+    for group in leading("whole_answer" if is_whole_answer else kind)[:HEADLINE_GROUPS]:
         name, values = next(((name, values) for name in group if (values := values_of(name))), ("", ()))
         if values:
             scale = common_scale(METRICS[name].unit, values, name)
@@ -170,19 +156,22 @@ def _cost(part: SeriesResult, declared: Declarations, price: Quote | None) -> tu
     costs = [
         c for numbers in part.measured for c in costs_of(kind, charged_price, lambda *key, numbers=numbers: numbers.get(key), nodes=nodes)
     ]
-    for name in HEADLINE_COSTS[kind]:
+    for name in leading_names(f"{kind}_cost"):
         values = [c.value for c in costs if c.metric == name and c.value is not None]
         if values:
             return common_scale(METRICS[name].unit, values, name).text(median(values)), format_name(name) + (f", {share}" if share else "")
-    reasons = (c.reason for name in HEADLINE_COSTS[kind] for c in costs if c.metric == name and c.reason)
+    reasons = (c.reason for name in leading_names(f"{kind}_cost") for c in costs if c.metric == name and c.reason)
     return "", next(reasons, "no measured outcome has a cost")
 
 
+HEADLINE_NAMES = leading_names(*KINDS, "whole_answer")
+"""What headline_numbers may ask for."""
+
+
 def _metric_keys() -> tuple[MetricKey, ...]:
-    names = {name for groups in (*HEADLINE_METRICS.values(), WHOLE_ANSWER_METRICS) for group in groups for name in group} | {
-        "inter_token_latency"
+    keys = {(name, METRICS[name].statistic, "steady") for name in HEADLINE_NAMES} | {
+        (*number, c.phase) for c in COSTS for number in c.numbers
     }
-    keys = {(name, METRICS[name].statistic, "steady") for name in names} | {(*number, c.phase) for c in COSTS for number in c.numbers}
     return tuple(sorted(keys | {(name, "value", "sweep") for name in (SUSTAINED, "request_throughput", "error_rate")}))
 
 

@@ -12,7 +12,7 @@ from plumbline.analysis.trial_sample import PHASE_ORDER
 from plumbline.archive import TrialView
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.models import Llama
-from plumbline.metrics import METRICS, PHASES
+from plumbline.metrics import METRICS, PHASES, leading_names
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.trial import curve_charts, event_clock, timeline_chart
@@ -293,14 +293,6 @@ def trial_page(
 BEFORE_THE_MEASUREMENT = ("environment", "cold_start", "warmup")
 RowsByMetric = dict[tuple[str, str], list[MetricRow]]
 """Rows by phase and metric."""
-LEADING = (
-    "step_time", "tokens_per_second", "samples_per_second", "model_flops_utilization", "time_to_train", "training_peak_memory",
-    "restart_penalty", "final_loss",
-    "time_to_first_token", "time_per_output_token", "request_scheduled_latency", "retrieval_time", "prefill_growth_exponent",
-    "request_throughput", "output_token_throughput", "goodput", "highest_sustained_rate", "error_rate", "time_to_recover",
-    "answer_accuracy", "output_agreement", "time_to_ready",
-)  # fmt: skip
-"""What is asked of a trial first, each in the phase that leads for it."""
 
 
 def rows_by_metric(document: ResultDocument) -> RowsByMetric:
@@ -313,7 +305,7 @@ def rows_by_metric(document: ResultDocument) -> RowsByMetric:
 def leading_metrics(rows: RowsByMetric) -> RowsByMetric:
     """Of each leading metric its statistic, and its p99, in the first phase that has it; none of a trial that measured nothing."""
     leading: RowsByMetric = {}
-    for metric in LEADING:
+    for metric in leading_names("trial"):
         phases = (p for p in PHASE_ORDER if any(r.value is not None for r in rows.get((p, metric), ())))
         if phase := next(phases, None):
             statistics = (METRICS[metric].statistic, "p99")

@@ -18,7 +18,7 @@ from plumbline.archive.pages import CampaignHead
 from plumbline.archive.repository import Span
 from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline, stored_headline
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import Finding
 from plumbline.workflows.alert import digest_entries
@@ -26,8 +26,6 @@ from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import sum_costs
 
 MONTHS = 12
-SPEED_METRICS = ("step_time", "time_per_output_token", "inter_token_latency", "request_scheduled_latency")
-"""Of each series the first one that was measured; of all of them less is faster, and none is set by the offered load."""
 _PAGE = 50
 
 
@@ -103,14 +101,15 @@ def _choices(archive: Archive, campaign_id: str) -> Mapping[ChoiceKey, str]:
 
 
 def speed_index(archive: Archive, campaigns: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Provider → campaign → 100 × the geometric mean over its series of how much faster they are than in their first campaign."""
+    """Provider → campaign → 100 × the geometric mean over its series of how much faster they are than in their first campaign: of all these metrics
+    less is faster."""
     levels: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for level in archive.campaign_levels(campaigns, {name: METRICS[name].statistic for name in SPEED_METRICS}):
+    for level in archive.campaign_levels(campaigns, {name: METRICS[name].statistic for name in leading_names("hardware")}):
         if level.value > 0:
             levels[level.provider, level.series_key][level.metric][level.campaign_id] = level.value
     logs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for (provider, _), by_metric in levels.items():
-        values = next(by_metric[name] for name in SPEED_METRICS if name in by_metric)
+        values = next(by_metric[name] for name in leading_names("hardware") if name in by_metric)
         base = next(values[c] for c in campaigns if c in values)
         for campaign, value in values.items():
             logs[provider][campaign].append(math.log(base / value))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import date
 
+from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.cost.unit_costs import COSTS
-from plumbline.analysis.fleet import USUAL_NUMBERS, Fleet, FleetSeries, Number, with_monthly_outcomes
+from plumbline.analysis.fleet import Fleet, FleetSeries, Number, usual_numbers, with_monthly_outcomes
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
 from plumbline.analysis.scorecards.scorecard import primary_of
 from plumbline.analysis.trial_sample import SUSTAINED
@@ -33,7 +34,7 @@ def read_fleet(
     `metrics`: (metric, statistic) to read beside each workload's primary number and the rates that costs rest on.
     """
     parts, _ = select_series(archive, declared, False, workload=workload)
-    wanted = _COST_RATES | set(metrics) | {number[:2] for usual in USUAL_NUMBERS.values() for number in usual}
+    wanted = _COST_RATES | set(metrics) | {number[:2] for kind in KINDS for number in usual_numbers(kind)}
     wanted |= {first[:2] for part in parts if (first := primary_number(declared, part.series.workload)) is not None}
     numbers = archive.numbers_of([(part.series.series_key, part.campaign_id) for part in parts], wanted)
     known = sorted({part.series.provider for part in parts} & declared.providers.keys())

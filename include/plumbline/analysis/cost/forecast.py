@@ -11,13 +11,14 @@ from typing import Literal
 from plumbline.analysis.cost.interruptions import loss_rates
 from plumbline.analysis.cost.scenarios import CostModel, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
-from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, Outcome, not_measured
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, not_measured
 from plumbline.analysis.prices.book import charged, quote, share_of
 from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.economics import DataRange, Economics, Utilisation
 from plumbline.declarations.providers.rates import Purchase
+from plumbline.metrics import leading_names
 from plumbline.metrics.formatting import format_significant
 
 RATES = {
@@ -275,7 +276,7 @@ def fitting_outcome(case: ForecastInputs) -> Outcome:
 
     Whatever it costs: a price may be declared for one way to pay only, or in the economics alone.
     """
-    wanted = [case.at_best(name) for name in COST_METRICS[case.workload.kind]]
+    wanted = [case.at_best(name) for name in leading_names(f"{case.workload.kind}_cost")]
     return next((o for o in wanted if any(o.delivered(t.value) is not None for t in case.usable)), wanted[0])
 
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COST_METRICS, COSTS, Outcome, fitting_cost, not_measured
+from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, fitting_cost, not_measured
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample
 from plumbline.declarations import AnyWorkload, InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
+from plumbline.metrics import leading_names
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 
 FINEST = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4")
@@ -156,7 +157,7 @@ def _outcome(first: AnyWorkload, own: Mapping[str, Sequence[TrialSample]]) -> Ou
     best = next(o for o in COSTS if o.metric == fitting_cost(first.kind, first.name, own[first.name]))
     if not best.sustained or all(t.value(SUSTAINED, "value", "sweep") is not None for of in own.values() for t in of):
         return best
-    offered = [next(o for o in COSTS if o.metric == name + AT_OFFERED_RATE) for name in COST_METRICS["inference"]]
+    offered = [next(o for o in COSTS if o.metric == name + AT_OFFERED_RATE) for name in leading_names("inference_cost")]
     return next((o for o in offered if any(t.value(o.metric, "value", o.phase) is not None for t in own[first.name])), offered[0])
 
 

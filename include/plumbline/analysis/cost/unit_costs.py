@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from plumbline.analysis.cost.interruptions import LossRate
 from plumbline.analysis.prices.book import Basis, Quote
 from plumbline.analysis.trial_sample import SUSTAINED, TrialSample, WorkloadKind
+from plumbline.metrics import leading_names
 
 HOUR_S = 3600.0
 AT_OFFERED_RATE = "_at_offered_rate"
@@ -16,14 +17,6 @@ AT_OFFERED_RATE = "_at_offered_rate"
 
 MetricLookup = Callable[[str, str, str], float | None]
 """(metric, statistic, phase) → one trial's number in the catalogue's unit, None if absent."""
-
-COST_METRICS: dict[WorkloadKind, tuple[str, ...]] = {
-    "inference": ("cost_per_good_request", "cost_per_1m_output_tokens", "cost_per_1k_requests"),
-    "training": ("cost_per_1m_trained_tokens", "cost_per_1m_trained_samples"),
-}
-"""What an outcome costs, what fits best first: a request within the SLO where the workload has one, trained tokens where there are any.
-
-Of inference at the highest rate that keeps the SLO: at an offered rate every provider costs its price."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +225,9 @@ def not_measured(outcome: Outcome) -> str:
 
 
 def fitting_cost(kind: WorkloadKind, workload: str, trials: Sequence[TrialSample]) -> str:
-    """The cost metric that fits what was measured: the first of `COST_METRICS` that any usable trial of the workload has a value of."""
+    """The cost metric that fits what was measured: the first of the kind's that any usable trial of the workload has a value of. Of
+    inference at the highest rate that keeps the SLO: at an offered rate every provider costs its price."""
     own = [t for t in trials if t.usable and t.kind == kind and t.workload == workload]
     measured = {m.metric for t in own for m in t.metrics if m.value is not None}
-    return next((name for name in COST_METRICS[kind] if name in measured), COST_METRICS[kind][0])
+    costs = leading_names(f"{kind}_cost")
+    return next((name for name in costs if name in measured), costs[0])

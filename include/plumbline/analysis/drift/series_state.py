@@ -8,21 +8,12 @@ from typing import Any, Literal, get_args
 
 from plumbline.analysis.drift.comparison import Comparison, MetricComparison, format_amount
 from plumbline.analysis.drift.effect import Scale, to_analysis_scale
+from plumbline.metrics import leading_order
 from plumbline.metrics.formatting import format_name
 
 SeriesStateName = Literal["drifted", "suspected", "moved", "cannot_tell", "steady"]
 STATES: tuple[SeriesStateName, ...] = get_args(SeriesStateName)
 """The gravest first."""
-_FIRST = (
-    "step_time",
-    "tokens_per_second",
-    "samples_per_second",
-    "time_to_first_token",
-    "output_token_throughput",
-    "time_per_output_token",
-    "inter_token_latency",
-    "request_scheduled_latency",
-)
 _VERDICTS: tuple[tuple[tuple[str, ...], SeriesStateName], ...] = (
     (("regressed", "improved"), "drifted"),
     (("suspected",), "suspected"),
@@ -87,7 +78,7 @@ def state_of(comparison: Comparison) -> SeriesState:
     judged = [row for row in comparison.rows if row.family == "lead" and row.verdict is not None and row.effect is not None]
     if comparison.problems or not judged:
         return SeriesState("cannot_tell")
-    ordered = sorted(judged, key=lambda row: _FIRST.index(row.metric) if row.metric in _FIRST else len(_FIRST))
+    ordered = sorted(judged, key=lambda row: leading_order(row.metric))
     for verdicts, state in _VERDICTS:
         row = next((row for row in ordered if row.verdict in verdicts), None)
         if row is not None:

@@ -21,14 +21,12 @@ from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
-from plumbline.presentation.series_summary import HEADLINE_METRICS, WHOLE_ANSWER_METRICS, ShownState, headline_numbers, state_in_campaign
+from plumbline.presentation.series_summary import HEADLINE_NAMES, ShownState, headline_numbers, state_in_campaign
 
 FINDINGS_SHOWN, FINDINGS_SEARCHED, DECISIONS_SEARCHED = 20, 500, 50
 MAX_SERIES = 10_000
 """Series of a campaign that a filter looks through."""
-_GROUPS = (*HEADLINE_METRICS["training"], *HEADLINE_METRICS["inference"], *WHOLE_ANSWER_METRICS)
-_METRIC_NAMES = dict.fromkeys((*(name for group in _GROUPS for name in group), "inter_token_latency"))
-_METRIC_KEYS = tuple((name, METRICS[name].statistic) for name in _METRIC_NAMES)
+_METRIC_KEYS = tuple((name, METRICS[name].statistic) for name in HEADLINE_NAMES)
 
 
 @dataclass(frozen=True)

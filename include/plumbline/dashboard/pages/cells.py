@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 
-from plumbline.analysis.fleet import USUAL_NUMBERS
+from plumbline.analysis.fleet import usual_numbers
 from plumbline.analysis.scorecards.pooling import pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.archive import Archive, MetricPoint, SeriesView
@@ -53,7 +53,7 @@ def _first_measured(archive: Archive, declared: Declarations, series: SeriesView
     """The first of the workload's numbers that a trial measured; an empty name without one."""
     first = primary_number(declared, series.workload)
     kind: WorkloadKind = "training" if series.kind == "training" else "inference"
-    for metric, statistic, phase in (*((first,) if first is not None else ()), *USUAL_NUMBERS[kind]):
+    for metric, statistic, phase in (*((first,) if first is not None else ()), *usual_numbers(kind)):
         for candidate_phase in (phase,) if phase else PHASE_ORDER:
             if points := archive.metric_history(series.series_key, metric, statistic, candidate_phase, campaigns):
                 return metric, points

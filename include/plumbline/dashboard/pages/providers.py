@@ -25,7 +25,7 @@ from plumbline.dashboard.sources import AnswerCache, ArchiveReader, Declarations
 from plumbline.declarations import Declarations, Provider
 from plumbline.findings.headline import headline
 from plumbline.launch.cluster.operate import sweep
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import common_scale, format_money, format_percent
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
@@ -42,10 +42,6 @@ PROVIDERS_PER_PAGE = 20
 WINDOWS = (12, 24, 60)
 """Campaigns that a trend may look back on: the second, or in a span the last, unless asked otherwise."""
 FINDINGS_DRAWN = 60
-_LEADING_METRICS = {
-    "training": ("step_time", "tokens_per_second", "samples_per_second"),
-    "inference": ("time_to_first_token", "request_scheduled_latency", "output_token_throughput"),
-}
 
 
 @dataclass(frozen=True)
@@ -201,7 +197,7 @@ def _quantities(archive: Archive, series: SeriesView) -> tuple[Quantity, ...]:
 
 
 def _leading_quantity(kind: str, quantities: Sequence[Quantity]) -> Quantity:
-    for name in _LEADING_METRICS[kind]:
+    for name in leading_names(kind):
         for q in quantities:
             if (q.metric, q.statistic, q.phase) == (name, METRICS[name].statistic, "steady"):
                 return q

@@ -10,11 +10,10 @@ from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.fleet import CostUnit, FleetSeries, Number, leading_number, pooled, pooled_costs, unit_of
 from plumbline.analysis.scorecards.pooling import Pooled
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import common_scale, format_name
 from plumbline.presentation.charts.chart import BETTER, PAPER, Chart, Part, axis, error_bars, labels, line, marks, plotly_time, significant
 from plumbline.presentation.charts.trend import TrendEvent, event_lanes
-from plumbline.presentation.series_summary import HEADLINE_COSTS
 
 
 def pareto(points: Mapping[str, tuple[float, float]], lower_is_better: bool) -> tuple[str, ...]:
@@ -85,11 +84,6 @@ def cost_against_speed_chart(series: Sequence[FleetSeries], first: Number | None
     )
 
 
-SPEEDS: dict[str, tuple[str, ...]] = {
-    "training": ("tokens_per_second", "samples_per_second", "step_time"),
-    "inference": ("time_per_output_token", "inter_token_latency", "request_scheduled_latency", "time_to_first_token"),
-}
-"""Of each kind the first one that was measured on most providers: what a provider's hardware sets, and not the offered load."""
 HEIGHT = 196
 _PROVIDERS_DRAWN = 4
 
@@ -139,7 +133,8 @@ def _points(cards: Sequence[Scorecard], workload: str) -> tuple[str, str, dict[s
     workload_cards = [c for c in cards if c.workload == workload]
     if not workload_cards:
         return None
-    pairs = [(cost, speed) for cost in HEADLINE_COSTS[workload_cards[0].kind] for speed in SPEEDS[workload_cards[0].kind]]
+    costs = leading_names(f"{workload_cards[0].kind}_cost")
+    pairs = [(cost, speed) for cost in costs for speed in leading_names("hardware", workload_cards[0].kind)]
     best: tuple[str, str, dict[str, tuple[Row, Row]]] | None = None
     for cost, speed in pairs:
         rows = {

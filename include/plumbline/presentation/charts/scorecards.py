@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
 from plumbline.declarations import InferenceWorkload
-from plumbline.metrics import METRICS
+from plumbline.metrics import METRICS, leading, leading_names
 from plumbline.metrics.formatting import Scale, capitalize_first, common_scale, format_name, format_percent
 from plumbline.presentation.chart_evidence import ChartEvidence
 from plumbline.presentation.charts.chart import (
@@ -25,13 +25,10 @@ from plumbline.presentation.charts.chart import (
 )
 from plumbline.presentation.charts.inference import PROMPT_LENGTH_METRICS, latency_distribution_chart, percentile_chart, prompt_length_chart
 from plumbline.presentation.charts.training import run_charts, step_time_chart
-from plumbline.presentation.series_summary import HEADLINE_COSTS, HEADLINE_METRICS, WHOLE_ANSWER_METRICS
+from plumbline.presentation.series_summary import HEADLINE_GROUPS
 
-REPEATED_METRICS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "training": (("step_time",), ("tokens_per_second", "samples_per_second")),
-    "inference": (("goodput",), ("output_token_throughput",)),
-}
-"""Of each group the first measured metric: images have no tokens."""
+REPEATED_METRICS = 2
+"""Leading metrics of which the repeats are drawn."""
 
 
 def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence: ChartEvidence) -> tuple[Chart, ...]:
@@ -64,7 +61,7 @@ def campaign_charts(campaign: CampaignData, cards: Sequence[Scorecard], evidence
                 percentile_chart(key, suffix, providers, workload_cards, name) for name in ("time_per_output_token", "inter_token_latency")
             )
             charts.append(next((chart for chart in token_time_charts if chart is not None), None))
-        for group in REPEATED_METRICS[kind]:
+        for group in leading(kind)[:REPEATED_METRICS]:
             repeats_charts = (_repeats_chart(key, kind, suffix, providers, workload_cards, name) for name in group)
             charts.append(next((chart for chart in repeats_charts if chart is not None), None))
         charts.append(_stages_chart(key, kind, suffix, providers, campaign, workload))
@@ -153,8 +150,8 @@ def headline_charts(cards: Sequence[Scorecard]) -> tuple[Chart, ...]:
     is_whole_answer = kind == "inference" and all(c.row("inter_token_latency") is None for c in cards)
     groups = [
         *((first,),) * (first is not None),
-        *(WHOLE_ANSWER_METRICS if is_whole_answer else HEADLINE_METRICS[kind]),
-        HEADLINE_COSTS[kind],
+        *leading("whole_answer" if is_whole_answer else kind)[:HEADLINE_GROUPS],
+        leading_names(f"{kind}_cost"),
     ]
     measured = (next((n for n in group if n is not None and _measured_rows(cards, n)), None) for group in groups)
     return tuple(_dot_chart(cards, name) for name in dict.fromkeys(measured) if name is not None)

@@ -114,7 +114,7 @@ def test_every_chart_that_the_data_allows_is_there(page: str) -> None:
         "inference-chat-tiny-cpu-cdf-request_scheduled_latency",
         "inference-chat-tiny-cpu-percentiles-time_to_first_token",
         "inference-chat-tiny-cpu-percentiles-time_per_output_token",
-        "inference-chat-tiny-cpu-repeats-goodput",
+        "inference-chat-tiny-cpu-repeats-time_to_first_token",
         "inference-chat-tiny-cpu-repeats-output_token_throughput",
         "inference-chat-tiny-cpu-stages",
     }
