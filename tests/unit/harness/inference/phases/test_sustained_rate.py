@@ -86,13 +86,23 @@ def test_the_highest_sustained_rate_is_within_3_percent_of_the_capacity_in_20_of
     assert all(0.97 <= ratio <= 1.03 for ratio in ratios), (ratios, [state.summary() for state in found])
 
 
+def search_of(name: str) -> dict[str, object]:
+    (search,) = (phase.search for phase in load(CONFIG).workloads[name].phases if phase.name == "sweep")  # type: ignore[union-attr]
+    return search.model_dump(mode="json") | {"between": [f"{rate}/s" for rate in search.between]}
+
+
+@pytest.mark.parametrize("capacity", [25, 67])
+def test_two_seconds_find_what_a_slow_and_a_quick_core_serve_without_a_bias(capacity: int) -> None:
+    """500 ms to the first token pass 25 % of overload for two seconds from an empty server."""
+    found = [searched(Queue(1, 1 / capacity), a_workload(0.54, seed, **search_of("chat-tiny-cpu"))).highest or 0.0 for seed in range(1, 31)]
+    assert 0.92 <= float(np.median(found)) / capacity <= 1.08
+    assert min(found) > 0, "and none is left without a rate"
+
+
 def test_the_standard_sets_chat_finds_what_a_node_serves_within_its_time() -> None:
     """Eight servers as on H100s. A quick probe passes 128/s, a tenth too much; two thirds of the declared seconds are left then."""
-    declared = load(CONFIG).workloads["chat-8b"].phases[2]
-    assert declared.name == "sweep"
-    search = declared.search.model_dump(mode="json") | {"between": [f"{rate}/s" for rate in declared.search.between]}
     queue = Queue(512, 4.4)
-    found = [searched(queue, a_workload(6.4, seed, **search)) for seed in (2, 3, 13, 40)]
+    found = [searched(queue, a_workload(6.4, seed, **search_of("chat-8b"))) for seed in (2, 3, 13, 40)]
     assert all(state.highest and 0.95 <= state.highest / queue.capacity <= 1.05 for state in found), [state.summary() for state in found]
 
 
