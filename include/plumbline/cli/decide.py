@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from plumbline.analysis.decisions.certainty import first_sentence, leaders_of, with_certainty
+from plumbline.analysis.decisions.certainty import leaders_of, with_certainty
 from plumbline.analysis.decisions.cheapest import Cheapest, Setup
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document
 from plumbline.analysis.decisions.experiments import Experiment
+from plumbline.analysis.decisions.savings import answer_sentence
 from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
@@ -72,7 +73,7 @@ def _choice(decided: TeamDecision) -> Text:
     mark = "SIMULATED · " if current.simulated else ""
     of = f"Team {decision.team} · {decision.kind} · {' + '.join(decided.preference.workloads)} · as of {current.day}"
     style = "bold green" if decision.winner is not None and len(leaders_of(decision)) == 1 else "yellow"
-    return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (first_sentence(decision), style))
+    return Text.assemble((mark, "yellow"), (of, "bold"), "\n", ("→ ", "dim"), (answer_sentence(decision, decided.cheapest), style))
 
 
 def _ranking(decided: TeamDecision, most: int | None, details: bool) -> None:

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from plumbline.analysis.decisions.certainty import first_sentence
 from plumbline.analysis.decisions.decision_record import ranking_document, read_decisions
 from plumbline.analysis.decisions.experiments import Experiment
+from plumbline.analysis.decisions.savings import answer_sentence
 from plumbline.archive import Archive
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.api.decisions import (
@@ -91,7 +91,7 @@ def decision_page(adjusted: AdjustedDecision) -> DecisionPage:
     charts = (weight_swings_chart(listed.decision, decided.weight_swings), price_swings_chart(listed.decision, listed.price_swings))
     return DecisionPage(
         adjusted=adjusted,
-        answer=f"{first_sentence(decided.decision)}.",
+        answer=f"{answer_sentence(decided.decision, decided.cheapest)}.",
         view=decision_tables(decided, listed, PROVIDERS_SHOWN),
         sliders=_sliders(decided.preference.weights, adjusted.declared.weights),
         likely=probability_first_chart(listed.decision),
@@ -245,4 +245,4 @@ def router(
 def _stored_answer(archive: Archive, team: str, kind: str, preference: Preference, now: datetime) -> str:
     """The newest stored decision of a choice, until the current one is computed; empty without one."""
     newest = next(iter(read_decisions(archive.newest_decisions(team, kind, preference.workloads))), None)
-    return f"Stored {decision_row(newest, now).age}: {first_sentence(newest)}." if newest else ""
+    return f"Stored {decision_row(newest, now).age}: {answer_sentence(newest, newest.cheapest)}." if newest else ""

@@ -1,0 +1,43 @@
+"""The first line of a decision: who is first, how sure, and who is cheaper."""
+
+from __future__ import annotations
+
+import pytest
+
+from plumbline.analysis.decisions.cheapest import Cheapest, Setup
+from plumbline.analysis.decisions.decision import Decision, Ranked
+from plumbline.analysis.decisions.savings import answer_sentence
+
+
+def setup(provider: str, cost: float, meets: bool = True) -> Setup:
+    return Setup(provider, meets, cost, None, None, None, 3, None, (), (), ())
+
+
+def costs(workload: str, *setups: Setup) -> Cheapest:
+    return Cheapest("inference", workload, "cost_per_1m_output_tokens", (), setups, "")
+
+
+@pytest.mark.parametrize(
+    ("cheapest", "cheaper"),
+    [
+        ((costs("chat", setup("aurora", 0.88), setup("cirrus", 1.0)),), "; aurora is 12 % cheaper"),
+        ((costs("chat", setup("cirrus", 0.88), setup("aurora", 1.0)),), ""),
+        ((costs("chat", setup("aurora", 0.996), setup("cirrus", 1.0)),), ""),
+        # Who does not meet the requirements is no answer, whatever the cost.
+        ((costs("chat", setup("cirrus", 1.0), setup("aurora", 0.5, meets=False)),), ""),
+        (
+            (costs("chat", setup("aurora", 0.9), setup("cirrus", 1.0)), costs("code", setup("cirrus", 1.0))),
+            "; aurora is 10 % cheaper on chat",
+        ),
+        ((), ""),
+    ],
+)
+def test_the_first_line_names_who_is_cheaper(cheapest: tuple[Cheapest, ...], cheaper: str) -> None:
+    ranking = (Ranked("cirrus", True, 1.0, 0.82), Ranked("aurora", True, 0.9, 0.18))
+    decision = Decision("product", "inference", ("chat",), ranking=ranking)
+    assert answer_sentence(decision, cheapest) == f"cirrus, 82 % sure{cheaper}"
+
+
+def test_without_an_eligible_provider_nobody_is_cheaper() -> None:
+    decision = Decision("product", "inference", ("chat",), ranking=(Ranked("cirrus", False, None, None),))
+    assert answer_sentence(decision, (costs("chat", setup("aurora", 0.5)),)) == "no eligible provider"
