@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mdit_py_plugins.anchors.index import slugify
+
 sys.path.insert(0, str(Path(__file__).parent))
 import reference_pages
 
@@ -26,7 +28,7 @@ myst_heading_anchors = 4
 highlight_language = "text"
 
 NAVIGATION = {
-    "Start": ["tour", "quickstart", "faq", "limits"],
+    "Start": ["tour", "quickstart", "in-your-words", "faq", "limits"],
     "Measure": [
         *("declare-a-provider", "declare-a-workload", "declare-a-model", "your-own-model", "your-prompts", "engines", "request-patterns"),
         *("clusters", "rehearse-with-simulation", "rerun-on-demand", "hardware-probes", "selfcheck", "import-results"),
@@ -47,6 +49,40 @@ BELOW = {"clusters": ["providers/*"], "house": ["decisions/*", "measurements/*"]
 """Pages of a folder, below a page of the navigation."""
 FROM_ROOT = {"CONTRIBUTING.md": "reference/contributing.md", "CHANGELOG.md": "reference/changes.md", "README.md": "index.md"}
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)((?:#[^)\s]*)?)\)")
+_GLOSSARY = "in-your-words"
+_ROW = re.compile(r"\| (?P<words>[^|]+) \| [^|]*?\]\((?P<page>[\w-]+)\.md(?:#(?P<anchor>[\w-]+))?\)")
+_HEADING = re.compile(r"#+ (.+)$")
+
+
+def synonyms() -> dict[str, dict[str, list[str]]]:
+    """Index entries by page and anchor (empty: the page), from the rows of docs/in-your-words.md.
+
+    The words of a row lead to its first link. The row's own section has each with a mark, so that the search shows it second."""
+    found: dict[str, dict[str, list[str]]] = {}
+    section = ""
+    for line in (ROOT / "docs" / f"{_GLOSSARY}.md").read_text(encoding="utf-8").splitlines():
+        if heading := _HEADING.match(line):
+            section = slugify(heading[1])
+        elif row := _ROW.match(line):
+            words = [word.strip().lower() for word in row["words"].split(",")]
+            found.setdefault(row["page"], {}).setdefault(row["anchor"] or "", []).extend(words)
+            found.setdefault(_GLOSSARY, {}).setdefault(section, []).extend(f"{word} …" for word in words)
+    return found
+
+
+def with_synonyms(text: str, places: dict[str, list[str]]) -> str:
+    """The page with index entries beside the headings of `places` (anchor to words); its search puts index entries first."""
+    lines, missing, code = [], dict(places), False
+    for line in text.splitlines():
+        code ^= line.startswith("```")
+        heading = None if code else _HEADING.match(line)
+        title = line.startswith("# ") and not lines
+        words = missing.pop("" if title else slugify(heading[1]), None) if heading else None
+        entries = ["```{index} " + ", ".join(f"! {word}" for word in words), "```"] if words else []
+        lines += [line, "", *entries] if title else [*entries, "", line] if entries else [line]
+    if missing:
+        raise ValueError(f"docs/{_GLOSSARY}.md links to {', '.join(missing)}, which the page does not have")
+    return "\n".join(lines) + "\n"
 
 
 def contents(pages: list[str], caption: str = "") -> str:
@@ -74,6 +110,9 @@ def local_links(text: str, folder: str, at: str) -> str:
 
 def _read(app: Any, page: str, source: list[str]) -> None:
     folder = posixpath.dirname(page)
+    if places := synonyms().get(page):
+        app.env.note_dependency(str(ROOT / "docs" / f"{_GLOSSARY}.md"))
+        source[0] = with_synonyms(source[0], places)
     if folder != "reference":
         source[0] = local_links(source[0], folder, posixpath.join("docs", folder))
     if page == "index":
