@@ -17,8 +17,8 @@ from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.findings.price import HELD_SUBJECT, format_price_name
-from plumbline.metrics.formatting import format_money, format_monthly, format_significant
-from plumbline.results.finding import Finding, Member
+from plumbline.metrics.formatting import format_money, format_money_change, format_monthly, format_significant
+from plumbline.results.finding import Finding, Member, PriceMove
 from plumbline.results.sample import Series
 
 _RATES = (
@@ -123,9 +123,32 @@ def _price_change_cost(finding: Finding, alerts: Alerts, provider: Provider | No
     if finding.effect is None or finding.subject.startswith(HELD_SUBJECT):
         return MonthlyCost(None, "")
     purchase = _purchase(finding)
+    if finding.prices:
+        return _price_moves_cost(finding.prices, [v for v in alerts.volumes if v.purchase == purchase])
+    # Of an older version.
     volumes = [v for v in alerts.volumes if fnmatchcase(finding.provider, v.provider) and v.purchase == purchase]
     changes = [(v, v.time_per_month / HOUR_S, _TimeChange(finding.effect or 0.0)) for v in volumes]
     return _sum(finding, changes, provider, on, accepted)
+
+
+def _price_moves_cost(moves: Sequence[PriceMove], volumes: Sequence[RentedVolume]) -> MonthlyCost:
+    """The sum over the providers whose price moved and whose volume is declared."""
+    changes = [(move, v.time_per_month / HOUR_S) for move in moves for v in volumes if fnmatchcase(move.provider, v.provider)]
+    if not changes:
+        return _unknown_volume(moves[0].provider)
+    usd, hours = sum((move.after - move.before) * h for move, h in changes), sum(h for _, h in changes)
+    names = {move.provider for move, _ in changes}
+    prices = format_money_change(changes[0][0].before, changes[0][0].after, "USD/h") if len(names) == 1 else f"{len(names)} providers"
+    return MonthlyCost(
+        usd, f"{'costs ' if usd >= 0 else ''}{format_monthly(usd)} at the declared volume: {hours:,.10g} instance-hours, {prices}"
+    )
+
+
+def _unknown_volume(provider: str) -> MonthlyCost:
+    return MonthlyCost(
+        None,
+        f"cost unknown: declare the monthly volume of {provider} (`volumes` in alerts.yaml; time_per_month: 730h is one instance all month)",
+    )
 
 
 def _purchase(finding: Finding) -> Purchase:
@@ -143,11 +166,7 @@ def _sum(
 ) -> MonthlyCost:
     """The changes of instance time at prices; each with its volume and the instance-hours a month that it concerns."""
     if not changes:
-        return MonthlyCost(
-            None,
-            f"cost unknown: declare the monthly volume of {finding.provider} (`volumes` in alerts.yaml; "
-            "time_per_month: 730h is one instance all month)",
-        )
+        return _unknown_volume(finding.provider)
     if provider is None:
         return MonthlyCost(None, f"cost unknown: {finding.provider} is no longer declared")
     hourly: dict[Purchase, float] = {}

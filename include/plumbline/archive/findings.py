@@ -69,9 +69,12 @@ def _candidates_of(session: Session, campaign_id: str) -> ColumnElement[bool]:
     return or_(Finding.campaign_id == campaign_id, Finding.provider.in_(providers) & since, Finding.state.in_(OPEN_STATES) & since)
 
 
-def provider_findings(session: Session, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
-    """Findings of a provider, oldest first; `unsettled`: only those that are open or acknowledged."""
-    query = select(Finding).where(Finding.provider == provider).order_by(Finding.opened_at, Finding.finding_id)
+def provider_findings(
+    session: Session, provider: str | Sequence[str], kind: FindingKind | None = None, unsettled: bool = False
+) -> list[FindingView]:
+    """Findings of a provider, or of several, oldest first; `unsettled`: only those that are open or acknowledged."""
+    names = [provider] if isinstance(provider, str) else provider
+    query = select(Finding).where(Finding.provider.in_(names)).order_by(Finding.opened_at, Finding.finding_id)
     query = where_equal(query, (Finding.kind, kind))
     if unsettled:
         query = query.where(Finding.state.in_(OPEN_STATES))
@@ -103,6 +106,13 @@ def continue_finding(session: Session, now: datetime, finding: FindingRecord, se
     row.effect, row.ci_low, row.ci_high, row.metric = finding.effect, finding.ci_low, finding.ci_high, finding.metric
     # A change that comes to another provider widens the finding from one provider to the fleet.
     row.provider, row.series_key, row.updated_at, row.last_seen_at = finding.provider, finding.series_key, now, now
+
+
+def restate_findings(session: Session, _now: datetime, findings: Sequence[FindingRecord]) -> None:
+    """Store other words and details of known findings, settled ones too; state, times and the audit log stay. LookupError for an unknown id."""
+    for finding in sorted(findings, key=lambda f: f.finding_id):
+        row = finding_row(session, finding.finding_id, lock=True)
+        row.headline, row.detail = finding.headline, {**finding.detail, "state": row.state}
 
 
 def get_finding(session: Session, finding_id: str) -> FindingView:
@@ -207,6 +217,7 @@ class Findings:
     finding = reads(get_finding)
     findings_of = reads(provider_findings)
     continue_finding = writes(continue_finding)
+    restate_findings = writes(restate_findings)
     set_finding_state = writes(set_state)
     snooze_finding = writes(snooze_finding)
     save_incident = writes(save_incident)

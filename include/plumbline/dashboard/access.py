@@ -6,7 +6,7 @@ Cost pages are refused without access. Other pages get declarations and an archi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fastapi import Depends, HTTPException, Request
@@ -68,7 +68,7 @@ class ArchiveWithoutCosts(Archive):
             return visible[0]
         raise LookupError(f'finding "{finding_id}" is about money')
 
-    def findings_of(self, provider: str, kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
+    def findings_of(self, provider: str | Sequence[str], kind: FindingKind | None = None, unsettled: bool = False) -> list[FindingView]:
         return _without_cost_findings(super().findings_of(provider, kind, unsettled))
 
     def findings_page(self, *args: Any, **kwargs: Any) -> Slice[FindingView]:

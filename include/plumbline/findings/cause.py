@@ -1,4 +1,4 @@
-"""One finding for each cause: a change of the environment that several series share, with its pooled verdict.
+"""One finding for each cause: a change of the environment that several series share, with its pooled verdict; or a change of price.
 
 The findings of single series and providers that name the same change are its witnesses: they stay, and are notified only if they are more severe.
 
@@ -8,10 +8,12 @@ and that moved nothing or cannot be judged; info for an improvement.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
 from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
+from plumbline.findings.headline import cause_of, is_price_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_limit
 from plumbline.results.finding import CauseEvidence, Finding, FindingKind, Member, Severity, finding_id
@@ -40,7 +42,7 @@ def cause_finding(cause: PooledCause, effects: Sequence[PooledEffect], baseline:
     began = cause.began
     shifts = [s for e in (effect, *others) for s in sorted(e.shifts, key=lambda s: (s.series_key not in e.moved, -abs(s.shift)))]
     title = f"{names[0]}: {_what(effect)}"
-    left = f"{len(cause.left)} {'providers have' if len(cause.left) != 1 else 'provider has'} another value still" if cause.left else ""
+    left = f"{len(cause.left)} {'providers do' if len(cause.left) != 1 else 'provider does'} not have it yet" if cause.left else ""
     between = " … ".join(map(format_change, (effect.ci_low, effect.ci_high)))
     against = (
         f"compared with {effect.untouched} series without the change"
@@ -120,6 +122,13 @@ def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
         cause = next((p for p in pooled if p is not finding and _witnesses(finding, p)), None)
         if cause is not None:
             led[finding.finding_id] = cause.finding_id
+    stories: dict[str, list[Finding]] = defaultdict(list)
+    for finding in known:
+        if is_price_change(finding) or (finding.kind == "price" and finding.is_decision_change and finding.causes):
+            stories[cause_of(finding)].append(finding)
+    for story in stories.values():
+        lead, *others = sorted(story, key=lambda f: (-_GRAVITY.index(f.severity), f.is_decision_change, f.finding_id))
+        led |= dict.fromkeys((f.finding_id for f in others), lead.finding_id)
     return led
 
 

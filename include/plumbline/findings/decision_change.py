@@ -18,10 +18,10 @@ from plumbline.analysis.decisions.decision import Choice, Decision, Ranked
 from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
 from plumbline.archive import Archive
 from plumbline.findings import Reconciliation, shorten
-from plumbline.findings.headline import cause_of, price_cause
-from plumbline.metrics.formatting import format_money_change, format_probability, join_words
+from plumbline.findings.headline import cause_of, describe_price_change, is_price_change, price_cause
+from plumbline.metrics.formatting import format_change, format_money_change, format_probability, join_words
 from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
-from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, Severity, finding_id
+from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
 
 CONFIDENT_FROM = 0.8
 _NAMED_IN_HEADLINE = 3
@@ -43,9 +43,14 @@ def parse_decision_subject(subject: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def reconcile_decision(
-    before: DecisionDocument | None, now: DecisionDocument, open_findings: Sequence[Finding], day: date, decision_id: str
+    before: DecisionDocument | None,
+    now: DecisionDocument,
+    open_findings: Sequence[Finding],
+    day: date,
+    decision_id: str,
+    clouds: Mapping[str, str] | None = None,
 ) -> Reconciliation:
-    """Compare a ranking of the day with the last one, and with the open findings about the same choice."""
+    """Compare a ranking of the day with the last one, and with the open findings about the same choice. `clouds`: of declared providers."""
     subject, first = decision_subject(now), now.first_name
     known = [f for f in open_findings if f.subject == subject]
     if before is None or before.question != now.question:
@@ -53,7 +58,7 @@ def reconcile_decision(
     if before.inputs == now.inputs:
         # Nothing is new; findings that a crashed run left open resolve.
         return Reconciliation(resolved=tuple((f, f"resolved: {_format_first(now)}") for f in known if _first_of(f) != first))
-    why = _cause(before, now)
+    why = _cause(before, now, clouds or {})
     continued, resolved, back = [], [], False
     for finding in known:
         if first == _first_of(finding):
@@ -71,20 +76,22 @@ def reconcile_decision(
 
 @dataclass(frozen=True)
 class _Cause:
-    """`provider`: whose price moved the choice, by `effect` (a fraction); None where new results did. `short`: the reasons for a headline."""
+    """`provider`: whose price moved the choice, by `effect` (a fraction); None where new results did. `short`: the reasons for a headline.
+    `moves`: of that price, and of the other regions of its cloud that took the same change."""
 
     kind: FindingKind
     reasons: tuple[str, ...]
     short: tuple[str, ...]
     provider: str | None = None
     effect: float | None = None
+    moves: tuple[PriceMove, ...] = ()
 
     @property
     def text(self) -> str:
         return f"because {join_words(self.reasons)}"
 
 
-def _cause(before: DecisionDocument, now: DecisionDocument) -> _Cause:
+def _cause(before: DecisionDocument, now: DecisionDocument, clouds: Mapping[str, str]) -> _Cause:
     order = [name for name in (now.first_name, before.first_name) if name is not None]
     names = list(dict.fromkeys([*order, *sorted({*now.prices, *before.prices})]))
     moved = [
@@ -98,9 +105,21 @@ def _cause(before: DecisionDocument, now: DecisionDocument) -> _Cause:
         if mover is None:
             return _Cause("price", ("the cost calculation changed",), ("the cost calculation changed",))
         was, has = before.prices[mover], now.prices[mover]
-        effect = has.usd_per_unit / was.usd_per_unit - 1 if has.usd_per_unit is not None and was.usd_per_unit else None
-        short = price_cause(mover, effect, has.since.isoformat() if has.since else None) if effect else _price(mover, was, has, its=False)
-        return _Cause("price", _first_ones(prices), (short,), mover, effect)
+        if not (effect := _price_effect(was, has)):
+            return _Cause("price", _first_ones(prices), (_price(mover, was, has, its=False),), mover, effect)
+        since = has.since.isoformat() if has.since else None
+        cloud = clouds.get(mover, mover)
+        alike = [
+            name
+            for name in sorted(moved)
+            if clouds.get(name, name) == cloud
+            and now.prices[name].since == has.since
+            and format_change(_price_effect(before.prices[name], now.prices[name])) == format_change(effect)
+        ]
+        hourly = ((name, before.prices[name].usd_per_hour, now.prices[name].usd_per_hour) for name in alike)
+        moves = tuple(PriceMove(name, old, new) for name, old, new in hourly if old is not None and new is not None)
+        short = price_cause(cloud if len(alike) > 1 else mover, effect, since)
+        return _Cause("price", _first_ones(prices), (short,), mover, effect, moves)
     news: dict[str, list[str]] = {}
     for name in names:
         was_in, has_in = before.campaigns.get(name, ()), now.campaigns.get(name, ())
@@ -142,6 +161,10 @@ def _mover(before: DecisionDocument, now: DecisionDocument, moved: Sequence[str]
     return max(moved, key=towards, default=None)
 
 
+def _price_effect(was: PriceAtDecision, has: PriceAtDecision) -> float | None:
+    return has.usd_per_unit / was.usd_per_unit - 1 if has.usd_per_unit is not None and was.usd_per_unit else None
+
+
 def _price(name: str, was: PriceAtDecision, has: PriceAtDecision, its: bool) -> str:
     whose, old, new = "its" if its else f"{name}'s", was.usd_per_unit, has.usd_per_unit
     if old is None or new is None:
@@ -170,6 +193,7 @@ def _finding(before: DecisionDocument, now: DecisionDocument, why: _Cause, day: 
             attributed_to=why.reasons,
             causes=why.short,
             effect=why.effect,
+            prices=why.moves,
             since=day.isoformat(),
             instead_of=before.first_name,
         ),
@@ -192,15 +216,54 @@ def _updated(finding: Finding, now: DecisionDocument) -> Finding:
     )
 
 
-def join_moves(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings whose story grew or shrank: first choices that one cause moved, and the price that moved, are one story with all moves."""
+def join_stories(findings: Sequence[Finding], clouds: Mapping[str, str]) -> tuple[Finding, ...]:
+    """The findings whose story changed. First choices that one cause moved, and the price that moved, in one region or alike in several of a
+    cloud, are one story: one cause, all prices and all moves.
+
+    `findings`: open ones, and of prices settled ones too, which keep what they moved; `clouds`: of declared providers.
+    """
     changed = []
-    for finding in findings:
-        of_cause = {parse_decision_subject(f.subject): f for f in findings if f.causes and cause_of(f) == cause_of(finding)}
+    joined = _with_shared_prices(findings, clouds)
+    for before, finding in zip(findings, joined, strict=True):
+        if finding.is_decision_change and finding.state in ("accepted", "resolved"):
+            continue
+        of_cause = {
+            parse_decision_subject(f.subject): f
+            for f in joined
+            if f.is_decision_change and f.causes and f.state != "resolved" and cause_of(f) == cause_of(finding)
+        }
         moves = tuple(ChoiceMove(team, kind, f.instead_of, _first_of(f)) for (team, kind, _), f in sorted(of_cause.items()))
-        if moves != finding.moves and (finding.causes or finding.kind == "price"):
-            changed.append(replace(finding, moves=moves))
+        over = finding.state in ("accepted", "resolved") and len(moves) < len(finding.moves)  # what it moved once it keeps
+        told = finding if over or (finding.is_decision_change and not finding.causes) else replace(finding, moves=moves)
+        if told != before:
+            changed.append(told)
     return tuple(changed)
+
+
+def _with_shared_prices(findings: Sequence[Finding], clouds: Mapping[str, str]) -> list[Finding]:
+    """With the cloud as the cause where several of its regions took the same change of price, and the prices of all of them."""
+    together: dict[str, dict[str, PriceMove]] = {}
+    by_cloud = {f.finding_id: describe_price_change(f, clouds.get(f.provider, f.provider)) for f in findings if is_price_change(f)}
+    for finding in findings:
+        for text in (by_cloud.get(finding.finding_id), *(finding.causes if finding.is_decision_change else ())):
+            if text is not None:
+                together.setdefault(text, {}).update({p.provider: p for p in finding.prices})
+    renamed = {
+        describe_price_change(f, f.provider): by_cloud[f.finding_id]
+        for f in findings
+        if f.finding_id in by_cloud and len(together[by_cloud[f.finding_id]]) > 1
+    }
+    joined = []
+    for finding in findings:
+        causes = finding.causes
+        if finding.finding_id in by_cloud:
+            shared = renamed.get(describe_price_change(finding, finding.provider))
+            causes = () if shared is None else (shared,)
+        elif finding.kind == "price":
+            causes = tuple(renamed.get(cause, cause) for cause in causes)
+        prices = together.get(causes[0]) if causes and finding.kind == "price" else None
+        joined.append(replace(finding, causes=causes, prices=tuple(v for _, v in sorted(prices.items())) if prices else finding.prices))
+    return joined
 
 
 def _named(ranked: Ranked) -> str:

@@ -71,6 +71,20 @@ def price_cause(provider: str, effect: float, since: str | None, price: str = ""
     return f"{provider} {'raised' if effect > 0 else 'cut'} its {f'{price} ' if price else ''}price {format_change(effect)[1:]}{day}"
 
 
+def is_price_change(finding: Finding) -> bool:
+    """Whether it is a provider's changed price: neither a held one nor a first choice that a price moved."""
+    changed = finding.kind == "price" and not finding.is_decision_change and not finding.subject.startswith(HELD_SUBJECT)
+    return changed and finding.effect is not None
+
+
+def describe_price_change(finding: Finding, who: str) -> str:
+    """`price_cause` of such a finding. `who`: its provider, or the cloud whose regions took the same change."""
+    assert finding.effect is not None  # is_price_change
+    name = finding.subject.removeprefix(f"{CHANGED_SUBJECT} ")
+    # The list price by the hour is just its price.
+    return price_cause(who, finding.effect, finding.since, "" if name == format_price_name("on_demand", None) else name)
+
+
 def format_day(day: str) -> str:
     """`2026-09-01` as `1 September 2026`; other texts as they are."""
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", day):
@@ -94,11 +108,9 @@ def cause_of(finding: Finding) -> str:
     if finding.is_decision_change:
         return join_words(finding.causes or finding.attributed_to)
     if finding.kind == "price":
-        if finding.effect is None or finding.subject.startswith(HELD_SUBJECT):
+        if not is_price_change(finding):
             return f"{finding.provider}: {finding.title or finding.subject} since {format_begin(finding)}"
-        name = finding.subject.removeprefix(f"{CHANGED_SUBJECT} ")
-        # The list price by the hour is just its price.
-        return price_cause(finding.provider, finding.effect, finding.since, "" if name == format_price_name("on_demand", None) else name)
+        return finding.causes[0] if finding.causes else describe_price_change(finding, finding.provider)
     if finding.kind == "environment" and not finding.causes:
         causes: Sequence[str] = [without_share(m.fact) for m in finding.members]
     elif finding.kind == "reliability":
@@ -115,10 +127,13 @@ def _consequence(finding: Finding) -> str:
     if finding.moves:
         return _moves(finding.moves)
     if finding.cause is not None:
-        return f"{finding.title.removeprefix(f'{finding.cause.names[0]}: ')}, since {format_begin(finding)}"
+        what, *left = finding.title.removeprefix(f"{finding.cause.names[0]}: ").split("; ")
+        return "; ".join((f"{what} since {format_begin(finding)}", *left))
     if finding.is_decision_change:  # an older version's
         return finding.title or finding.subject
     begin, caused = format_begin(finding), bool(cause_of(finding))
+    if finding.state == "accepted" and is_price_change(finding):
+        return "costs use the new price"
     if finding.kind in ("environment", "price") and caused:
         return finding.consequence
     metric = METRICS.get(finding.metric or "")

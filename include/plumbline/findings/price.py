@@ -16,7 +16,7 @@ from plumbline.analysis.prices.check import PriceVerdict
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.findings import Reconciliation, provider_finding
 from plumbline.metrics.formatting import format_amount, format_money, format_money_change
-from plumbline.results.finding import Finding, Member, Severity
+from plumbline.results.finding import Finding, Member, PriceMove, Severity
 from plumbline.results.price_reading import Reading
 
 LARGE_FALL = 0.10
@@ -117,6 +117,7 @@ def _finding(
 ) -> Finding:
     reading = checked.reading
     subject = price_subject(kind, reading.purchase, reading.term)
+    gpus, accepted = reading.gpus, checked.accepted
     # Time and price, not only the day: a price can return on the day on which a finding about it was settled.
     began = f"{checked.since.isoformat()} {checked.price:.6g}"
     return provider_finding(
@@ -132,6 +133,7 @@ def _finding(
         consequence=consequence,
         simulated=simulated,
         effect=checked.effect,
+        prices=() if accepted is None else (PriceMove(reading.provider, accepted * gpus, checked.price * gpus),),
         members=(Member(f"price.{reading.purchase}{f'.{reading.term}' if reading.term else ''}", title, checked.effect),),
     )
 

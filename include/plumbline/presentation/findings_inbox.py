@@ -53,15 +53,16 @@ class InboxGroup:
 
     @property
     def usd(self) -> float | None:
-        # The money of a cause is that of each first choice that it moved: it counts once.
-        known = [item.usd for item in self.items if item.usd is not None and (item is self.lead or not item.is_decision_change)]
+        # The money of a cause is that of each first choice that it moved, and of each region: it counts once.
+        alike = (i.is_decision_change or i.words == self.lead.words for i in self.siblings)
+        known = [i.usd for i, same in ((self.lead, False), *zip(self.siblings, alike, strict=True)) if i.usd is not None and not same]
         return sum(known) if known else None
 
 
 def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | None]) -> tuple[InboxGroup, ...]:
     """`monthly`: by finding id, what each costs a month in USD."""
     items = [_item(view, monthly.get(view.finding_id)) for view in views]
-    witness_of = witnesses(item.finding.with_state(item.view.state) for item in items if item.finding is not None)
+    witness_of = witnesses(item.finding for item in items if item.finding is not None)
     groups: list[list[InboxItem]] = []
     for item in items:
         related = [g for g in groups if any(_share_cause(item, other, witness_of) for other in g)]
@@ -89,7 +90,7 @@ def _order(item: InboxItem) -> tuple[int, bool, float, float, str]:
 
 def _item(view: FindingView, usd: float | None) -> InboxItem:
     try:
-        finding = Finding.of(view.detail)
+        finding = Finding.of(view.detail).with_state(view.state)
     except (LookupError, TypeError, ValueError, AttributeError):
         return InboxItem(view, None, stored_headline(view), usd)
     return InboxItem(view, finding, headline(finding, usd), usd)

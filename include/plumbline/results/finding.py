@@ -63,6 +63,15 @@ class ChoiceMove:
 
 
 @dataclass(frozen=True)
+class PriceMove:
+    """A provider's price in USD per instance-hour before and after a change."""
+
+    provider: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """A drift of one provider that began in one campaign: of one series, or of all that moved together. Or one that no campaign measured,
     such as a price or a driver that changed between two: `campaign_id` is None then, `since` the day (ISO 8601), and the provider as a
@@ -78,7 +87,7 @@ class Finding:
     series share.
 
     `causes`, `consequence` and `moves` are what `findings.headline` writes in the first line: what changed in words, most plausible first, what
-    follows from it, and the first choices that it moved.
+    follows from it, and the first choices that it moved. `prices`: of a changed price, of all providers that took the same change.
     """
 
     finding_id: str
@@ -112,6 +121,7 @@ class Finding:
     causes: tuple[str, ...] = ()
     consequence: str = ""
     moves: tuple[ChoiceMove, ...] = ()
+    prices: tuple[PriceMove, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.campaign_id is None) == (self.since is None):
@@ -180,13 +190,14 @@ class Finding:
         members = tuple(m if isinstance(m, Member) else Member(**m) for m in values.get("members", ()))
         lists = {name: tuple(values.get(name, ())) for name in ("attributed_to", "baseline_campaigns", "seen_in", "causes")}
         moves = tuple(m if isinstance(m, ChoiceMove) else ChoiceMove(**m) for m in values.get("moves", ()))
+        prices = tuple(p if isinstance(p, PriceMove) else PriceMove(**p) for p in values.get("prices", ()))
         # A finding of an archive that knew no groups is about its own series.
         lists["series"] = tuple(values.get("series") or ([values["series_key"]] if values["series_key"] else []))
         lists["standing"] = tuple(values["standing"]) if "standing" in values else lists["series"]
         if isinstance(cause := values.get("cause"), Mapping):
             evidence: dict[str, Any] = {name: tuple(own) if isinstance(own, list) else own for name, own in cause.items()}
             values["cause"] = CauseEvidence(**{name: evidence[name] for name in CauseEvidence.__dataclass_fields__})
-        return cls(**{**values, **lists, "members": members, "moves": moves})
+        return cls(**{**values, **lists, "members": members, "moves": moves, "prices": prices})
 
 
 def summarize_facts(facts: Sequence[Member]) -> str:

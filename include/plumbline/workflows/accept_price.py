@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from itertools import product
@@ -73,12 +74,13 @@ def accept_price(
     by_rule: PriceVerdict | None = None,
     at: datetime | None = None,
     declared: Declarations | None = None,
+    along: Sequence[Provider] = (),
 ) -> AcceptedPrice:
     """Accept a price: `usd_per_gpu_hour`, else the newest reading. It is effective from its first reading, but not before the price that it
     follows; accepting the accepted price changes nothing.
 
     `by_rule`: the verdict that a rule accepts; else a person decides, which accepts open findings about this price. `declared`: recompute every
-    team's decision.
+    team's decision. `along`: providers whose newest reading of the same kind of price is accepted too, before any decision.
     LookupError without a reading and a price; ValueError for a price that is not above 0, or an empty author or reason.
     """
     now = at or datetime.now(timezone.utc)
@@ -87,6 +89,8 @@ def accept_price(
     if declared is not None:
         # The first choice at the old price is stored too, so that the change can be attributed.
         decide_all(archive, declared, now.date(), f"a price of {provider.name} is about to change")
+    for other in along:
+        accept_price(archive, other, purchase, term, by=by, why=why, at=at)
     since, source = now.date(), f"given by {by}"
     if checked is not None and usd_per_gpu_hour == checked.price:
         since, source = checked.since.date(), format_price_source(checked.reading)

@@ -75,7 +75,7 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
         str(view.detail.get("explanation", "")), view.campaign_id, view.provider, effect=view.effect,
     )  # fmt: skip
     with suppress(*UNREADABLE_ERRORS):
-        finding = Finding.of(view.detail)
+        finding = Finding.of(view.detail).with_state(view.state)
         usd = entry.cost.usd if entry is not None else None
         direction = finding.direction_of(finding.series_key) or ""
         row = replace(row, headline=headline(finding, usd), evidence=finding.evidence, direction=direction)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timezone
 
@@ -12,11 +12,11 @@ from plumbline.analysis.decisions.decision_record import decision_detail, decisi
 from plumbline.archive import Archive, DecisionRecord, DecisionView, open_archive
 from plumbline.declarations import Declarations, digest, load
 from plumbline.findings import Reconciliation
-from plumbline.findings.decision_change import join_moves, reconcile_decision
+from plumbline.findings.decision_change import join_stories, reconcile_decision
 from plumbline.results.document import MACHINE_BUSY
 from plumbline.results.finding import Finding
 from plumbline.workflows.current_results import decide_teams
-from plumbline.workflows.findings import apply, readable_findings
+from plumbline.workflows.findings import apply, finding_record, readable_findings
 
 DECISION_AUTHOR = "ranking"
 LOCK, PATIENCE_S = "ranking", 600.0
@@ -67,15 +67,24 @@ def decide_all(archive: Archive, declared: Declarations, on: date, why: str, spo
         if not had:
             raise DecisionsLocked("another process has held the decision lock for 10 minutes; run the command again later")
         open_findings = [f for f in _open_findings(archive) if f.is_decision_change]
+        clouds = {provider.name: provider.cloud for provider in declared.providers.values()}
         recorded = [
-            _store_decision(archive, decided, open_findings, why)
+            _store_decision(archive, decided, open_findings, why, clouds)
             for decided in decide_teams(archive, declared, on)
             if decided.decision.ranking and spoilt.isdisjoint(decided.decision.workloads)
         ]
         # Last, and of all that is open: what a crashed run left apart is joined by the next one.
-        joined = join_moves([f for f in _open_findings(archive) if f.is_decision_change or f.kind == "price"])
-        apply(archive, Reconciliation(continued=joined), by=DECISION_AUTHOR, seen_in=on.isoformat())
+        archive.restate_findings([finding_record(finding) for finding in join_stories(_stories(archive, clouds), clouds)])
         return recorded
+
+
+def _stories(archive: Archive, clouds: Mapping[str, str]) -> list[Finding]:
+    """Open first choices and prices, with all that was ever found about prices of the same clouds: an accepted price has moved what is open now."""
+    unsettled = [f for f in _open_findings(archive) if f.is_decision_change or f.kind == "price"]
+    concerned = {clouds.get(f.provider, f.provider) for f in unsettled if f.kind == "price"}
+    names = [name for name, cloud in clouds.items() if cloud in concerned]
+    known = {f.finding_id for f in unsettled}
+    return unsettled + [f for f in readable_findings(archive.findings_of(names, "price")) if f.finding_id not in known]
 
 
 def _open_findings(archive: Archive) -> list[Finding]:
@@ -87,7 +96,9 @@ def last_stored(archive: Archive, team: str, kind: str, workloads: Sequence[str]
     return next(iter(archive.newest_decisions(team, kind, workloads)), None)
 
 
-def _store_decision(archive: Archive, decided: TeamDecision, open_findings: Sequence[Finding], why: str) -> RecordedDecision:
+def _store_decision(
+    archive: Archive, decided: TeamDecision, open_findings: Sequence[Finding], why: str, clouds: Mapping[str, str]
+) -> RecordedDecision:
     inputs = input_hashes(decided)
     last = last_stored(archive, decided.decision.team, decided.decision.kind, decided.preference.workloads)
     before = read_decision(last) if last is not None else None
@@ -97,7 +108,7 @@ def _store_decision(archive: Archive, decided: TeamDecision, open_findings: Sequ
     after = last.decision_id if last is not None else None
     name = digest({"inputs": asdict(inputs), "team": now.team, "kind": now.kind, "workloads": now.workloads, "after": after})
     decision_id = now.decision_id or name
-    reconciliation = reconcile_decision(before, now, open_findings, decided.current.day, decision_id)
+    reconciliation = reconcile_decision(before, now, open_findings, decided.current.day, decision_id, clouds)
     day = decided.current.day.isoformat()
     # Before the decision, with the same id each time: after a crash in between both are repeated.
     apply(archive, Reconciliation(reconciliation.opened), by=DECISION_AUTHOR, seen_in=day)

@@ -49,7 +49,7 @@ def headlines(archive: Archive, declared: Declarations | None, views: Sequence[F
         lines[view.finding_id] = stored_headline(view)
         with suppress(*UNREADABLE_ERRORS):
             cost = costs.get(view.finding_id)
-            lines[view.finding_id] = headline(Finding.of(view.detail), cost.usd if cost is not None else None)
+            lines[view.finding_id] = headline(Finding.of(view.detail).with_state(view.state), cost.usd if cost is not None else None)
     return lines
 
 
@@ -68,7 +68,9 @@ def _cost(declared: Declarations, view: FindingView, accepted: Mapping[tuple[str
     finding = Finding.of(view.detail)
     if finding.cause is not None:
         return _cost_by_provider(declared, view, finding, accepted)
-    return _cost_of(declared, view, finding, accepted)
+    cost = _cost_of(declared, view, finding, accepted)
+    # The sum over all regions that took one price counts once.
+    return replace(cost, text="") if finding.prices and finding.prices[0].provider != finding.provider else cost
 
 
 def _cost_by_provider(
@@ -93,8 +95,8 @@ def _cost_by_provider(
 
 def _cost_of(declared: Declarations, view: FindingView, finding: Finding, accepted: Mapping[tuple[str, str], PriceView]) -> MonthlyCost:
     provider, began = declared.providers.get(finding.provider), view.opened_at.date()
-    if finding.kind == "price" and view.state in SETTLED:
-        return MonthlyCost(None, "")  # its effect is a fraction of a price that may have changed
+    if finding.kind == "price" and view.state in SETTLED and not finding.prices:
+        return MonthlyCost(None, "")  # an older version's effect is a fraction of a price that may have changed
 
     def price(purchase: Purchase) -> float | None:
         assert provider is not None  # called for declared providers only

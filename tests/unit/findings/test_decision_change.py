@@ -10,9 +10,9 @@ from tests.unit.findings.conftest import written
 
 from plumbline.analysis.decisions.decision import Ranked
 from plumbline.analysis.decisions.decision_record import DecisionDocument, Inputs, PriceAtDecision
-from plumbline.findings.decision_change import is_decision_change, parse_decision_subject, reconcile_decision
-from plumbline.findings.headline import headline
-from plumbline.results.finding import Finding
+from plumbline.findings.decision_change import is_decision_change, join_stories, parse_decision_subject, reconcile_decision
+from plumbline.findings.headline import cause_of, headline
+from plumbline.results.finding import Finding, PriceMove
 
 DAY = date(2026, 11, 21)
 COREWEAVE, NEBIUS, LAMBDA = "coreweave-us-h100", "nebius-eu-h100", "lambda-us-h100"
@@ -64,6 +64,26 @@ def test_nothing_is_said_to_be_certain() -> None:
     sure = opened(now=choice((NEBIUS, 1.0), (COREWEAVE, 0.0), costs="c2", nebius=2.29))
     assert f"{NEBIUS} (> 99 % sure)" in sure.evidence
     assert [m.text for m in sure.members] == [f"1. {NEBIUS} (> 99 %)", f"2. {COREWEAVE} (< 1 %)"]
+
+
+def test_a_price_that_several_regions_took_names_their_cloud_and_all_prices() -> None:
+    def priced(usd: float, day: date) -> dict[str, PriceAtDecision]:
+        return {name: PriceAtDecision(8 * usd, usd, since=day) for name in ("harbor-eu", "harbor-us", "harbor-ap")}
+
+    clouds = {"harbor-eu": "harbor", "harbor-us": "harbor", "harbor-ap": "elsewhere", NEBIUS: "nebius"}
+    dear = date(2026, 11, 1)
+    before = choice(("harbor-eu", 0.9), (NEBIUS, 0.1), prices=priced(2.0, date(2026, 1, 1)))
+    now = choice((NEBIUS, 0.9), ("harbor-eu", 0.1), costs="c2", prices=priced(2.5, dear))
+    platform = reconcile_decision(before, now, (), DAY, "d2", clouds).opened[0]
+    assert platform.prices == (PriceMove("harbor-eu", 16.0, 20.0), PriceMove("harbor-us", 16.0, 20.0))
+    other, again = (replace(one, team="product", kind="inference") for one in (before, now))
+    product = reconcile_decision(other, again, (), DAY, "d2", clouds).opened[0]
+    story = "harbor raised its price 25 % on 1 November 2026: product moves to nebius-eu-h100"
+    assert headline(product) == story and cause_of(product) == cause_of(platform)
+    joined = join_stories([platform, product.with_state("accepted")], clouds)
+    assert [headline(one) for one in joined] == [story.replace("product moves", "platform and product move")]
+    alone = reconcile_decision(before, now, (), DAY, "d2").opened[0]
+    assert headline(alone).startswith("harbor-eu raised its price 25 %"), "without a known cloud"
 
 
 def test_new_results_are_a_change_of_performance_and_a_narrow_lead_is_an_info() -> None:

@@ -55,7 +55,7 @@ def test_seven_per_cent_on_six_providers_is_one_page(archive: Archive) -> None:
     assert finding.cause is not None and finding.cause.names == ("driver 570.86.15", "CUDA 12.8")
     assert (finding.cause.moved, finding.cause.series, finding.cause.moved_providers) == (18, 18, 6)
     assert len(finding.cause.left) == 7 and 0.05 < (finding.effect or 0.0) < 0.09
-    end = " slower in 18 of 18 trainings at 6 of 6 providers; 7 providers have another value still, since October 2026"
+    end = " slower in 18 of 18 trainings at 6 of 6 providers since October 2026; 7 providers do not have it yet"
     assert headline(finding).startswith("driver 570.86.15: ") and headline(finding).endswith(end)
 
 
@@ -99,4 +99,4 @@ def test_the_whole_fleet_opens_one_page(tmp_path: Path) -> None:
         record_months(load(), "2026-09..2026-10", workloads=TRAINING)
         with open_archive() as archive:
             (page,) = [view for view in archive.findings("open") if view.severity == "page"]
-            assert "78 of 78 trainings at 6 of 6 providers; 44 providers have another value still" in page.headline
+            assert "78 of 78 trainings at 6 of 6 providers since October 2026; 44 providers do not have it yet" in page.headline

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -12,11 +13,16 @@ from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world
 from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
+from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers import CsvSource
+from plumbline.findings.headline import format_day, headline
+from plumbline.presentation.findings_inbox import group_findings
 from plumbline.results.finding import Finding
 from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer, undecided_findings
+from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.decide import RecordedDecision, decide_all, last_stored
+from plumbline.workflows.monthly_costs import headlines, monthly_costs, sum_costs
 from plumbline.workflows.read_prices import read_and_store_prices
 
 DAY = date(2025, 12, 2)
@@ -147,6 +153,42 @@ def test_the_watch_and_the_answer_to_its_finding_rank_too(measured: Archive, tmp
     assert newest is not None and newest.winner == FAST
     assert newest.detail["instead_of"] == newest.detail["before"]["first"] == CHEAP
     assert all(part in newest.detail["why"] for part in ("ada", "1.00 USD/h", "on_demand", FAST))
+    accepted = Finding.of(measured.finding(price.finding_id).detail)
+    story = f"{FAST} cut its price 50 % on {format_day(str((today - timedelta(days=2)).date()))}: platform moves to {FAST}"
+    assert measured.finding(price.finding_id).state == accepted.state == "accepted"
+    assert [headline(accepted), *(f.headline for f in measured.findings("open"))] == [story, story]
+    read_and_store_prices(measured, declared, declared.providers[FAST], today)
+    assert measured.finding(price.finding_id).headline == story, "a later check takes nothing away"
+
+
+def test_one_price_in_two_regions_of_a_cloud_is_one_story_accepted_once(measured: Archive, tmp_path: Path) -> None:
+    file = tmp_path / "history.csv"
+    file.write_text("date,provider,region,instance_type,gpu,gpus,purchase,usd_per_gpu_hour\n")
+    declared, today = world({CHEAP: 2.0}), datetime.now(timezone.utc)
+    volume = RentedVolume.model_construct(provider="*", workload=None, time_per_month=3600.0 * 730, purchase="on_demand")
+    declared = replace(declared, alerts=declared.alerts.model_copy(update={"volumes": (volume,)}))
+    for name, lab in declared.providers.items():
+        declared.providers[name] = lab.model_copy(update={"price_sources": (CsvSource(kind="csv", file=str(file)),)})
+    for days_ago in (2, 1):
+        at = today - timedelta(days=days_ago)
+        with file.open("a") as lines:
+            lines.write(f"{at.date()},local,here,host-2core,none,2,on-demand,1.3\n")
+        for lab in declared.providers.values():
+            read_and_store_prices(measured, declared, lab, at)
+    day = format_day(str((today - timedelta(days=2)).date()))
+    views = measured.findings("open")
+    lines = headlines(measured, declared, views)
+    told = f"local raised its price 30 % on {day}: costs use the accepted price until you accept the new one, about 880 USD a month more"
+    assert len(views) == 2 and set(lines.values()) == {told}, "0.6 USD/h more in 730 h on each of two"
+    assert sum_costs(monthly_costs(measured, declared, views).values()).lost == pytest.approx(2 * 730 * 0.6)
+    ((witness, lead),) = unsettled_witnesses(measured).items()
+    (group,) = group_findings(views, {view.finding_id: 876.0 for view in views})
+    assert {witness, lead} == lines.keys() and len(group.siblings) == 1
+    apply_answer(measured, declared, lead, "accept", "ada", "they are all dearer")
+    assert {measured.finding(one).state for one in lines} == {"accepted"}
+    settled = headlines(measured, declared, [measured.finding(one) for one in lines])
+    assert set(settled.values()) == {f"local raised its price 30 % on {day}: costs use the new price, about 880 USD a month more"}
+    assert [p.usd_per_hour for p in measured.prices([FAST, CHEAP])] == pytest.approx([2.6, 2.6])
 
 
 def test_a_declared_price_whose_day_has_come_is_a_price_change(measured: Archive, declared: Declarations) -> None:
