@@ -9,23 +9,27 @@ from typing import Any
 from plumbline.archive import open_archive
 from plumbline.dashboard.acting import Acting, Actor
 from plumbline.declarations import load
-from plumbline.workflows.finding_action import ActionRequest, ActionRun, AlreadyStarted, RunOfDag, apply_action
+from plumbline.workflows.finding_action import ActionRequest, ActionRun, AlreadyStarted, NotStarted, RunOfDag, apply_action
+from plumbline.workflows.plan import paused_text
 
 
 @dataclass
 class AppliedRuns:
     """Applies each action at once; with `held` it stays queued. `reruns`: the DAGs that reruns start; `confs`: DAG and
-    form of every request."""
+    form of every request; `paused`: DAGs of which none starts."""
 
     archive_url: str
     held: bool = False
     runs: dict[str, ActionRun] = field(default_factory=dict)
     reruns: list[str] = field(default_factory=list)
     confs: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    paused: set[str] = field(default_factory=set)
 
     def start(self, request: RunOfDag, key: str, by: str) -> ActionRun:
         if key in self.runs:
             raise AlreadyStarted(self.runs[key])
+        if stopped := self.paused & {request.dag_id, request.starts}:
+            raise NotStarted(paused_text(name := stopped.pop()), f"/dags/{name}")
         conf = request.to_conf()
         action, why = conf.get("action", "rerun"), conf.get("why") or conf["reason"]
         run = ActionRun(action, by, why, "queued" if self.held else "success", f"/dags/{request.dag_id}/runs/1")

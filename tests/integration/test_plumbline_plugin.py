@@ -73,10 +73,21 @@ try:
 except AlreadyStarted as error:
     refused = error.run.by
 latest = ActionRuns().latest()[repeats.key]
+from dataclasses import replace
+from airflow.models import DagModel
+from plumbline.workflows.finding_action import NotStarted
+pauses = []
+with create_session() as session:
+    session.add(DagModel(dag_id="benchmark_paused", bundle_name="dags-folder", is_paused=True, is_stale=False))
+for dag_id in ("benchmark_paused", "benchmark_nowhere"):
+    try:
+        ActionRuns().start(replace(repeats, starts=dag_id), dag_id, "ann")
+    except NotStarted as error:
+        pauses.append([str(error), error.path])
 
 from datetime import datetime, timezone
 from dataclasses import asdict
-from airflow.models import DagModel, TaskInstance
+from airflow.models import TaskInstance
 from airflow.models.dag import DagTag
 from airflow.utils.types import DagRunType
 from plumbline.airflow.action_runs import active_runs
@@ -123,6 +134,7 @@ print("ANSWER" + json.dumps({
     "statements": len([s for s in asked if s.lstrip().upper().startswith("SELECT")]),
     "strip": tile(strip), "idle": tile(idle), "broken": [broken.status_code, tile(broken.text)],
     "repeats": [started.path, refused, latest.action, latest.why, latest.state],
+    "pauses": pauses,
     "views": [v for p in plugins if p["name"] == "plumbline" for v in p.get("external_views", [])],
 }, default=str))
 """
@@ -210,6 +222,12 @@ def test_repeats_start_the_rerun_once(answer: dict[str, Any]) -> None:
     path, refused, action, why, state = answer["repeats"]
     assert path.startswith("/dags/rerun/runs/repeats_local-1core_gpt-tiny-cpu_2026-11_0")
     assert (refused, action, why, state) == ("ann", "rerun", "next best experiment: x", "queued")
+
+
+def test_a_run_that_would_wait_for_a_paused_dag_is_not_started(answer: dict[str, Any]) -> None:
+    (paused, path), (missing, nowhere) = answer["pauses"]
+    assert paused.startswith("benchmark_paused is paused") and "dags unpause benchmark_paused" in paused
+    assert (path, nowhere) == ("/dags/benchmark_paused", "") and "not read the DAG benchmark_nowhere" in missing
 
 
 def test_the_overview_says_what_runs_now_in_one_statement(answer: dict[str, Any]) -> None:

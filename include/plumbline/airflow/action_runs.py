@@ -10,8 +10,8 @@ from urllib.parse import quote, urlsplit
 
 from airflow.api.common.trigger_dag import trigger_dag
 from airflow.configuration import conf as settings
-from airflow.exceptions import DagNotFound, DagRunAlreadyExists
-from airflow.models import DagRun, TaskInstance
+from airflow.exceptions import DagRunAlreadyExists
+from airflow.models import DagModel, DagRun, TaskInstance
 from airflow.models.dag import DagTag
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, State
@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from plumbline.airflow.defaults import OWNER
 from plumbline.workflows.active_runs import ActiveRun
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted, RunOfDag
-from plumbline.workflows.plan import ACTION_DAG, DECISION_DAG, RERUN_DAG
+from plumbline.workflows.plan import ACTION_DAG, DECISION_DAG, RERUN_DAG, paused_text
 
 _NEWEST = 200
 _COLLECTED = ".trial.collect"
@@ -34,10 +34,12 @@ class ActionRuns:
     """Starts runs and lists them."""
 
     def start(self, request: RunOfDag, key: str, by: str) -> ActionRun:
-        """Start the run of a request. AlreadyStarted if one with this key did not fail; NotStarted before Airflow has read the DAG."""
+        """Start the run of a request. AlreadyStarted if one with this key did not fail; NotStarted if a DAG that it needs is paused, or not read
+        by Airflow yet."""
         earlier = self._runs(key)
         if before := next((run for run in earlier if run.state != "failed"), None):
             raise AlreadyStarted(before)
+        _require_unpaused(request)
         run_id = f"{key}_{len(earlier)}"
         try:
             started = trigger_dag(
@@ -49,8 +51,6 @@ class ActionRuns:
             )
         except (DagRunAlreadyExists, IntegrityError):  # another replica started it at the same moment
             raise AlreadyStarted(self._runs(key)[0]) from None
-        except DagNotFound:
-            raise NotStarted(f"Airflow has not read the DAG {request.dag_id} yet; expected it among its DAGs") from None
         return _run(started)
 
     def latest(self) -> Mapping[str, ActionRun]:
@@ -65,6 +65,19 @@ class ActionRuns:
         query = select(DagRun).where(DagRun.dag_id.in_(_DAGS), DagRun.run_id.startswith(f"{key}_", autoescape=True))
         with create_session() as session:
             return [_run(run) for run in session.scalars(query.order_by(DagRun.id.desc()))]
+
+
+def _require_unpaused(request: RunOfDag) -> None:
+    """NotStarted: a run of a paused DAG would wait, and a task that starts one fails half a minute later."""
+    needed = [name for name in (request.dag_id, request.starts) if name]
+    with create_session() as session:
+        rows = session.execute(select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_(needed), ~DagModel.is_stale))
+        paused = {row.dag_id: row.is_paused for row in rows}
+    for name in needed:
+        if name not in paused:
+            raise NotStarted(f"Airflow has not read the DAG {name} yet; expected it among its DAGs")
+        if paused[name]:
+            raise NotStarted(f"{paused_text(name)}. Then send this again", _dag_path(name))
 
 
 def active_runs() -> list[ActiveRun]:
@@ -110,5 +123,9 @@ def _state(run: Any) -> str:
 
 
 def _path(dag_id: str, run_id: str) -> str:
+    return f"{_dag_path(dag_id)}/runs/{quote(run_id, safe='')}"
+
+
+def _dag_path(dag_id: str) -> str:
     # Behind a base_url with a path, Airflow's pages are below that path.
-    return f"{urlsplit(settings.get('api', 'base_url', fallback='')).path.rstrip('/')}/dags/{dag_id}/runs/{quote(run_id, safe='')}"
+    return f"{urlsplit(settings.get('api', 'base_url', fallback='')).path.rstrip('/')}/dags/{dag_id}"

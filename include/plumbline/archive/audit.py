@@ -41,8 +41,8 @@ def write_entry(
         insert_new(session, AuditEntry, values, ["once_key"])
 
 
-def entries(session: Session, subject: str | None = None) -> list[AuditView]:
-    """The audit log, oldest entry first; of one subject (a series key, a finding id, a trial id) if named."""
+def entries(session: Session, subject: str | tuple[str, ...] | None = None) -> list[AuditView]:
+    """The audit log, oldest entry first; of one subject (a series key, a finding id, a trial id), or of several, if named."""
     query = where_equal(select(AuditEntry).order_by(AuditEntry.at, AuditEntry.id), (AuditEntry.subject, subject))
     return [AuditView(e.at, e.who, e.what, e.subject, e.why, e.detail) for e in session.scalars(query)]
 

@@ -141,7 +141,7 @@ class Paging:
 
     def findings_page(
         self,
-        state: FindingState | None = None,
+        state: FindingState | tuple[FindingState, ...] | None = None,
         kind: FindingKind | None = None,
         severity: Severity | None = None,
         provider: str | None = None,
@@ -151,7 +151,7 @@ class Paging:
         providers: Collection[str] | None = None,
         between: Span = (None, None),
     ) -> Slice[FindingView]:
-        """Findings, newest first, of one state, kind, severity and provider if asked; of these providers, and opened in a span. `after`: a
+        """Findings, newest first, of one state or several, of a kind, severity and provider if asked; of these providers, and opened in a span. `after`: a
         finding's id; LookupError for an unknown one."""
         filters = ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider))
         query = where_within(where_equal(select(Finding), *filters), Finding.opened_at, between)

@@ -25,11 +25,11 @@ def view_of(kind: type[View], row: Base) -> View:
 
 
 def where_equal(query: Query, *pairs: tuple[Any, object]) -> Query:
-    """The rows whose (column, value) are equal; a value of None is no condition."""
+    """The rows whose (column, value) are equal; a value of None is no condition, a tuple one of several values."""
     narrowed: Any = query
     for column, value in pairs:
         if value is not None:
-            narrowed = narrowed.where(column == value)
+            narrowed = narrowed.where(column.in_(value) if isinstance(value, tuple) else column == value)
     return cast(Query, narrowed)
 
 

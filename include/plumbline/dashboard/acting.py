@@ -12,7 +12,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from plumbline.archive import FindingView
 from plumbline.workflows.finding_action import ActionRun, RunOfDag
-from plumbline.workflows.plan import ACTION_DAG
+from plumbline.workflows.plan import ACTION_DAG, REASON_LIMIT
 
 REFUSED = f"actions on findings require a role that may start runs of the DAG {ACTION_DAG}: docs/team-server.md (Users and roles)"
 FORM_REFUSED = "the form is not valid for this user, or older than 12 hours: reload the page"
@@ -80,6 +80,13 @@ class Acting:
 
     def _serializer(self, purpose: str) -> URLSafeTimedSerializer:
         return URLSafeTimedSerializer(self.secret, salt=f"plumbline.{purpose}")
+
+
+def reason_error(why: str) -> str:
+    """Why a reason is not accepted; empty if it is."""
+    if not why.strip():
+        return "The reason is missing: the audit log keeps it with your name."
+    return f"The reason has {len(why)} characters; expected at most {REASON_LIMIT}." if len(why) > REASON_LIMIT else ""
 
 
 def actor_of(request: Request, dag_id: str = ACTION_DAG) -> Actor | None:

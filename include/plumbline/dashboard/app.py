@@ -7,7 +7,8 @@ from pathlib import Path
 
 from fastapi import Depends as depends
 from fastapi import FastAPI, Request
-from fastapi.exception_handlers import http_exception_handler
+from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
 from fastapi.params import Depends
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import DataError, OperationalError, ProgrammingError
@@ -119,6 +120,14 @@ def create_app(
         if error.status_code in (404, 410) and "text/html" in request.headers.get("accept", "") and not is_api(request):
             return pages.message(request, "Not found", str(error.detail), error.status_code)
         return await http_exception_handler(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _mistyped(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        errors = {str(e["loc"][1]): e["msg"] for e in reversed(error.errors()) if e["loc"][0] == "query"}
+        if errors and "text/html" in request.headers.get("accept", "") and not is_api(request):
+            return pages.refused_query(request, errors)
+        return await request_validation_exception_handler(request, error)
 
     # Reports and their tables contain costs; pages of measurements are shown without them.
     money = [depends(access.require_cost_access)]

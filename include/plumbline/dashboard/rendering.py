@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
@@ -28,6 +28,7 @@ from plumbline.metrics.formatting import (
     format_percent,
     format_probability,
 )
+from plumbline.presentation.series_summary import format_age
 
 Attempt = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the last usable one, else the last, if left out")]
 """No larger than what the archive's column holds."""
@@ -53,6 +54,28 @@ PAGE_POLICY = (
 API_PREFIX = "/api/v1/"
 _CODE_SPAN = re.compile(r"`([^`]+)`")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
+
+
+@dataclass(frozen=True)
+class TypedField:
+    """A field as it was filled in; without a label it is hidden. `error`: why it is not accepted."""
+
+    name: str
+    value: str
+    label: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class RefusedForm:
+    """A form that was not accepted. `buttons`: (value of `action`, label); `error`: what concerns no single field; `mended_at`: its page in Airflow."""
+
+    action: str
+    fields: tuple[TypedField, ...]
+    buttons: tuple[tuple[str, str], ...]
+    method: str = "post"
+    error: str = ""
+    mended_at: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +113,23 @@ class PageRenderer:
         """A page of one sentence."""
         return self.page(request, "message.html.j2", status, title=title, text=text)
 
+    def refused(
+        self, request: Request, title: str, form: RefusedForm, status: int = 422, about: Sequence[tuple[str, str]] = ()
+    ) -> HTMLResponse:
+        """The form again, with what was typed. `about`: (name, path) of what it acts on."""
+        return self.page(request, "refused.html.j2", status, title=title, form=form, about=about)
+
+    def refused_query(self, request: Request, errors: Mapping[str, str]) -> HTMLResponse:
+        """The form of a page's address again. `errors`: by field, "" for what concerns no single one."""
+        typed = {name: value for name, value in request.query_params.items() if name != "parts"}
+        fields = tuple(
+            TypedField(name, value, capitalize_first(format_name(name.removeprefix("w."))), errors.get(name, ""))
+            for name, value in typed.items()
+        )
+        others = "; ".join(text for name, text in errors.items() if name not in typed)
+        path = request.url.path.removeprefix(base_path(request))
+        return self.refused(request, "Not accepted", RefusedForm(path, fields, (("", "Show"),), "get", others))
+
 
 def make_renderer(now: Callable[[], datetime] | None = None, all_simulated: Callable[[], bool] = lambda: False) -> PageRenderer:
     """Pages over this package's templates; `now`: the wall clock if left out."""
@@ -120,6 +160,7 @@ def _templates() -> tuple[Environment, Assets]:
         "percent": format_percent,
         "sentence": capitalize_first,
         "anchor": anchor,
+        "age": format_age,
         "code": code,
     }
     templates.globals["asset"] = assets.versioned

@@ -18,7 +18,7 @@ import httpx
 
 from plumbline.declarations import installation_paths
 from plumbline.embedded.settings import USERNAME, password
-from plumbline.workflows.plan import POOL_DESCRIPTION, PlannedRun, RunsNotStarted
+from plumbline.workflows.plan import POOL_DESCRIPTION, PlannedRun, RunsNotStarted, paused_text
 
 _PAGE = 100  # Airflow's own upper limit
 _TIMEOUT_S = 30.0
@@ -353,9 +353,7 @@ def start_runs(client: AirflowClient, planned: Sequence[PlannedRun]) -> list[Sta
         if dag is None or dag.is_stale:
             problems.append(f"{start.dag_id} is not in that Airflow; expected one that has read the same declarations")
         elif dag.is_paused:
-            problems.append(
-                f"{start.dag_id} is paused and its run would wait; unpause it there, or with `plumbline airflow dags unpause {start.dag_id}`"
-            )
+            problems.append(paused_text(start.dag_id))
     if not problems:
         problems = [problem for start in planned if (problem := _pool_missing(client, start)) is not None]
     if problems:

@@ -1,4 +1,4 @@
-"""Findings as an inbox: those of one cause together, the gravest and dearest first."""
+"""Findings as an inbox: those of one cause together, open ones before settled ones, then the gravest and dearest first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from plumbline.archive import FindingView
+from plumbline.archive.findings import OPEN_STATES
 from plumbline.findings.cause import FLEET, witnesses
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.results.finding import Finding
@@ -71,7 +72,7 @@ def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | N
     for group in groups:
         lead, *siblings = sorted(group, key=_order)
         inbox_groups.append(InboxGroup(lead, tuple(siblings)))
-    return tuple(sorted(inbox_groups, key=lambda g: (*_order(g.lead)[:1], -(g.usd or 0.0), *_order(g.lead)[1:])))
+    return tuple(sorted(inbox_groups, key=lambda g: (*_order(g.lead)[:2], -(g.usd or 0.0), *_order(g.lead)[2:])))
 
 
 def _share_cause(first: InboxItem, second: InboxItem, witness_of: Mapping[str, str]) -> bool:
@@ -82,10 +83,11 @@ def _share_cause(first: InboxItem, second: InboxItem, witness_of: Mapping[str, s
     return first.view.provider == second.view.provider != FLEET and bool(first.causes & second.causes)
 
 
-def _order(item: InboxItem) -> tuple[int, bool, float, float, str]:
+def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
     # Of equal gravity what a user feels comes before what explains it, and the cause of several before its witnesses.
     explains = item.view.kind == "environment" and (item.finding is None or item.finding.cause is None)
-    return _GRAVITY[item.view.severity], explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
+    settled = item.view.state not in OPEN_STATES
+    return settled, _GRAVITY[item.view.severity], explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
 
 
 def _item(view: FindingView, usd: float | None) -> InboxItem:

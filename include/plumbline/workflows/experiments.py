@@ -42,7 +42,7 @@ def _costs(declared: Declarations, decided: TeamDecision) -> Iterator[tuple[Plac
 
 @dataclass(frozen=True)
 class RepeatRequest:
-    """What a person asks to measure again. `campaign`: whose results it replaces; `why`: their reason."""
+    """What a person asks to measure again. `campaign`: whose results it replaces; `why`: their reason; `starts`: the DAG of the provider's benchmark."""
 
     provider: str
     workload: str
@@ -50,6 +50,7 @@ class RepeatRequest:
     repeats: int
     campaign: str
     why: str
+    starts: str = ""
 
     dag_id = RERUN_DAG
 

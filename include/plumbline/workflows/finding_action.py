@@ -1,4 +1,4 @@
-"""Actions of a person on a finding, from a page or a form of Airflow: acknowledge, accept, snooze, rerun, reopen."""
+"""Actions of a person on a finding, from a page or a form of Airflow: acknowledge, accept, reject, resolve, snooze, rerun, reopen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics.units import SECONDS, parse
 from plumbline.results.finding import Finding
-from plumbline.workflows.baseline_decision import QUESTION_KINDS, Rerun, apply_answer, can_reopen, plan_rerun, reopen
+from plumbline.workflows.baseline_decision import QUESTION_KINDS, Answer, Rerun, apply_answer, can_reopen, plan_rerun, reopen
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.plan import ACTION_DAG, Action
 
@@ -23,17 +23,22 @@ class RunOfDag(Protocol):
     @property
     def dag_id(self) -> str: ...
 
+    @property
+    def starts(self) -> str:
+        """The DAG that the run starts in turn; empty for none."""
+
     def to_conf(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
 class ActionRequest:
-    """`until`: the end of a snooze, None for other actions."""
+    """`until`: the end of a snooze, None for other actions. `starts`: the benchmark's DAG, of a rerun."""
 
     finding_id: str
     action: Action
     why: str
     until: datetime | None = None
+    starts: str = ""
 
     dag_id = ACTION_DAG
 
@@ -72,7 +77,11 @@ class AlreadyStarted(Exception):
 
 
 class NotStarted(RuntimeError):
-    """Airflow cannot start the run now."""
+    """Airflow cannot start the run now. `path`: where in Airflow that is mended, empty if it is nowhere yet."""
+
+    def __init__(self, text: str, path: str = "") -> None:
+        super().__init__(text)
+        self.path = path
 
 
 def request_of(params: Mapping[str, Any], now: datetime) -> ActionRequest:
@@ -106,7 +115,7 @@ def snooze_end(text: str, now: datetime) -> datetime:
 
 def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action, ...]:
     """Actions that the finding's state, kind and provider allow; of a settled one only to reopen it."""
-    waiting: dict[str, list[Action]] = {"open": ["acknowledge", "snooze"], "acknowledged": ["snooze"]}
+    waiting: dict[str, list[Action]] = {"open": ["acknowledge", "resolve", "snooze"], "acknowledged": ["resolve", "snooze"]}
     actions = waiting.get(view.state, [])
     try:
         finding = Finding.of(view.detail).with_state(view.state)
@@ -115,7 +124,7 @@ def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action,
     if not actions:
         return ("reopen",) if can_reopen(finding) else ()
     if finding.kind in (*QUESTION_KINDS, "price"):
-        actions.insert(-1, "accept")
+        actions[-2:-2] = ["accept", "reject"] if view.state == "open" else ["accept"]
     if finding.kind in QUESTION_KINDS and not is_decision_change(finding):
         try:
             plan_rerun(declared, finding)
@@ -140,6 +149,9 @@ def apply_action(archive: Archive, declared: Declarations, request: ActionReques
     if request.action == "acknowledge":
         archive.set_finding_state(finding_id, "acknowledged", by=by, why=why)
         return None
+    if request.action == "resolve":
+        archive.set_finding_state(finding_id, "resolved", by=by, why=why)
+        return None
     if request.action == "snooze":
         if request.until is None:
             raise ValueError("until is empty; expected the end of the snooze")
@@ -148,4 +160,5 @@ def apply_action(archive: Archive, declared: Declarations, request: ActionReques
     if request.action == "reopen":
         reopen(archive, finding_id, by, why)
         return None
-    return apply_answer(archive, declared, finding_id, request.action, by, why).rerun
+    answer: Answer = "keep" if request.action == "reject" else request.action
+    return apply_answer(archive, declared, finding_id, answer, by, why).rerun

@@ -13,6 +13,7 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.savings import CostAnswer, Switch, answers_of, find_switches, relative_switches
 from plumbline.analysis.prices.book import all_with_effective_prices, quote
 from plumbline.archive import Archive, FindingView, PriceView
+from plumbline.archive.records import FindingState
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.headline import headline, stored_headline
@@ -22,7 +23,7 @@ from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import price_in_force
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 
-SETTLED = ("accepted", "resolved")
+SETTLED: tuple[FindingState, ...] = ("accepted", "resolved")
 
 
 def monthly_cost_of(archive: Archive, declared: Declarations, view: FindingView) -> MonthlyCost:

@@ -15,7 +15,7 @@ from plumbline.metrics.formatting import unknown_name
 DECISION_DAG = "baseline_decision"
 ACTION_DAG = "finding_action"
 RERUN_DAG = "rerun"
-Action = Literal["acknowledge", "accept", "snooze", "rerun", "reopen"]
+Action = Literal["acknowledge", "accept", "reject", "resolve", "snooze", "rerun", "reopen"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 """What a person does about a finding."""
 ACCEPT, KEEP, RERUN = "accept as the new baseline", "keep the old one", "rerun on a fresh node"
@@ -25,6 +25,11 @@ REASON_LIMIT = 500
 """Characters of a reason, as in the form."""
 SLOT_TOLERANCE = timedelta(hours=2)
 Placement = Literal["any", "fresh_node"]
+
+
+def paused_text(dag_id: str) -> str:
+    """Why a run of a paused DAG is not started, and how to unpause it."""
+    return f"{dag_id} is paused and its run would wait; unpause it in Airflow, or with `plumbline airflow dags unpause {dag_id}`"
 
 
 class SlotMissed(Exception):

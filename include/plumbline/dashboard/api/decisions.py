@@ -83,7 +83,11 @@ class AdjustedDecision:
 
 
 class InvalidDecisionQuery(ValueError):
-    """The message says what was expected."""
+    """The message says what was expected. `field`: of the query, empty for what concerns several."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 def find_preference(declared: Declarations, team: str, kind: WorkloadKind, workload: str | None = None) -> Preference:
@@ -114,7 +118,7 @@ def compute_decision(
     try:
         (decided,) = decide_teams(archive, declared, on, team=team, kind=kind, workload=workload, weights=weights)
     except ValueError as error:
-        raise InvalidDecisionQuery(str(error)) from error
+        raise InvalidDecisionQuery(str(error), "weights") from error
     return AdjustedDecision(decided, preference)
 
 
@@ -156,7 +160,7 @@ def parse_weights(text: str) -> dict[str, float]:
             parsed_weights[name.strip()] = float(value)
         except ValueError:
             raise InvalidDecisionQuery(
-                f'"{part}" is no weight; expected a metric and a number from 0 to 1, such as time_to_first_token=0.5'
+                f'"{part}" is no weight; expected a metric and a number from 0 to 1, such as time_to_first_token=0.5', "weights"
             ) from None
     return parsed_weights
 
@@ -167,11 +171,11 @@ def slider_weights(query: Mapping[str, str]) -> dict[str, float]:
     for name, value in query.items():
         if name.startswith(SLIDER_PREFIX):
             try:
-                values[name.removeprefix(SLIDER_PREFIX)] = float(value)
+                values[name.removeprefix(SLIDER_PREFIX)] = weight = float(value)
             except ValueError:
-                raise InvalidDecisionQuery(f"{name}={value} is no number; expected one from 0 to 100") from None
-    if any(not 0 <= value <= 100 for value in values.values()):
-        raise InvalidDecisionQuery("a weight is out of range; expected numbers from 0 to 100")
+                raise InvalidDecisionQuery(f"{name}={value} is no number; expected one from 0 to 100", name) from None
+            if not 0 <= weight <= 100:
+                raise InvalidDecisionQuery(f"{name}={value} is out of range; expected a number from 0 to 100", name)
     total = sum(values.values())
     if values and total <= 0:
         raise InvalidDecisionQuery("every weight is 0; expected at least one above it")

@@ -209,7 +209,7 @@ def router(
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except InvalidDecisionQuery as error:
-            return pages.message(request, "No such decision", str(error), 422)
+            return pages.refused_query(request, {error.field: str(error)})
         experiments: tuple[Experiment, ...] | None = None
         if page is not None:
             decided = page.adjusted.decided

@@ -12,11 +12,12 @@ from fastapi.responses import RedirectResponse, Response
 
 from plumbline.archive import Archive, FindingView
 from plumbline.dashboard.access import can_see_costs
-from plumbline.dashboard.acting import REFUSED, Acting, Actor, actor_of
-from plumbline.dashboard.rendering import PageRenderer, base_path
+from plumbline.dashboard.acting import REFUSED, Acting, Actor, actor_of, reason_error
+from plumbline.dashboard.rendering import PageRenderer, RefusedForm, TypedField, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+from plumbline.findings.headline import stored_headline
 from plumbline.workflows.finding_action import (
     ActionRequest,
     ActionRun,
@@ -27,7 +28,7 @@ from plumbline.workflows.finding_action import (
     rerun_of,
     snooze_end,
 )
-from plumbline.workflows.plan import REASON_LIMIT, Action
+from plumbline.workflows.plan import Action
 
 _AUDIT_VERBS = {
     "finding_acknowledged": "acknowledged",
@@ -35,11 +36,16 @@ _AUDIT_VERBS = {
     "finding_resolved": "resolved",
     "finding_reopened": "reopened",
     "finding_snoozed": "snoozed",
+    "baseline_kept": "rejected",
     "rerun_asked": "rerun",
 }
+TAKEN = ("finding_acknowledged", "finding_accepted")
+"""What gives a finding an owner."""
 _LABELS: dict[Action, str] = {
     "acknowledge": "Acknowledge",
     "accept": "Accept as new baseline",
+    "reject": "Reject: the baseline stays",
+    "resolve": "Resolve",
     "snooze": "Snooze",
     "rerun": "Rerun",
     "reopen": "Reopen with the old baseline",
@@ -109,8 +115,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         request: Request,
         action: Annotated[Action | Literal[""], Form()] = "",
         form: Annotated[list[str], Form()] = [],  # noqa: B006 (FastAPI copies it)
-        why: Annotated[str, Form(max_length=REASON_LIMIT)] = "",
-        until: Annotated[str, Form(max_length=40)] = "",
+        why: Annotated[str, Form()] = "",
+        until: Annotated[str, Form()] = "",
     ) -> Response:
         actor = actor_of(request)
         if actor is None:
@@ -127,25 +133,36 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         changed_views = [view for view, form_updated_at in views if view.updated_at.isoformat() != form_updated_at]
         if changed_views:
             return pages.page(request, "acted.html.j2", 409, title="Already changed", done=_history(archive, changed_views), runs=())
-        try:
-            end = _check_form(action, why, until, len(views), pages.now())
-        except ValueError as error:
-            return pages.message(request, "Not accepted", str(error), 422)
-        assert action
         declarations = declared.now()
+
+        def refused(status: int, errors: Mapping[str, str], mended_at: str = "") -> Response:
+            named = [(view, view.headline) for view, _ in views]
+            again = _form(acting, actor, declarations, named, {})
+            fields = [TypedField("form", token) for token in form]
+            fields.append(TypedField("why", why, "Reason", errors.get("why", "")))
+            fields += [TypedField("until", until, "Snooze until", errors.get("until", ""))] if until else []
+            typed = RefusedForm("/findings/act", tuple(fields), again.buttons if again else (), "post", errors.get("", ""), mended_at)
+            about = [(stored_headline(view), f"/findings/{view.finding_id}") for view, _ in views]
+            return pages.refused(request, "Not accepted", typed, status, about)
+
+        end, errors = _check_form(action, why, until, len(views), pages.now())
+        if errors:
+            return refused(422, errors)
+        assert action
+        starts = ""
         for view, _ in views:
             if action not in possible_actions(declarations, view):
                 return pages.page(request, "acted.html.j2", 409, title="Not possible", done=_history(archive, [view]), runs=())
-            if action == "rerun" and not actor.may_start(dag := rerun_of(declarations, view).dag_id):
-                raise HTTPException(403, f"a rerun requires a role that may start runs of the DAG {dag}")
+            if action == "rerun" and not actor.may_start(starts := rerun_of(declarations, view).dag_id):
+                raise HTTPException(403, f"a rerun requires a role that may start runs of the DAG {starts}")
         earlier_runs: list[ActionRun] = []
         for view, _ in views:
             try:
-                acting.runs.start(ActionRequest(view.finding_id, action, why.strip(), end), action_key(view, action), actor.name)
+                acting.runs.start(ActionRequest(view.finding_id, action, why.strip(), end, starts), action_key(view, action), actor.name)
             except AlreadyStarted as error:
                 earlier_runs.append(error.run)
             except NotStarted as error:
-                return pages.message(request, "Not started", f"{error}.", 503)
+                return refused(503, {"": f"{error}."}, error.path)
         if earlier_runs:
             return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=earlier_runs)
         return RedirectResponse(f"{base_path(request)}/findings/{views[0][0].finding_id}?requested={action}#actions", 303)
@@ -153,20 +170,23 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     return routes
 
 
-def _check_form(action: str, reason: str, until: str, findings: int, now: datetime) -> datetime | None:
-    """The end of a snooze; ValueError for an incomplete form."""
+def _check_form(action: str, reason: str, until: str, findings: int, now: datetime) -> tuple[datetime | None, dict[str, str]]:
+    """The end of a snooze; by field, why it is not accepted, "" for what concerns no single one."""
+    errors, end = {}, None
+    if wrong := reason_error(reason):
+        errors["why"] = wrong
     if not action:
-        raise ValueError("No action chosen: use one of the form's buttons.")
-    if not reason.strip():
-        raise ValueError("The reason is missing: the audit log keeps it with your name.")
+        errors[""] = "No action chosen: use one of the form's buttons."
     if action == "rerun" and findings > 1:
-        raise ValueError("A rerun is for one finding: choose one.")
-    if action != "snooze":
-        return None
-    end = snooze_end(until.strip(), now)
-    if end <= now:
-        raise ValueError(f'"{until}" is past; expected a time to come.')
-    return end
+        errors[""] = "A rerun is for one finding: choose one."
+    if action == "snooze":
+        try:
+            end = snooze_end(until.strip(), now)
+        except ValueError as error:
+            errors["until"] = f"{error}."
+        if end is not None and end <= now:
+            errors["until"] = f'"{until}" is past; expected a time to come.'
+    return end, errors
 
 
 def _history(archive: Archive, views: Sequence[FindingView]) -> tuple[tuple[FindingView, tuple[tuple[datetime, str, str, str], ...]], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,27 +11,32 @@ from typing import Literal
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.alerts.digest import Entry
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
+from plumbline.archive.findings import OPEN_STATES
+from plumbline.archive.pages import Slice
 from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
-from plumbline.dashboard.pages.finding_actions import action_forms
+from plumbline.dashboard.pages.finding_actions import TAKEN, action_forms
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_impact, is_decision_change
 from plumbline.findings.headline import headline, stored_headline
-from plumbline.metrics.formatting import format_change, format_name
+from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
+from plumbline.presentation.cover import OPERATIONS
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
+from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
-from plumbline.workflows.monthly_costs import monthly_cost_of, monthly_costs
+from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.plan import Action
 
 TRIALS_SHOWN = 24
@@ -173,7 +178,7 @@ KINDS: tuple[FindingKind, ...] = ("performance", "environment", "price", "reliab
 SEVERITIES: tuple[Severity, ...] = ("page", "warn", "info")
 NoChoice = Literal[""]
 WAITING_PER_PAGE, SETTLED_PER_PAGE = 300, 25
-"""Open findings are one list, so that all of one cause are together."""
+"""Open findings are one list before the settled ones, so that all of one cause are together."""
 MAX_PROVIDER_NAMES = 50
 """Providers that the form offers by name; of more, one is typed."""
 
@@ -197,34 +202,33 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         declarations = declared.now()
         team_workloads = where.workloads(declarations)
         archive = reader.archive(can_see_costs(request))
+        names = archive.provider_names()
+        places = [name for name in names if where.fits_place(declarations, name)] if where.places else None
+
+        def found(states: FindingState | tuple[FindingState, ...], limit: int, after: str = "") -> Slice[FindingView]:
+            which = kind or None, severity or None, provider.strip() or None, after or None, limit
+            return archive.findings_page(states, *which, providers=places, between=where.span(pages.now()))
+
+        waiting = found(OPEN_STATES, WAITING_PER_PAGE).rows if not (state or after) else ()
         try:
-            page_size = WAITING_PER_PAGE if state == "open" else SETTLED_PER_PAGE
-            page = archive.findings_page(
-                state or None,
-                kind or None,
-                severity or None,
-                provider.strip() or None,
-                after or None,
-                page_size,
-                providers=[name for name in archive.provider_names() if where.fits_place(declarations, name)] if where.places else None,
-                between=where.span(pages.now()),
-            )
+            page = found(state or SETTLED_STATES, WAITING_PER_PAGE if state in OPEN_STATES else SETTLED_PER_PAGE, after)
         except LookupError as error:
             raise HTTPException(404, str(error)) from error
         # A team's are those of its workloads, and those of a provider as a whole.
         rows = [
             view
-            for view in page.rows
+            for view in (*waiting, *page.rows)
             if team_workloads is None or not (finding_workloads := _workloads(view)) or finding_workloads & team_workloads
         ]
-        names = archive.provider_names()
         following = where.query(**chosen, after=page.after) if page.after else None
-        groups = group_findings(rows, _monthly(archive, declarations, rows) if can_see_costs(request) else {})
+        entries = digest_entries(archive, declarations, [view for view in rows if view.state in OPEN_STATES])
+        groups = group_findings(rows, {name: entry.cost.usd for name, entry in entries.items()} if can_see_costs(request) else {})
         forms = action_forms(acting, request, declarations, [[(item.view, item.words) for item in g.items] for g in groups])
+        owners = _owners(archive, rows, entries)
         return pages.page(
             request,
             "findings.html.j2",
-            groups=list(zip(groups, forms, strict=True)),
+            groups=[(g, form, owners[g.lead.view.finding_id]) for g, form in zip(groups, forms, strict=True)],
             chosen=where,
             own=chosen,
             bar=filter_bar("/findings", declarations, where, can_see_costs(request), state=state),
@@ -249,9 +253,11 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     return routes
 
 
-def _monthly(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[str, float | None]:
-    unsettled = [view for view in views if view.state not in SETTLED_STATES]
-    return {name: cost.usd for name, cost in monthly_costs(archive, declared, unsettled).items()}
+def _owners(archive: Archive, views: Sequence[FindingView], entries: Mapping[str, Entry]) -> dict[str, str]:
+    """Who takes care of each: the person who acknowledged or accepted it, else the teams that use its workloads, else the operators."""
+    taken = {e.subject: e.who for e in archive.audit(tuple(v.finding_id for v in views if v.state != "open")) if e.what in TAKEN}
+    teams = {name: join_words(entry.teams) for name, entry in entries.items()}
+    return {view.finding_id: taken.get(view.finding_id) or teams.get(view.finding_id) or OPERATIONS for view in views}
 
 
 def _workloads(view: FindingView) -> set[str]:

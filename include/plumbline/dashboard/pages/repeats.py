@@ -11,12 +11,12 @@ from fastapi.responses import RedirectResponse, Response
 
 from plumbline.analysis.decisions.experiments import Experiment
 from plumbline.analysis.trial_sample import WorkloadKind
-from plumbline.dashboard.acting import Acting, Actor, actor_of
-from plumbline.dashboard.rendering import PageRenderer, base_path
+from plumbline.dashboard.acting import Acting, Actor, actor_of, reason_error
+from plumbline.dashboard.rendering import PageRenderer, RefusedForm, TypedField, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.workflows.experiments import RepeatRequest
 from plumbline.workflows.finding_action import ActionRun, AlreadyStarted, NotStarted
-from plumbline.workflows.plan import REASON_LIMIT, RERUN_DAG
+from plumbline.workflows.plan import RERUN_DAG
 
 _REFUSED = f"repeats require a role that may start runs of the DAG {RERUN_DAG} and of the provider's benchmark"
 _PURPOSE = "repeats"
@@ -65,7 +65,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     def start_repeats(
         request: Request,
         form: Annotated[str, Form()] = "",
-        why: Annotated[str, Form(max_length=REASON_LIMIT)] = "",
+        why: Annotated[str, Form()] = "",
     ) -> Response:
         actor = actor_of(request, RERUN_DAG)
         if actor is None:
@@ -73,19 +73,28 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         team, kind, provider, workload, repeats, campaign = acting.verify(actor, _PURPOSE, form)
         if not _may_start(actor, declared, provider):
             raise HTTPException(403, _REFUSED)
-        if not why.strip():
-            return pages.message(request, "Not accepted", "The reason is missing: the audit log keeps it with your name.", 422)
+
+        def refused(status: int, wrong_reason: str = "", error: str = "", mended_at: str = "") -> Response:
+            fields = (TypedField("form", form), TypedField("why", why, "Reason", wrong_reason))
+            typed = RefusedForm("/decisions/repeats", fields, (("", "Measure again"),), "post", error, mended_at)
+            about = [(f"{provider}, {workload}: {repeats} repeats", f"/decisions/{team}/{kind}?workload={workload}")]
+            return pages.refused(request, "Not started", typed, status, about)
+
+        if wrong := reason_error(why):
+            return refused(422, wrong)
         current = {p.campaign_id for p in reader.archive().newest_usable([workload], [provider])}
         if campaign not in current:
             text = f"{provider} has newer results of {workload} than the page showed: reload the decision."
             return pages.message(request, "Already measured", text, 409)
-        repeat_request = RepeatRequest(provider, workload, kind, int(repeats), campaign, why.strip())
+        repeat_request = RepeatRequest(
+            provider, workload, kind, int(repeats), campaign, why.strip(), declared.now().providers[provider].dag_id
+        )
         try:
             acting.runs.start(repeat_request, repeat_request.key, actor.name)
         except AlreadyStarted as error:
             return pages.page(request, "acted.html.j2", 409, title="Already requested", done=(), runs=[error.run])
         except NotStarted as error:
-            return pages.message(request, "Not started", f"{error}.", 503)
+            return refused(503, error=f"{error}.", mended_at=error.path)
         return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?workload={workload}#experiments", 303)
 
     return routes

@@ -56,7 +56,7 @@ def token_of(client: TestClient, path: str = "/findings/f1") -> str:
     return _TOKEN.findall(client.get(path).text)[0]
 
 
-@pytest.mark.parametrize(("action", "state"), [("acknowledge", "acknowledged"), ("accept", "accepted")])
+@pytest.mark.parametrize(("action", "state"), [("acknowledge", "acknowledged"), ("accept", "accepted"), ("resolve", "resolved")])
 def test_a_button_applies_its_action_and_the_audit_log_has_user_and_reason(
     client: TestClient, archive: Archive, action: str, state: str
 ) -> None:
@@ -65,6 +65,12 @@ def test_a_button_applies_its_action_and_the_audit_log_has_user_and_reason(
     assert archive.finding("f1").state == state
     entry = archive.audit("f1")[-1]
     assert (entry.who, entry.what, entry.why) == ("ann", f"finding_{state}", "ticket 7")
+
+
+def test_a_rejected_change_keeps_its_baseline_and_stays_acknowledged(client: TestClient, archive: Archive) -> None:
+    assert client.post("/findings/act", data={"form": token_of(client), "action": "reject", "why": "not ours"}).status_code == 303
+    assert archive.finding("f1").state == "acknowledged" and "reject" not in _BUTTON.findall(client.get("/findings/f1").text)
+    assert [(e.who, e.what, e.why) for e in archive.audit("f1")][-1] == ("ann", "baseline_kept", "not ours")
 
 
 def test_an_accepted_finding_can_be_reopened(client: TestClient, archive: Archive) -> None:
@@ -95,7 +101,7 @@ def test_a_rerun_starts_the_providers_benchmark(archive: Archive, runs: AppliedR
 
 
 def test_a_provider_that_is_not_declared_has_no_rerun(client: TestClient) -> None:
-    assert _BUTTON.findall(client.get("/findings/f1").text) == ["acknowledge", "accept", "snooze"]
+    assert _BUTTON.findall(client.get("/findings/f1").text) == ["acknowledge", "accept", "reject", "resolve", "snooze"]
     assert client.post("/findings/act", data={"form": token_of(client), "action": "rerun", "why": "x"}).status_code == 409
 
 
@@ -165,15 +171,26 @@ def test_an_incomplete_form_does_nothing(client: TestClient, runs: AppliedRuns) 
     assert not runs.runs
 
 
+def test_a_refused_form_keeps_what_was_typed_with_the_error_beside_its_field(client: TestClient, archive: Archive) -> None:
+    form = {"form": token_of(client), "action": "snooze", "why": "a <long> holiday", "until": "soon"}
+    page = client.post("/findings/act", data=form).text
+    assert 'value="a &lt;long&gt; holiday"' in page and 'value="soon" size="50" autocomplete="off" autofocus aria-invalid="true"' in page
+    assert 'id="error-until">&#34;soon&#34; is no time; expected' in page and 'id="error-why"' not in page
+    again = {name: value for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', page) if name in ("form", "why")}
+    assert again["form"] == form["form"]
+    assert client.post("/findings/act", data=again | {"action": "snooze", "until": "14d"}).status_code == 303
+    assert archive.audit("f1")[-1].what == "finding_snoozed"
+
+
 def test_findings_of_one_cause_are_answered_by_one_form(client: TestClient, archive: Archive) -> None:
     archive.set_finding_state("f1", "resolved", by="ann", why="fixed")
     cause = replace(drifted(), attributed_to=("gpu.driver",))
     for name in ("f3", "f4"):
         stored(archive, replace(cause, finding_id=name))
     page = client.get("/findings?state=open").text
-    article = page[page.index('<article class="finding sev-page" id="f') :].split("</article>")[0]
+    article = page[page.index('<article class="finding sev-page listed" id="f') :].split("</article>")[0]
     tokens = _TOKEN.findall(article)
-    assert len(tokens) == 2 and _BUTTON.findall(article) == ["acknowledge", "accept", "snooze"]
+    assert len(tokens) == 2 and _BUTTON.findall(article) == ["acknowledge", "accept", "reject", "resolve", "snooze"]
     assert client.post("/findings/act", data={"form": tokens, "action": "acknowledge", "why": "driver"}).status_code == 303
     assert [archive.finding(name).state for name in ("f3", "f4")] == ["acknowledged"] * 2
     assert client.post("/findings/act", data={"form": tokens, "action": "rerun", "why": "driver"}).status_code == 409
@@ -194,9 +211,25 @@ def test_without_the_dag_nothing_starts(client: TestClient, runs: AppliedRuns, m
     def start(*_: object) -> None:
         raise NotStarted("no DAG")
 
-    form = {"form": token_of(client), "action": "accept", "why": "x"}
+    form = {"form": token_of(client), "action": "accept", "why": "kept reason"}
     monkeypatch.setattr(runs, "start", start)
-    assert client.post("/findings/act", data=form).status_code == 503
+    refused = client.post("/findings/act", data=form)
+    assert refused.status_code == 503 and "no DAG." in refused.text and 'value="kept reason"' in refused.text
+
+
+def test_a_rerun_on_a_paused_benchmark_says_so_at_the_click(archive: Archive, runs: AppliedRuns, tmp_path: Path) -> None:
+    provider = load().enabled_providers()[0]
+    stored(archive, replace(drifted(), finding_id="f2", provider=provider.name, campaign_id=None, since="2025-12-01", members=()))
+    client = client_of(runs, tmp_path)
+    runs.paused = {provider.dag_id}
+    form = {"form": token_of(client, "/findings/f2"), "action": "rerun", "why": "noisy node?"}
+    refused = client.post("/findings/act", data=form)
+    assert refused.status_code == 503 and not runs.runs
+    assert f"plumbline airflow dags unpause {provider.dag_id}</code>" in refused.text and f'href="/dags/{provider.dag_id}"' in refused.text
+    assert 'value="noisy node?"' in refused.text
+    assert client.post("/findings/act", data=form | {"action": "acknowledge"}).status_code == 303, "only a rerun needs the benchmark"
+    runs.paused = set()
+    assert client.post("/findings/act", data=form | {"form": token_of(client, "/findings/f2")}).status_code == 303
 
 
 def test_a_settled_finding_has_no_form(client: TestClient, archive: Archive) -> None:

@@ -113,8 +113,13 @@ def test_findings_are_chosen_and_read_a_page_at_a_time(archive: Archive, client:
     archive.save_findings([FindingRecord("p", "", None, "other", "price", "info", "the price")])
     waiting = client.get("/findings?state=open&kind=performance").text
     assert waiting.count('<article class="finding') == 30 and 'rel="next"' not in waiting, "what waits is one list"
+    for n in range(30):
+        archive.set_finding_state(f"f{n:02d}", "resolved", "ada", "mended")
+    archive.save_findings([FindingRecord("old", "", None, "lab-2core", "performance", "info", "an open one")])
+    archive.set_finding_state("old", "acknowledged", "bob", "mine")
     first = client.get("/findings?kind=performance").text
-    assert first.count('<article class="finding') == 25 and "the price" not in first
+    assert first.count('<article class="finding') == 26 and "the price" not in first
+    assert 'id="old"' in first.split("<article")[1] and "<dd>bob</dd>" in first.split("<article")[1], "open ones first, with their owner"
     assert 'href="/findings?kind=performance&amp;after=f24"' in first
     second = client.get("/findings?kind=performance&after=f24").text
     assert second.count('<article class="finding') == 5 and 'rel="next"' not in second
