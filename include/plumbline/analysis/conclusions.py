@@ -11,12 +11,11 @@ from plumbline.analysis.busy_machine import BusyMachine, busy_machine
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.cost.bill import Bill
 from plumbline.analysis.cost.campaign_bill import CampaignBill, ProviderCost
-from plumbline.analysis.cost.interruptions import loss_rates
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.current_results import CurrentResults, TeamDecision, decide_choice
 from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.winner_change import StoredChange
-from plumbline.analysis.document_sample import campaign_numbers, epoch_sizes
+from plumbline.analysis.document_sample import campaign_numbers
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
@@ -73,9 +72,9 @@ def conclude(campaign: CampaignData) -> Conclusions:
     """Scorecards and decisions of a campaign; criteria are those that each trial was planned with."""
     day = campaign.written_at.date()
     specs = [d.trial for d in campaign.documents] or list(campaign.planned)
-    losses = loss_rates(campaign.economics, campaign.providers, {t.workload.name: t.workload for t in specs}, campaign.purchase)
+    workloads, how = {t.workload.name: t.workload for t in specs}, campaign.purchase
     trials = with_costs(
-        campaign_numbers(campaign), campaign.providers, day, epoch_sizes=epoch_sizes(campaign), purchase=campaign.purchase, losses=losses
+        campaign_numbers(campaign), campaign.providers, day, workloads=workloads, purchase=how, economics=campaign.economics
     )
     cards = scorecards(
         trials,

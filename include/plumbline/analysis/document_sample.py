@@ -8,7 +8,7 @@ from datetime import date
 from plumbline.analysis.campaign_data import CampaignData, Quality
 from plumbline.analysis.scorecards.comparability import FACTS
 from plumbline.analysis.trial_sample import USABLE, Conditions, MetricValue, TrialSample
-from plumbline.declarations import TrainingWorkload, Trial
+from plumbline.declarations import Trial
 from plumbline.declarations.trials import flatten, requested_specification
 from plumbline.results import Event, ResultDocument
 from plumbline.results.launch_record import launch_metrics
@@ -91,12 +91,6 @@ def campaign_numbers(campaign: CampaignData) -> tuple[TrialSample, ...]:
     samples = [sample_of(d, campaign.quality.get((d.trial.trial_id, d.trial.attempt))) for d in campaign.documents]
     trial_ids = {t.trial_id for t in samples}
     return (*samples, *(missing_trial(t) for t in campaign.planned if t.trial_id not in trial_ids))
-
-
-def epoch_sizes(campaign: CampaignData) -> dict[str, int]:
-    """Tokens or images of one pass over the declared data, by training workload."""
-    workloads = (d.trial.workload for d in campaign.documents)
-    return {w.name: w.epoch_size for w in workloads if isinstance(w, TrainingWorkload)}
 
 
 def held_seconds(document: ResultDocument) -> float | None:

@@ -10,6 +10,7 @@ from threading import Lock
 from pydantic import ValidationError
 
 from plumbline.analysis.campaign_data import Quality
+from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.current_results import (
     CurrentResults,
     ExcludedSeries,
@@ -17,7 +18,6 @@ from plumbline.analysis.decisions.current_results import (
     TeamDecision,
     decide_choice,
     matching_preferences,
-    price_trials,
 )
 from plumbline.analysis.document_sample import sample_of, with_quality_verdict
 from plumbline.analysis.prices.book import all_with_effective_prices
@@ -112,7 +112,7 @@ def current_results(
         (declared.providers.get(name, p) for name, p in sorted(places.items())), archive.prices(sorted(places))
     )
     return CurrentResults(
-        trials=price_trials(trials, providers, on, purchase, specs, declared.economics),
+        trials=with_costs(trials, providers, on, workloads=specs, purchase=purchase, economics=declared.economics),
         providers=providers,
         campaigns={series_place(p): p.campaign_id for p in parts},
         simulated=frozenset(name for name, p in places.items() if p.simulated),

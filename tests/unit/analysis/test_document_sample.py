@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import pytest
 from tests.browser.sample import campaign
 
 from plumbline.analysis.campaign_data import CampaignData, Quality
-from plumbline.analysis.document_sample import campaign_numbers, epoch_sizes, held_seconds, sample_of
+from plumbline.analysis.conclusions import conclude
+from plumbline.analysis.document_sample import campaign_numbers, held_seconds, sample_of
 from plumbline.declarations import HARNESS_PROTOCOL, TrainingWorkload
 from plumbline.results import Event, LaunchRecord, PodRecord
 from plumbline.results.evidence_files import damaged_files
@@ -78,8 +78,10 @@ def test_wall_clock_serves_where_a_monotonic_one_is_absent(sample: CampaignData)
 
 
 def test_epochs_are_those_of_the_declared_data(sample: CampaignData) -> None:
-    assert epoch_sizes(sample) == {"gpt-tiny-cpu": 262144}
-    assert epoch_sizes(replace(sample, documents=())) == {}
+    sizes = {w.name: w.epoch_size for d in sample.documents if isinstance(w := d.trial.workload, TrainingWorkload)}
+    assert sizes == {"gpt-tiny-cpu": 262144}
+    epochs = {t.workload for t in conclude(sample).trials if t.value("cost_per_epoch", "value", "steady") is not None}
+    assert epochs == {"gpt-tiny-cpu"}
 
 
 def test_the_sample_itself_is_sound(sample: CampaignData, tmp_path: Path) -> None:

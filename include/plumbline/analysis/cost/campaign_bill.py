@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from plumbline.analysis.cost.bill import Bill, Money, combine_bills
-from plumbline.analysis.cost.interruptions import loss_rates
+from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.token_costs import token_costs
 from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
 from plumbline.analysis.cost.unit_costs import Cost, costs_of
@@ -88,8 +88,7 @@ def outcome_costs(
         Quote(None, price) if isinstance(price, str) else Quote(Basis(purchase, price.unit_price.amount, price.since, price.source), None)
     )
     paid, share = (charged(quoted, part(provider, workload.gpus)) for part in (paid_of, share_of))
-    losses = loss_rates(economics or Economics(), {provider.name: provider}, {workload.name: workload}, purchase)
-    loss = losses.get((provider.name, workload.name))
+    loss = loss_rate(economics or Economics(), provider.name, workload, purchase)
     return costs_of(workload.kind, share, document.value, paid=paid, held_s=use.held_s, epoch_size=epoch, nodes=workload.nodes, loss=loss)
 
 

@@ -8,7 +8,7 @@ from datetime import date
 from functools import cached_property
 from typing import Literal
 
-from plumbline.analysis.cost.interruptions import loss_rates
+from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.scenarios import CostModel, Range, Scenarios, Tornado, scenarios, tornado
 from plumbline.analysis.cost.trial_bill import BYTES
 from plumbline.analysis.cost.unit_costs import AT_OFFERED_RATE, COSTS, Outcome, not_measured
@@ -300,7 +300,7 @@ def cost_forecast(
     delivered = case.delivered(outcome)
     if isinstance(delivered, str):
         return CostForecast(*about, reason=delivered, price=priced.basis)
-    loss = loss_rates(economics, {provider.name: provider}, {workload.name: workload}, purchase).get((provider.name, workload.name))
+    loss = loss_rate(economics, provider.name, workload, purchase)
     try:
         stretched, restarts = (1.0, "") if loss is None else loss.stretch(case.expected)
     except ValueError as error:

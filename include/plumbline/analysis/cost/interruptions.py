@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from plumbline.declarations import AnyWorkload, TrainingWorkload
@@ -89,45 +89,29 @@ class LossRate:
     def stretch(self, value: Callable[[str, str, str], float | None]) -> tuple[float, str]:
         """Paid time over the time without interruptions, of one checkpoint interval, and in words what that rests on; 1 where the restart was
         not measured. `value`: one number by metric, statistic and phase. ValueError if a run practically never ends."""
-        restarts = measured_restarts(value, self.workload)
-        if restarts is None:
+        if (found := measured_run(value, self.workload)) is None:
             return 1.0, f"without {self}: restart_penalty was not measured"
-        run = Run(restarts.every_s or _HOUR_S, restarts.restart_s, restarts.every_s, restarts.checkpoint_s or 0.0)
+        run, _ = found
         factor = expected_time(run, self.per_hour / _HOUR_S).held_s / expected_time(run, 0.0).held_s
         if not math.isfinite(factor):
             raise ValueError(f"at {self} a run practically never finishes")
-        again = "" if restarts.every_s is None else f" and half of {restarts.every_s + run.checkpoint_s:.4g} s again"
-        return factor, f"{self}, each {restarts.restart_s:.4g} s of restart{again}"
+        again = "" if run.every_s is None else f" and half of {run.every_s + run.checkpoint_s:.4g} s again"
+        return factor, f"{self}, each {run.restart_s:.4g} s of restart{again}"
 
 
-def loss_rates(
-    economics: Economics, providers: Mapping[str, object], workloads: Mapping[str, AnyWorkload], purchase: Purchase
-) -> dict[tuple[str, str], LossRate]:
-    """By provider and training workload, where the rate is declared: of instances on spot, which are taken away. Others have none."""
-    if purchase != "spot":
-        return {}
-    return {
-        (provider, name): LossRate(rate.interruptions * _HOUR_S * workload.nodes, rate.source, workload)
-        for provider in providers
-        if (rate := economics.interruptions(provider)) is not None
-        for name, workload in workloads.items()
-        if isinstance(workload, TrainingWorkload)
-    }
+def loss_rate(economics: Economics, provider: str, workload: AnyWorkload | None, purchase: Purchase) -> LossRate | None:
+    """Where it is declared, of training on spot: only such instances are taken away."""
+    if purchase != "spot" or not isinstance(workload, TrainingWorkload):
+        return None
+    rate = economics.interruptions(provider)
+    return None if rate is None else LossRate(rate.interruptions * _HOUR_S * workload.nodes, rate.source, workload)
 
 
-@dataclass(frozen=True)
-class MeasuredRestarts:
-    """`restart_s`: paid seconds from an interruption to work going on, without what is done again where `every_s`, the seconds of work between
-    checkpoints, is known. `checkpoint_s` None: not measured. `basis`: in words."""
-
-    restart_s: float
-    every_s: float | None
-    checkpoint_s: float | None
-    basis: str
-
-
-def measured_restarts(value: Callable[[str, str, str], float | None], workload: TrainingWorkload) -> MeasuredRestarts | None:
-    """What an interruption of the workload costs, by the measured numbers; None without `restart_penalty`."""
+def measured_run(
+    value: Callable[[str, str, str], float | None], workload: TrainingWorkload, work_s: float | None = None
+) -> tuple[Run, str] | None:
+    """A run with its measured restarts and checkpoints (0 s where they were not measured), and in words how the penalty is taken; None without
+    `restart_penalty`. `work_s` None: one checkpoint interval, an hour where it is not known."""
     penalty = value("restart_penalty", "value", "recovery")
     if penalty is None:
         return None
@@ -138,10 +122,11 @@ def measured_restarts(value: Callable[[str, str, str], float | None], workload: 
     step = value("step_time", "mean", "steady") or value("step_time", "median", "steady")
     if again is None or not step:
         basis = f"restart_penalty {penalty:.4g} s, repeated work included{pulling}: of the trial's fault, not of an average one"
-        return MeasuredRestarts(started, None, 0.0, basis)
+        return Run(work_s or _HOUR_S, started), basis
     every_s = workload.checkpoint.every * step
     basis = (
         f"restart_penalty {penalty:.4g} s less {again:.4g} s of repeated work{pulling}; a checkpoint every "
         f"{workload.checkpoint.every} steps, {every_s:.4g} s"
     )
-    return MeasuredRestarts(max(0.0, started - again), every_s, value("checkpoint_blocking_time", "median", "steady"), basis)
+    held_up = value("checkpoint_blocking_time", "median", "steady") or 0.0
+    return Run(work_s or every_s, max(0.0, started - again), every_s, held_up), basis

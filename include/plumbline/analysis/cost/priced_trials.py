@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import Literal
 
-from plumbline.analysis.cost.interruptions import LossRate
+from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.token_costs import UNCOUNTED, charged_usd, token_costs, token_rate
 from plumbline.analysis.cost.unit_costs import Cost, cost_per_finished_run, costs_of
 from plumbline.analysis.prices.book import InstanceShare, charged, paid_of, quote, share_of
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
-from plumbline.declarations import Provider
+from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
+from plumbline.declarations.economics import Economics
+from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics import METRICS
 
 
@@ -21,15 +22,15 @@ def with_costs(
     providers: Mapping[str, Provider],
     on: date,
     *,
-    epoch_sizes: Mapping[str, int] | None = None,
-    purchase: Literal["on_demand", "spot", "reserved"] = "on_demand",
-    losses: Mapping[tuple[str, str], LossRate] | None = None,
+    workloads: Mapping[str, AnyWorkload] | None = None,
+    purchase: Purchase = "on_demand",
+    economics: Economics | None = None,
 ) -> tuple[TrialSample, ...]:
     """The same trials with their costs at the prices that hold on the day `on`, as further numbers: in the sweep what inference costs at the
     highest rate that keeps the SLO, in the steady phase all others.
 
-    Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `epoch_sizes`: tokens or images of
-    one pass over the data, by workload. `losses`: by provider and workload, interruptions whose restarts outcomes pay (`loss_rates`). A cost without a price is a number without a value.
+    Costs that a trial already carries are replaced, so a price change re-scores old trials without a rerun. `workloads`: by name, for
+    the size of an epoch and, with `economics`, the restarts that are expected on spot. A cost without a price is a number without a value.
     """
     result = []
     trials = tuple(trials)
@@ -46,14 +47,15 @@ def with_costs(
             continue
         share = share_of(provider, trial.gpus)
         whole = quote(provider, on, purchase)
-        paid, loss = charged(whole, paid_of(provider, trial.gpus)), (losses or {}).get((trial.provider, trial.workload))
+        paid, workload = charged(whole, paid_of(provider, trial.gpus)), (workloads or {}).get(trial.workload)
+        loss = loss_rate(economics or Economics(), trial.provider, workload, purchase)
         costs = costs_of(
             trial.kind,
             charged(whole, share),
             trial.value,
             paid=paid,
             held_s=trial.held_s,
-            epoch_size=(epoch_sizes or {}).get(trial.workload),
+            epoch_size=workload.epoch_size if isinstance(workload, TrainingWorkload) else None,
             nodes=trial.nodes,
             loss=loss,
         )

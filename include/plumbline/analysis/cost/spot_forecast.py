@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from plumbline.analysis.cost.forecast import RATES, ForecastInputs, UnknownInput
-from plumbline.analysis.cost.interruptions import Expected, LossRate, Run, expected_time, loss_rates, measured_restarts
+from plumbline.analysis.cost.interruptions import Expected, LossRate, Run, expected_time, loss_rate, measured_run
 from plumbline.analysis.cost.unit_costs import HOUR_S
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.declarations import AnyWorkload, Provider, TrainingWorkload
@@ -118,7 +118,7 @@ def spot_forecast(
     run = _run(case, workload, work[0])
     if isinstance(run, str):
         return without(run)
-    rate = loss_rates(economics, {provider.name: provider}, {workload.name: workload}, "spot").get((provider.name, workload.name))
+    rate = loss_rate(economics, provider.name, workload, "spot")
     if rate is None:
         return without(
             f"the interruption rate of {provider.name}'s spot instances is not declared; declare it in economics.yaml, such as "
@@ -173,13 +173,13 @@ def _work(case: ForecastInputs, workload: TrainingWorkload, work_s: float | None
 
 def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tuple[Run, str] | str:
     """The run with its measured restarts and checkpoints, and in words how the penalty is taken; or why it is not known."""
-    found = measured_restarts(case.expected, workload)
+    found = measured_run(case.expected, workload, work_s)
     if found is None:
         return (
             f"the cost of an interruption is unknown: restart_penalty of {workload.name} on {case.provider.name} was not measured; "
             "a workload that declares a fault measures it"
         )
-    if found.checkpoint_s is None:
+    if found[0].every_s is not None and case.expected("checkpoint_blocking_time", "median", "steady") is None:
         case.unknown.append(
             UnknownInput(
                 "checkpoint_blocking_time",
@@ -187,4 +187,4 @@ def _run(case: ForecastInputs, workload: TrainingWorkload, work_s: float) -> tup
                 "a workload whose steady steps hold a checkpoint measures it",
             )
         )
-    return Run(work_s, found.restart_s, found.every_s, found.checkpoint_s or 0.0), found.basis
+    return found

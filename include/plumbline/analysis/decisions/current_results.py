@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
+from typing import TypeVar
 
-from plumbline.analysis.cost.interruptions import loss_rates
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.cost.unit_costs import fitting_cost
 from plumbline.analysis.decisions.cheapest import Cheapest, Requirements, cheapest
@@ -18,11 +18,12 @@ from plumbline.analysis.prices.book import Quote, quote, with_price_factor
 from plumbline.analysis.scorecards.comparability import refusals
 from plumbline.analysis.scorecards.scorecard import last_attempts
 from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
-from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider, TrainingWorkload
+from plumbline.declarations import AnyWorkload, Declarations, Preference, Provider
 from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import unknown_name
 
+_Value = TypeVar("_Value")
 STALE_DAYS = 40
 """Campaigns are monthly: what is older than this missed one."""
 
@@ -52,7 +53,7 @@ class CurrentResults:
         """The trials with each named provider's instance prices multiplied by a factor above 0; the others' stay as they are."""
         places = {name: with_price_factor(self.providers[name], factor) for name, factor in factors.items() if name in self.providers}
         own = [t for t in self.trials if t.provider in places]
-        moved = iter(price_trials(own, places, self.day, self.purchase, self.workloads, self.economics))
+        moved = iter(with_costs(own, places, self.day, workloads=self.workloads, purchase=self.purchase, economics=self.economics))
         return tuple(next(moved) if t.provider in places else t for t in self.trials)
 
     @property
@@ -76,39 +77,22 @@ class CurrentResults:
     def of(self, workloads: Collection[str]) -> CurrentResults:
         """The part about these workloads."""
 
-        def own(by_place: Mapping[Place, object]) -> dict[Place, object]:
+        def own(by_place: Mapping[Place, _Value]) -> dict[Place, _Value]:
             return {place: value for place, value in by_place.items() if place[1] in workloads}
 
         trials = tuple(t for t in self.trials if t.workload in workloads)
         there = {provider for provider, workload in self.campaigns if workload in workloads}
-        return CurrentResults(
+        return replace(
+            self,
             trials=trials,
             providers={name: p for name, p in self.providers.items() if name in there},
-            campaigns=own(self.campaigns),  # type: ignore[arg-type]
+            campaigns=own(self.campaigns),
             simulated=self.simulated & there,
-            day=self.day,
-            purchase=self.purchase,
-            series=own(self.series),  # type: ignore[arg-type]
-            measured=own(self.measured),  # type: ignore[arg-type]
+            series=own(self.series),
+            measured=own(self.measured),
             workloads={name: w for name, w in self.workloads.items() if name in workloads},
             left_out=tuple(gone for gone in self.left_out if gone.workload in workloads),
-            economics=self.economics,
         )
-
-
-def price_trials(
-    trials: Sequence[TrialSample],
-    providers: Mapping[str, Provider],
-    on: date,
-    purchase: Purchase,
-    workloads: Mapping[str, AnyWorkload],
-    economics: Economics,
-) -> tuple[TrialSample, ...]:
-    """The trials with their costs in USD at the providers' prices of the day `on`; on spot with expected restarts."""
-    epochs = {w.name: w.epoch_size for w in workloads.values() if isinstance(w, TrainingWorkload)}
-    return with_costs(
-        trials, providers, on, epoch_sizes=epochs, purchase=purchase, losses=loss_rates(economics, providers, workloads, purchase)
-    )
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import math
 from datetime import date
 
 import pytest
-from tests.data.result_documents import provider, training_workload
+from tests.data.result_documents import inference_workload, provider, training_workload
 
-from plumbline.analysis.cost.interruptions import LossRate, loss_rates
+from plumbline.analysis.cost.interruptions import LossRate, loss_rate
 from plumbline.analysis.cost.priced_trials import with_costs
 from plumbline.analysis.decisions.decide import decide
 from plumbline.analysis.trial_sample import MetricValue, TrialSample
@@ -59,10 +59,10 @@ def test_what_was_not_measured_is_not_added_and_a_run_that_never_ends_has_no_cos
 
 
 def test_only_training_on_spot_is_interrupted_and_each_node_of_it_can_be() -> None:
-    places = {"spotty": provider("spotty"), "calm": provider("calm")}
-    assert loss_rates(economics(), places, {GPT.name: GPT}, "on_demand") == {}
-    ((place, loss),) = loss_rates(economics(), places, {GPT.name: GPT}, "spot").items()
-    assert place == ("spotty", GPT.name) and loss.per_hour == pytest.approx(0.1 * GPT.nodes)
+    loss = loss_rate(economics(), "spotty", GPT, "spot")
+    assert loss is not None and loss.per_hour == pytest.approx(0.1 * GPT.nodes)
+    others = (("spotty", GPT, "on_demand"), ("calm", GPT, "spot"), ("spotty", inference_workload(), "spot"), ("spotty", None, "spot"))
+    assert [loss_rate(economics(), *other) for other in others] == [None] * 4  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("rate", "first"), [("0.1/h", "calm"), ("0.01/h", "spotty")])
@@ -76,8 +76,7 @@ def test_a_decision_on_spot_ranks_by_the_time_that_is_paid_and_says_what_it_assu
     trials = [
         TrialSample(f"{name}.{i}", name, "training", GPT.name, 1, "valid", "02:00", i, DAY, numbers) for name in places for i in (1, 2, 3)
     ]
-    losses = loss_rates(economics(rate), places, {GPT.name: GPT}, "spot")
-    priced = with_costs(trials, places, DAY, purchase="spot", losses=losses)
+    priced = with_costs(trials, places, DAY, workloads={GPT.name: GPT}, purchase="spot", economics=economics(rate))
     wanted = Preference.model_validate({"workloads": (GPT.name,), "weights": {"cost_per_1m_trained_tokens": 1.0}})
     decision = decide("finance", "training", wanted, priced)
     assert decision.ranking[0].provider == first
