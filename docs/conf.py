@@ -72,7 +72,8 @@ def synonyms() -> dict[str, dict[str, list[str]]]:
 
 def with_synonyms(text: str, places: dict[str, list[str]]) -> str:
     """The page with index entries beside the headings of `places` (anchor to words); its search puts index entries first."""
-    lines, missing, code = [], dict(places), False
+    lines: list[str] = []
+    missing, code = dict(places), False
     for line in text.splitlines():
         code ^= line.startswith("```")
         heading = None if code else _HEADING.match(line)
