@@ -35,6 +35,7 @@ from plumbline.dashboard.pages import (
     negotiation,
     overview,
     prices,
+    promises,
     providers,
     repeats,
     spend,
@@ -133,6 +134,7 @@ def create_app(
     money = [depends(access.require_cost_access)]
     app.include_router(overview.router(pages, reader, declared, fleets, folder, active_runs))
     app.include_router(providers.router(pages, reader, declared, fleets))
+    app.include_router(promises.router(pages, reader, declared))
     app.include_router(workloads.router(pages, reader, declared, fleets))
     app.include_router(campaigns.router(pages, reader, declared, folder))
     app.include_router(trials.router(pages, reader, declared))

@@ -32,8 +32,10 @@ from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.promises import ProviderPromises, provider_promises
 
+CLAIMABLE_KINDS = ("performance", "reliability")
 _OURS: tuple[Group, ...] = ("image", "runtime libraries")
-"""Groups of facts that come with our own image; what an endpoint reports is its provider's."""
+"""Groups of facts that come with our own image, but for `_THEIRS`: what the driver supports, and what an endpoint reports."""
+_THEIRS = ("cuda.", "endpoint.")
 _MOST_LINES, _MOST_TRIALS = 6, 12
 
 
@@ -67,7 +69,7 @@ def claimable(archive: Archive, declared: Declarations, views: Sequence[FindingV
 
 def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
     """Why no measurement can prove a breach here."""
-    if finding.kind not in ("performance", "reliability") or finding.is_decision_change:
+    if finding.kind not in CLAIMABLE_KINDS or finding.is_decision_change:
         return (
             f"No contract covers a finding of kind {finding.kind.replace('_', ' ')}: launch success, lead time and speed can be promised."
         )
@@ -80,11 +82,9 @@ def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
         return f"{file} declares no promise about launches (sla.launch_success, sla.provisioning_lead_time)."
     if finding.kind == "performance" and not set(sla.speed_floors) & _workloads(finding):
         return f"{file} declares no promised speed of {join_words(sorted(_workloads(finding)))} (sla.speed_floors)."
-    ours = [key for key in finding.attributed_to if fact_rule(key).group in _OURS and not key.startswith("endpoint.")]
+    ours = [key for key in finding.attributed_to if fact_rule(key).group in _OURS and not key.startswith(_THEIRS)]
     if finding.kind == "performance" and ours:
-        return (
-            f"{capitalize_first(join_words(ours))} changed with it, which our image brings: the cause is not proven to be the provider's."
-        )
+        return f"The cause is not proven to be the provider's: {join_words(ours)} changed too, which our image brings."
     return ""
 
 

@@ -33,6 +33,7 @@ OF_MONEY = {
     "/decisions/{team}/{kind}",
     "/reports/{campaign_id}",
 } | {
+    "/findings/{finding_id}/claim.eml",
     "/decisions/{team}/{kind}/negotiate",
     "/api/v1/decisions/{team}/{kind}/negotiation",
     "/reports/{campaign_id}/raw.html",

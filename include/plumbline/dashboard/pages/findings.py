@@ -34,6 +34,7 @@ from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.results.finding import Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.alert import digest_entries
+from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.workflows.monthly_costs import monthly_cost_of
@@ -65,7 +66,8 @@ class SlackThread:
 @dataclass(frozen=True)
 class FindingPage:
     """`finding`: None if an older version stored it. `changes`: the baseline's environment compared with the campaign's. `commands`: (purpose,
-    command). `choice`: impact on first choices since. `decision`: (team, kind, workload) of the changed first choice that the finding is about."""
+    command). `choice`: impact on first choices since. `decision`: (team, kind, workload) of the changed first choice that the finding is about.
+    `claim`: what can be claimed; None of a kind that no contract covers."""
 
     view: FindingView
     threads: tuple[SlackThread, ...]
@@ -80,6 +82,7 @@ class FindingPage:
     choice: str = ""
     trials: tuple[TrialView, ...] = ()
     decision: tuple[str, str, str] | None = None
+    claim: Claimable | None = None
 
     @property
     def words(self) -> str:
@@ -107,6 +110,7 @@ def finding_page(archive: Archive, declared: Declarations, finding_id: str, now:
         choice=decision_impact(archive, finding, view.opened_at),
         trials=_trials(archive, finding),
         decision=_decision(finding),
+        claim=claimable(archive, declared, [view])[finding_id] if finding.kind in CLAIMABLE_KINDS else None,
     )
 
 

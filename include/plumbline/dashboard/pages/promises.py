@@ -1,0 +1,56 @@
+"""What a provider promises and what of it is kept, and the mail that claims what is broken."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi import Depends as depends
+from fastapi.responses import HTMLResponse, Response
+
+from plumbline.dashboard.access import can_see_costs, require_cost_access
+from plumbline.dashboard.rendering import PageRenderer
+from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
+from plumbline.results import InvalidResult
+from plumbline.workflows.claim import NothingToClaim, claimable, write_claim
+from plumbline.workflows.monthly_costs import headlines
+from plumbline.workflows.promises import DECLARE, provider_promises
+
+
+def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
+    """`/providers/{provider}/promises` and `/findings/{finding_id}/claim.eml`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/providers/{provider}/promises", response_class=HTMLResponse)
+    def show_promises(request: Request, provider: str) -> Response:
+        archive, declarations = reader.archive(can_see_costs(request)), declared.now()
+        if provider not in declarations.providers:
+            raise HTTPException(404, f'no declared provider is called "{provider}"')
+        views = archive.findings_of(provider, unsettled=True)
+        answers = claimable(archive, declarations, views)
+        claims = [view for view in views if view.finding_id in answers and answers[view.finding_id].broken]
+        lines = headlines(archive, declared.now(can_see_costs(request)), claims)
+        return pages.page(
+            request,
+            "promises.html.j2",
+            p=provider_promises(archive, declarations, provider),
+            claims=[(view.finding_id, lines[view.finding_id]) for view in claims],
+            sample=DECLARE,
+        )
+
+    @routes.get("/findings/{finding_id}/claim.eml", dependencies=[depends(require_cost_access)])
+    def send_claim(request: Request, finding_id: str) -> Response:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                mail = write_claim(reader.archive(), declared.now(), finding_id, Path(folder) / "claim").mail.read_bytes()
+            except LookupError as error:
+                raise HTTPException(404, str(error)) from error
+            except NothingToClaim as error:
+                return pages.message(request, "Nothing to claim", str(error), 409)
+            except (InvalidResult, OSError) as error:
+                return pages.message(request, "No evidence", f"The evidence cannot be read: {error}.", 503)
+        file = f"attachment; filename=claim-{finding_id}.eml"
+        return Response(mail, media_type="message/rfc822", headers={"Content-Disposition": file})
+
+    return routes

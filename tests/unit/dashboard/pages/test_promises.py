@@ -1,0 +1,121 @@
+"""The page of promises, the button that claims, and the same verdicts on the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from email import message_from_bytes, policy
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.data.result_documents import document, failed, provider, trial
+from tests.fakes.trials import CONFIG
+from typer.testing import CliRunner
+
+from plumbline.archive import FindingRecord, open_archive
+from plumbline.cli.app import app
+from plumbline.dashboard.app import create_app
+from plumbline.findings.headline import headline
+from plumbline.results.finding import Finding
+
+STARTED = trial(where=provider("local-1core"))
+FOUND = Finding(
+    finding_id="f1",
+    series_key=STARTED.series_key,
+    campaign_id=STARTED.campaign_id,
+    kind="reliability",
+    severity="warn",
+    evidence="4 of 5 attempts failed",
+    explanation="",
+    provider="local-1core",
+    workload_kind="training",
+    workload=STARTED.workload.name,
+    subject="reliability",
+    title="4 of 5 attempts failed",
+    series=(STARTED.series_key,),
+)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLUMBLINE_CONFIG", str(shutil.copytree(CONFIG, tmp_path / "config")))
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    return tmp_path / "config" / "providers" / "local-1core.yaml"
+
+
+@pytest.fixture
+def client(tmp_path: Path, config: Path) -> Iterator[TestClient]:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        archive.record(document(STARTED), uri="file:///store")
+        for repeat in range(2, 6):
+            archive.record(failed(trial(where=provider("local-1core"), repeat=repeat), "insufficient_capacity"), uri="file:///store")
+        records = [
+            FindingRecord(f.finding_id, f.series_key, f.campaign_id, f.provider, f.kind, f.severity, headline(f), detail=f.to_dict())
+            for f in (FOUND, replace(FOUND, finding_id="f2", kind="performance", subject="performance"))
+        ]
+        archive.save_findings(records)
+    with TestClient(create_app(archive_url=url, reports=tmp_path)) as found:
+        yield found
+
+
+def promised(file: Path, sla: str) -> None:
+    file.write_text(re.sub(r"^sla:.*$", sla, file.read_text(), flags=re.MULTILINE))
+
+
+def test_a_broken_promise_leads_to_its_claim(client: TestClient, config: Path) -> None:
+    page = client.get("/providers/local-1core/promises").text
+    (row,) = re.findall(r'<tr data-promise="launch success">.*?</tr>', page)
+    said = re.sub(r"<[^>]+>", " ", row)
+    assert "99.0 %" in said and "1 of 5 launches" in said and "broken" in said
+    assert 'href="/findings/f1#claim"' in page and "/findings/f2#claim" not in page
+    assert "/providers/local-1core/promises" in client.get("/providers/local-1core").text
+    finding = client.get("/findings/f1").text
+    assert 'action="/findings/f1/claim.eml"' in finding and 'id="no-claim"' not in finding
+    answer = client.get("/findings/f1/claim.eml")
+    mail = message_from_bytes(answer.content, policy=policy.default)
+    assert answer.headers["content-disposition"] == "attachment; filename=claim-f1.eml" and "launch success" in mail["Subject"]
+    assert [part.get_filename() for part in mail.iter_attachments()] == ["evidence-f1.zip"]
+
+
+def test_page_and_command_read_the_same_rows(client: TestClient, config: Path) -> None:
+    said = json.loads(CliRunner().invoke(app, ["promises", "local-1core", "--json"]).stdout)
+    page = client.get("/providers/local-1core/promises").text
+    (provider_rows,) = said
+    for row in provider_rows["promises"]:
+        (shown,) = re.findall(rf'<tr data-promise="{row["name"]}">.*?</tr>', page)
+        for field in ("promised", "measured", "interval", "needed"):
+            assert f">{row[field] or '–'}<" in shown, field
+    unknown = CliRunner().invoke(app, ["promises", "nobody"])
+    assert unknown.exit_code == 2 and 'no provider is called "nobody"' in unknown.stderr
+
+
+def test_what_is_missing_is_one_sentence_and_no_button(client: TestClient, config: Path) -> None:
+    promised(config, "sla: {launch_success: 5%}")
+    finding = client.get("/findings/f1").text
+    assert "claim.eml" not in finding and "Nothing to claim. No promise is proven broken." in finding and "more" in finding
+    refused = client.get("/findings/f1/claim.eml")
+    assert refused.status_code == 409 and "No promise is proven broken" in refused.text
+    assert "no promised speed" in client.get("/findings/f2").text
+    assert 'id="no-claims"' in client.get("/providers/local-1core/promises").text
+    assert client.get("/findings/f9/claim.eml").status_code == 404
+
+
+def test_without_promises_the_page_says_how_to_declare_them(client: TestClient, config: Path) -> None:
+    promised(config, "")
+    page = client.get("/providers/local-1core/promises").text
+    assert 'id="no-promises"' in page and "sla: {launch_success: 99%" in page
+    assert client.get("/providers/nobody/promises").status_code == 404
+    result = CliRunner().invoke(app, ["promises", "local-1core"])
+    assert result.exit_code == 0 and "nothing is promised" in result.stdout
+
+
+def test_a_claim_names_money_so_it_needs_that_right(client: TestClient, tmp_path: Path) -> None:
+    hidden = create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path, may_see_money=lambda: False)
+    with TestClient(hidden) as found:
+        assert found.get("/findings/f1/claim.eml").status_code == 403
+        assert "claim.eml" not in found.get("/findings/f1").text
