@@ -98,5 +98,14 @@ def test_the_whole_fleet_opens_one_page(tmp_path: Path) -> None:
     with override_home(tmp_path / "home", declare(tmp_path / "config")):
         record_months(load(), "2026-09..2026-10", workloads=TRAINING)
         with open_archive() as archive:
-            (page,) = [view for view in archive.findings("open") if view.severity == "page"]
+            views, covered = archive.findings("open"), unsettled_witnesses(archive)
+            (page,) = [view for view in views if view.severity == "page"]
+            warned = {view.finding_id for view in views if view.severity == "warn" and view.provider.startswith("cirrus")}
+            assert len(warned) >= 6 and {covered.get(name) for name in warned} == {page.finding_id}, "no six warnings"
+            assert all(sum(name in view.headline for name in load().providers) <= 3 for view in views)
+            shown = TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'home' / 'archive.db'}", reports=tmp_path)).get(
+                "/changes?parts=all"
+            )
+            assert f'id="pooled-{page.finding_id}"' in shown.text and "78 of 78 trainings" in shown.text
+            assert "no finding" not in shown.text
             assert "78 of 78 trainings at 6 of 6 providers since October 2026; 44 providers do not have it yet" in page.headline
