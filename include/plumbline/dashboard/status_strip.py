@@ -17,6 +17,7 @@ from plumbline.declarations import Declarations
 from plumbline.launch.plan import next_slot
 from plumbline.metrics.formatting import format_money, format_name, format_percent, format_probability
 from plumbline.presentation.cover import describe_rest
+from plumbline.presentation.findings_inbox import count_severities
 from plumbline.presentation.heat_map import SeriesStatus
 from plumbline.presentation.series_summary import ORDER, format_age
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
@@ -57,14 +58,14 @@ def status_tiles(
     saves, the best first, None without a stored decision; `cheapest`: (workload, provider). `gravest`: the gravest open finding in words.
     `active`: what runs now, None where Airflow cannot be asked. `status`: None before the results are read; what rests on them has its place."""
     open_findings = [f for f in unsettled if f.state == "open"]
-    count = Counter(f.severity for f in open_findings)
+    severities = {f.severity for f in open_findings}
     tiles = [
         Tile(
             "Open findings",
             str(len(open_findings)),
-            f"{', '.join(f'{count[s]} {s}' for s in ('page', 'warn', 'info') if count[s])}: {gravest}" if open_findings else "none",
+            f"{count_severities(open_findings)}: {gravest}" if open_findings else "none",
             "/findings?state=open",
-            "bad" if count["page"] else "warn" if count["warn"] else "good",
+            "bad" if "page" in severities else "warn" if "warn" in severities else "good",
         )
     ]
     if month is not None:

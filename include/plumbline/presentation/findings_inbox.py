@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,10 +11,10 @@ from plumbline.archive import FindingView
 from plumbline.archive.findings import OPEN_STATES
 from plumbline.findings.cause import FLEET, witnesses
 from plumbline.findings.headline import headline, stored_headline
-from plumbline.results.finding import Finding
+from plumbline.results.finding import Finding, Severity
 
 SYMBOLS = {"page": "✖", "warn": "▲", "info": "●"}
-_GRAVITY = {"page": 0, "warn": 1, "info": 2}
+_GRAVITY: dict[Severity, int] = {"page": 0, "warn": 1, "info": 2}
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ class InboxGroup:
         alike = (i.is_decision_change or i.words == self.lead.words for i in self.siblings)
         known = [i.usd for i, same in ((self.lead, False), *zip(self.siblings, alike, strict=True)) if i.usd is not None and not same]
         return sum(known) if known else None
+
+
+def count_severities(views: Iterable[FindingView]) -> str:
+    """Such as `1 page, 3 warn`, the gravest first; empty without a finding."""
+    count = Counter(view.severity for view in views)
+    return ", ".join(f"{count[severity]} {severity}" for severity in _GRAVITY if count[severity])
 
 
 def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | None]) -> tuple[InboxGroup, ...]:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
+from plumbline.analysis.scorecards.provisioning import launch_share
 from plumbline.archive import Archive, SeriesView
 from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
@@ -31,10 +32,12 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
+from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
 from plumbline.results.finding import Finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.findings import UNREADABLE_ERRORS
+from plumbline.workflows.monthly_costs import monthly_costs
 from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
 
 PROVIDERS_PER_PAGE = 20
@@ -60,9 +63,15 @@ class ProviderLine:
 
 @dataclass(frozen=True)
 class ProviderPage:
-    """`quantities`: what can be followed of the chosen series, by phase. `series` its workloads, the chosen one in `trend`."""
+    """`groups`: unsettled findings, counted in `counts`. `price`: now, and its basis. `launched`: successes of attempts. `last`: age of the newest
+    campaign, empty without one. `quantities`: what can be followed of the chosen series, by phase. `series` its workloads, the chosen one in `trend`."""
 
     name: str
+    groups: tuple[InboxGroup, ...]
+    counts: str
+    price: tuple[str, str]
+    launched: str
+    last: str
     facts: tuple[tuple[str, str], ...]
     cells: tuple[SeriesSummary, ...]
     series: tuple[SeriesView, ...]
@@ -171,14 +180,22 @@ def provider_page(
     if chosen is not None and quantities:
         chosen_quantity = next((q for q in quantities if quantity_id(q) == quantity), None) or _leading_quantity(chosen.kind, quantities)
         trend = read_trend(archive, declared, priced, chosen, chosen_quantity, latest, between)
+    launches, last = tuple(archive.launches(name, LAUNCH_CAMPAIGNS, between)), archive.last_run([name]).get(name)
+    launched = launch_share(sum((Counter(c.ended) for c in launches), Counter()))
+    costs = monthly_costs(archive, declared, open_findings)
     return ProviderPage(
         name=name,
+        groups=group_findings(open_findings, {finding_id: cost.usd for finding_id, cost in costs.items()}),
+        counts=count_severities(open_findings),
+        price=_price(priced, now),
+        launched=f"{launched.successes} of {launched.n}" if launched.n else "",
+        last=format_age(last, now) if last is not None else "",
         facts=_facts(provider, priced, series, now),
         cells=tuple(sorted(cells, key=lambda c: c.workload)),
         series=tuple(series),
         quantities=quantities,
         trend=trend,
-        launches=tuple(archive.launches(name, LAUNCH_CAMPAIGNS, between)),
+        launches=launches,
         promised_launches=provider.sla.launch_success if provider is not None else None,
         promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
@@ -362,6 +379,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             later=address_with(request, "all") if year is None else "",
             charts=charts,
             launches=launch_lines(p.launches),
+            following=bool(series or workload or metric),
             name_of=quantity_id,
             windows=WINDOWS,
             campaigns=campaigns,

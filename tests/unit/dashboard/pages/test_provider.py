@@ -194,3 +194,22 @@ def test_a_year_compares_all_workloads_with_the_fleet_and_counts_who_shares_a_dr
     assert year_chart("here", heads[:1], {"here": {"2025-10": 100.0}}, ()) is None
     crowd = year_chart("here", heads, {**year.index, **{f"p{n}": {"2025-10": 100.0, "2025-11": 90.0 + n} for n in range(20)}}, ())
     assert crowd is not None and len(crowd.data) == 3, "of many providers a band and a median"
+
+
+def test_the_first_lines_say_what_is_wrong_what_it_costs_and_how_many_launches_succeeded(tmp_path: Path) -> None:
+    url, name = f"sqlite:///{tmp_path / 'archive.db'}", "example-eks-p5"
+    with open_archive(url) as archive:
+        archive.record(document(trial(where=provider(name))), uri="file:///store")
+        archive.record(failed(trial(where=provider(name), campaign="2025-12"), "insufficient_capacity"), uri="file:///store")
+        quiet = TestClient(create_app(archive_url=url, reports=tmp_path)).get(f"/providers/{name}").text
+        detail = {"evidence": "E"}
+        for number, severity in enumerate(("warn", "page", "warn")):
+            archive.save_findings(
+                [FindingRecord(f"f{number}", "", "2025-12", name, "performance", severity, f"{severity} it slowed", detail)]
+            )
+    text = TestClient(create_app(archive_url=url, reports=tmp_path)).get(f"/providers/{name}").text
+    answer, now = (text[text.index(f'id="{part}"') :].split("</p>")[0] for part in ("answer", "now"))
+    assert "<b>1 page, 2 warn</b>" in answer and "/findings/f1" in answer
+    assert "USD/h</b> on demand, since" in now and "launches 1 of 2</b>" in now and "last run" in now
+    assert text.index('id="answer"') < text.index('id="fleet-year"') < text.index('id="trend"')
+    assert "<b>No open finding.</b>" in quiet and 'id="findings"' not in quiet
