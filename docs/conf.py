@@ -43,7 +43,14 @@ NAVIGATION = {
         *("watch-providers", "watch-environment", "watch-prices"),
     ],
     "Extend": ["extend", "house", "reference/contributing"],
-    "Reference": ["command-line", "reference/commands", "reference/configuration", "reference/metrics", "reference/changes"],
+    "Reference": [
+        "command-line",
+        "sample-files",
+        "reference/commands",
+        "reference/configuration",
+        "reference/metrics",
+        "reference/changes",
+    ],
 }
 BELOW = {"clusters": ["providers/*"], "house": ["decisions/*", "measurements/*"]}
 """Pages of a folder, below a page of the navigation."""

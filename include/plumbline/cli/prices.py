@@ -250,8 +250,8 @@ def _price(checked: PriceVerdict) -> dict[str, Any]:
 
 @prices.command("replay")
 def replay_prices(
-    file: Annotated[Path, typer.Argument(help="CSV: date, provider, region, instance_type, gpu, gpus, purchase, usd_per_gpu_hour")],
-    events: Annotated[Path | None, typer.Option(help="CSV of known changes, to count reported, missed and unknown changes")] = None,
+    file: Annotated[Path, typer.Argument(help="CSV of prices by day, such as docs/samples/config/prices.csv")],
+    events: Annotated[Path | None, typer.Option(help="CSV of known changes to compare with, such as docs/samples/price-events.csv")] = None,
     provider: Annotated[
         str | None, typer.Option(help="only this one: aws, gcp/us-central1 or azure/eastus2/Standard_ND96isr_H100_v5")
     ] = None,

@@ -25,7 +25,7 @@ def group() -> None:
 
 @workload.command("from-log")
 def from_log(
-    file: Annotated[Path, typer.Argument(help="the access log; no text of it is kept")],
+    file: Annotated[Path, typer.Argument(help="the access log, such as docs/samples/vllm.log; no text of it is kept")],
     name: Annotated[str | None, typer.Option(help="of the workload; the file's name if left out")] = None,
     kind: Annotated[str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}; recognised if left out")] = None,
     like: Annotated[str, typer.Option(help="the inference workload whose model, server and limits it takes")] = TEMPLATE,
