@@ -156,7 +156,7 @@ def _show_imported(done: list[ImportedCampaign]) -> None:
 
 
 def import_mlperf(
-    file: Annotated[Path, typer.Argument(help="CSV, one run a row, such as docs/samples/mlperf.csv", exists=True, dir_okay=False, readable=True)],
+    file: Annotated[Path, typer.Argument(help="CSV, one run a row: docs/samples/mlperf.csv", exists=True, dir_okay=False, readable=True)],
     rounds: Annotated[
         list[str] | None, typer.Option("--round", help="a round that is not known here and when it was published, such as v6.0=2026-06-03")
     ] = None,
