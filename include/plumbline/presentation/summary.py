@@ -14,21 +14,10 @@ from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.drift.series_state import SeriesStateName
 from plumbline.analysis.prices.book import Quote
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
+from plumbline.metrics import leading, leading_names
 from plumbline.metrics.formatting import common_scale, format_name, join_words
 from plumbline.presentation.costs import cost_sentence
 from plumbline.presentation.decisions import cheapest_sentences, nearest_change
-
-HEADLINES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "training": (("step_time",), ("cost_per_1m_trained_tokens",), ("restart_penalty",)),
-    "inference": (
-        ("time_to_first_token",),
-        ("time_per_output_token", "inter_token_latency"),
-        ("goodput",),
-        ("cost_per_1m_output_tokens",),
-        ("time_to_ready",),
-    ),
-}
-"""Of each group the first one that was measured: results of earlier versions have no time_per_output_token."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +77,7 @@ def _leader_sentences(kind: str, cards: Sequence[Scorecard]) -> tuple[str, ...]:
         workload_suffix = f" ({workload})" if len(identities) > 1 else ""
         leads_by_provider: dict[str, list[str]] = {}
         close_metrics: list[str] = []
-        for group in HEADLINES[kind]:
+        for group in (*leading(kind), leading_names(f"{kind}_cost")):
             metric = next((name for name in group if any(c.row(name) for c in side_by_side.values())), group[0])
             rows = {p: c.row(metric) for p, c in side_by_side.items()}
             leading_providers = leaders(rows)

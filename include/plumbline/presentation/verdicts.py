@@ -13,10 +13,9 @@ from plumbline.analysis.cost.bill import Money
 from plumbline.analysis.decisions.certainty import first_sentence
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.drift.series_state import STATES
-from plumbline.analysis.scorecards.scorecard import Row, Scorecard, leaders
+from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
 from plumbline.presentation.card_tables import CardTable, card_tables
-from plumbline.presentation.summary import HEADLINES
 
 _SEVERITIES = ("page", "warn", "info")
 
@@ -104,8 +103,8 @@ def busy_sentence(busy: BusyMachine) -> str:
 
 
 def _workload(table: CardTable, conclusions: Conclusions) -> WorkloadVerdict:
-    metric = _leading_metric(table.cards)
-    rows = {c.provider: row for c in table.cards if (row := _row(c, metric)) is not None and row.value is not None}
+    metric = leading_metric(table.cards)
+    rows = {c.provider: row for c in table.cards if (row := leading_row(c, metric)) is not None and row.value is not None}
     first_row = next(iter(rows.values()), None)
     leading_providers = leaders(dict(rows)) if len(rows) > 1 and conclusions.busy is None else ()
     higher = first_row is not None and first_row.direction == "higher_is_better"
@@ -134,19 +133,6 @@ def _workload(table: CardTable, conclusions: Conclusions) -> WorkloadVerdict:
         weighed=bool(workload_decisions),
         without=tuple(c.provider for c in table.cards if c.provider not in rows),
     )
-
-
-def _leading_metric(cards: Sequence[Scorecard]) -> str:
-    """The metric that is asked first: the declared one, else the first headline that was measured."""
-    declared = next((c.primary_metric.metric for c in cards if c.primary_metric is not None and c.primary is not None), None)
-    groups = HEADLINES[cards[0].kind]
-    measured = (name for group in groups for name in group if any((r := c.row(name)) and r.value is not None for c in cards))
-    return declared or next(measured, groups[0][0])
-
-
-def _row(card: Scorecard, metric: str) -> Row | None:
-    primary = card.primary_metric
-    return card.primary if primary is not None and primary.metric == metric else card.row(metric)
 
 
 def _choices(decisions: Iterable[Decision]) -> tuple[str, ...]:

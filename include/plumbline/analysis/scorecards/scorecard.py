@@ -17,7 +17,7 @@ from plumbline.analysis.trial_sample import PHASE_ORDER, SUSTAINED, Conditions, 
 from plumbline.declarations import AnyWorkload, Criterion, Provider, TrainingWorkload
 from plumbline.declarations.workloads import Primary
 from plumbline.declarations.workloads.models import Encoder
-from plumbline.metrics import METRICS, PHASES, catalogue_order
+from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
 
 STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
 GROUPS = ("latency", "throughput", "cost", "reliability", "start_up", "recovery", "hardware", "quality", "client")
@@ -243,6 +243,18 @@ def scorecards(
             )
         )
     return tuple(cards)
+
+
+def leading_metric(cards: Sequence[Scorecard]) -> str:
+    """The metric that is asked first of the cards of one workload: the declared one, else the first leading one that was measured."""
+    declared = next((c.primary_metric.metric for c in cards if c.primary_metric is not None and c.primary is not None), None)
+    names = leading_names(cards[0].kind)
+    return declared or next((name for name in names if any((r := c.row(name)) and r.value is not None for c in cards)), names[0])
+
+
+def leading_row(card: Scorecard, metric: str) -> Row | None:
+    """The card's row of that metric: of the declared one in its declared statistic and phase."""
+    return card.primary if card.primary_metric is not None and card.primary_metric.metric == metric else card.row(metric)
 
 
 def leaders(rows: dict[str, Row | None]) -> tuple[str, ...]:

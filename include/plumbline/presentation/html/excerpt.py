@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.campaign_bill import ProviderCost
-from plumbline.analysis.scorecards.scorecard import Scorecard
+from plumbline.analysis.scorecards.scorecard import Scorecard, leading_metric, leading_row
 from plumbline.presentation.card_tables import CardTable, TableRow
 from plumbline.presentation.costs import CostRow
 from plumbline.presentation.scorecard_rows import ScorecardRows
@@ -40,7 +40,7 @@ def leading_columns(conclusions: Conclusions, table: CardTable) -> list[int]:
 
 def _sort_value(card: Scorecard) -> float:
     """The primary metric, less is better; last where it is unknown."""
-    row = card.primary or card.row("step_time") or card.row("time_to_first_token")
+    row = leading_row(card, leading_metric([card]))
     if row is None or row.value is None:
         return float("inf")
     return row.value if row.direction == "lower_is_better" else -row.value
