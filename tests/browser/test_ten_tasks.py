@@ -29,12 +29,16 @@ class Task:
 
 
 TASKS = (
-    Task("What drifted?", ("Open findings",), r"aurora-us-h100 trains pretrain-1b-gpu"),
-    Task("Why did it become slower?", ("Open findings", "aurora-us-h100 trains"), r"driver"),
+    Task("What drifted?", ("Open findings",), r"aurora-us-h100: pretrain-1b-gpu trains [\d.]+ % slower"),
+    Task("Why did it become slower?", ("Open findings", "driver 550.90.07"), r"matmul"),
     Task("Who is cheapest for each workload?", ("cost",), r"USD per million\s+aurora-us-h100"),
-    Task("Where should team product serve its model?", ("product · inference",), r"cirrus-eu-h100, P\(first\)"),
+    Task(
+        "Where should team product serve its model?",
+        ("product · inference",),
+        r"cirrus-eu-h100, \d+ % sure; aurora-us-h100 is \d+ % cheaper",
+    ),
     Task("How sure is that?", ("product · inference",), r"Probability of being first"),
-    Task("How did a provider develop over the year?", ("aurora-us-h100",), r"campaign median"),
+    Task("How did a provider develop over the year?", ("aurora-us-h100",), r"speed index"),
     Task("When did a price rise?", ("Prices", "borealis-eu-h100"), r"2026-09-01"),
     Task("How fast is my workload on each provider?", ("chat-1b-gpu",), r"cirrus-eu-h100[\s\S]*borealis-eu-h100"),
     Task("Which run is behind a number, and how do I repeat it?", ("chat-1b-gpu", "Trials", "02:00 r1"), r"plumbline replay "),

@@ -135,9 +135,9 @@ class Paging:
             return Slice(page, str(rows[limit - 1][0].id) if len(rows) > limit else None)
 
     def provider_names(self) -> tuple[str, ...]:
-        """Every provider that there is a series of, by name."""
+        """Every provider with a series of its own, by name; imported results have no provider of ours."""
         with reading(self.engine) as session:
-            return tuple(session.scalars(select(Series.provider).distinct().order_by(Series.provider)))
+            return tuple(session.scalars(select(Series.provider).where(NOT_IMPORTED).distinct().order_by(Series.provider)))
 
     def findings_page(
         self,
@@ -298,13 +298,6 @@ class Overview:
     """Short answers about many series: each method is one transaction."""
 
     engine: Engine
-
-    def providers_page(self, after: str = "", limit: int = 20) -> Slice[str]:
-        """Names of providers with a series of their own, in order; imported results have no provider of ours."""
-        query = select(Series.provider).where(Series.provider > after, NOT_IMPORTED).distinct()
-        with reading(self.engine) as session:
-            names = session.scalars(query.order_by(Series.provider).limit(limit + 1)).all()
-        return Slice(tuple(names[:limit]), names[limit - 1] if len(names) > limit else None)
 
     def series_of(self, providers: Sequence[str], kind: str | None = None, workload: str | None = None) -> list[SeriesView]:
         """The series of these providers, imported ones aside, by key."""

@@ -14,7 +14,7 @@ from plumbline.findings.headline import headline, stored_headline
 from plumbline.results.finding import Finding, Severity
 
 SYMBOLS = {"page": "✖", "warn": "▲", "info": "●"}
-_GRAVITY: dict[Severity, int] = {"page": 0, "warn": 1, "info": 2}
+GRAVITY: dict[Severity, int] = {"page": 0, "warn": 1, "info": 2}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class InboxGroup:
 def count_severities(views: Iterable[FindingView]) -> str:
     """Such as `1 page, 3 warn`, the gravest first; empty without a finding."""
     count = Counter(view.severity for view in views)
-    return ", ".join(f"{count[severity]} {severity}" for severity in _GRAVITY if count[severity])
+    return ", ".join(f"{count[severity]} {severity}" for severity in GRAVITY if count[severity])
 
 
 def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | None]) -> tuple[InboxGroup, ...]:
@@ -94,7 +94,7 @@ def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
     # Of equal gravity what a user feels comes before what explains it, and the cause of several before its witnesses.
     explains = item.view.kind == "environment" and (item.finding is None or item.finding.cause is None)
     settled = item.view.state not in OPEN_STATES
-    return settled, _GRAVITY[item.view.severity], explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
+    return settled, GRAVITY[item.view.severity], explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
 
 
 def _item(view: FindingView, usd: float | None) -> InboxItem:

@@ -55,7 +55,6 @@ QUESTIONS: dict[str, Callable[[Archive], Any]] = {
     "a page of a provider's findings": lambda a: a.findings_page("open", "price", "warn", "lab-2core", limit=5),
     "what a campaign's page shows of findings": lambda a: a.findings_shown_by("2025-11", 5),
     "a page of decisions": lambda a: a.decisions_page("platform", "training", limit=5),
-    "a page of providers": lambda a: a.providers_page(),
     "some providers' series": lambda a: a.series_of(["lab-2core"]),
     "a page of series": lambda a: a.series_page(),
     "series at a glance": lambda a: a.newest_parts(a.series_of(["lab-2core"]), [("step_time", "median", "steady")]),

@@ -14,7 +14,8 @@ from fastapi.responses import HTMLResponse, Response
 
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
 from plumbline.analysis.scorecards.provisioning import launch_share
-from plumbline.archive import Archive, SeriesView
+from plumbline.archive import Archive, FindingView, SeriesView
+from plumbline.archive.findings import OPEN_STATES
 from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
@@ -32,7 +33,7 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
-from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings
+from plumbline.presentation.findings_inbox import GRAVITY, InboxGroup, count_severities, group_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
 from plumbline.results.finding import Finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
@@ -49,7 +50,7 @@ FINDINGS_DRAWN = 60
 
 @dataclass(frozen=True)
 class ProviderLine:
-    """One provider of the list; `last`: age of its newest campaign, None without one."""
+    """One provider of the list; `last`: age of its newest campaign, None without one. `findings`: unsettled ones, such as `1 page, 2 warn`."""
 
     name: str
     place: str
@@ -57,7 +58,7 @@ class ProviderLine:
     basis: str
     workloads: int
     last: str | None
-    findings: int
+    findings: str
     marks: tuple[str, ...]
 
 
@@ -86,23 +87,26 @@ class ProviderPage:
 def provider_lines(
     archive: Archive, declared: Declarations, now: datetime, after: str, chosen: Filter | None = None
 ) -> tuple[tuple[ProviderLine, ...], str | None]:
-    """A page of providers by name, those that are declared and those that ever ran; and the name after which the next page begins."""
+    """A page of providers, those that are declared and those that ever ran, what has the gravest findings first; and the name after which the
+    next page begins."""
     chosen = chosen or Filter()
-    ran = archive.provider_names() if chosen.narrows or chosen.ranged else archive.providers_page(after, PROVIDERS_PER_PAGE + 1).rows
-    names = sorted(n for n in {*ran, *declared.providers} if n > after and chosen.fits_place(declared, n))
+    names = sorted(n for n in {*archive.provider_names(), *declared.providers} if chosen.fits_place(declared, n))
     if chosen.team or chosen.kind or chosen.state or chosen.ranged:
         names = _filter_names(archive, declared, now, names, chosen)
+    troubles: dict[str, list[FindingView]] = defaultdict(list)
+    for state in OPEN_STATES:
+        for finding in archive.findings(state=state, latest=MAX_OPEN_FINDINGS):
+            for name in (finding.detail.get("cause") or {}).get("providers") or (finding.provider,):
+                troubles[name].append(finding)
+    names.sort(key=lambda name: [-sum(f.severity == s for f in troubles[name]) for s in GRAVITY])
+    names = names[names.index(after) + 1 if after in names else 0 :]
     page_names = names[:PROVIDERS_PER_PAGE]
     series = archive.series_of(page_names)
     last = archive.last_run(page_names)
-    unsettled = (
-        *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
-        *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
-    )
     priced = all_with_effective_prices(
         (declared.providers[name] for name in page_names if name in declared.providers), archive.prices(list(page_names))
     )
-    finding_counts, series_by_provider = Counter(f.provider for f in unsettled), defaultdict[str, list[SeriesView]](list)
+    series_by_provider = defaultdict[str, list[SeriesView]](list)
     for view in series:
         series_by_provider[view.provider].append(view)
     lines = []
@@ -117,7 +121,7 @@ def provider_lines(
                 basis=basis,
                 workloads=len({s.workload for s in provider_series}),
                 last=format_age(last[name], now) if name in last else None,
-                findings=finding_counts[name],
+                findings=count_severities(troubles[name]),
                 marks=_marks(provider, provider_series),
             )
         )

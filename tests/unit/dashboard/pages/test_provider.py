@@ -138,6 +138,26 @@ def test_the_list_has_those_that_ran_and_those_that_are_declared(client: TestCli
     assert 'href="/providers/local-2core"' in after and 'href="/providers/lab"' not in after
 
 
+def test_the_list_has_the_troubled_first_and_pages_in_that_order(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        for number in range(22):
+            archive.record(document(trial(where=provider(f"z{number:02d}"))), uri="file:///store")
+        for number, (name, severity) in enumerate((("z05", "warn"), ("z09", "page"), ("z07", "warn"), ("z07", "warn"))):
+            archive.save_findings([FindingRecord(f"f{number}", "", "2025-11", name, "performance", severity, "it slowed", {})])
+        shared = {"cause": {"providers": ["z11", "z12"]}}
+        archive.save_findings([FindingRecord("all", "", "2025-11", "fleet", "performance", "page", "a driver", shared)])
+    client, names, path = TestClient(create_app(archive_url=url, reports=tmp_path)), [], "/providers"
+    first = client.get(path).text
+    while path:
+        text = client.get(path).text
+        names += re.findall(r'<th scope="row"><a href="/providers/([^"?]+)', text)
+        (path,) = [found.replace("&amp;", "&") for found in re.findall(r'href="([^"]*)" rel="next"', text)] or [""]
+    assert names[:5] == ["z09", "z11", "z12", "z07", "z05"]
+    assert len(names) == len(set(names)) and {f"z{n:02d}" for n in range(22)} < set(names), "each provider once, on some page"
+    assert "2 warn</a>" in first.split("/providers/z07")[1].split("</tr>")[0]
+
+
 def test_a_provider_without_a_result_has_a_page_and_an_unknown_one_has_none(client: TestClient) -> None:
     text = client.get("/providers/local-1core").text
     assert 'id="no-trend"' in text and "USD/h" in text and charts(text) == {}
