@@ -48,8 +48,8 @@ RIGHT = {
     "invoice": "cost",
     "uptime": "declare-a-provider",
     "availability": "declare-a-provider",
-    "SSO": "team-server",
-    "LDAP": "team-server",
+    "SSO": "single-sign-on",
+    "LDAP": "single-sign-on",
 }
 _SEARCH = "words => words.map(word => Search._performSearch(...Search._parseQuery(word)).reverse().map(found => found[0] + found[2]))"
 
