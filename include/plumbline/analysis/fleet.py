@@ -14,7 +14,7 @@ from plumbline.analysis.scorecards.placings import Placing, place
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.trial_sample import PHASE_ORDER, WorkloadKind
 from plumbline.declarations.alerts import RentedVolume
-from plumbline.metrics import METRICS, leading_names
+from plumbline.metrics import METRICS, leading, leading_names
 
 Key = tuple[str, str, str]
 """(metric, statistic, phase)"""
@@ -25,7 +25,8 @@ Number = tuple[str, str, str | None]
 
 def usual_numbers(kind: WorkloadKind) -> tuple[Number, ...]:
     """What comes first of a workload that is no longer declared, or did not measure what it declares: the first one that was measured."""
-    return tuple((name, METRICS[name].statistic, None) for name in leading_names(kind))
+    names = (*leading(kind)[0], *(leading_names("whole_answer") if kind == "inference" else ()))
+    return tuple((name, METRICS[name].statistic, None) for name in names)
 
 
 @dataclass(frozen=True)
