@@ -45,13 +45,20 @@ class WorkloadRanking:
     lines: tuple[RankingLine, ...]
 
     @property
+    def best(self) -> RankingLine | None:
+        return next((line for line in self.lines if line.first is not None and line.place == 1), None)
+
+    @property
+    def cheapest(self) -> RankingLine | None:
+        return next((line for line in self.lines if line.cost is not None and line.cost.behind == BEST), None)
+
+    @property
     def answer(self) -> str:
         """Who is best, who is cheapest and how far behind; empty for fewer than two providers."""
-        first = next((line for line in self.lines if line.first is not None and line.place == 1), None)
+        first, cheapest = self.best, self.cheapest
         if first is None or first.first is None or len(self.lines) < 2:
             return ""
         best = f"{first.provider} is best at {first.first.text}"
-        cheapest = next((line for line in self.lines if line.cost is not None and line.cost.behind == BEST), None)
         if cheapest is None or cheapest.cost is None:
             return f"{best}."
         if cheapest is first:

@@ -109,6 +109,13 @@ def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[Workl
     return [(name, key in newest, _teams(declared, key[1])) for key, name in ordered]
 
 
+def read_rankings(archive: Archive, declared: Declarations, on: date) -> dict[str, tuple[WorkloadRanking, datetime]]:
+    """Workload → its providers by their place, and when its newest results were planned for."""
+    fleet = read_fleet(archive, declared, on)
+    by_workload = {name: fleet.of(name) for name in dict.fromkeys(s.workload for s in fleet.series)}
+    return {name: (rank_fleet(own, primary_number(declared, name)), max(s.planned_at for s in own)) for name, own in by_workload.items()}
+
+
 def workload_page(archive: Archive, declared: Declarations, on: date, name: str, per: CostUnit) -> WorkloadPage | None:
     """A workload and every provider's place on it; None if it is neither declared nor in the archive."""
     spec = declared.workloads.get(name)
@@ -219,8 +226,13 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/workloads", response_class=HTMLResponse)
-    def show_workloads(request: Request, chosen: Chosen) -> Response:
-        money = can_see_costs(request)
+    def show_workloads(request: Request, chosen: Chosen, parts: Parts = "") -> Response:
+        money, today = can_see_costs(request), pages.now().date()
+        rankings = fleets.get_if(
+            bool(waits_for(reader.archive(), parts)),
+            *(reader.archive(), declared.now(), today, (money, "rankings")),
+            lambda: read_rankings(reader.archive(money), declared.now(money), today),
+        )
         all_lines, team_workloads = workload_lines(reader.archive(money), declared.now(money)), chosen.workloads(declared.now())
         lines = [
             line
@@ -228,7 +240,14 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             if chosen.kind in ("", line[0].kind) and (team_workloads is None or line[0].workload in team_workloads)
         ]
         return pages.page(
-            request, "workloads.html.j2", lines=lines, chosen=chosen, bar=filter_bar("/workloads", declared.now(), chosen, money)
+            request,
+            "workloads.html.j2",
+            lines=lines,
+            rankings=rankings or {},
+            later="" if rankings is not None else address_with(request, "all"),
+            chosen=chosen,
+            bar=filter_bar("/workloads", declared.now(), chosen, money),
+            format_age=format_age,
         )
 
     @routes.get("/workloads/{workload}", response_class=HTMLResponse)

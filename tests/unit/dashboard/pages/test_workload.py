@@ -122,7 +122,11 @@ def test_a_difference_that_forbids_comparing_is_said_with_its_reason(client: Tes
 def test_the_list_names_the_teams_that_ask_and_what_never_ran(client: TestClient) -> None:
     text = client.get("/workloads").text
     line = text[text.index("/workloads/chat-tiny-cpu") :].split("</tr>")[0]
-    assert "/decisions/product/inference?workload=chat-tiny-cpu" in line and "compare providers" in line
+    assert "/decisions/product/inference?workload=chat-tiny-cpu" in line
+    assert re.search(r'data-name="best">local-\dcore<small>[\d.]+', line) and re.search(
+        r'data-name="cheapest">local-\dcore<small>[\d.]+', line
+    )
+    assert re.search(r'data-name="last run">\d+ \w+ ago|just now', line)
     assert "no results" in text[text.index("/workloads/vision-cpu") :].split("</tr>")[0]
 
 
