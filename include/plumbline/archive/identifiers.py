@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import select, union
+from sqlalchemy import case, literal, select, union
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reads
-from plumbline.archive.schema import Campaign, Finding, Series, Trial
+from plumbline.archive.schema import Campaign, Decision, Finding, Series, Trial
 from plumbline.metrics.formatting import expected_names, join_words
 
 Identified = Literal["finding", "campaign", "provider", "trial"]
 _COLUMNS = {"finding": Finding.finding_id, "campaign": Campaign.campaign_id, "provider": Series.provider, "trial": Trial.trial_id}
 _LISTS = {"finding": "findings --all", "campaign": "campaigns", "provider": "campaigns", "trial": "scorecard CAMPAIGN --json"}
+_SEARCHED: tuple[Identified, ...] = ("finding", "campaign", "trial")
 _NAMED = 3
 
 
@@ -45,8 +46,22 @@ def complete_identifier(session: Session, *kinds: Identified, typed: str) -> str
     )
 
 
+def find_identifiers(session: Session, part: str, most: int) -> list[tuple[str, str, str]]:
+    """(kind, identifier, place) of findings, campaigns, trials and stored decisions that contain a text, those that begin so first; at most so many
+    of a kind. `place`: team and kind of a decision, else empty."""
+    found = []
+    own = Decision.team + "/" + Decision.kind
+    kinds: tuple[tuple[str, Any, Any], ...] = (*((k, _COLUMNS[k], literal("")) for k in _SEARCHED), ("decision", Decision.decision_id, own))
+    for kind, column, place in kinds:
+        begins = case((column.startswith(part, autoescape=True), 0), else_=1)
+        query = select(column, place).where(column.contains(part, autoescape=True)).distinct().order_by(begins, column).add_columns(begins)
+        found += [(order, kind, name, where) for name, where, order in session.execute(query.limit(most))]
+    return [(kind, name, where) for _, kind, name, where in sorted(found, key=lambda each: each[0])]
+
+
 class Identifiers:
-    """Identifiers by what they begin with."""
+    """Identifiers by what they begin with or contain."""
 
     identifiers = reads(identifiers)
     complete_identifier = reads(complete_identifier)
+    find_identifiers = reads(find_identifiers)

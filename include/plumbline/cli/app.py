@@ -72,6 +72,11 @@ COMMANDS = {
     ),
     "drift": ("compare:drift", "Find change points in series from other sources.", "Read"),
     "decide": ("decide:decide", "Rank providers for a team at today's accepted prices, from the newest campaign of each series.", "Decide"),
+    "negotiate": (
+        "negotiate:negotiate",
+        "Show which first choices move at lower prices of a provider, and what that saves a month.",
+        "Decide",
+    ),
     "cost": ("cost_forecast:cost", "Show what trials, campaigns and plans cost, line by line.", "Decide"),
     "prices": ("prices:prices", "Read, check, accept and replay prices.", "Decide"),
     "budget": ("trigger:budget", "Show the budgets of providers: used this month, and left.", "Decide"),

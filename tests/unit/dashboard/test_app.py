@@ -341,6 +341,25 @@ def test_a_jump_leads_to_pages_that_exist(client: TestClient) -> None:
     assert {path for path in shown if client.get(path).status_code != 200} == set()
 
 
+def test_a_jump_finds_ids_by_how_they_begin_and_by_a_part(client: TestClient) -> None:
+    trial = re.findall(r'href="/trials/([^"?]+)', client.get("/campaigns/2026-11").text)[0]
+    for part in (trial, trial[3:]):
+        found = client.get("/jump/ids", params={"part": part}).json()
+        assert {"kind": "trial", "name": trial, "path": f"/trials/{trial}"} in found, part
+    campaign = trial.split(".")[0]
+    found = client.get("/jump/ids", params={"part": campaign}).json()
+    assert found[0] == {"kind": "campaign", "name": campaign, "path": f"/campaigns/{campaign}"}
+    assert client.get("/jump/ids", params={"part": "20"}).json() == [] == client.get("/jump/ids", params={"part": "no%such"}).json()
+
+
+def test_a_mistyped_query_comes_back_as_it_was_typed(client: TestClient) -> None:
+    page = client.get("/findings?since=yesterday&provider=lab", headers={"Accept": "text/html"})
+    assert page.status_code == 422
+    assert 'name="since" value="yesterday" size="50" autocomplete="off" autofocus aria-invalid="true"' in page.text
+    assert 'id="error-since">' in page.text and 'name="provider" value="lab"' in page.text
+    assert client.get("/findings?since=yesterday", headers={"Accept": "application/json"}).json()["detail"][0]["loc"][1] == "since"
+
+
 def test_every_route_is_behind_the_dependencies(home: Path) -> None:
     def nobody() -> None:
         raise HTTPException(401)

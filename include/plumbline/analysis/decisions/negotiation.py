@@ -18,6 +18,8 @@ from plumbline.declarations.alerts import RentedVolume
 
 LEVELS = (0.5, 0.8, 0.9)
 """Probabilities of the walk-away prices."""
+DISCOUNTS = (5, 10, 20)
+"""Percent off today's price that a negotiation begins with."""
 LOWEST, HIGHEST = 0.5, 1.5
 """Shares of today's price between which prices are looked at."""
 _GRID, _HALVINGS = 13, 6
@@ -100,6 +102,14 @@ def at_factor(decided: TeamDecision, provider: str, factor: float) -> TeamDecisi
     places = {**current.providers, provider: with_price_factor(current.providers[provider], factor)}
     moved = replace(current, trials=current.priced({provider: factor}), providers=places)
     return TeamDecision(decide(decision.team, decision.kind, decided.preference, moved.trials), decided.preference, moved)
+
+
+def price_now(decided: TeamDecision, provider: str) -> float:
+    """The provider's price in force, USD per instance-hour; ValueError without one."""
+    quote = decided.prices[provider]
+    if quote.basis is None:
+        raise ValueError(f"{provider} has no price in use: {quote.reason}")
+    return quote.basis.usd_per_hour
 
 
 def make_offer(

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query
 
 from plumbline.analysis.decisions.current_results import TeamDecision
-from plumbline.analysis.decisions.negotiation import HIGHEST, LOWEST, Offer, PriceCurve, make_offer, price_curve
+from plumbline.analysis.decisions.negotiation import HIGHEST, LOWEST, Offer, PriceCurve, make_offer, price_curve, price_now
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive
 from plumbline.dashboard.api.decisions import PROVIDERS_SHOWN, AdjustedDecision, InvalidDecisionQuery, compute_decision
@@ -41,20 +41,22 @@ class NegotiationReader:
     def __init__(self, pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, choices: AnswerCache) -> None:
         self._pages, self._reader, self._declared, self._choices = pages, reader, declared, choices
 
-    def read(self, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None) -> Negotiation:
-        """`provider`: the first that is not first if empty; `price`: today's if None.
+    def read(self, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None, less: float = 0.0) -> Negotiation:
+        """`provider`: the first that is not first if empty; `price`: today's if None; `less`: percent below it instead.
 
         LookupError for an unknown choice or provider; InvalidDecisionQuery for a price out of range, and where no price is in use.
         """
-        negotiation = self.read_if(True, team, kind, provider, workload, price)
+        negotiation = self.read_if(True, team, kind, provider, workload, price, less)
         assert negotiation is not None
         return negotiation
 
-    def read_if(self, wait: bool, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None) -> Negotiation | None:
+    def read_if(
+        self, wait: bool, team: str, kind: WorkloadKind, provider: str, workload: str, price: float | None, less: float = 0.0
+    ) -> Negotiation | None:
         """The same; None for one that is not cached, unless the caller can `wait` for it."""
         basis = self._reader.archive(), self._declared.now(), self._pages.now().date()
-        key = ("offer", team, kind, provider, workload, price)
-        return self._choices.get_if(wait, *basis, key, lambda: self._compute(*basis, team, kind, provider, workload, price))
+        key = ("offer", team, kind, provider, workload, price, less)
+        return self._choices.get_if(wait, *basis, key, lambda: self._compute(*basis, team, kind, provider, workload, price, less))
 
     def _compute(
         self,
@@ -66,6 +68,7 @@ class NegotiationReader:
         provider: str,
         workload: str,
         price: float | None,
+        less: float,
     ) -> Negotiation:
         key = ("negotiated", team, kind, workload)
         adjusted: AdjustedDecision = self._choices.get(
@@ -75,11 +78,11 @@ class NegotiationReader:
         chosen = provider or next(iter([*provider_names[1:], *provider_names]), "")
         if chosen not in provider_names:
             raise LookupError(f'"{chosen}" has no results of this choice; expected one of {", ".join(provider_names) or "(none)"}')
-        quote = adjusted.decided.prices[chosen]
-        if quote.basis is None:
-            raise InvalidDecisionQuery(f"{chosen} has no price in use: {quote.reason}")
-        current_price = quote.basis.usd_per_hour
-        offered = current_price if price is None else price
+        try:
+            current_price = price_now(adjusted.decided, chosen)
+        except ValueError as error:
+            raise InvalidDecisionQuery(str(error)) from error
+        offered = current_price * (1 - less / 100) if less or price is None else price
         if not current_price / 100 <= offered <= current_price * 100:
             raise InvalidDecisionQuery(
                 f"an offered price of {offered:g} USD/h; expected one from {current_price / 100:.4g} to {current_price * 100:.4g}"
@@ -134,10 +137,11 @@ def router(negotiations: NegotiationReader) -> APIRouter:
         provider: Annotated[str, Query(max_length=200, description="the best that is not first if left out")] = "",
         workload: Annotated[str, Query(max_length=200, description="needed where a team makes several choices of the kind")] = "",
         price: Annotated[float | None, Query(gt=0, description="USD per instance-hour; today's if left out")] = None,
+        less: Annotated[float, Query(ge=0, lt=100, description="percent below today's price, instead of a price")] = 0.0,
     ) -> Negotiation:
         """Who would choose a provider at an offered price, what that saves, and its walk-away prices. Nothing is stored."""
         try:
-            return negotiations.read(team, kind, provider, workload, price)
+            return negotiations.read(team, kind, provider, workload, price, less)
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error
         except InvalidDecisionQuery as error:

@@ -1,10 +1,11 @@
-"""Everything that a jump by name can reach: pages, providers, workloads, decisions, campaigns."""
+"""Everything that a jump can reach: pages, providers, workloads, decisions, campaigns by name; findings, trials and stored decisions by id."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from plumbline.dashboard.access import can_see_costs
@@ -13,10 +14,12 @@ from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 
 CAMPAIGNS = 50
 """Newest campaigns that a jump finds."""
+SHORTEST, MOST = 3, 6
+"""Characters of a part of an id that is looked up, and ids of a kind that are found."""
 
 
 def router(reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
-    """`/jump`: (kind, name, path) of each place, for the script of the pages."""
+    """`/jump`: (kind, name, path) of each place, for the script of the pages; `/jump/ids`: the same of ids that contain a text."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/jump")
@@ -32,5 +35,18 @@ def router(reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
             places += [("decision", f"{team.name} {kind}", f"/decisions/{quote(team.name)}/{kind}") for kind in kinds]
         places += [("campaign", c.campaign_id, f"/campaigns/{quote(c.campaign_id)}") for c in archive.campaigns_page(limit=CAMPAIGNS).rows]
         return JSONResponse([{"kind": kind, "name": name, "path": path} for kind, name, path in places])
+
+    @routes.get("/jump/ids")
+    def show_identifiers(request: Request, part: str = Query("", max_length=200)) -> Response:
+        money, places = can_see_costs(request), []
+        archive = reader.archive(money)
+        for kind, name, place in archive.find_identifiers(part.strip(), MOST) if len(part.strip()) >= SHORTEST else ():
+            with suppress(LookupError):  # a finding about money
+                if kind == "finding":
+                    archive.finding(name)
+                path = f"/decisions/{quote(place)}#decision-{quote(name)}" if place else f"/{kind}s/{quote(name)}"
+                if money or not place:
+                    places.append({"kind": kind, "name": name, "path": path})
+        return JSONResponse(places)
 
     return routes

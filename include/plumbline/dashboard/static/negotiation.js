@@ -11,6 +11,7 @@
 
     const offer = window.plumblineRecompute(form, result, (next) => {
       if (!price.value) price.value = next.dataset.price;
+      result.dataset.now = next.dataset.now;
       slide.min = next.dataset.low;
       slide.max = next.dataset.high;
       slide.value = price.value;
@@ -20,7 +21,13 @@
     slide.addEventListener("input", () => { price.value = Number(slide.value); soon(); });
     price.addEventListener("input", () => { if (price.value && price.checkValidity()) { slide.value = price.value; soon(); } });
     provider.addEventListener("change", () => { price.value = ""; soon(); });  // another provider begins at its own price
-    form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(waiting); offer.run(); });
+    form.addEventListener("submit", (event) => { 
+      event.preventDefault();
+      clearTimeout(waiting);
+      const less = event.submitter && event.submitter.value;
+      if (less) price.value = slide.value = Number((document.getElementById("result").dataset.now * (1 - less / 100)).toFixed(4));
+      offer.run();
+    });
     const button = document.getElementById("print");
     button.hidden = false;
     button.addEventListener("click", () => window.print());

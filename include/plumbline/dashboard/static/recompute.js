@@ -14,7 +14,7 @@
         const found = await fetch(to + "&parts=main", { headers: { Accept: "text/html" }, signal: asked.signal });
         const page = new DOMParser().parseFromString(await found.text(), "text/html");
         const next = page.getElementById("result");
-        if (!found.ok || !next) throw new Error((page.querySelector("main p") || page.body).textContent.trim());
+        if (!found.ok || !next) throw new Error((page.querySelector("main .error") || page.querySelector("main p") || page.body).textContent.trim());
         const name = (box) => box.id || box.querySelector("summary").textContent;
         const unfolded = new Set([...result.querySelectorAll("details[open]")].map(name));
         result.removeAttribute("data-later");

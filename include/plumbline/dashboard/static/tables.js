@@ -58,10 +58,11 @@
   if (!dialog) return;
   const field = dialog.querySelector("input");
   const list = dialog.querySelector("ul");
-  let places = null;
+  let places = null, ids = [], asked = "";
   const show = () => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = (places || []).filter((place) => words.every((word) => `${place.kind} ${place.name}`.toLowerCase().includes(word))).slice(0, 12);
+    const named = (places || []).filter((place) => words.every((word) => `${place.kind} ${place.name}`.toLowerCase().includes(word)));
+    const found = [...named, ...ids.filter((id) => !named.some((place) => place.path === id.path))].slice(0, 12);
     list.replaceChildren(...found.map((place) => {
       const item = document.createElement("li");
       const link = document.createElement("a");
@@ -86,7 +87,16 @@
   });
   document.getElementById("jump-open").addEventListener("click", open);
   document.getElementById("jump-open").hidden = false;
-  field.addEventListener("input", show);
+  field.addEventListener("input", async () => {
+    const part = asked = field.value.trim();
+    ids = [];
+    show();
+    if (part.length < 3 || /\s/.test(part)) return;
+    const answer = await fetch(`${own.dataset.base}/jump/ids?part=${encodeURIComponent(part)}`, { headers: { Accept: "application/json" } });
+    if (!answer.ok || part !== asked) return;  // more was typed meanwhile
+    ids = await answer.json();
+    show();
+  });
   dialog.querySelector("form").addEventListener("submit", (event) => {
     event.preventDefault();
     const first = list.querySelector("a");
