@@ -25,6 +25,7 @@ from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
+from plumbline.findings.cause import FLEET
 from plumbline.findings.headline import headline
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS, leading_names
@@ -96,7 +97,7 @@ def provider_lines(
     troubles: dict[str, list[FindingView]] = defaultdict(list)
     for state in OPEN_STATES:
         for finding in archive.findings(state=state, latest=MAX_OPEN_FINDINGS):
-            for name in (finding.detail.get("cause") or {}).get("providers") or (finding.provider,):
+            for name in _concerned(finding):
                 troubles[name].append(finding)
     names.sort(key=lambda name: [-sum(f.severity == s for f in troubles[name]) for s in GRAVITY])
     names = names[names.index(after) + 1 if after in names else 0 :]
@@ -170,7 +171,7 @@ def provider_page(
     series = archive.series_of([name])
     if provider is None and not series:
         return None
-    open_findings = archive.findings_of(name, unsettled=True)
+    open_findings = [f for f in archive.findings_of([name, FLEET], unsettled=True) if name in _concerned(f)]
     cells = [c for by_provider in series_summaries(archive, declared, series, open_findings, now).values() for c in by_provider.values()]
     order = {c.series_key: i for i, c in enumerate(sorted(cells, key=lambda c: (c.severity not in ("page", "warn"), c.workload)))}
     chosen = next((s for s in series if s.series_key == series_key), None)
@@ -204,6 +205,11 @@ def provider_page(
         promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
     )
+
+
+def _concerned(finding: FindingView) -> Sequence[str]:
+    """Its provider; of a shared cause all that have it."""
+    return (finding.detail.get("cause") or {}).get("providers") or (finding.provider,)
 
 
 def quantity_id(quantity: Quantity) -> str:

@@ -155,6 +155,7 @@ def test_the_list_has_the_troubled_first_and_pages_in_that_order(tmp_path: Path)
         (path,) = [found.replace("&amp;", "&") for found in re.findall(r'href="([^"]*)" rel="next"', text)] or [""]
     assert names[:5] == ["z09", "z11", "z12", "z07", "z05"]
     assert len(names) == len(set(names)) and {f"z{n:02d}" for n in range(22)} < set(names), "each provider once, on some page"
+    assert "/findings/all" in client.get("/providers/z11").text and "/findings/all" not in client.get("/providers/z13").text
     assert "2 warn</a>" in first.split("/providers/z07")[1].split("</tr>")[0]
 
 
