@@ -182,13 +182,15 @@ def test_a_refused_form_keeps_what_was_typed_with_the_error_beside_its_field(cli
     assert archive.audit("f1")[-1].what == "finding_snoozed"
 
 
-def test_findings_of_one_cause_are_answered_by_one_form(client: TestClient, archive: Archive) -> None:
+def test_findings_of_one_cause_are_answered_by_one_form(client: TestClient, archive: Archive, runs: AppliedRuns, tmp_path: Path) -> None:
+    client_without_money = client_of(runs, tmp_path, money=False)
     archive.set_finding_state("f1", "resolved", by="ann", why="fixed")
     cause = replace(drifted(), attributed_to=("gpu.driver",))
     for name in ("f3", "f4"):
         stored(archive, replace(cause, finding_id=name))
     page = client.get("/findings?state=open").text
     article = page[page.index('<article class="finding sev-page listed" id="f') :].split("</article>")[0]
+    assert "#claim" in article and "#claim" not in client_without_money.get("/findings?state=open").text
     tokens = _TOKEN.findall(article)
     assert len(tokens) == 2 and _BUTTON.findall(article) == ["acknowledge", "accept", "reject", "resolve", "snooze"]
     assert client.post("/findings/act", data={"form": tokens, "action": "acknowledge", "why": "driver"}).status_code == 303
