@@ -10,7 +10,7 @@ from plumbline.analysis.scorecards.comparability import FACTS
 from plumbline.analysis.trial_sample import USABLE, Conditions, MetricValue, TrialSample
 from plumbline.declarations import Trial
 from plumbline.declarations.trials import flatten, requested_specification
-from plumbline.results import Event, ResultDocument
+from plumbline.results import Event, HeldPart, ResultDocument
 from plumbline.results.launch_record import launch_metrics
 
 
@@ -93,7 +93,7 @@ def campaign_numbers(campaign: CampaignData) -> tuple[TrialSample, ...]:
     return (*samples, *(missing_trial(t) for t in campaign.planned if t.trial_id not in trial_ids))
 
 
-def held_seconds(document: ResultDocument) -> float | None:
+def held_seconds(document: ResultDocument | HeldPart) -> float | None:
     """Seconds that the trial held its provider: from the launcher's first event to its last; the harness's own timeline without it.
 
     On a cluster each pod holds its node from the moment it has one: the sum over the pods; elsewhere all nodes of a trial are held together.

@@ -16,7 +16,7 @@ from plumbline.archive.published import IMPORTED_LAUNCHER
 from plumbline.archive.records import CampaignView, MetricPoint, Outcomes, SeriesView, Source, TrialView
 from plumbline.archive.repository import Span, view_of, where_equal, where_within
 from plumbline.archive.schema import Campaign, Correction, Document, Finding, Metric, Quarantined, Series, SeriesCampaign, Trial
-from plumbline.results import InvalidResult, Reason, ResultDocument, Status
+from plumbline.results import HeldPart, InvalidResult, Reason, ResultDocument, Status
 
 EFFECTIVE = ~select(Correction.trial_pk).where(Correction.corrects == Trial.id).exists()
 """No correction replaced the attempt."""
@@ -57,14 +57,30 @@ def trials(
     return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
 
 
-def held_since(session: Session, provider: str, since: datetime) -> list[TrialView]:
-    """Attempts on a provider that began at `since` or later, in the order of their planning; corrections, for which nothing ran, left out."""
+def held_since(session: Session, provider: str, since: datetime) -> list[tuple[TrialView, HeldPart | None]]:
+    """Attempts on a provider that began at `since` or later, in the order of their planning, with what their documents say about the time that they
+    held it (None: nothing that can be read); corrections, for which nothing ran, left out."""
     began = func.coalesce(Trial.started_at, Trial.planned_at)
     corrects = select(Correction.trial_pk).where(Correction.trial_pk == Trial.id).exists()
-    query = select(Trial, Series, ~EFFECTIVE).join(Series, Series.series_key == Trial.series_key)
+    query = select(Trial, Series, ~EFFECTIVE, Document.content).join(Series, Series.series_key == Trial.series_key)
+    query = query.outerjoin(Document, Document.trial_pk == Trial.id)
     query = query.where(Series.provider == provider, Series.source != "imported", began >= since, ~corrects)
     query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
-    return [trial_view(trial, series, corrected) for trial, series, corrected in session.execute(query)]
+    return [(trial_view(trial, series, corrected), _held_part(content)) for trial, series, corrected, content in session.execute(query)]
+
+
+def held_part(session: Session, trial_id: str, attempt: int) -> HeldPart | None:
+    """The same of one attempt."""
+    query = select(Document.content).join(Trial, Trial.id == Document.trial_pk)
+    query = query.where(Trial.trial_id == trial_id, Trial.attempt == attempt, Trial.launcher != IMPORTED_LAUNCHER)
+    return _held_part(session.scalars(query.order_by(Trial.id.desc())).first())
+
+
+def _held_part(content: str | None) -> HeldPart | None:
+    try:
+        return None if content is None else HeldPart.model_validate_json(content)
+    except ValidationError:
+        return None
 
 
 def trial_view(trial: Trial, series: Series, corrected: bool) -> TrialView:
@@ -274,6 +290,7 @@ class Trials:
     series_campaigns = reads(series_campaigns)
     trials = reads(trials)
     held_since = reads(held_since)
+    held_part = reads(held_part)
     document = reads(document)
     documents = reads(documents)
     metric_history = reads(metric_history)

@@ -20,7 +20,7 @@ from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, s
 from plumbline.findings import Reconciliation, provider_finding, shorten
 from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, limit_s
 from plumbline.launch.plan import KINDS
-from plumbline.results import InvalidResult, ResultDocument
+from plumbline.results import HeldPart
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.plan import PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, planned_trials, trials_of
@@ -41,8 +41,7 @@ def budget_balance(archive: Archive, provider: Provider, now: datetime, apart: s
 def attempt_uses(archive: Archive, provider: Provider, since: datetime) -> Iterator[tuple[TrialView, BudgetUse]]:
     """Each attempt on the provider that began at `since` or later, and what it took at the effective price of its day."""
     priced = with_effective_prices(provider, archive.prices(provider.name))
-    for attempt in archive.held_since(provider.name, since):
-        document = _document(archive, attempt)
+    for attempt, document in archive.held_since(provider.name, since):
         gpus, tokens = (None, ()) if document is None else (document.trial.workload.gpus, document.usage)
         day = (attempt.started_at or attempt.planned_at).date()
         yield attempt, budget_use(priced, _held_s(attempt, document, provider), day, gpus, tokens)
@@ -81,19 +80,12 @@ def _held_times(archive: Archive, provider: Provider, key: str, apart: str | Non
             if (
                 trial.usable
                 and (apart is None or trial.run_id != apart)
-                and (seconds := _held_s(trial, _document(archive, trial), provider)) > 0
+                and (seconds := _held_s(trial, archive.held_part(trial.trial_id, trial.attempt), provider)) > 0
             ):
                 yield seconds
 
 
-def _document(archive: Archive, attempt: TrialView) -> ResultDocument | None:
-    try:
-        return archive.document(attempt.trial_id, attempt.attempt)
-    except InvalidResult:
-        return None
-
-
-def _held_s(attempt: TrialView, document: ResultDocument | None, provider: Provider) -> float:
+def _held_s(attempt: TrialView, document: HeldPart | None, provider: Provider) -> float:
     if attempt.status == "missing":
         return 0.0
     if document is None:

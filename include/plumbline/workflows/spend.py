@@ -67,7 +67,7 @@ NOTE = f"Paid: whole instances while they are held, failed trials included. Shar
 
 
 def spend(archive: Archive, declared: Declarations, now: datetime) -> Spend:
-    """The month of `now` between its neighbours. Reads every document of two months."""
+    """The month of `now` between its neighbours."""
     this = now.astimezone(timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     before, after = (this - timedelta(days=1)).replace(day=1), (this + timedelta(days=32)).replace(day=1)
     months = (f"{before:%Y-%m}", f"{this:%Y-%m}", f"{after:%Y-%m}")
@@ -79,7 +79,7 @@ def spend(archive: Archive, declared: Declarations, now: datetime) -> Spend:
         if provider is None:
             # No declaration, no price.
             held: Iterable[tuple[TrialView, BudgetUse]] = (
-                (t, BudgetUse(usd=None, unpriced=f"{name} is no longer declared", share=None)) for t in archive.held_since(name, before)
+                (t, BudgetUse(usd=None, unpriced=f"{name} is no longer declared", share=None)) for t, _ in archive.held_since(name, before)
             )
         else:
             held = attempt_uses(archive, provider, before)

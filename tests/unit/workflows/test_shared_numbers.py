@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from bs4 import BeautifulSoup
@@ -55,9 +56,28 @@ class Surfaces:
         return TestClient(create_app(), root_path="/plumbline")
 
     def page(self, address: str) -> list[str]:
-        answer = self._client.get(address)
-        assert answer.status_code == 200, (address, answer.text[:300])
-        return as_lines(answer.text)
+        """A page with the parts that its script loads, and the pages that its list goes on with."""
+        if address in self._pages:
+            return self._pages[address]
+        lines, seen = list[str](), set[str]()
+        more: str | None = f"{address}{'&' if '?' in address else '?'}parts=all"
+        while more and more not in seen:
+            seen.add(more)
+            answer = self._client.get(more)
+            assert answer.status_code == 200, (more, answer.text[:300])
+            lines += as_lines(answer.text)
+            link = BeautifulSoup(answer.text, "html.parser").find("a", string=re.compile(r"^\s*More\s*$"))
+            more = (
+                str(urljoin(f"http://host{more}", str(link["href"]))).removeprefix("http://host").removeprefix("/plumbline")
+                if link
+                else None
+            )
+        self._pages[address] = lines
+        return lines
+
+    @cached_property
+    def _pages(self) -> dict[str, list[str]]:
+        return {}
 
     def text(self, address: str) -> str:
         return str(self._client.get(address).text)
@@ -78,6 +98,10 @@ class Surfaces:
             "report.md": (folder / "report.md").read_text().replace("&lt;", "<").replace("**", "").splitlines(),
             "mail": as_lines(mail.get_body(("html",)).get_content()),  # type: ignore[union-attr]
         }
+
+    @cached_property
+    def fleet(self) -> set[str]:
+        return {row["provider"] for row in self.command("check")["months"]}
 
     @cached_property
     def decisions(self) -> list[dict[str, Any]]:
@@ -178,7 +202,8 @@ def test_leading_numbers_of_each_provider(surfaces: Surfaces) -> None:
         value = format_quantity(primary["value"], primary["unit"], primary["metric"])
         page = surfaces.page(f"/workloads/{card['workload']}")
         assert any(card["provider"] in line and value in line for line in page), (card["provider"], card["workload"], value)
-        assert any(value in line for line in surfaces.reports["report.html"]), (card["provider"], card["workload"], value)
+        if len(surfaces.fleet) <= 10:  # else the report shows the best
+            assert any(value in line for line in surfaces.reports["report.html"]), (card["provider"], card["workload"], value)
         assert card["provider"] in campaign
 
 
@@ -202,7 +227,7 @@ def test_how_many_trials_there_were(surfaces: Surfaces) -> None:
     planned, usable = newest["outcomes"]["planned"], newest["outcomes"]["usable"]
     (tile,) = [one for one in surfaces.command("status") if one["name"] == "Newest campaign"]
     page = " ".join(surfaces.page(f"/campaigns/{surfaces.campaign}"))
-    assert f"{planned:,} trials" in tile["note"].replace("\u202f", ",") and re.search(rf"{planned:,} trials: {usable:,} usable", page)
+    assert f"{planned} trials" in tile["note"] and f"{planned} trials: {usable} usable" in page
 
 
 def test_states_of_series(surfaces: Surfaces) -> None:
