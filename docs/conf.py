@@ -30,8 +30,8 @@ highlight_language = "text"
 NAVIGATION = {
     "Start": ["tour", "quickstart", "in-your-words", "faq", "limits"],
     "Measure": [
-        *("declare-a-provider", "declare-a-workload", "declare-a-model", "your-own-model", "your-prompts", "engines", "request-patterns"),
-        *("clusters", "rehearse-with-simulation", "rerun-on-demand", "hardware-probes", "selfcheck", "import-results"),
+        *("declare-a-provider", "declare-a-workload", "declare-a-model", "your-own-model", "two-clusters", "your-prompts", "engines"),
+        *("request-patterns", "clusters", "rehearse-with-simulation", "rerun-on-demand", "hardware-probes", "selfcheck", "import-results"),
     ],
     "Read": [
         *("pages", "read-a-report", "read-a-scorecard", "read-a-finding", "read-a-training-result", "read-an-inference-result"),
