@@ -60,13 +60,15 @@ def shown_state(
     return ShownState(state.state, state.text)
 
 
-def state_in_campaign(campaign_id: str, planned_at: datetime, review: Mapping[str, Any] | None) -> ShownState:
-    """The state of a series as the campaign's review said it. `review`: as `Archive.newest_reviews` gives the campaign's."""
-    return shown_state(campaign_id, planned_at, planned_at, review is not None and review.get("state") == "drifted", review)
+def state_in_campaign(campaign_id: str, planned_at: datetime, covered: bool, review: Mapping[str, Any] | None) -> ShownState:
+    """The state of a series as the campaign's review said it. `covered`: see drifted_series, of the findings that the campaign shows. `review`: as
+    `Archive.newest_reviews` gives the campaign's."""
+    drifted = covered or (review is not None and review.get("state") == "drifted")
+    return shown_state(campaign_id, planned_at, planned_at, drifted, review)
 
 
 def drifted_series(findings: Collection[Any]) -> set[str]:
-    """The series that unsettled performance findings cover. `findings`: as archived."""
+    """The series that performance findings cover, also those of a shared cause. `findings`: as archived; the unsettled ones, or a campaign's."""
     return {key for f in findings if f.kind == "performance" for key in (f.detail.get("standing") or [f.series_key]) if key}
 
 

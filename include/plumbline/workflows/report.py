@@ -17,10 +17,12 @@ from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive, open_archive
+from plumbline.archive.pages import MAX_OPEN_FINDINGS
 from plumbline.declarations import installation_paths, load
 from plumbline.presentation.html import report as html_report
 from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.html.pdf import find_browser, write_pdf
+from plumbline.presentation.series_summary import drifted_series
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
 from plumbline.workflows.campaign_history import campaign_history, finding_row
@@ -106,13 +108,17 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     documents = [d for t in trials if (d := stored.get((t.trial_id, t.attempt))) is not None]
     workloads = {d.trial.series_key: d.trial.workload for d in documents}
     drift: list[SeriesDrift] = []
+    covered = drifted_series(archive.findings_shown_by(campaign_id, MAX_OPEN_FINDINGS))
     for provider, own in series_by_provider(dict(sorted(workloads.items()))).items():
         for c in compare_with_baselines(archive, declared, campaign_id, provider, own, judged_only=True):
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)
             begins = _compared_with_itself(archive, c.series_key, campaign_id)
             note = begins or "; ".join(c.problems)
+            state = state_of(c)
+            if c.series_key in covered:  # by a shared cause, although its own repeats are too few
+                state = replace(state, state="drifted")
             drift.append(
-                SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note, state_of(c))
+                SeriesDrift(c.series_key, provider, workload.kind, workload.name, c.baseline_campaigns, dict(verdicts), note, state)
             )
     history, between = campaign_history(archive, declared, campaign_id)
     known = {row.finding_id: row for row in history.open_findings}

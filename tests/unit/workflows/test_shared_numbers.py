@@ -124,6 +124,14 @@ def has(lines: list[str], *parts: str) -> bool:
     return any(all(re.search(rf"(?<![\w.,]){re.escape(part)}(?![\w]|[.,]\d)", line) for part in parts) for line in lines)
 
 
+def shows(lines: list[str], who: str, text: str) -> bool:
+    """Whether a line about `who` has the quantity, in the precision that is one for all of its table."""
+    (number,), unit = re.findall(r"[\d,.]*\d", text)[:1], text.lstrip("0123456789,.").strip()
+    wanted = float(number.replace(",", ""))
+    found = (float(n.replace(",", "")) for line in lines if who in line and unit in line for n in re.findall(r"\d[\d,]*(?:\.\d+)?", line))
+    return any(n == pytest.approx(wanted, rel=0.006) for n in found)
+
+
 def test_spend_and_forecast(surfaces: Surfaces) -> None:
     spend, page = surfaces.command("cost", "month"), surfaces.page("/spend")
     bought = list(csv.DictReader(io.StringIO(surfaces.text("/spend.csv"))))
@@ -147,10 +155,9 @@ def test_what_the_campaign_cost(surfaces: Surfaces) -> None:
     for name, lines in surfaces.reports.items():
         assert any(paid in line for line in lines), (name, paid)
     for bill in bills:
-        named = f"paid for machines: {format_money(bill['paid']['amount'])}"
-        assert any(bill["provider"] in line and bill["kind"] in line and named in line for line in surfaces.reports["report.md"]), bill[
-            "provider"
-        ]
+        said = [line for line in surfaces.reports["report.md"] if line.startswith(f"- {bill['provider']} · {bill['kind']}: ")]
+        assert all(f"paid for machines: {format_money(bill['paid']['amount'])}" in line for line in said), bill["provider"]
+        assert said or len(surfaces.fleet) > 10, "a report of fifty providers names the dearest"
 
 
 def test_who_is_first_and_how_sure(surfaces: Surfaces) -> None:
@@ -161,14 +168,13 @@ def test_who_is_first_and_how_sure(surfaces: Surfaces) -> None:
             continue
         first = decision["ranking"][0]
         sure = format_probability(first["probability_first"])
-        assert has(listed, decision["team"], decision["kind"], first["provider"], sure), decision["team"]
+        # Many that are alike have no first, and the same probability.
+        alike = any("no clear winner" in line and decision["team"] in line and decision["kind"] in line and sure in line for line in listed)
+        who = "no clear winner" if alike else first["provider"]
+        assert has(listed, decision["team"], decision["kind"], who, sure), decision["team"]
         assert any(first["provider"] in line and sure in line for line in pages[decision["team"], decision["kind"]])
-        for workload in decision["workloads"]:
-            of = workload["workload"] if isinstance(workload, dict) else workload
-            assert any(
-                all(part in line for part in (decision["team"], str(of).split(" ")[0], first["provider"], sure))
-                for line in surfaces.reports["report.md"]
-            ), (decision["team"], of)
+        (of,) = decision["workloads"]
+        assert has(surfaces.reports["report.md"], decision["team"], of, who, sure), (decision["team"], of)
 
 
 def test_unit_costs_and_their_winner(surfaces: Surfaces) -> None:
@@ -201,7 +207,7 @@ def test_leading_numbers_of_each_provider(surfaces: Surfaces) -> None:
             continue
         value = format_quantity(primary["value"], primary["unit"], primary["metric"])
         page = surfaces.page(f"/workloads/{card['workload']}")
-        assert any(card["provider"] in line and value in line for line in page), (card["provider"], card["workload"], value)
+        assert shows(page, card["provider"], value), (card["provider"], card["workload"], value)
         if len(surfaces.fleet) <= 10:  # else the report shows the best
             assert any(value in line for line in surfaces.reports["report.html"]), (card["provider"], card["workload"], value)
         assert card["provider"] in campaign
@@ -227,7 +233,9 @@ def test_how_many_trials_there_were(surfaces: Surfaces) -> None:
     planned, usable = newest["outcomes"]["planned"], newest["outcomes"]["usable"]
     (tile,) = [one for one in surfaces.command("status") if one["name"] == "Newest campaign"]
     page = " ".join(surfaces.page(f"/campaigns/{surfaces.campaign}"))
-    assert f"{planned} trials" in tile["note"] and f"{planned} trials: {usable} usable" in page
+    assert f"{planned} trials" in tile["note"]
+    if "More" not in page:  # the sum stands over a list that is whole
+        assert f"{planned} trials: {usable} usable" in page
 
 
 def test_states_of_series(surfaces: Surfaces) -> None:
