@@ -63,8 +63,8 @@ def with_quality_verdict(numbers: TrialSample, quality: Quality) -> TrialSample:
         return numbers
     status = numbers.status
     if quality.action == "reject" and status in USABLE:
-        status = "invalid"
-    elif status == "valid" and quality.reasons:
+        return replace(numbers, status="invalid", reasons=(*quality.reasons, *numbers.reasons))
+    if status == "valid" and quality.reasons:
         status = "degraded"
     return replace(numbers, status=status, reasons=(*numbers.reasons, *quality.reasons))
 

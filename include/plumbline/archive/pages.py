@@ -40,6 +40,7 @@ from plumbline.archive.schema import (
     Trial,
 )
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes, trial_view
+from plumbline.results.sample import no_usable_trial
 
 T = TypeVar("T")
 MAX_ROW_ID = 2**31 - 1
@@ -67,11 +68,13 @@ class CampaignHead:
 
 @dataclass(frozen=True)
 class SeriesOutcome:
-    """One series' part of a campaign: how its trials ended, and by metric what its usable trials measured in the steady phase."""
+    """One series' part of a campaign: how its trials ended, and by metric what its usable trials measured in the steady phase. `unusable`: why
+    none is usable, empty where one is."""
 
     series: SeriesView
     outcomes: Outcomes
     values: dict[str, tuple[float, ...]]
+    unusable: str
 
 
 class Paging:
@@ -106,7 +109,11 @@ class Paging:
             by_key = {s.series_key: s for s in session.scalars(select(Series).where(Series.series_key.in_(page)))}
             pairs = [(key, campaign_id) for key in page]
             ended, values = _series_outcomes(session, pairs), _steady_values(session, pairs, measured)
-            rows = [SeriesOutcome(view_of(SeriesView, by_key[key]), ended.get(key, Outcomes()), values.get(key, {})) for key in page]
+            why = _why_unusable(session, pairs, ended)
+            rows = [
+                SeriesOutcome(view_of(SeriesView, by_key[key]), ended.get(key, Outcomes()), values.get(key, {}), why.get(key, ""))
+                for key in page
+            ]
             return Slice(tuple(rows), page[-1] if len(known) > limit else None)
 
     def trials_page(
@@ -271,7 +278,8 @@ MetricKey = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class SeriesResult:
-    """A series in its newest campaign: how its trials ended, whether it has a baseline, and what each usable trial measured."""
+    """A series in its newest campaign: how its trials ended, whether it has a baseline, what each usable trial measured, and
+    why none is usable, empty where one is."""
 
     series: SeriesView
     campaign_id: str
@@ -279,6 +287,7 @@ class SeriesResult:
     outcomes: Outcomes
     baseline: bool
     measured: tuple[Mapping[MetricKey, float], ...]
+    unusable: str
 
     def values(self, metric: str, statistic: str, phase: str = "steady") -> tuple[float, ...]:
         """One number of each usable trial that has it."""
@@ -347,12 +356,17 @@ class Overview:
             pairs = [(key, campaign) for key, (campaign, _) in newest.items()]
             ended, values = _series_outcomes(session, pairs), _series_values(session, pairs, measured)
             current = select(Baseline.series_key).where(Baseline.series_key.in_(keys), Baseline.superseded_at.is_(None))
-            measured_keys = set(session.scalars(current.distinct()))
+            measured_keys, why = set(session.scalars(current.distinct())), _why_unusable(session, pairs, ended)
         return [
-            SeriesResult(one, *newest[key], ended.get(key, Outcomes()), key in measured_keys, values.get(key, ()))
+            SeriesResult(one, *newest[key], ended.get(key, Outcomes()), key in measured_keys, values.get(key, ()), why.get(key, ""))
             for key, one in keys.items()
             if key in newest
         ]
+
+    def newest_by_place(self, series: Sequence[SeriesView]) -> dict[tuple[str, str], SeriesResult]:
+        """Of these series, by provider and workload, the one that was planned last, usable or not."""
+        parts = sorted(self.newest_parts(series), key=lambda part: part.planned_at)
+        return {(part.series.provider, part.series.workload): part for part in parts}
 
     def campaigns_page(self, after: str | None = None, limit: int = 20, *, between: Span = (None, None)) -> Slice[CampaignHead]:
         """Campaigns, those planned last first, planned in a span if asked. `after`: a campaign's id; LookupError for an unknown one."""
@@ -403,6 +417,21 @@ def _series_outcomes(session: Session, pairs: Sequence[tuple[str, str]]) -> dict
     for row in session.execute(select(*columns).where(in_series_campaigns(pairs), EFFECTIVE)):
         attempts[row.series_key].append(row)
     return {key: outcomes(rows) for key, rows in attempts.items()}
+
+
+def _why_unusable(session: Session, pairs: Sequence[tuple[str, str]], ended: Mapping[str, Outcomes]) -> dict[str, str]:
+    """Series without a usable trial → the most common reason of its trials' last attempts."""
+    without = [(key, campaign) for key, campaign in pairs if key in ended and not ended[key].usable]
+    if not without:
+        return {}
+    columns = (Trial.series_key, Trial.slot, Trial.repeat, Trial.status, Trial.reasons, Trial.quality_reasons)
+    query = select(*columns).where(in_series_campaigns(without), EFFECTIVE).order_by(Trial.attempt)
+    last = {(row.series_key, row.slot, row.repeat): row for row in session.execute(query)}
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for row in last.values():
+        why = (*row.quality_reasons, *row.reasons) if row.status in ("valid", "degraded") else row.reasons
+        reasons[row.series_key] += [f"{reason['code']}: {reason['detail']}" for reason in why[:1]]
+    return {key: no_usable_trial(reasons[key]) for key, _ in without}
 
 
 def _series_values(

@@ -55,7 +55,7 @@ def _workload(one: WorkloadVerdict, most: int) -> None:
     out.print(marked("[bold]{}[/] {} [dim]· {} {}[/]", one.kind.capitalize(), one.title, one.metric, one.arrow))
     bars = one.bars[:most]
     if not bars:
-        out.print("  not measured in any usable trial", style="dim")
+        _without(one)
         return
     name, text, interval = (
         max(len(part) for part in parts) for parts in zip(*((b.provider, b.text, b.interval) for b in bars), strict=True)
@@ -65,8 +65,7 @@ def _workload(one: WorkloadVerdict, most: int) -> None:
         out.print(_bar(bar, name, text, room))
     if more := len(one.bars) - len(bars):
         out.print(f"  and {more} more: --all", style="dim")
-    if one.without:
-        out.print(f"  without usable trials: {_names(one.without)}", style="dim")
+    _without(one)
     for choice in one.choices:
         out.print(_choice(choice))
 
@@ -78,6 +77,15 @@ def _bar(bar: Bar, name: int, text: int, room: int) -> Text:
     return Text.assemble(
         f"  {bar.provider:<{name}}  ", (drawn, style), f"  {bar.text:>{text}}", (f"  {bar.interval}" if bar.interval else "", "dim")
     )
+
+
+def _without(one: WorkloadVerdict, indent: int = 2) -> None:
+    """A line for each reason why providers have no bar."""
+    names: dict[str, list[str]] = {}
+    for provider, why in one.without.items():
+        names.setdefault(why, []).append(provider)
+    for why, providers in names.items():
+        out.print(Padding(Text(f"{_names(providers)}: {why}", "dim"), (0, 0, 0, indent)))
 
 
 def _choice(choice: str, indent: int = 2) -> Padding:
@@ -100,6 +108,8 @@ def _lines(workloads: Sequence[WorkloadVerdict]) -> None:
         if line.cell_len + 2 + len(one.metric) <= out.width:
             line.append(f"  {one.metric}", "dim")
         out.print(line)
+        if not one.bars:
+            _without(one, indent=4 + kind)
         for choice in one.choices if one.weighed else ():
             out.print(_choice(choice, indent=4 + kind))
 

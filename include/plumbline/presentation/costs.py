@@ -165,7 +165,7 @@ def _why_no_cost(card: Scorecard | None, quote: Quote | None, metric: str) -> st
     if card is None:
         return "no trial of this workload"
     if not card.usable:
-        return "no usable trial"
+        return card.unusable
     if quote is None or quote.basis is None:
         return (quote.reason if quote else None) or "no declared price"
     if metric in ("cost_per_run", "cost_per_finished_run"):

@@ -155,7 +155,7 @@ FARTHEST = 1.0
 @dataclass(frozen=True)
 class SeriesStatus:
     """What a cell shows beside numbers. `usable`, `planned`: trials of the newest campaign, `campaign_id`. `kind`: of the workload, which has a
-    column although nobody has a usable result; empty: only beside others."""
+    column although nobody has a usable result; empty: only beside others. `unusable`: why no trial is usable, empty where one is."""
 
     state: ShownState
     planned_at: datetime
@@ -163,6 +163,7 @@ class SeriesStatus:
     planned: int
     campaign_id: str = ""
     kind: str = ""
+    unusable: str = ""
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ def heat_map(
         for provider in providers:
             distance, cell = column_cells.get(provider, (absent, None))
             if cell is None and (provider, workload) in status:
-                words = f"no usable result; {status[provider, workload].state.text}"
+                words = f"{status[provider, workload].unusable or 'no usable result'}; {status[provider, workload].state.text}"
                 cell = HeatCell(workload, "none", "–", words, status[provider, workload].state.name == "drifted")
             cells[provider, workload] = cell
             distances[provider] += min(distance, FARTHEST)

@@ -12,7 +12,7 @@ from plumbline.analysis.scorecards.acceptance import CriterionVerdict, judge
 from plumbline.analysis.scorecards.comparability import Incomparable, incomparable
 from plumbline.analysis.scorecards.pooling import PooledMetric
 from plumbline.analysis.scorecards.references import ReferenceShare, reference_shares
-from plumbline.analysis.scorecards.scorecard import Row, Scorecard
+from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.declarations import AnyWorkload, Provider
 from plumbline.declarations.references import References
 from plumbline.metrics import METRICS
@@ -105,12 +105,13 @@ def _primary_row(table: CardTable) -> TableRow | None:
         return None
     definition = METRICS[primary.metric]
     scale = common_scale(definition.unit, [c.primary.value for c in table.cards if c.primary is not None], primary.metric)
-    return TableRow(primary.text.replace("_", " "), definition.description, tuple(_primary_cell(c.primary, scale) for c in table.cards))
+    return TableRow(primary.text.replace("_", " "), definition.description, tuple(_primary_cell(c, scale) for c in table.cards))
 
 
-def _primary_cell(row: Row | None, scale: Scale) -> Cell:
+def _primary_cell(card: Scorecard, scale: Scale) -> Cell:
+    row = card.primary
     if row is None or row.value is None:
-        return Cell("–", reason="not measured in any usable trial")
+        return Cell("–", reason=card.unusable or "not measured in any usable trial")
     return Cell(scale.text(row.value), _detail(scale, row.low, row.high, row.coverage, row.n), trials=row.trials)
 
 

@@ -34,7 +34,7 @@ class Bar:
 @dataclass(frozen=True)
 class WorkloadVerdict:
     """One workload: `bars` of its leading metric, best first; `choices`: each team's first choice in words, or
-    the leader where no team weighs it; `without`: not measured."""
+    the leader where no team weighs it; `without`: not measured, by provider with why."""
 
     kind: str
     workload: str
@@ -44,7 +44,7 @@ class WorkloadVerdict:
     bars: tuple[Bar, ...]
     choices: tuple[str, ...]
     weighed: bool
-    without: tuple[str, ...]
+    without: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _workload(table: CardTable, conclusions: Conclusions) -> WorkloadVerdict:
         bars=bars,
         choices=() if conclusions.busy is not None else _choices(workload_decisions) or _leader_sentence(bars),
         weighed=bool(workload_decisions),
-        without=tuple(c.provider for c in table.cards if c.provider not in rows),
+        without={c.provider: c.unusable or "not measured in any usable trial" for c in table.cards if c.provider not in rows},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -89,3 +89,11 @@ class Series:
         if not version:
             raise ValueError(f'"{key}" is not a series key; expected kind/workload@version/protocol/engine/provider/region/instance')
         return cls(parts[0], name, version, *parts[2:])
+
+
+def no_usable_trial(reasons: Iterable[str]) -> str:
+    """Such as `no usable trial: step_time_unsteady: …`. `reasons`: of each trial its first one, as `code: detail`; the most common code counts,
+    for details differ in their numbers."""
+    given = [reason for reason in reasons if reason]
+    codes = [reason.partition(":")[0] for reason in given]
+    return f"no usable trial: {max(given, key=lambda reason: codes.count(reason.partition(':')[0]), default='no reason recorded')}"

@@ -68,7 +68,7 @@ def _lead_time(provider: Provider | None, counts: Sequence[LaunchCounts]) -> Poo
 
 def _speed(archive: Archive, name: str, workload: str, floor: Criterion) -> SpeedFloor:
     """By the newest repeats of the series that ran last."""
-    newest = max(archive.newest_parts(archive.series_of([name], workload=workload)), key=lambda part: part.planned_at, default=None)
+    newest = archive.newest_by_place(archive.series_of([name], workload=workload)).get((name, workload))
     values: list[tuple[str, float]] = []
     if newest is not None:
         key = newest.series.series_key

@@ -57,6 +57,25 @@ def test_what_is_not_valid_says_why(campaigns, plumbline):
     assert ".r1: failed\n" in said and reason.detail in said
 
 
+def test_a_workload_without_a_usable_trial_says_why_on_every_surface(campaigns, plumbline, said):
+    campaigns(first=[0.1, 0.1])
+    with open_archive() as archive:
+        for repeat in (1, 2, 3):
+            asked = trial(campaign="first", repeat=repeat, workload=training_workload(name="nowhere"))
+            archive.record(document(asked, metrics=(), status="invalid"), uri=f"file:///nowhere/{repeat}")
+    why = "no usable trial: step_time_unsteady: neighbours"
+    found, _ = said("scorecard", "first")
+    card = next(c for c in found["scorecards"] if c["workload"] == "nowhere")
+    assert (card["planned"], card["unusable"]) == (3, why)
+    assert [c["unusable"] for c in found["scorecards"] if c["workload"] != "nowhere"] == [""]
+    assert f"lab-2core: {why}" in plumbline("scorecard", "first").stdout
+    full = plumbline("scorecard", "first", "-v").stdout
+    assert full.count("no usable trial") == 2, "in the verdict's place of bars or below the card"
+    report, _ = said("report", "first")
+    page = Path(report["report"]).read_text()
+    assert page.lower().count(why) >= 2, "beside the primary metric and in the card"
+
+
 def test_a_report_is_written_where_it_says(campaigns, said):
     campaigns(first=[0.1, 0.1])
     found, code = said("report", "first")

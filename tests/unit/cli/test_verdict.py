@@ -17,7 +17,7 @@ def workload(number: int, providers: int) -> WorkloadVerdict:
         Bar(f"provider-{n:02d}", f"{100 + n} ms", f"{99 + n} … {101 + n}", (100 + n) / (100 + providers), n == 0) for n in range(providers)
     )
     choice = ("platform: no clear winner among 9: provider-00 is first with 41 %",)
-    return WorkloadVerdict("training", f"workload-{number:02d}", f"workload-{number:02d} v1", "step time", "↓", bars, choice, True, ())
+    return WorkloadVerdict("training", f"workload-{number:02d}", f"workload-{number:02d} v1", "step time", "↓", bars, choice, True, {})
 
 
 def campaign(workloads: int, providers: int, findings: int = 0) -> CampaignVerdict:

@@ -28,7 +28,7 @@ def test_the_best_provider_comes_first(concluded):
     assert [bar.provider for bar in workload.bars] == [FAST, CHEAP]
     assert [bar.best for bar in workload.bars] == [True, False]
     assert max(bar.share for bar in workload.bars) == 1.0
-    assert workload.without == () and workload.weighed
+    assert workload.without == {} and workload.weighed
 
 
 def test_trials_and_series_are_counted(concluded):

@@ -18,6 +18,7 @@ from plumbline.declarations import AnyWorkload, Criterion, Provider, TrainingWor
 from plumbline.declarations.workloads import Primary
 from plumbline.declarations.workloads.models import Encoder
 from plumbline.metrics import METRICS, PHASES, catalogue_order, leading_names
+from plumbline.results.sample import no_usable_trial
 
 STATUSES = ("valid", "degraded", "invalid", "failed", "missing")
 GROUPS = ("latency", "throughput", "cost", "reliability", "start_up", "recovery", "hardware", "quality", "client")
@@ -53,7 +54,7 @@ class Scorecard:
     """What one provider measured for one workload.
 
     `counts` has every status, also at 0; `planned` counts trials, `attempts` also their retries. `reasons` are of all trials, `degraded_by` of
-    the degraded ones, whose numbers count. `asked_first` says which number is the
+    the degraded ones, whose numbers count; `unusable`: why no trial's numbers do, empty where one's do. `asked_first` says which number is the
     primary one; `primary` is None if no usable repeat measured it. `capacity` is of all launches of the kind, whatever the workload.
     `conditions`: under what its usable trials were measured, each once; `first` and `last`: the days on which they began.
     `charged`: the part of an instance that its costs charge; None for all of it. `ranked`: False of a campaign whose numbers rank nobody. `speed`:
@@ -81,6 +82,7 @@ class Scorecard:
     charged: InstanceShare | None = None
     ranked: bool = True
     speed: SpeedFloor | None = None
+    unusable: str = ""
 
     @property
     def launch(self) -> PromisedShare:
@@ -155,6 +157,7 @@ def scorecard(
         last=max(days, default=None),
         charged=next((t.share for t in usable if t.share is not None), None),
         speed=_speed(place, workload, usable),
+        unusable="" if usable else no_usable_trial(next(iter(t.reasons), "") for t in final),
     )
 
 

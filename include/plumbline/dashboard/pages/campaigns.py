@@ -31,12 +31,13 @@ _METRIC_KEYS = tuple((name, METRICS[name].statistic) for name in HEADLINE_NAMES)
 
 @dataclass(frozen=True)
 class SeriesRow:
-    """One series' part of the campaign. `state`: as its review said it. `numbers`: see headline_numbers."""
+    """One series' part of the campaign. `state`: as its review said it. `numbers`: see headline_numbers. `unusable`: why no trial is, empty where one is."""
 
     series: SeriesView
     state: ShownState
     outcomes: Outcomes
     numbers: tuple[tuple[str, str, str], ...]
+    unusable: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def campaign_page(
                 state_in_campaign(campaign_id, head.planned_at, part.series.series_key in covered, reviews.get(part.series.series_key)),
                 part.outcomes,
                 headline_numbers(part.series.kind, part.values.get),
+                part.unusable,
             )
             for part in series.rows
         ),

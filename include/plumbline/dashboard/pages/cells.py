@@ -26,10 +26,10 @@ def cell_history(archive: Archive, declared: Declarations, provider: str, worklo
 
     `points`: medians in the unit of `text`; empty if no usable trial measured one of the workload's numbers.
     """
-    series = [view for view in archive.series_of([provider]) if view.workload == workload]
+    series = archive.series_of([provider], workload=workload)
     if not series:
         raise LookupError(f"{provider} never ran {workload}")
-    current = max(archive.newest_parts(series), key=lambda part: part.planned_at).series
+    current = archive.newest_by_place(series)[provider, workload].series
     campaigns = dict(archive.series_campaigns(current.series_key, CAMPAIGNS))
     metric, points = _first_measured(archive, declared, current, list(campaigns))
     values: dict[str, list[float]] = {}

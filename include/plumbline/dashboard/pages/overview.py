@@ -205,20 +205,20 @@ def _status(archive: Archive, fleet: Fleet, unsettled: Sequence[FindingView], no
     """Of every series of the fleet, its newest campaign, usable or not."""
     places = {(s.provider, s.workload): s.series_key for s in fleet.series}
     # A provider whose every trial failed has no current result, and a cell all the same.
-    views = {(view.provider, view.workload): view for view in archive.series_of(archive.provider_names()) if _is_current(view, places)}
-    rehearsal = all(view.source == "simulated" for view in views.values())
-    keys = [view.series_key for view in views.values()]
-    drifted, reviews = drifted_series(unsettled), archive.newest_reviews(keys)
+    parts = archive.newest_by_place([view for view in archive.series_of(archive.provider_names()) if _is_current(view, places)])
+    rehearsal = all(part.series.source == "simulated" for part in parts.values())
+    drifted, reviews = drifted_series(unsettled), archive.newest_reviews([part.series.series_key for part in parts.values()])
     return {
-        (part.series.provider, part.series.workload): SeriesStatus(
+        place: SeriesStatus(
             shown_state(part.campaign_id, part.planned_at, now, part.series.series_key in drifted, reviews.get(part.series.series_key)),
             part.planned_at,
             part.outcomes.usable,
             part.outcomes.planned,
             part.campaign_id,
             part.series.kind if (part.series.source == "simulated") == rehearsal else "",
+            part.unusable,
         )
-        for part in archive.newest_parts(list(views.values()))
+        for place, part in parts.items()
     }
 
 

@@ -18,7 +18,7 @@ from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample
 from plumbline.archive import Archive
-from plumbline.archive.pages import WorkloadName
+from plumbline.archive.pages import SeriesResult, WorkloadName
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, filter_bar
 from plumbline.dashboard.parts import Parts, address_with, waits_for
@@ -78,7 +78,7 @@ class SourceTrials:
 @dataclass(frozen=True)
 class SideBySide:
     """A few providers of one workload. `table`, `rows`: None where none of them has a usable trial. `imported`: runs of other tools, on the
-    first page."""
+    first page. `unusable`: newest campaigns without a usable trial."""
 
     providers: tuple[str, ...]
     table: CardTable | None
@@ -90,6 +90,7 @@ class SideBySide:
     behind: tuple[SourceTrials, ...]
     imported: tuple[ImportedRun, ...]
     left_out: tuple[ExcludedSeries, ...]
+    unusable: tuple[SeriesResult, ...]
 
     @property
     def criteria_judged(self) -> int:
@@ -155,6 +156,7 @@ def side_by_side(archive: Archive, declared: Declarations, on: date, w: Workload
     table = next(iter(card_tables(cards, numbers, w.order)), None)
     places = tuple(c.provider for c in table.cards) if table is not None else ()
     quotes = {name: quote(provider, on, results.purchase) for name, provider in results.providers.items()}
+    parts = archive.newest_by_place(archive.series_of(columns, workload=w.name))
     return SideBySide(
         providers=places,
         table=table,
@@ -166,6 +168,7 @@ def side_by_side(archive: Archive, declared: Declarations, on: date, w: Workload
         behind=_source_trials(results, w.name, places),
         imported=() if after else _imported(archive, declared, on, w.name, columns, cards),
         left_out=results.left_out,
+        unusable=tuple(parts[p, w.name] for p in columns if (p, w.name) in parts and parts[p, w.name].unusable),
     )
 
 

@@ -41,6 +41,14 @@ def test_the_page_says_what_was_measured_and_how_it_ended(client: TestClient) ->
     assert client.get("/campaigns/2099-01").status_code == 404
 
 
+def test_a_series_without_a_usable_trial_says_why(archive: Archive, client: TestClient) -> None:
+    for repeat in (1, 2):
+        asked = trial(workload=training_workload(name="nowhere"), repeat=repeat)
+        archive.record(document(asked, metrics=(), status="invalid"), uri="file:///store")
+    row = next(r for r in client.get(CAMPAIGN).text.split("<tr>") if "/workloads/nowhere" in r)
+    assert "no usable trial: step_time_unsteady: neighbours" in row and ">0 of 2</a>" in row
+
+
 def test_many_series_and_trials_are_read_a_page_at_a_time(archive: Archive, client: TestClient) -> None:
     for n in range(26):
         for repeat in (1, 2):

@@ -42,6 +42,7 @@ def test_a_workload_without_a_usable_trial_anywhere_has_a_column(tmp_path: Path,
     assert [column.workload for column in shown.map.columns] == ["gpt-test", "nowhere"]
     cell = cells(shown)["lab-2core", "nowhere"]
     assert (cell.level, cell.text) == (level, text)
+    assert ("no usable trial: step_time_unsteady: neighbours" in cell.words) == (view == "speed")
 
 
 @pytest.mark.parametrize(("state", "drifted"), [("open", True), ("acknowledged", True), ("resolved", False)])

@@ -15,12 +15,13 @@ from tests.data.result_documents import PLANNED, document, provider, training_me
 from tests.unit.results.test_benchmark_files import DATA, FILES
 
 from plumbline.analysis.fleet import FleetSeries
-from plumbline.archive import open_archive
+from plumbline.archive import Outcomes, open_archive
 from plumbline.dashboard.app import create_app
 from plumbline.declarations import load
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name
 from plumbline.presentation.heat_map import rank_fleet
+from plumbline.results import Reason, Validity
 from plumbline.workflows.import_results import import_benchmark_file
 
 
@@ -55,6 +56,28 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
                 archive.record(document(asked, metrics=training_metrics(step * (1 + repeat / 1000))), uri="file:///store")
     with TestClient(create_app(archive_url=f"sqlite:///{folder / 'archive.db'}", reports=folder)) as found:
         yield found
+
+
+def test_a_workload_without_a_usable_trial_says_how_many_were_planned_and_why(tmp_path: Path) -> None:
+    why = {"a": ("x1", "x2", "y"), "b": ("y",)}
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for name, details in why.items():
+            for repeat, detail in enumerate(details, start=1):
+                reason = Reason(code="step_time_unsteady" if detail[0] == "x" else "gpu_xid", detail=detail)
+                asked = trial(where=provider(f"lab-{name}"), repeat=repeat)
+                spoilt = document(asked, metrics=(), validity=Validity(status="invalid", reasons=(reason,)))
+                archive.record(spoilt, uri="file:///store")
+        counted = {place: part.outcomes for place, part in archive.newest_by_place(archive.series_of(["lab-a", "lab-b"])).items()}
+    assert counted == {("lab-a", "gpt-test"): Outcomes(3, invalid=3), ("lab-b", "gpt-test"): Outcomes(1, invalid=1)}
+    with TestClient(create_app(archive_url=f"sqlite:///{tmp_path / 'archive.db'}", reports=tmp_path)) as client:
+        text = client.get("/workloads/gpt-test").text
+        lines = re.findall("<li>.*</li>", text[text.index('id="unusable"') :].split("</section>")[0])
+        assert 'id="no-results"' not in text
+        for line, said in zip(lines, ("3 trials planned", "1 trial planned"), strict=True):
+            assert said in line
+        assert "no usable trial: step_time_unsteady: x1" in lines[0] and "no usable trial: gpu_xid: y" in lines[1]
+        (trials,) = re.findall(r'href="(/campaigns/[^"]+)"', lines[0])
+        assert client.get(trials.replace("&amp;", "&")).text.count('href="/trials/') == 3
 
 
 def test_a_workload_has_one_winner_whatever_the_page(many: TestClient) -> None:
