@@ -61,15 +61,20 @@ def shown_state(
 
 
 def state_in_campaign(campaign_id: str, planned_at: datetime, covered: bool, review: Mapping[str, Any] | None) -> ShownState:
-    """The state of a series as the campaign's review said it. `covered`: see drifted_series, of the findings that the campaign shows. `review`: as
+    """The state of a series as the campaign's review said it. `covered`: see series_of_shared_causes, of the findings that the campaign shows. `review`: as
     `Archive.newest_reviews` gives the campaign's."""
     drifted = covered or (review is not None and review.get("state") == "drifted")
     return shown_state(campaign_id, planned_at, planned_at, drifted, review)
 
 
 def drifted_series(findings: Collection[Any]) -> set[str]:
-    """The series that performance findings cover, also those of a shared cause. `findings`: as archived; the unsettled ones, or a campaign's."""
+    """The series that performance findings cover. `findings`: as archived; the unsettled ones, or a campaign's."""
     return {key for f in findings if f.kind == "performance" for key in (f.detail.get("standing") or [f.series_key]) if key}
+
+
+def series_of_shared_causes(findings: Collection[Any]) -> set[str]:
+    """The same of shared causes only: their verdict comes after the reviews of the series, whose own repeats may be too few to show it."""
+    return drifted_series([f for f in findings if f.detail.get("cause")])
 
 
 HEADLINE_GROUPS = 3

@@ -22,7 +22,7 @@ from plumbline.declarations import installation_paths, load
 from plumbline.presentation.html import report as html_report
 from plumbline.presentation.html.mail import check_recipients, write_mail
 from plumbline.presentation.html.pdf import find_browser, write_pdf
-from plumbline.presentation.series_summary import drifted_series
+from plumbline.presentation.series_summary import series_of_shared_causes
 from plumbline.presentation.tables import TableFormat
 from plumbline.results import ResultStore
 from plumbline.workflows.campaign_history import campaign_history, finding_row
@@ -108,7 +108,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     documents = [d for t in trials if (d := stored.get((t.trial_id, t.attempt))) is not None]
     workloads = {d.trial.series_key: d.trial.workload for d in documents}
     drift: list[SeriesDrift] = []
-    covered = drifted_series(archive.findings_shown_by(campaign_id, MAX_OPEN_FINDINGS))
+    covered = series_of_shared_causes(archive.findings_shown_by(campaign_id, MAX_OPEN_FINDINGS))
     for provider, own in series_by_provider(dict(sorted(workloads.items()))).items():
         for c in compare_with_baselines(archive, declared, campaign_id, provider, own, judged_only=True):
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)

@@ -21,7 +21,7 @@ from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS
 from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
-from plumbline.presentation.series_summary import HEADLINE_NAMES, ShownState, drifted_series, headline_numbers, state_in_campaign
+from plumbline.presentation.series_summary import HEADLINE_NAMES, ShownState, headline_numbers, series_of_shared_causes, state_in_campaign
 
 FINDINGS_SHOWN, FINDINGS_SEARCHED, DECISIONS_SEARCHED = 20, 500, 50
 MAX_SERIES = 10_000
@@ -77,7 +77,7 @@ def campaign_page(
     reviews = archive.newest_reviews([part.series.series_key for part in series.rows], campaign_id)
     stored = read_decisions(archive.decisions_page(chosen.team or None, chosen.kind or None, limit=DECISIONS_SEARCHED).rows)
     findings = archive.findings_shown_by(campaign_id, FINDINGS_SEARCHED)
-    covered = drifted_series(findings)
+    covered = series_of_shared_causes(findings)
     return CampaignPage(
         head=head,
         rows=tuple(
@@ -107,7 +107,7 @@ def _fitting_series(archive: Archive, declared: Declarations, head: CampaignHead
     if not chosen.state:
         return fitting
     reviews = archive.newest_reviews([s.series_key for s in fitting], head.campaign_id)
-    covered = drifted_series(archive.findings_shown_by(head.campaign_id, FINDINGS_SEARCHED))
+    covered = series_of_shared_causes(archive.findings_shown_by(head.campaign_id, FINDINGS_SEARCHED))
     states = {
         s.series_key: state_in_campaign(head.campaign_id, head.planned_at, s.series_key in covered, reviews.get(s.series_key)).name
         for s in fitting
