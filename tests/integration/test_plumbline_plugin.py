@@ -194,12 +194,15 @@ def test_every_route_is_closed_to_people_without_a_login(answer: dict[str, Any])
     assert set(answer["wrong"].values()) <= {401, 403}
 
 
-MONEY = ("/prices", "/spend", "/budgets", "/decisions", "/reports/", "/tables/")
+MONEY = ("/prices", "/spend", "/budgets", "/decisions", "/reports/", "/tables/", "/claim.eml")
 
 
 @pytest.mark.fault("a viewer of the simple auth manager asks for prices", ends="refused", keeps="them for operators")
 def test_a_viewer_sees_every_page_but_those_of_money_by_token_and_by_cookie(answer: dict[str, Any]) -> None:
-    assert {path: status for path, status in answer["op"].items() if status != 200} == {"/plumbline/budgets": 308}, "moved to /spend"
+    assert {path: status for path, status in answer["op"].items() if status != 200} == {
+        "/plumbline/budgets": 308,  # moved to /spend
+        "/plumbline/findings/f1/claim.eml": 404,  # it proves no claim
+    }
     for who in ("viewer", "cookie"):
         refused = {path for path, status in answer[who].items() if status == 403}
         assert refused == {path for path in answer["paths"] if any(part in path for part in MONEY)}
