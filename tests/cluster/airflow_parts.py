@@ -123,7 +123,7 @@ class AirflowParts:
     def _popen(self, name: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
         with (self.logs / f"{name}.log").open("ab") as out:
             return subprocess.Popen(
-                [sys.executable, "-m", "airflow", *arguments],
+                [sys.executable, "-m", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
