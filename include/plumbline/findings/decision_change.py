@@ -234,9 +234,9 @@ def join_stories(findings: Sequence[Finding], clouds: Mapping[str, str]) -> tupl
         }
         moves = tuple(ChoiceMove(team, kind, f.instead_of, _first_of(f)) for (team, kind, _), f in sorted(of_cause.items()))
         over = finding.state in ("accepted", "resolved") and len(moves) < len(finding.moves)  # what it moved once it keeps
-        told = finding if over or (finding.is_decision_change and not finding.causes) else replace(finding, moves=moves)
-        if told != before:
-            changed.append(told)
+        story = finding if over or (finding.is_decision_change and not finding.causes) else replace(finding, moves=moves)
+        if story != before:
+            changed.append(story)
     return tuple(changed)
 
 

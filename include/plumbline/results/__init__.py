@@ -11,7 +11,6 @@ from plumbline.results.document import (
     Evidence,
     FailureClass,
     GpuCounter,
-    HeldPart,
     LaunchRecord,
     MetricRow,
     Notice,
@@ -29,6 +28,7 @@ from plumbline.results.document import (
     Validity,
     metric_row,
 )
+from plumbline.results.held_part import HeldPart
 from plumbline.results.store import ResultStore
 
 __all__ = [

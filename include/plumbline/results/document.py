@@ -372,17 +372,6 @@ class _Content(Part):
         return hashlib.sha256(self.content()).hexdigest()
 
 
-class HeldPart(BaseModel):
-    """What a document says about the time and the tokens that a trial took, read without its numbers and its checksum: in a tenth of the time."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    trial: Trial
-    timeline: Many[Event] = ()
-    usage: Many[TokenUsage] = ()
-    launch: LaunchRecord | None = None
-
-
 class ResultDocument(_Content):
     """Written last and atomically, after all evidence. `checksum` covers every other field but `launch` and `signature`."""
 

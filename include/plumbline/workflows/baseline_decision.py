@@ -67,8 +67,8 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
         baselines = {key: _newest(archive, finding, key) for key in finding.standing} if finding.kind in QUESTION_KINDS else {}
         if view.state == "accepted":  # a baseline that moved on since must not move back
             return AppliedAnswer(finding_id, answer, baselines, repeated=True)
-        told = [name for name, cause in unsettled_witnesses(archive).items() if cause == finding_id]
-        choices = [name for name in told if archive.finding(name).detail["subject"].startswith(DECISION_CHANGE_PREFIX)]
+        witnesses = [name for name, cause in unsettled_witnesses(archive).items() if cause == finding_id]
+        choices = [name for name in witnesses if archive.finding(name).detail["subject"].startswith(DECISION_CHANGE_PREFIX)]
         if is_decision_change(finding):
             for one in (finding_id, *choices):  # the first choices that one price moved
                 archive.set_finding_state(one, "accepted", by=by, why=why)
@@ -76,7 +76,7 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
         if finding.kind == "price":
             if (provider := declared.providers.get(finding.provider)) is None:
                 raise ValueError(f'finding {finding_id}: provider "{finding.provider}" is not declared; expected a declared provider')
-            regions = {archive.finding(name).provider for name in set(told) - set(choices)}
+            regions = {archive.finding(name).provider for name in set(witnesses) - set(choices)}
             along = [p for p in declared.providers.values() if p.name in regions]
             accepted = accept_price(archive, provider, *price_of_finding(finding), by=by, why=why, declared=declared, along=along)
             return AppliedAnswer(finding_id, answer, {}, price=accepted.price.usd_per_hour)
@@ -86,7 +86,7 @@ def apply_answer(archive: Archive, declared: Declarations, finding_id: str, answ
             )
         for key, campaign in baselines.items():
             archive.accept_baseline(key, campaign, by=by, why=why)
-        for witness in told:
+        for witness in witnesses:
             archive.set_finding_state(witness, "accepted", by=by, why=why)
         archive.set_finding_state(finding_id, "accepted", by=by, why=why)
         return AppliedAnswer(finding_id, answer, baselines)

@@ -88,7 +88,7 @@ def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf,
 
 
 _LEAST_SAVING = 0.005
-"""Part of the cost below which nobody is called cheaper."""
+"""Part of the cost from which on a provider counts as cheaper."""
 
 
 def answer_sentence(decision: Decision, cheapest: Sequence[Cheapest]) -> str:

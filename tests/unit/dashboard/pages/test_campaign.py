@@ -78,7 +78,7 @@ def test_the_filter_leaves_its_series_trials_findings_and_decisions(archive: Arc
     archive.add_audit(who="drift", what=SERIES_REVIEWED, subject=trial(where=near).series_key, detail=later)
     archive.save_findings(
         [
-            FindingRecord(f"f-{name}", key, "2025-11", name, "environment", "warn", "x")
+            FindingRecord(f"f-{name}", key, "2025-11", name, "performance", "warn", "x")
             for name, key in (("near", trial(where=near).series_key), ("far", ""))
         ]
     )
