@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,11 +57,10 @@ class Reliability:
     def _is_usual(self, now: int, before: int) -> bool:
         if not self.baseline_attempts:
             return False
-        both = now + before
-        as_many = sum(
-            math.comb(self.attempts, n) * math.comb(self.baseline_attempts, both - n) for n in range(now, min(self.attempts, both) + 1)
-        )
-        return as_many / math.comb(self.attempts + self.baseline_attempts, both) > _LARGER
+        from scipy import stats  # takes two seconds to import
+
+        table = [[now, self.attempts - now], [before, self.baseline_attempts - before]]
+        return float(stats.fisher_exact(table, alternative="greater").pvalue) > _LARGER
 
 
 def reliability_of(baseline: Sequence[CampaignSample], candidate: CampaignSample) -> Reliability:
