@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 from plumbline.analysis.drift.effect import Scale
 from plumbline.analysis.drift.environment import EnvironmentChange
 from plumbline.declarations.workloads import DriftLimits
@@ -59,7 +61,7 @@ class Reliability:
             return False
         from scipy import stats  # takes two seconds to import
 
-        table = [[now, self.attempts - now], [before, self.baseline_attempts - before]]
+        table = np.array([[now, self.attempts - now], [before, self.baseline_attempts - before]])
         return float(stats.fisher_exact(table, alternative="greater").pvalue) > _LARGER
 
 

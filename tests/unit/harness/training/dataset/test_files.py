@@ -90,7 +90,8 @@ def test_another_size_is_refused_where_it_is_fetched_from(remote: str, tmp_path:
 
 def test_ids_that_the_model_does_not_know_are_refused(path: Path, tmp_path: Path) -> None:
     detail = refused("bad_declaration", tmp_path, declared(str(path)), vocabulary=63)
-    assert detail.count("63") == 3 and "token 63 " in detail
+    said = detail.replace(str(path), "")  # whose folder may have the same digits
+    assert said.count("63") == 3 and "token 63 " in said
 
 
 def test_no_file_is_refused(tmp_path: Path) -> None:
