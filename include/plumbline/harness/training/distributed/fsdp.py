@@ -73,7 +73,8 @@ class FsdpModel:
         """How long (ns) the backward that ends now waited for gradients to be added up over ranks; asked later. None if it did not.
 
         On a CPU all of it, as nothing is done beside it. On a GPU from this rank's last gradient to the end; what an earlier layer's
-        cost by making a later one wait is part of backward. So is gathering weights, of forward and backward.
+        cost by making a later one wait is part of backward. So is gathering weights, of forward and backward, and, where PyTorch has no
+        `set_custom_reduce_scatter` (2.7), the wait itself.
         """
         return self._comm.exposed()
 
@@ -87,6 +88,8 @@ class _TimedReduceScatter:
         self._began_ns = self._spent_ns = 0
 
     def watch(self, module: FSDPModule) -> None:
+        if not hasattr(module, "set_custom_reduce_scatter"):  # PyTorch 2.7
+            return
         module.set_custom_reduce_scatter(self)  # type: ignore[arg-type]  # it asks for no more than these two methods
         if not self._on_gpu:
             module.set_all_reduce_hook(self._ended)
