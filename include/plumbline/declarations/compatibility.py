@@ -154,12 +154,16 @@ def scratch_needed(workload: TrainingWorkload | InferenceWorkload, *, cached: bo
     part = min(1.0, workload.parallelism.processes / workload.parallelism.span)
     stored = isinstance(workload.task, Lora) or (isinstance(workload.task, LanguageModel) and workload.task.initial == "stored")
     return Scratch(
-        # The next one is written before the oldest is deleted.
-        checkpoints=state * part * (workload.checkpoint.keep + 1),
+        checkpoints=state * part * checkpoints_at_most(workload),
         data=_data_bytes(workload.data, model),
         weights=_FP32 * count if stored else 0.0,
         caches=caches,
     )
+
+
+def checkpoints_at_most(workload: TrainingWorkload) -> int:
+    """Checkpoints that lie on a disk at one time: the next one is written before the oldest is deleted, and a fault's own is kept beside them."""
+    return workload.checkpoint.keep + (1 if workload.fault is None else 2)
 
 
 def _parameters(model: TransformerShape | LlamaShape | BertShape | VitShape) -> float:

@@ -32,11 +32,11 @@ def scratch(workload: TrainingWorkload) -> Scratch:
     return found
 
 
-def test_a_checkpoint_is_the_weights_and_both_moments_in_fp32_and_one_more_is_kept_while_it_is_written() -> None:
+def test_a_checkpoint_is_the_weights_and_both_moments_in_fp32_and_one_more_is_kept_while_it_is_written_and_one_for_a_fault() -> None:
     workload = changed("pretrain-1b-gpu", checkpoint__keep=2)
-    assert scratch(workload).checkpoints == 3 * 12 * workload.model.parameters  # type: ignore[union-attr]
-    assert scratch(changed("pretrain-1b-gpu", checkpoint__keep=5)).checkpoints == 6 * 12 * workload.model.parameters  # type: ignore[union-attr]
-    assert scratch(changed("pretrain-1b-gpu", checkpoint__keep=2, optimizer__name="sgd")).checkpoints == 3 * 4 * workload.model.parameters  # type: ignore[union-attr]
+    assert scratch(workload).checkpoints == 4 * 12 * workload.model.parameters  # type: ignore[union-attr]
+    assert scratch(changed("pretrain-1b-gpu", checkpoint__keep=5, fault=None)).checkpoints == 6 * 12 * workload.model.parameters  # type: ignore[union-attr]
+    assert scratch(changed("pretrain-1b-gpu", checkpoint__keep=2, optimizer__name="sgd")).checkpoints == 4 * 4 * workload.model.parameters  # type: ignore[union-attr]
 
 
 def test_a_node_holds_its_part_of_a_replica_that_several_share() -> None:
