@@ -97,6 +97,36 @@ class TrainingState:
             name: getattr(leaf, "to_local", lambda leaf=leaf: leaf)() for name, leaf in tensors.items() if isinstance(leaf, torch.Tensor)
         }
 
+    def fingerprint(self) -> dict[str, tuple[Any, ...]]:
+        """Type, shape and checksum of each of `tensors`, and of the generators' states: equal ones mean equal states."""
+        tensors = self.tensors() | {f"generators.{name}": state for name, state in self.taken()["generators"].items()}
+        return {name: (tensor.dtype, tensor.shape, tensor_checksum(tensor)) for name, tensor in tensors.items()}
+
+    def forget(self) -> None:
+        """Free the optimizer's tensors, zero the weights and draw from the generators: as in a new process, nothing of the state is there."""
+        self.optimizer.state.clear()
+        for tensor in self.tensors().values():
+            tensor.zero_()
+        for device in {torch.device("cpu"), self._device}:
+            torch.rand(1, device=device)
+
+
+_PIECE_BYTES = 16 << 20
+_MIXER, _BITS = 0x9E3779B97F4A7C15 - (1 << 64), (1 << 64) - 1
+
+
+def tensor_checksum(tensor: torch.Tensor) -> int:
+    """A checksum (64 bits) of a tensor's bytes, taken on its device in pieces: against damage and mix-ups, not against intent.
+
+    Words of 32 bits are added up with odd factors that depend on their places, which no changed word and no two swapped ones survive.
+    """
+    total = 0
+    for piece in torch.split(tensor.detach().reshape(-1).contiguous().view(torch.uint8), _PIECE_BYTES):
+        words = nn.functional.pad(piece, (0, -len(piece) % 4)).view(torch.int32).to(torch.int64)
+        factors = torch.arange(1, 2 * len(words), 2, dtype=torch.int64, device=words.device) * _MIXER
+        total = (total * 31 + int((words * factors).sum())) & _BITS
+    return total
+
 
 class CheckpointManager:
     """Saves one rank's state, and loads it.
@@ -155,7 +185,7 @@ class CheckpointManager:
     def load(self, state: TrainingState, device: str, *, checksums: bool = True) -> LoadedCheckpoint:
         """Go on from the newest valid checkpoint. NothingToResume.
 
-        `state` must not have done a step if it is sharded or was written beside the training. Without `checksums` the caller compares what
+        `state` must not have done a step, or have forgotten it, if it is sharded or was written beside the training. Without `checksums` the caller compares what
         was loaded.
         """
         if self._sharded is not None:

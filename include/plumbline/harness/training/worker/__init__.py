@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch import nn
 from plumbline.harness.image_requirements import ImageIncomplete
 from plumbline.harness.training.checkpoint import CheckpointRanks, SingleProcess
 from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
-from plumbline.harness.training.learners import Learner, Samples, build_learner
+from plumbline.harness.training.learners import Samples, build_learner
 from plumbline.harness.training.models import InitialWeights, weights_sha256
 from plumbline.harness.training.worker import torch_setup
 from plumbline.harness.training.worker.device import (
@@ -80,7 +80,6 @@ class Trainer:
         self._peers: RankGroups | None = None
         self._layout: MeshLayout | None = None
         self._parallel: ParallelModel | None = None
-        self._spread: Callable[[WorkerSpec, Learner], ParallelModel] | None = None
         if group is None:
             self._replica: nn.Module = self._learner.model.to(self._device)
         else:
@@ -88,8 +87,7 @@ class Trainer:
             from plumbline.harness.training import distributed
 
             self._peers, self._layout = distributed.RankGroups(group, self._device), distributed.mesh_layout(spec, group)
-            self._spread = lambda spec, learner: distributed.parallelize(spec, group, learner, self._device)
-            self._parallel = self._spread(spec, self._learner)
+            self._parallel = distributed.parallelize(spec, group, self._learner, self._device)
             self._replica = self._parallel.replica
         self._model: nn.Module = self._learner.model
         self._optimizer = build_optimizer(spec.optimizer, self._model.parameters())
@@ -106,10 +104,9 @@ class Trainer:
         if spec.until % spec.checkpoint_every and spec.closing:
             self._save(spec.until, at_end=True)
         self._keeper.wait()
-        self._log.event("memory", peak=peak_memory(self._device))  # before the closing checks, which hold a second model
+        self._log.event("memory", peak=peak_memory(self._device))  # before the closing checks, which are no training
         if spec.closing:
-            spread = self._spread if spec.sharded else None
-            _verify_checkpoint(spec, self._device, self._keeper, self._state, spread, log=self._log)
+            _verify_checkpoint(spec, self._device, self._keeper, self._state, log=self._log)
         if self._peers is not None:
             self._peers.leave()
         if spec.closing and self._leads:
@@ -263,38 +260,26 @@ class Trainer:
         }
 
 
-def _verify_checkpoint(
-    spec: WorkerSpec,
-    device: torch.device,
-    keeper: CheckpointManager,
-    live: TrainingState,
-    spread: Callable[[WorkerSpec, Learner], object] | None,
-    *,
-    log: StepLog,
-) -> None:
-    """Load the newest checkpoint as a new process would and write down how long it took and whether it is the live state.
+def _verify_checkpoint(spec: WorkerSpec, device: torch.device, keeper: CheckpointManager, state: TrainingState, *, log: StepLog) -> None:
+    """Load the newest checkpoint as a new process would and write down how long it took and whether it is the state that was trained.
 
-    Loads are repeated as far as the trial's time limit allows.
-    `spread` puts a model in its ranks, of which each loads its part; None where one process holds all. NothingToResume if it cannot be loaded.
+    It is loaded into the state itself, of which fingerprints are kept: a second one may not fit on the device. Loads are repeated as far as
+    the trial's time limit allows. NothingToResume if it cannot be loaded.
     """
-    settle, generators = synchronizer(device), live.taken()["generators"]
-    fresh = _fresh_state(spec, device, spread)
+    settle, trained = synchronizer(device), state.fingerprint()
     for number in range(VERIFIED_LOADS):
         entered = monotonic_ns()
-        for tensor in fresh.tensors().values():
-            tensor.zero_()  # what the load before left must not pass for what this one brought
+        state.forget()
         cold = keeper.evict_from_page_cache()
+        settle()
         began = monotonic_ns()
-        # Once is enough for what a process that resumes checks besides: each load is compared with the live state.
-        loaded = keeper.load(fresh, str(device), checksums=number == 0)
+        # Once is enough for what a process that resumes checks besides: each load is compared with what was trained.
+        loaded = keeper.load(state, str(device), checksums=number == 0)
         settle()
         seconds = (monotonic_ns() - began) / 1e9 - loaded.checksum_s
-        mine, other, drawn = live.tensors(), fresh.tensors(), fresh.taken()["generators"]
-        same = mine.keys() == other.keys() and all(torch.equal(mine[key], other[key]) for key in mine)
-        same = same and all(torch.equal(generators[key], drawn[key]) for key in generators)
-        log.event(
-            "verified_load", seconds=seconds, equal=keeper.on_all_ranks(same and loaded.step == spec.until), cold=keeper.on_all_ranks(cold)
-        )
+        step, same = loaded.step, state.fingerprint() == trained
+        del loaded  # its tensors would be there beside those of the next load
+        log.event("verified_load", seconds=seconds, equal=keeper.on_all_ranks(same and step == spec.until), cold=keeper.on_all_ranks(cold))
         again = 2 * monotonic_ns() - entered
         if not keeper.on_all_ranks(spec.end_by_ns is None or again < spec.end_by_ns):
             return
@@ -303,12 +288,3 @@ def _verify_checkpoint(
 def _drawn_again(spec: WorkerSpec) -> str:
     first = replace(spec, resume=False, group=None)
     return weights_sha256(build_learner(first, 0, 1).model)
-
-
-def _fresh_state(spec: WorkerSpec, device: torch.device, spread: Callable[[WorkerSpec, Learner], object] | None) -> TrainingState:
-    spec = replace(spec, resume=True)
-    learner = build_learner(spec, 0, 1)
-    if spread is not None:
-        spread(spec, learner)
-    model = learner.model.to(device)
-    return TrainingState(model, build_optimizer(spec.optimizer, model.parameters()), Precision(spec.precision, device), device)
