@@ -16,6 +16,7 @@ from plumbline.archive.engine import reads, writes
 from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
 from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Campaign, Finding, Incident, Series, SeriesCampaign
+from plumbline.results.finding import FLEET
 
 NEXT_STATES: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),
@@ -62,11 +63,19 @@ def find_findings(
 
 def _candidates_of(session: Session, campaign_id: str) -> ColumnElement[bool]:
     """Found by indexes: opened by the campaign; or seen since that was recorded, open or of a provider that took part."""
-    recorded_at = select(Campaign.recorded_at).where(Campaign.campaign_id == campaign_id).scalar_subquery()
-    took_part = select(Series.provider).join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
-    providers = session.scalars(took_part.where(SeriesCampaign.campaign_id == campaign_id).distinct()).all()
-    since = Finding.last_seen_at >= recorded_at
+    providers, since = (*providers_in(session, campaign_id), FLEET), seen_since(campaign_id)
     return or_(Finding.campaign_id == campaign_id, Finding.provider.in_(providers) & since, Finding.state.in_(OPEN_STATES) & since)
+
+
+def providers_in(session: Session, campaign_id: str) -> Sequence[str]:
+    """Those that took part in a campaign."""
+    took_part = select(Series.provider).join(SeriesCampaign, SeriesCampaign.series_key == Series.series_key)
+    return session.scalars(took_part.where(SeriesCampaign.campaign_id == campaign_id).distinct()).all()
+
+
+def seen_since(campaign_id: str) -> ColumnElement[bool]:
+    """Findings that were seen since the campaign was recorded."""
+    return Finding.last_seen_at >= select(Campaign.recorded_at).where(Campaign.campaign_id == campaign_id).scalar_subquery()
 
 
 def provider_findings(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Engine, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Engine, and_, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reading
-from plumbline.archive.findings import OPEN_STATES, finding_view
+from plumbline.archive.findings import OPEN_STATES, finding_view, providers_in, seen_since
 from plumbline.archive.records import (
     DecisionView,
     FindingKind,
@@ -40,13 +40,14 @@ from plumbline.archive.schema import (
     Trial,
 )
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes, trial_view
+from plumbline.results.finding import FLEET
 from plumbline.results.sample import no_usable_trial
 
 T = TypeVar("T")
 MAX_ROW_ID = 2**31 - 1
 """What the column that numbers rows can hold."""
-MAX_OPEN_FINDINGS = 500
-"""Open findings that are searched for those that a campaign showed again."""
+MAX_SEARCHED_FINDINGS = 500
+"""Open findings, and settled ones, that are searched for those that a campaign showed again."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +159,13 @@ class Paging:
         providers: Collection[str] | None = None,
         between: Span = (None, None),
     ) -> Slice[FindingView]:
-        """Findings, newest first, of one state or several, of a kind, severity and provider if asked; of these providers, and opened in a span. `after`: a
-        finding's id; LookupError for an unknown one."""
-        filters = ((Finding.state, state), (Finding.kind, kind), (Finding.severity, severity), (Finding.provider, provider))
-        query = where_within(where_equal(select(Finding), *filters), Finding.opened_at, between)
-        if providers is not None:
-            query = query.where(Finding.provider.in_(providers))
+        """Findings, newest first, of one state or several, of a kind, severity and provider if asked; of these providers, and opened in a span. A shared
+        cause is of each provider that has it. `after`: a finding's id; LookupError for an unknown one."""
+        query = where_equal(select(Finding), (Finding.state, state), (Finding.kind, kind), (Finding.severity, severity))
+        query = where_within(query, Finding.opened_at, between)
         with reading(self.engine) as session:
+            for names in ([provider] if provider is not None else None, providers):
+                query = query.where(_concern(session, names)) if names is not None else query
             if after is not None:
                 last = session.get(Finding, after)
                 if last is None:
@@ -176,12 +177,15 @@ class Paging:
             return Slice(page, page[-1].finding_id if len(rows) > limit else None)
 
     def findings_shown_by(self, campaign_id: str, limit: int) -> tuple[FindingView, ...]:
-        """Findings that a campaign opened, and open ones that it showed again; newest first, at most `limit`."""
+        """Findings that a campaign opened or showed again; newest first, at most `limit`."""
         order = (Finding.opened_at.desc(), Finding.finding_id)
         opened = select(Finding).where(Finding.campaign_id == campaign_id).order_by(*order).limit(limit)
-        waiting = select(Finding).where(Finding.state.in_(OPEN_STATES)).order_by(*order).limit(MAX_OPEN_FINDINGS)
+        waiting = select(Finding).where(Finding.state.in_(OPEN_STATES)).order_by(*order).limit(MAX_SEARCHED_FINDINGS)
+        settled = select(Finding).where(Finding.state.not_in(OPEN_STATES), seen_since(campaign_id))
+        settled = settled.order_by(Finding.last_seen_at).limit(MAX_SEARCHED_FINDINGS)
         with reading(self.engine) as session:
-            views = {row.finding_id: finding_view(row) for query in (opened, waiting) for row in session.scalars(query)}
+            settled = settled.where(Finding.provider.in_((*providers_in(session, campaign_id), FLEET)))
+            views = {row.finding_id: finding_view(row) for query in (opened, waiting, settled) for row in session.scalars(query)}
         views_of_campaign = [view for view in views.values() if view.shown_by(campaign_id)]
         return tuple(sorted(views_of_campaign, key=lambda v: (-v.opened_at.timestamp(), v.finding_id))[:limit])
 
@@ -393,6 +397,12 @@ class Overview:
             for row in session.execute(query):
                 sources[row.campaign_id].add(cast(Source, row.source))
         return {campaign: tuple(sorted(sources[campaign])) for campaign in campaigns}
+
+
+def _concern(session: Session, providers: Collection[str]) -> ColumnElement[bool]:
+    """Findings of these providers, and of causes that one of them shares."""
+    shared = map(finding_view, session.scalars(select(Finding).where(Finding.provider == FLEET)))
+    return or_(Finding.provider.in_(providers), Finding.finding_id.in_([f.finding_id for f in shared if {*f.providers} & {*providers}]))
 
 
 def _newest_campaign(session: Session, keys: Sequence[str]) -> dict[str, tuple[str, datetime]]:

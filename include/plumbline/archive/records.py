@@ -60,6 +60,11 @@ class FindingView(FindingRecord):
     snoozed_until: datetime | None = field(default=None, kw_only=True)
     """Until when no reminder is sent."""
 
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """Its provider; of a shared cause all that have it."""
+        return tuple((self.detail.get("cause") or {}).get("providers") or (self.provider,))
+
     def shown_by(self, campaign_id: str) -> bool:
         """Whether the campaign showed it, first or again. A silence names the last campaign that was not silent: that one did not."""
         began = campaign_id == self.campaign_id and self.detail.get("subject") != "silence"

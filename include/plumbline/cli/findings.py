@@ -16,10 +16,10 @@ from plumbline import workflows
 from plumbline.archive import FindingView
 from plumbline.archive.records import FindingState
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
-from plumbline.cli.output import SEVERITY, Json, clear_errors, completed, emit, marked, out, read_archive
+from plumbline.cli.output import SEVERITY, Json, clear_errors, completed, emit, fail, marked, out, read_archive
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.headline import one_per_headline
-from plumbline.metrics.formatting import format_money
+from plumbline.metrics.formatting import format_money, unknown_name
 from plumbline.results import InvalidResult
 from plumbline.results.finding import Finding
 
@@ -29,25 +29,32 @@ Why = Annotated[str, typer.Option(help="the reason, for the audit log")]
 
 
 Settled = Annotated[bool, typer.Option("--all", help="also the settled ones")]
+Of = Annotated[str | None, typer.Option("--provider", help="of this provider, and the causes that it shares with others")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="every finding, with its cause and the commands that answer it")]
 _MOST = 10
 _ORDER = ("page", "warn", "info")
 
 
 @findings.callback(invoke_without_command=True)
-def listed(context: typer.Context, settled: Settled = False, verbose: Verbose = False, as_json: Json = False) -> None:
+def listed(context: typer.Context, settled: Settled = False, provider: Of = None, verbose: Verbose = False, as_json: Json = False) -> None:
     """List the open findings, most severe first."""
     if context.invoked_subcommand is None:
-        list_findings(settled, verbose, as_json)
+        list_findings(settled, provider, verbose, as_json)
 
 
 @findings.command("list")
-def list_findings(settled: Settled = False, verbose: Verbose = False, as_json: Json = False) -> None:
+def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbose = False, as_json: Json = False) -> None:
     """List the open findings, most severe first."""
     with read_archive(listing=True, as_json=as_json) as archive:
         # By state: an old archive has far more settled findings than open ones.
         views = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
-        lines = workflows.monthly_costs.headlines(archive, _declared(), views)
+        declared = _declared()
+        if provider is not None:
+            names = {*archive.provider_names(), *(declared.providers if declared else ())}
+            if provider not in names:
+                fail(unknown_name("provider", provider, names))
+            views = [view for view in views if provider in view.providers]
+        lines = workflows.monthly_costs.headlines(archive, declared, views)
     views.sort(key=lambda f: f.opened_at, reverse=True)
     views = [replace(view, headline=lines[view.finding_id]) for view in views]
 

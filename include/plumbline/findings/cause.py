@@ -16,11 +16,9 @@ from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShi
 from plumbline.findings.headline import cause_of, is_price_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_limit
-from plumbline.results.finding import CauseEvidence, Finding, FindingKind, Member, Severity, finding_id
+from plumbline.results.finding import FLEET, CauseEvidence, Finding, FindingKind, Member, Severity, finding_id
 from plumbline.results.sample import Series
 
-FLEET = "fleet"
-"""Takes the place of the provider's name where several providers share a cause."""
 _GRAVITY: tuple[Severity, ...] = ("info", "warn", "page")
 _RUNS = {"training": "trainings", "inference": "inference workloads"}
 

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from plumbline.archive import FindingView
 from plumbline.archive.findings import OPEN_STATES
-from plumbline.findings.cause import FLEET, witnesses
+from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline, stored_headline
-from plumbline.results.finding import Finding, Severity
+from plumbline.results.finding import FLEET, Finding, Severity
 
 SYMBOLS = {"page": "✖", "warn": "▲", "info": "●"}
 GRAVITY: dict[Severity, int] = {"page": 0, "warn": 1, "info": 2}

@@ -10,6 +10,8 @@ from typing import Any, Literal
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
 FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
+FLEET = "fleet"
+"""Takes the place of the provider's name where several providers share a cause."""
 DECISION_CHANGE_PREFIX = "winner/"
 """Of the subject of a finding that is a team's changed first choice."""
 

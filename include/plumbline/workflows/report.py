@@ -17,7 +17,7 @@ from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.drift.series_state import state_of
 from plumbline.analysis.prices.book import all_with_effective_prices
 from plumbline.archive import Archive, open_archive
-from plumbline.archive.pages import MAX_OPEN_FINDINGS
+from plumbline.archive.pages import MAX_SEARCHED_FINDINGS
 from plumbline.declarations import installation_paths, load
 from plumbline.presentation.html import report as html_report
 from plumbline.presentation.html.mail import check_recipients, write_mail
@@ -108,7 +108,7 @@ def campaign_data(archive: Archive, campaign_id: str) -> CampaignData:
     documents = [d for t in trials if (d := stored.get((t.trial_id, t.attempt))) is not None]
     workloads = {d.trial.series_key: d.trial.workload for d in documents}
     drift: list[SeriesDrift] = []
-    covered = series_of_shared_causes(archive.findings_shown_by(campaign_id, MAX_OPEN_FINDINGS))
+    covered = series_of_shared_causes(archive.findings_shown_by(campaign_id, MAX_SEARCHED_FINDINGS))
     for provider, own in series_by_provider(dict(sorted(workloads.items()))).items():
         for c in compare_with_baselines(archive, declared, campaign_id, provider, own, judged_only=True):
             workload, verdicts = own[c.series_key], Counter(str(row.verdict) for row in c.rows if row.verdict is not None)

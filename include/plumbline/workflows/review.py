@@ -22,10 +22,9 @@ from plumbline.declarations import AnyWorkload, Declarations, digest, load
 from plumbline.declarations import series_key as key_of
 from plumbline.findings import Reconciliation, missing_data
 from plumbline.findings.campaign import findings_of
-from plumbline.findings.cause import FLEET
 from plumbline.findings.reconcile import reconcile
 from plumbline.metrics import METRICS
-from plumbline.results.finding import Finding
+from plumbline.results.finding import FLEET, Finding
 from plumbline.results.sample import CampaignSample, Series
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import review_causes, unsettled_witnesses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -103,6 +104,29 @@ def test_a_campaign_shows_what_it_opened_and_what_it_showed_again(archive: Archi
     assert [f.finding_id for f in archive.findings_shown_by("2025-12", 10)] == ["f02", "f03"]
     assert [f.finding_id for f in archive.findings_shown_by("2025-12", 1)] == ["f02"]
     assert archive.findings_shown_by("2099-01", 10) == ()
+
+
+def shared(number: int, **more: Any) -> FindingRecord:
+    """A cause that several providers share."""
+    return finding(number, provider="fleet", detail={"cause": {"providers": ["lab-2core", "lab-4core"]}, "seen_in": ["2025-12"]}, **more)
+
+
+def test_a_shared_cause_is_a_finding_of_each_provider_that_has_it(archive: Archive) -> None:
+    archive.save_findings([finding(1), finding(2, provider="other"), shared(3)])
+    assert [f.finding_id for f in archive.findings_page(provider="lab-2core").rows] == ["f01", "f03"]
+    assert [f.finding_id for f in archive.findings_page(provider="lab-4core").rows] == ["f03"]
+    assert [f.finding_id for f in archive.findings_page(provider="other").rows] == ["f02"]
+    assert [f.finding_id for f in archive.findings_page(providers=["other", "lab-4core"]).rows] == ["f02", "f03"]
+    assert archive.findings_page("resolved", provider="lab-4core").rows == ()
+
+
+@pytest.mark.parametrize("provider", ["fleet", "lab-2core"])
+def test_a_campaign_shows_a_cause_again_also_after_it_was_accepted(archive: Archive, provider: str) -> None:
+    filled(archive)
+    archive.save_findings([replace(shared(1, campaign_id="2025-11"), provider=provider), shared(2, campaign_id="2025-11")])
+    archive.set_finding_state("f01", "accepted", "ada", "the driver stays")
+    for found in (archive.findings_shown_by("2025-12", 10), archive.findings(campaign_id="2025-12")):
+        assert [(f.finding_id, f.state) for f in found] == [("f01", "accepted"), ("f02", "open")]
 
 
 def test_decisions_newest_first(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,18 @@ def test_what_no_campaign_showed_is_listed_with_its_day_and_accepted_as_it_is(ho
     golden("cli.findings_accept_without_campaign", accepted.stdout, id=NOTICED.finding_id)
 
 
+def test_the_findings_of_a_provider_are_its_own_and_the_causes_that_it_shares(campaigns, plumbline, said):
+    campaigns(first=[0.1])
+    causes = {"cause": {"providers": ["lab-2core", "sim"]}}
+    with open_archive() as archive:
+        for name, provider, detail in (("own", "lab-2core", {}), ("other", "sim", {}), ("shared", "fleet", causes)):
+            archive.save_findings([FindingRecord(name, "", None, provider, "performance", "warn", name, detail)])
+    assert sorted(f["finding_id"] for f in said("findings", "--provider", "lab-2core")[0]) == ["own", "shared"]
+    assert len(said("findings")[0]) == 3
+    refused = plumbline("findings", "--provider", "lab-2cor")
+    assert refused.exit_code == 2 and 'no provider is called "lab-2cor"' in refused.stderr and "lab-2core" in refused.stderr
+
+
 def test_a_snooze_is_shown_logged_and_ended(plumbline, said):
     with open_archive() as archive:
         dearer = Finding("f1", "", None, "price", "warn", "dearer", "", "lab", "", "", "price spot", since="2026-11-20")

@@ -91,7 +91,7 @@ def router(reader: ArchiveReader) -> APIRouter:
     ) -> out.History:
         """One number of a series over its campaigns, newest first, with every usable repeat. `statistic`: the metric's leading one if left out."""
         if metric not in METRICS or phase not in PHASES:
-            raise HTTPException(422, f'"{metric}" in "{phase}" is not measured; metrics and phases are named in docs/metrics.md')
+            raise HTTPException(422, f'"{metric}" in "{phase}" is not measured; metrics and phases are named in docs/reference/metrics.md')
         definition, archive = METRICS[metric], reader.archive()
         with _valid_cursor():
             campaigns = archive.campaigns_of(series_key, after, limit)

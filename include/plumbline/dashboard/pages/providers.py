@@ -25,7 +25,6 @@ from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Provider
-from plumbline.findings.cause import FLEET
 from plumbline.findings.headline import headline
 from plumbline.launch.cluster.operate import sweep
 from plumbline.metrics import METRICS, leading_names
@@ -36,7 +35,7 @@ from plumbline.presentation.charts.launches import launch_chart, launch_lines, l
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
 from plumbline.presentation.findings_inbox import GRAVITY, InboxGroup, count_severities, group_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
-from plumbline.results.finding import Finding
+from plumbline.results.finding import FLEET, Finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import monthly_costs
@@ -97,7 +96,7 @@ def provider_lines(
     troubles: dict[str, list[FindingView]] = defaultdict(list)
     for state in OPEN_STATES:
         for finding in archive.findings(state=state, latest=MAX_OPEN_FINDINGS):
-            for name in _concerned(finding):
+            for name in finding.providers:
                 troubles[name].append(finding)
     names.sort(key=lambda name: [-sum(f.severity == s for f in troubles[name]) for s in GRAVITY])
     names = names[names.index(after) + 1 if after in names else 0 :]
@@ -171,7 +170,7 @@ def provider_page(
     series = archive.series_of([name])
     if provider is None and not series:
         return None
-    open_findings = [f for f in archive.findings_of([name, FLEET], unsettled=True) if name in _concerned(f)]
+    open_findings = [f for f in archive.findings_of([name, FLEET], unsettled=True) if name in f.providers]
     cells = [c for by_provider in series_summaries(archive, declared, series, open_findings, now).values() for c in by_provider.values()]
     order = {c.series_key: i for i, c in enumerate(sorted(cells, key=lambda c: (c.severity not in ("page", "warn"), c.workload)))}
     chosen = next((s for s in series if s.series_key == series_key), None)
@@ -205,11 +204,6 @@ def provider_page(
         promised_lead_s=provider.sla.provisioning_lead_time if provider is not None else None,
         simulated=any(s.source == "simulated" for s in series) or (provider is not None and provider.simulated),
     )
-
-
-def _concerned(finding: FindingView) -> Sequence[str]:
-    """Its provider; of a shared cause all that have it."""
-    return (finding.detail.get("cause") or {}).get("providers") or (finding.provider,)
 
 
 def quantity_id(quantity: Quantity) -> str:
