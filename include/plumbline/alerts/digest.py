@@ -18,11 +18,9 @@ from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import AuditView
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.findings.headline import headline, one_per_headline
-from plumbline.metrics.formatting import format_money, format_monthly
-from plumbline.presentation.findings_inbox import SYMBOLS
-from plumbline.results.finding import Finding
+from plumbline.metrics.formatting import format_count, format_money, format_monthly
+from plumbline.results.finding import SYMBOLS, Finding, gravity
 
-_SEVERITY_ORDER = {"page": 0, "warn": 1, "info": 2}
 _MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 5
 _LINE_LIMIT = 250
 _LIST_LIMIT = 3000
@@ -60,7 +58,7 @@ class Digest:
     def waiting(self) -> list[Entry]:
         """Open and acknowledged findings by cost, highest first; then by severity and age."""
         entries = [e for e in self.entries if e.settled is None and e.finding.simulated == self.simulated]
-        return sorted(entries, key=lambda e: (-abs(e.cost.usd or 0.0), _SEVERITY_ORDER[e.finding.severity], e.opened, e.finding.finding_id))
+        return sorted(entries, key=lambda e: (-abs(e.cost.usd or 0.0), gravity(e.finding.severity), e.opened, e.finding.finding_id))
 
     def opened(self) -> list[Entry]:
         """Findings opened in the month."""
@@ -95,8 +93,7 @@ def render_digest(digest: Digest) -> Message:
 
 
 def _title(digest: Digest) -> str:
-    count = len(digest.waiting())
-    return f"{'SIMULATED ' if digest.simulated else ''}Plumbline {digest.month}: {count} open finding{'' if count == 1 else 's'}"
+    return f"{'SIMULATED ' if digest.simulated else ''}Plumbline {digest.month}: {format_count(len(digest.waiting()), 'open finding')}"
 
 
 def _total(waiting: Sequence[Entry]) -> str:
@@ -108,11 +105,11 @@ def _total(waiting: Sequence[Entry]) -> str:
     known = [e.cost.usd for e in waiting if e.cost.usd is not None]
     unknown = len(waiting) - len(known)
     if not known:
-        return f"Cost unknown: no volume declared for {_findings(unknown)} (`volumes` in alerts.yaml)."
+        return f"Cost unknown: no volume declared for {format_count(unknown, 'finding')} (`volumes` in alerts.yaml)."
     more = sum(v for v in known if v > 0)
     less = -sum(v for v in known if v < 0)
     saved = f" and save {format_money(less)}" if less else ""
-    rest = f" Cost unknown for {_findings(unknown)}." if unknown else ""
+    rest = f" Cost unknown for {format_count(unknown, 'finding')}." if unknown else ""
     return f"Open findings cost *{format_money(more)} a month* at the declared volumes{saved}.{rest}"
 
 
@@ -124,8 +121,7 @@ def _with_cost(entries: Sequence[Entry]) -> list[Entry]:
 def _line(place: int, what: str, entries: Sequence[Entry], on: date) -> str:
     entry, finding = entries[0], entries[0].finding
     ids = ", ".join(f"`{e.finding.finding_id}`" for e in entries[:3])
-    days = (on - entry.opened).days
-    age = f"open {days} day{'' if days == 1 else 's'}"
+    age = f"open {format_count((on - entry.opened).days, 'day')}"
     state = " (acknowledged)" if finding.state == "acknowledged" else ""
     return f"{place}. {SYMBOLS[finding.severity]} {truncate(escape(what), _LINE_LIMIT)}{state}, {age}  {ids}"
 
@@ -147,7 +143,7 @@ def _sums(waiting: Sequence[Entry], names: Callable[[Entry], Iterable[str]]) -> 
         known = [e.cost.usd for e in own if e.cost.usd is not None]
         cost = MonthlyCost(sum(known) if known else None, "")
         unknown = f", {len(own) - len(known)} of unknown cost" if known and len(known) < len(own) else ""
-        sums.append((-(cost.usd or 0.0), name, f"{escape(name)}: {_money(cost)} ({_findings(len(own))}{unknown})"))
+        sums.append((-(cost.usd or 0.0), name, f"{escape(name)}: {_money(cost)} ({format_count(len(own), 'finding')}{unknown})"))
     more = len(sums) - _MOST_SUMS
     return [line for _, _, line in sorted(sums)[:_MOST_SUMS]] + ([f"… and {more} more"] if more > 0 else [])
 
@@ -166,13 +162,9 @@ def _changes(digest: Digest) -> list[str]:
 
 def _footer(digest: Digest) -> str:
     other = "measured" if digest.simulated else "simulated"
-    apart = f" · {_findings(digest.left_out)} of {other} providers not counted" if digest.left_out else ""
+    apart = f" · {format_count(digest.left_out, 'finding')} of {other} providers not counted" if digest.left_out else ""
     mark = "SIMULATED: no real machine was measured · " if digest.simulated else ""
     return f"{mark}digest of {digest.month}, as of {digest.on:%Y-%m-%d} · costs at declared volumes and accepted prices, else at the prices declared when a finding opened{apart}"
-
-
-def _findings(count: int) -> str:
-    return f"{count} finding{'' if count == 1 else 's'}"
 
 
 def _section(text: str, limit: int = SECTION_LIMIT) -> SectionBlock:

@@ -15,7 +15,7 @@ from plumbline.declarations import digest
 from plumbline.findings.decision_change import is_decision_change, parse_decision_subject
 from plumbline.findings.headline import headline
 from plumbline.metrics.formatting import capitalize_first
-from plumbline.results.finding import Finding
+from plumbline.results.finding import OPEN_STATES, Finding
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def next_steps(finding: Finding) -> list[tuple[str, str]]:
     moves_baseline = finding.kind in ("performance", "environment")
     if moves_baseline and finding.baseline_campaigns and finding.campaigns:
         steps.append((f"plumbline compare --finding {finding.finding_id}", "every metric against the baseline"))
-    if finding.state in ("open", "acknowledged"):
+    if finding.state in OPEN_STATES:
         accept, resolve = (f"plumbline findings {verb} {finding.finding_id} --why …" for verb in ("accept", "resolve"))
         if moves_baseline and finding.campaigns:
             steps.append((accept, "accept as new baseline"))
@@ -214,7 +214,7 @@ def _decision_steps(finding: Finding) -> list[tuple[str, str]]:
     team, kind, workloads = parse_decision_subject(finding.subject)
     one = f" --workload {workloads[0]}" if len(workloads) == 1 else ""
     steps = [(f"plumbline decide --team {team} --kind {kind}{one}", "ranking and what would change it")]
-    if finding.state in ("open", "acknowledged"):
+    if finding.state in OPEN_STATES:
         steps.append((f"plumbline findings accept {finding.finding_id} --why …", "the team switches"))
         steps.append((f"plumbline findings resolve {finding.finding_id} --why …", "the team stays"))
     return steps

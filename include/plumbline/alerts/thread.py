@@ -10,7 +10,7 @@ from typing import Any
 from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Delivered, Post, failure
 from plumbline.alerts.message import Message
 from plumbline.archive import IncidentRecord
-from plumbline.results.finding import Finding
+from plumbline.results.finding import Finding, gravity
 
 POSTING, UNDELIVERED, MOVED = "posting", "undelivered", "moved"
 
@@ -97,7 +97,7 @@ class Thread:
 
     def _notified_severity(self, what: str) -> str:
         """The highest severity that was notified, after this post."""
-        return max(self.note.severity, str(self.note.posts[what]["severity"]), key=("", "info", "warn", "page").index)
+        return min(self.note.severity, str(self.note.posts[what]["severity"]), key=gravity)
 
     def _record(self, what: str, post: Mapping[str, Any], **values: Any) -> None:
         known = {"ts": post["ts"]} if what == OPENED and post["ts"] else {}

@@ -14,6 +14,7 @@ from plumbline.declarations.economics import Economics
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.references import References
 from plumbline.results import ResultDocument, ResultStore
+from plumbline.results.finding import Severity
 from plumbline.results.published import PublishedResult
 
 
@@ -47,7 +48,7 @@ class FindingRow:
     finding_id: str
     series_key: str
     kind: str
-    severity: str
+    severity: Severity
     headline: str
     state: str
     explanation: str = ""

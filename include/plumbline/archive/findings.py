@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 
 from plumbline.archive import audit
 from plumbline.archive.engine import reads, writes
-from plumbline.archive.records import FindingKind, FindingRecord, FindingState, FindingView, IncidentRecord, IncidentView
+from plumbline.archive.records import FindingRecord, FindingView, IncidentRecord, IncidentView
 from plumbline.archive.repository import insert_new, view_of, where_equal
 from plumbline.archive.schema import Campaign, Finding, Incident, Series, SeriesCampaign
-from plumbline.results.finding import FLEET
+from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, gravity
 
 NEXT_STATES: dict[FindingState, tuple[FindingState, ...]] = {
     "open": ("acknowledged", "accepted", "resolved"),
@@ -24,10 +24,6 @@ NEXT_STATES: dict[FindingState, tuple[FindingState, ...]] = {
     "accepted": ("open",),
     "resolved": (),
 }
-
-
-_SEVERITIES = ("info", "warn", "page")
-OPEN_STATES: tuple[FindingState, ...] = ("open", "acknowledged")
 
 
 class WrongState(ValueError):
@@ -51,9 +47,12 @@ def save_findings(session: Session, now: datetime, findings: Sequence[FindingRec
 
 
 def find_findings(
-    session: Session, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None
+    session: Session,
+    state: FindingState | tuple[FindingState, ...] | None = None,
+    campaign_id: str | None = None,
+    latest: int | None = None,
 ) -> list[FindingView]:
-    """Findings, newest first; of one campaign, those that it opened and those that it showed again."""
+    """Findings, newest first, of one state or several; of one campaign, those that it opened and those that it showed again."""
     query = where_equal(select(Finding).order_by(Finding.opened_at.desc(), Finding.finding_id), (Finding.state, state))
     if campaign_id is not None:
         shown = (view for view in map(finding_view, session.scalars(query.where(_candidates_of(session, campaign_id)))))
@@ -105,7 +104,7 @@ def continue_finding(session: Session, now: datetime, finding: FindingRecord, se
         audit.write_entry(
             session, now, who="drift", what="finding_continued", subject=finding.finding_id, why=why, detail=detail, once=once
         )
-    if row.snoozed_until is not None and _SEVERITIES.index(finding.severity) > _SEVERITIES.index(row.severity):
+    if row.snoozed_until is not None and gravity(finding.severity) < gravity(row.severity):
         before = {"severity": finding.severity, "before": row.severity}
         audit.write_entry(
             session, now, who="drift", what="finding_woken", subject=finding.finding_id, why="it became graver", detail=before

@@ -12,16 +12,13 @@ from sqlalchemy import ColumnElement, Engine, and_, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from plumbline.archive.engine import reading
-from plumbline.archive.findings import OPEN_STATES, finding_view, providers_in, seen_since
+from plumbline.archive.findings import finding_view, providers_in, seen_since
 from plumbline.archive.records import (
     DecisionView,
-    FindingKind,
-    FindingState,
     FindingView,
     Outcomes,
     PriceReadingView,
     SeriesView,
-    Severity,
     Source,
     TrialView,
 )
@@ -40,7 +37,7 @@ from plumbline.archive.schema import (
     Trial,
 )
 from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes, trial_view
-from plumbline.results.finding import FLEET
+from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, Severity
 from plumbline.results.sample import no_usable_trial
 
 T = TypeVar("T")

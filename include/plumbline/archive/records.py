@@ -8,11 +8,8 @@ from datetime import date, datetime
 from typing import Any, Literal
 
 from plumbline.results import FailureClass, Reason, Scalar, Status
+from plumbline.results.finding import FindingKind, FindingState, Severity
 from plumbline.results.sample import CampaignSample, Observation, TrialOutcome
-
-FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
-Severity = Literal["info", "warn", "page"]
-FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from datetime import date, datetime, timezone
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import (
     JSON,
@@ -22,6 +22,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
+
+from plumbline.results.finding import FindingKind, FindingState, Severity
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -289,11 +291,6 @@ class Quarantined(Base):
     updated_at: Mapped[datetime]
 
 
-FINDING_KINDS = ("performance", "environment", "price", "reliability", "missing_data", "self")
-SEVERITIES = ("info", "warn", "page")
-FINDING_STATES = ("open", "acknowledged", "accepted", "resolved")
-
-
 class Baseline(Base):
     """A campaign that a series is compared with. Current ones have no `superseded_at`; old ones stay, for slow drift."""
 
@@ -335,9 +332,9 @@ class Finding(Base):
 
     __tablename__ = "findings"
     __table_args__ = (
-        one_of("kind", FINDING_KINDS),
-        one_of("severity", SEVERITIES),
-        one_of("state", FINDING_STATES),
+        one_of("kind", get_args(FindingKind)),
+        one_of("severity", get_args(Severity)),
+        one_of("state", get_args(FindingState)),
         Index(None, "state", "opened_at"),
         Index(None, "opened_at"),
         Index(None, "campaign_id"),

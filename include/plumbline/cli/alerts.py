@@ -18,6 +18,7 @@ from plumbline.alerts.preview import EXAMPLE_CONTEXT, EXAMPLE_FINDING, EXAMPLE_H
 from plumbline.alerts.slack.mrkdwn import Span
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, out, read_archive
 from plumbline.declarations import DeclarationError, load
+from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows.alert import alert_of, build_digest, finding_chart, previous_month
 
 alerts = typer.Typer(help="Preview Slack messages and the monthly digest, without Slack.", no_args_is_help=True)
@@ -71,7 +72,7 @@ def _example() -> list[Preview]:
 def _stored(finding_id: str | None, as_json: bool) -> list[Preview]:
     """One finding, or all open ones."""
     with clear_errors(LookupError, DeclarationError), read_archive(listing=finding_id is None, as_json=as_json) as archive:
-        views = [archive.finding(finding_id)] if finding_id else [*archive.findings("open"), *archive.findings("acknowledged")]
+        views = [archive.finding(finding_id)] if finding_id else archive.findings(OPEN_STATES)
         declared = load()
         cases = [alert_of(archive, declared, view) for view in views]
         return [

@@ -27,6 +27,7 @@ from plumbline.cli.imports import forget_import, import_, import_mlperf, imports
 from plumbline.cli.output import Json, clear_errors, completed, emit, fail, marked, no_archive, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, installation_paths
 from plumbline.embedded.connections import database_url
+from plumbline.metrics.formatting import format_count
 
 Airflow = Annotated[bool, typer.Option("--airflow", help="Airflow's database instead: runs, and connections encrypted with the Fernet key")]
 
@@ -266,8 +267,8 @@ def collect(campaign: Annotated[str, typer.Argument(help="the campaign's id, suc
         for one, text in lines:
             out.print(f"{one.trial_id}: {text}")
         out.print(
-            f"{len(done)} trial{'' if len(done) == 1 else 's'}: {len(new)} with new results, {len(failed)} not collected, "
-            f"{len(refused)} document{'' if len(refused) == 1 else 's'} in quarantine"
+            f"{format_count(len(done), 'trial')}: {len(new)} with new results, {len(failed)} not collected, "
+            f"{format_count(len(refused), 'document')} in quarantine"
         )
 
     emit(as_json, done, show)

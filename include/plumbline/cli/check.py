@@ -29,6 +29,7 @@ from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.plan import typical_trials
+from plumbline.metrics.formatting import format_count
 from plumbline.workflows.budget import forecast_month
 
 _LONG = 60
@@ -109,7 +110,7 @@ def check(
             for problem in invalid:
                 err.print(str(problem), style="red")
             count = len(invalid)
-            err.print(f"{count} problem{'s' if count != 1 else ''}; nothing was started")
+            err.print(f"{format_count(count, 'problem')}; nothing was started")
 
         emit(as_json, {"ok": False, "problems": invalid}, problems)
         raise typer.Exit(UNUSABLE) from None

@@ -19,7 +19,7 @@ from plumbline.findings.price import format_price_name
 from plumbline.findings.probe import ProbeVerdict
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import TrialFailure
-from plumbline.metrics.formatting import format_money_change, unknown_name
+from plumbline.metrics.formatting import format_count, format_money_change, unknown_name
 from plumbline.workflows.check_provider import EnvironmentCheck, check_environment
 from plumbline.workflows.pending_changes import monitored_providers
 from plumbline.workflows.probe import ProbeReport, probe_provider
@@ -117,7 +117,7 @@ def _check(provider: str, inside: bool) -> _ProviderReport:
 
 def _show(report: _ProviderReport, facts: bool) -> None:
     looked, priced = report.looked, report.priced
-    nodes = "" if looked is None else f"{looked.nodes} node{'s' * (looked.nodes != 1)}, "
+    nodes = "" if looked is None else f"{format_count(looked.nodes, 'node')}, "
     prices = f"{len(priced.checks) or 'no'} price{'s' * (len(priced.checks) != 1)}" if priced else "no prices"
     out.print(marked("[bold]{}[/]  [dim]{}{}[/]", report.provider, nodes, prices))
     for row in looked.changes if looked else ():

@@ -14,14 +14,14 @@ from rich.text import Text
 
 from plumbline import workflows
 from plumbline.archive import FindingView
-from plumbline.archive.records import FindingState
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
-from plumbline.cli.output import SEVERITY, Json, clear_errors, completed, emit, fail, marked, out, read_archive
+from plumbline.cli.output import SEVERITY_STYLES, Json, clear_errors, completed, emit, fail, marked, out, read_archive
 from plumbline.declarations import DeclarationError, Declarations, load
 from plumbline.findings.headline import one_per_headline
-from plumbline.metrics.formatting import format_money, unknown_name
+from plumbline.metrics.formatting import format_count, format_money, unknown_name
+from plumbline.presentation.findings_inbox import count_severities
 from plumbline.results import InvalidResult
-from plumbline.results.finding import Finding
+from plumbline.results.finding import OPEN_STATES, SYMBOLS, Finding, FindingState, gravity
 
 findings = typer.Typer(help="List, show and answer findings: what drifted, and what was decided about it.", no_args_is_help=False)
 FindingId = Annotated[str, typer.Argument(help="its id, or how that begins", callback=completed("finding"))]
@@ -32,7 +32,6 @@ Settled = Annotated[bool, typer.Option("--all", help="also the settled ones")]
 Of = Annotated[str | None, typer.Option("--provider", help="of this provider, and the causes that it shares with others")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="every finding, with its cause and the commands that answer it")]
 _MOST = 10
-_ORDER = ("page", "warn", "info")
 
 
 @findings.callback(invoke_without_command=True)
@@ -47,7 +46,7 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
     """List the open findings, most severe first."""
     with read_archive(listing=True, as_json=as_json) as archive:
         # By state: an old archive has far more settled findings than open ones.
-        views = archive.findings() if settled else [*archive.findings("open"), *archive.findings("acknowledged")]
+        views = archive.findings(None if settled else OPEN_STATES)
         declared = _declared()
         if provider is not None:
             names = {*archive.provider_names(), *(declared.providers if declared else ())}
@@ -62,9 +61,8 @@ def list_findings(settled: Settled = False, provider: Of = None, verbose: Verbos
         if not views:
             out.print("no findings" if settled else "no open findings (--all shows the settled ones)")
             return
-        graded = sorted(views, key=lambda f: _ORDER.index(f.severity))
-        counts = ", ".join(f"{n} {severity}" for severity in _ORDER if (n := sum(f.severity == severity for f in views)))
-        out.print(marked("[bold]{}[/]: {}", f"{len(views)} {'' if settled else 'open '}finding{'s' * (len(views) != 1)}", counts))
+        graded = sorted(views, key=lambda f: gravity(f.severity))
+        out.print(marked("[bold]{}[/]: {}", format_count(len(views), "finding" if settled else "open finding"), count_severities(views)))
         stories = list(one_per_headline((f.headline, f) for f in graded).values())
         for story in stories if verbose else stories[:_MOST]:
             _show_story(story, verbose)
@@ -87,10 +85,9 @@ def _show_story(story: Sequence[FindingView], verbose: bool) -> None:
     """The findings of one headline."""
     view = story[0]
     readable = _readable(view)
-    symbol, style = SEVERITY[view.severity]
     began = view.campaign_id or (readable.began if readable else f"{view.opened_at:%Y-%m-%d}")
     mark = "SIMULATED " if readable and readable.simulated else ""
-    line = Text.assemble((f"{symbol} {view.severity:<4} ", style), (mark, "yellow"), view.headline)
+    line = Text.assemble((f"{SYMBOLS[view.severity]} {view.severity:<4} ", SEVERITY_STYLES[view.severity]), (mark, "yellow"), view.headline)
     out.print(line)
     ids = ", ".join(one.finding_id for one in story)
     out.print(marked("       [dim]{} · {}{} · since {}[/]", ids, view.state, _snoozed(view), began))

@@ -16,7 +16,7 @@ from plumbline.archive.bundle import BadBundle, ImportedCampaign
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, open_archive, out, read_archive, table
 from plumbline.declarations import DeclarationError, load
-from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.metrics.formatting import common_scale, format_count, format_name
 from plumbline.results.benchmark_files import FORMATS
 from plumbline.results.published import MLPERF_ROUNDS, PublishedResult, parse_mlperf
 from plumbline.workflows.import_results import ImportedFile
@@ -103,7 +103,7 @@ def _show_file(done: ImportedFile) -> None:
     source = done.results[0].source
     assert source is not None
     new, known = done.imported.inserted, done.imported.unchanged
-    out.print(f"{source.name} (SHA-256 {source.sha256[:16]}…): {new} run{'' if new == 1 else 's'} imported, {known} known already")
+    out.print(f"{source.name} (SHA-256 {source.sha256[:16]}…): {format_count(new, 'run')} imported, {known} known already")
     for name in done.imported.kept_out:
         out.print(f"  kept out: the archive holds {name} with other values, which stay", style="yellow")
 
@@ -143,7 +143,7 @@ def forget_import(
 
     def show() -> None:
         for one in done:
-            out.print(f"{one.import_id}: {one.runs} run{'' if one.runs == 1 else 's'} of {one.provider} {one.workload} forgotten")
+            out.print(f"{one.import_id}: {format_count(one.runs, 'run')} of {one.provider} {one.workload} forgotten")
 
     emit(as_json, done, show)
 

@@ -15,7 +15,7 @@ from plumbline.declarations.loader import display_path
 from plumbline.declarations.workloads.models import ServingPrecision
 from plumbline.harness.inference.checkpoint.contents import BrokenCheckpoint, Contents
 from plumbline.harness.inference.checkpoint.sources import AccessRefused, FetchFailed
-from plumbline.metrics.formatting import format_bytes
+from plumbline.metrics.formatting import format_bytes, format_count
 from plumbline.workflows import add_model
 from plumbline.workflows.add_model import ProviderFit
 
@@ -115,7 +115,7 @@ def _show(answer: Added) -> None:
         arithmetic = "" if row.fit is None or (row.why and row.fit.fits) else f": {row.fit.arithmetic}"
         out.print(f"  {row.provider:<{width}}  {_verdict(row)}{arithmetic}{'' if row.enabled else ' (disabled)'}")
     if others := len(answer.providers) - len(rows):
-        out.print(f"  {others} disabled provider{'s' * (others > 1)} cannot run it (--json says why)")
+        out.print(f"  {format_count(others, 'disabled provider')} cannot run it (--json says why)")
     fitting = next((row.provider for row in rows if row.enabled and row.why is None and (row.fit is None or row.fit.fits)), "PROVIDER")
     out.print(f"wrote {answer.file}; next: plumbline trial {answer.workload} --provider {fitting}")
 

@@ -57,8 +57,7 @@ def _width(stream: TextIO) -> int | None:
 out = _Console(width=_width(sys.stdout))
 err = _Console(stderr=True, width=_width(sys.stderr))
 
-SEVERITY = {"page": ("✖", "bold red"), "warn": ("▲", "yellow"), "info": ("●", "cyan")}
-"""Each severity's symbol and style."""
+SEVERITY_STYLES = {"page": "bold red", "warn": "yellow", "info": "cyan"}
 
 
 def marked(template: str, *values: object) -> Text:

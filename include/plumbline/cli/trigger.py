@@ -17,7 +17,7 @@ from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
 from plumbline.launch.plan import PlanError
-from plumbline.metrics.formatting import format_amount, unknown_name
+from plumbline.metrics.formatting import format_amount, format_count, unknown_name
 from plumbline.workflows.budget import apply_budgets, budget_balance, forecast_month
 from plumbline.workflows.plan import Placement, PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, plan_runs
 
@@ -111,7 +111,7 @@ def _show(request: RunParameters, started: list[StartedRun], address: str) -> No
 
 def _trials(start: PlannedRun) -> str:
     gone = f"; {start.left_out} more are left out: the budget does not carry them" if start.left_out else ""
-    return f"{start.trials} trial{'s' if start.trials != 1 else ''}{gone}"
+    return f"{format_count(start.trials, 'trial')}{gone}"
 
 
 def _waits(one: StartedRun) -> str:

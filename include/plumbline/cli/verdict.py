@@ -8,9 +8,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.cli.output import SEVERITY, marked, out
+from plumbline.cli.output import SEVERITY_STYLES, marked, out
 from plumbline.cli.tables import TOP
 from plumbline.presentation.verdicts import Bar, CampaignVerdict, WorkloadVerdict
+from plumbline.results.finding import SYMBOLS
 
 _IN_FULL = 4
 """Workloads that get bars; more of them get a line each."""
@@ -131,8 +132,7 @@ def _drift(verdict: CampaignVerdict, most: int) -> None:
     parts = [f"{count} {state}" for state, count in verdict.series.items()]
     out.print(_named_row("Drift", f"{sum(verdict.series.values())} series: {', '.join(parts)}" if parts else "nothing compared"))
     for finding in verdict.findings[:most]:
-        symbol, style = SEVERITY[finding.severity]
-        text = Text.assemble((f"  {symbol} {finding.severity:<4} ", style), finding.headline)
+        text = Text.assemble((f"  {SYMBOLS[finding.severity]} {finding.severity:<4} ", SEVERITY_STYLES[finding.severity]), finding.headline)
         text.truncate(max(40, out.width), overflow="ellipsis")
         out.print(text)
     if more := len(verdict.findings) - most:

@@ -14,9 +14,10 @@ from fastapi.params import Depends as Dependency
 
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import Slice
-from plumbline.archive.records import FindingKind, FindingState, PriceView
+from plumbline.archive.records import PriceView
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX
+from plumbline.results.finding import FindingKind, FindingState
 
 COSTS_REFUSED = "contract prices, invoices and costs require a role with access to costs: docs/team-server.md (Users and roles)"
 
@@ -60,7 +61,9 @@ class ArchiveWithoutCosts(Archive):
     def prices(self, provider: Any = None) -> list[PriceView]:
         return []
 
-    def findings(self, state: FindingState | None = None, campaign_id: str | None = None, latest: int | None = None) -> list[FindingView]:
+    def findings(
+        self, state: FindingState | tuple[FindingState, ...] | None = None, campaign_id: str | None = None, latest: int | None = None
+    ) -> list[FindingView]:
         return _without_cost_findings(super().findings(state, campaign_id, latest))
 
     def finding(self, finding_id: str) -> FindingView:

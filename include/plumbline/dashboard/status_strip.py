@@ -15,7 +15,7 @@ from plumbline.analysis.decisions.savings import Switch
 from plumbline.archive import FindingView
 from plumbline.declarations import Declarations
 from plumbline.launch.plan import next_slot
-from plumbline.metrics.formatting import format_money, format_name, format_percent, format_probability
+from plumbline.metrics.formatting import format_count, format_money, format_name, format_percent, format_probability
 from plumbline.presentation.cover import describe_rest
 from plumbline.presentation.findings_inbox import count_severities
 from plumbline.presentation.heat_map import SeriesStatus
@@ -132,7 +132,7 @@ def _campaign_tile(status: Mapping[tuple[str, str], SeriesStatus]) -> list[Tile]
         sum(series_status.usable for series_status in campaign_status),
         sum(series_status.planned for series_status in campaign_status),
     )
-    note = f"{trials} trial{'s' * (trials != 1)}, {trials - usable or 'none'} unusable; {len(campaign_status)} of {len(status)} series"
+    note = f"{format_count(trials, 'trial')}, {trials - usable or 'none'} unusable; {len(campaign_status)} of {len(status)} series"
     return [Tile("Newest campaign", newest.campaign_id, note, f"/campaigns/{newest.campaign_id}", "" if usable == trials else "warn")]
 
 
@@ -161,8 +161,8 @@ def _money_tile(month: MonthlyTotal) -> Tile:
     if not month.known:
         return Tile("Lost a month", "–", f"{month.unknown} without an amount" if month.unknown else "no finding costs money", link)
     if not month.lost and month.saved:
-        return Tile("Saved a month", format_money(month.saved), f"{month.known} finding{'s' * (month.known != 1)}", link, "good")
-    coverage = f"{month.known} finding{'s' * (month.known != 1)}{describe_rest(month)}"
+        return Tile("Saved a month", format_money(month.saved), format_count(month.known, "finding"), link, "good")
+    coverage = f"{format_count(month.known, 'finding')}{describe_rest(month)}"
     return Tile("Lost a month", format_money(month.lost), coverage, link, "bad" if month.lost else "good")
 
 

@@ -27,7 +27,7 @@ from plumbline.findings import shorten
 from plumbline.findings.headline import without_share
 from plumbline.metrics import METRICS, leading_order
 from plumbline.metrics.formatting import format_limit
-from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, summarize_facts
+from plumbline.results.finding import Finding, FindingKind, Member, Severity, finding_id, gravity, summarize_facts
 from plumbline.results.sample import Series
 
 
@@ -250,9 +250,6 @@ def _finding(
     )
 
 
-_GRAVITY = {"page": 0, "warn": 1, "info": 2}
-
-
 def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Findings of the series of one campaign, one per provider, kind and subject: one cause, such as a driver, shows in many series.
 
@@ -265,7 +262,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def _rank(finding: Finding) -> tuple[int, float, str]:
-    return _GRAVITY[finding.severity], -abs(finding.effect or 0.0), finding.series_key
+    return gravity(finding.severity), -abs(finding.effect or 0.0), finding.series_key
 
 
 def _lead_with_members(group: list[Finding]) -> Finding:

@@ -16,10 +16,9 @@ from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShi
 from plumbline.findings.headline import cause_of, is_price_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_limit
-from plumbline.results.finding import FLEET, CauseEvidence, Finding, FindingKind, Member, Severity, finding_id
+from plumbline.results.finding import FLEET, OPEN_STATES, CauseEvidence, Finding, FindingKind, Member, Severity, finding_id, gravity
 from plumbline.results.sample import Series
 
-_GRAVITY: tuple[Severity, ...] = ("info", "warn", "page")
 _RUNS = {"training": "trainings", "inference": "inference workloads"}
 
 
@@ -113,7 +112,7 @@ def slowdown(metric: str, effect: float) -> float:
 
 def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
     """Finding → the unsettled finding of its cause, among these; without findings that are more severe than their cause's."""
-    known = [f for f in findings if f.state in ("open", "acknowledged")]
+    known = [f for f in findings if f.state in OPEN_STATES]
     pooled = sorted((f for f in known if f.cause is not None), key=lambda f: f.kind != "performance")
     led: dict[str, str] = {}
     for finding in known:
@@ -125,7 +124,7 @@ def witnesses(findings: Iterable[Finding]) -> dict[str, str]:
         if is_price_change(finding) or (finding.kind == "price" and finding.is_decision_change and finding.causes):
             stories[cause_of(finding)].append(finding)
     for story in stories.values():
-        lead, *others = sorted(story, key=lambda f: (-_GRAVITY.index(f.severity), f.is_decision_change, f.finding_id))
+        lead, *others = sorted(story, key=lambda f: (gravity(f.severity), f.is_decision_change, f.finding_id))
         led |= dict.fromkeys((f.finding_id for f in others), lead.finding_id)
     return led
 
@@ -135,9 +134,7 @@ def _witnesses(finding: Finding, pooled: Finding) -> bool:
     assert cause is not None  # only findings with one are asked
     if finding.kind not in ("performance", "environment") or finding.is_decision_change:
         return False
-    if _GRAVITY.index(finding.severity) > _GRAVITY.index(pooled.severity) or not set(cause.facts) & set(
-        map(fact_name, finding.attributed_to)
-    ):
+    if gravity(finding.severity) < gravity(pooled.severity) or not set(cause.facts) & set(map(fact_name, finding.attributed_to)):
         return False
     if finding.cause is not None:
         return finding.subject == pooled.subject and (finding.kind, pooled.kind) == ("environment", "performance")

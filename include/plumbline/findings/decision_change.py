@@ -19,7 +19,7 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument, Previ
 from plumbline.archive import Archive
 from plumbline.findings import Reconciliation, shorten
 from plumbline.findings.headline import cause_of, describe_price_change, is_price_change, price_cause
-from plumbline.metrics.formatting import format_change, format_money_change, format_probability, join_words
+from plumbline.metrics.formatting import format_change, format_count, format_money_change, format_probability, join_words
 from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
 from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
 
@@ -140,7 +140,7 @@ def _describe_news(news: Mapping[str, list[str]], name_them: Callable[[list[str]
 
 
 def _count(providers: list[str]) -> str:
-    return f"{len(providers)} provider{'s' if len(providers) > 1 else ''}"
+    return format_count(len(providers), "provider")
 
 
 def _first_ones(reasons: Sequence[str]) -> tuple[str, ...]:

@@ -168,6 +168,11 @@ def format_probability(probability: float | None) -> str:
     return "< 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
 
 
+def format_count(count: int, noun: str, plural: str = "") -> str:
+    """A number of things, such as `1 trial` and `3 trials`."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def format_bytes(count: int) -> str:
     return common_scale("bytes", [float(count)]).text(float(count)) if count >= 1024 else f"{count} B"
 

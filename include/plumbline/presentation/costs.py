@@ -15,7 +15,7 @@ from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.archive import Archive, TrialView
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_name, format_percent
+from plumbline.metrics.formatting import common_scale, format_count, format_name, format_percent
 from plumbline.presentation.card_tables import card_tables
 from plumbline.results import ResultDocument
 
@@ -78,8 +78,7 @@ def bill_tables(costs: Sequence[ProviderCost]) -> tuple[BillTable, ...]:
             at_least=not cost.bill.complete,
             per_run=format_amount(cost.per_finished_run),
             why_not=cost.why_not,
-            runs=f"{cost.finished} of {cost.trials} runs finished"
-            + (f", {cost.lost} attempt{'s' if cost.lost != 1 else ''} lost" if cost.lost else ""),
+            runs=f"{cost.finished} of {cost.trials} runs finished" + (f", {format_count(cost.lost, 'attempt')} lost" if cost.lost else ""),
             share=share_note(cost.bill),
             unknown=unknown_reasons(cost),
         )

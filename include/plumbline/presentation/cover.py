@@ -20,6 +20,7 @@ from plumbline.metrics.formatting import format_money, format_percent, format_pr
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import index_chart, pareto_chart
 from plumbline.presentation.verdicts import busy_sentence
+from plumbline.results.finding import gravity
 
 Verdict = Literal["stay", "move", "choose", "unclear", "none"]
 VERDICTS: dict[Verdict, str] = {
@@ -266,7 +267,7 @@ def _certainty_tile(conclusions: Conclusions) -> Tile:
 
 
 def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action, ...]:
-    campaign, actions = conclusions.campaign, []
+    campaign, actions = conclusions.campaign, list[tuple[float, str, Action]]()
     for finding in campaign.history.open_findings:
         usd = finding.usd_per_month or 0.0
         if (finding.severity == "info" and usd <= 0) or _finding_word(finding) in ("improvement", "price cut"):
@@ -285,7 +286,6 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
             actions.append((0.0, "info", Action(title, f"no clear winner among {len(names)}", d.decision.team)))
     if not campaign.history.volumes:
         reason = "without volumes neither losses nor savings have an amount"
-        actions.append((0.0, "zzz", Action("Declare monthly volumes in alerts.yaml", reason, OPERATIONS)))
-    order = ("page", "warn", "info", "zzz")
-    ranked = sorted(actions, key=lambda a: (-a[0], order.index(a[1]), a[2].title))
+        actions.append((0.0, "", Action("Declare monthly volumes in alerts.yaml", reason, OPERATIONS)))
+    ranked = sorted(actions, key=lambda a: (-a[0], gravity(a[1]), a[2].title))
     return tuple(action for *_, action in ranked[:ACTIONS])

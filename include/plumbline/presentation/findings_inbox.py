@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from plumbline.archive import FindingView
-from plumbline.archive.findings import OPEN_STATES
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline, stored_headline
-from plumbline.results.finding import FLEET, Finding, Severity
-
-SYMBOLS = {"page": "✖", "warn": "▲", "info": "●"}
-GRAVITY: dict[Severity, int] = {"page": 0, "warn": 1, "info": 2}
+from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, Finding, gravity
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ class InboxGroup:
 def count_severities(views: Iterable[FindingView]) -> str:
     """Such as `1 page, 3 warn`, the gravest first; empty without a finding."""
     count = Counter(view.severity for view in views)
-    return ", ".join(f"{count[severity]} {severity}" for severity in GRAVITY if count[severity])
+    return ", ".join(f"{count[severity]} {severity}" for severity in SEVERITIES if count[severity])
 
 
 def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | None]) -> tuple[InboxGroup, ...]:
@@ -94,7 +90,7 @@ def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
     # Of equal gravity what a user feels comes before what explains it, and the cause of several before its witnesses.
     explains = item.view.kind == "environment" and (item.finding is None or item.finding.cause is None)
     settled = item.view.state not in OPEN_STATES
-    return settled, GRAVITY[item.view.severity], explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
+    return settled, gravity(item.view.severity), explains, -(item.usd or 0.0), -item.view.opened_at.timestamp(), item.view.finding_id
 
 
 def _item(view: FindingView, usd: float | None) -> InboxItem:

@@ -19,7 +19,8 @@ from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.pages import MetricKey, SeriesResult
 from plumbline.declarations import Declarations
 from plumbline.metrics import METRICS, leading, leading_names
-from plumbline.metrics.formatting import common_scale, format_name
+from plumbline.metrics.formatting import common_scale, format_count, format_name
+from plumbline.results.finding import gravity
 
 StateName = Literal[SeriesStateName, "stale", "never_measured"]
 ORDER: tuple[StateName, ...] = ("drifted", "suspected", "moved", "stale", "cannot_tell", "never_measured", "steady")
@@ -79,7 +80,6 @@ def series_of_shared_causes(findings: Collection[Any]) -> set[str]:
 
 HEADLINE_GROUPS = 3
 """Leading metrics of a series that a cell or a row shows."""
-_SEVERITIES = ("page", "warn", "info")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,6 @@ def series_summaries(
     for part in sorted(archive.newest_parts(series, _METRIC_KEYS), key=lambda part: part.planned_at):
         view = part.series
         severities = {f.severity for f in open_findings if view.series_key in (f.detail.get("standing") or [f.series_key])}
-        worst = next((s for s in _SEVERITIES if s in severities), None)
         summaries.setdefault((view.kind, view.workload, view.version), {})[view.provider] = SeriesSummary(
             series_key=view.series_key,
             provider=view.provider,
@@ -127,7 +126,7 @@ def series_summaries(
             campaign_id=part.campaign_id,
             age=format_age(part.planned_at, now),
             stale=(now - part.planned_at).days > STALE_DAYS,
-            severity=worst,
+            severity=min(severities, key=gravity, default=None),
             state=shown_state(part.campaign_id, part.planned_at, now, view.series_key in drifted, reviews.get(view.series_key)),
             simulated=view.source == "simulated",
         )
@@ -192,5 +191,5 @@ def format_age(then: datetime, now: datetime) -> str:
     for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
         count = int(seconds // size)
         if count >= 1:
-            return f"{count} {name}{'s' if count > 1 else ''} ago"
+            return f"{format_count(count, name)} ago"
     return "just now"

@@ -18,6 +18,7 @@ from plumbline.metrics import leading, leading_names
 from plumbline.metrics.formatting import common_scale, format_name, join_words
 from plumbline.presentation.costs import cost_sentence
 from plumbline.presentation.decisions import cheapest_sentences, nearest_change
+from plumbline.results.finding import gravity
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _drift_sentence(campaign: CampaignData) -> str:
     if campaign.findings:
         by_kind = Counter(f.kind for f in campaign.findings)
         kinds = join_words(f"{n} {format_name(kind)}" for kind, n in sorted(by_kind.items()))
-        worst = min(campaign.findings, key=lambda f: ("page", "warn", "info").index(f.severity))
+        worst = min(campaign.findings, key=lambda f: gravity(f.severity))
         return f"Since the accepted baseline: {kinds} {'finding' if len(campaign.findings) == 1 else 'findings'}; most severe: {worst.headline}."
     compared = [d for d in campaign.drift if d.baseline]
     if not compared:

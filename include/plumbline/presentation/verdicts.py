@@ -16,8 +16,7 @@ from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
 from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
 from plumbline.presentation.card_tables import CardTable, card_tables
-
-_SEVERITIES = ("page", "warn", "info")
+from plumbline.results.finding import OPEN_STATES, gravity
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
     counts: Counter[str] = Counter()
     for card in cards:
         counts.update({status: n for status, n in card.counts.items() if n})
-    findings = sorted(campaign.findings, key=lambda f: (f.state not in ("open", "acknowledged"), _SEVERITIES.index(f.severity)))
+    findings = sorted(campaign.findings, key=lambda f: (f.state not in OPEN_STATES, gravity(f.severity)))
     return CampaignVerdict(
         campaign_id=campaign.campaign_id,
         reason=campaign.reason,

@@ -12,8 +12,18 @@ Severity = Literal["info", "warn", "page"]
 FindingState = Literal["open", "acknowledged", "accepted", "resolved"]
 FLEET = "fleet"
 """Takes the place of the provider's name where several providers share a cause."""
+SEVERITIES: tuple[Severity, ...] = ("page", "warn", "info")
+"""The gravest first."""
+SYMBOLS: dict[Severity, str] = {"page": "✖", "warn": "▲", "info": "●"}
+OPEN_STATES: tuple[FindingState, ...] = ("open", "acknowledged")
+"""Not settled."""
 DECISION_CHANGE_PREFIX = "winner/"
 """Of the subject of a finding that is a team's changed first choice."""
+
+
+def gravity(severity: str) -> int:
+    """Its place among SEVERITIES: the gravest has 0, what is no severity comes last."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from plumbline.declarations.installation import airflow_url
 from plumbline.findings.decision_change import decision_impact, is_decision_change, parse_decision_subject
 from plumbline.findings.installation import InstallationFailure
 from plumbline.presentation.metric_history import finding_history
-from plumbline.results.finding import Finding
+from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
@@ -180,7 +180,7 @@ def _declared(log: logging.Logger) -> Declarations | None:
 
 
 def _findings_to_send(archive: Archive) -> list[FindingView]:
-    wanted = {f.finding_id: f for state in ("open", "acknowledged") for f in archive.findings(state)}
+    wanted = {f.finding_id: f for f in archive.findings(OPEN_STATES)}
     for incident in archive.incidents():
         if incident.state not in (*SETTLED, MOVED) and incident.finding_id not in wanted:
             wanted[incident.finding_id] = archive.finding(incident.finding_id)

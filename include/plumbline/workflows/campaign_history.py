@@ -20,7 +20,7 @@ from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline, stored_headline
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import join_words
-from plumbline.results.finding import Finding
+from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import sum_costs
@@ -32,7 +32,7 @@ _PAGE = 50
 def campaign_history(archive: Archive, declared: Declarations, campaign_id: str) -> tuple[CampaignHistory, tuple[FindingRow, ...]]:
     """The history of a campaign; and the findings that no campaign shows, such as prices, which began between the one before and the next."""
     earlier, head, later = _neighbours(archive, campaign_id)
-    waiting = _rows(archive, declared, (*archive.findings("open"), *archive.findings("acknowledged")))
+    waiting = _rows(archive, declared, archive.findings(OPEN_STATES))
     begin, end = (earlier[0].planned_at if earlier else None), (later[0].planned_at if later else datetime.now(timezone.utc))
     between = [
         row

@@ -25,7 +25,7 @@ from plumbline.declarations import Declarations
 from plumbline.findings import Reconciliation
 from plumbline.findings.cause import cause_finding, cause_finding_id, witnesses
 from plumbline.metrics import METRICS
-from plumbline.results.finding import Finding, FindingKind
+from plumbline.results.finding import OPEN_STATES, Finding, FindingKind
 from plumbline.results.sample import Series
 from plumbline.workflows.findings import apply, readable_findings
 from plumbline.workflows.fleet import primary_number
@@ -72,7 +72,7 @@ def review_causes(archive: Archive, declared: Declarations, provider: str, by: s
         lead = effects[0]
         if lead.verdict in ("regressed", "improved"):
             claimed |= set(cause.came.items())
-        elif lead.verdict == "unchanged" and (old := known.get("performance")) is not None and old.state in ("open", "acknowledged"):
+        elif lead.verdict == "unchanged" and (old := known.get("performance")) is not None and old.state in OPEN_STATES:
             resolved.append((old, f"resolved: in campaign {seen_in} the pooled change of {lead.kind} is within your threshold again"))
         if lead.verdict not in ("regressed", "improved") and len(cause.came) < 2:
             continue
@@ -80,7 +80,7 @@ def review_causes(archive: Archive, declared: Declarations, provider: str, by: s
         old = known.get(finding.kind)
         if old is None:
             opened.append(finding)
-        elif old.state in ("open", "acknowledged"):
+        elif old.state in OPEN_STATES:
             seen = tuple(dict.fromkeys((*old.seen_in, *([seen_in] if seen_in != finding.campaign_id else ()))))
             continued.append(replace(finding, campaign_id=old.campaign_id, seen_in=seen, state=old.state))
     apply(archive, Reconciliation(tuple(opened), tuple(continued), tuple(resolved)), by=by, seen_in=seen_in)
@@ -188,4 +188,4 @@ def _values(trials: Sequence[Mapping[tuple[str, str, str], float]], metric: str,
 
 def unsettled_witnesses(archive: Archive) -> dict[str, str]:
     """Open findings that the finding of their cause tells → that finding."""
-    return witnesses(readable_findings((*archive.findings("open"), *archive.findings("acknowledged"))))
+    return witnesses(readable_findings(archive.findings(OPEN_STATES)))

@@ -16,7 +16,7 @@ from plumbline.launch import DISCOVERY_PATIENCE_S, ProviderFacts
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import BadDeclaration, Unreachable
 from plumbline.launch.registry import launcher_for
-from plumbline.results.finding import Finding
+from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.results.sample import Facts
 from plumbline.workflows import pending_changes
 from plumbline.workflows.findings import apply, readable_findings
@@ -155,7 +155,7 @@ def compare_with_accepted(
     """
     nodes = [{**facts, **provider_facts.whole} for facts in provider_facts.nodes]
     findings = archive.findings_of(provider.name)
-    open_findings = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
+    open_findings = readable_findings(f for f in findings if f.state in OPEN_STATES)
     before = accepted_facts(archive, provider, findings, now)
     reconciliation = environment_check.reconcile_environment(
         provider.name,

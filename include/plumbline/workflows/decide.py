@@ -14,7 +14,7 @@ from plumbline.declarations import Declarations, digest, load
 from plumbline.findings import Reconciliation
 from plumbline.findings.decision_change import join_stories, reconcile_decision
 from plumbline.results.document import MACHINE_BUSY
-from plumbline.results.finding import Finding
+from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.findings import apply, finding_record, readable_findings
 
@@ -88,7 +88,7 @@ def _stories(archive: Archive, clouds: Mapping[str, str]) -> list[Finding]:
 
 
 def _open_findings(archive: Archive) -> list[Finding]:
-    return readable_findings([*archive.findings("open"), *archive.findings("acknowledged")])
+    return readable_findings(archive.findings(OPEN_STATES))
 
 
 def last_stored(archive: Archive, team: str, kind: str, workloads: Sequence[str]) -> DecisionView | None:

@@ -13,12 +13,11 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.savings import CostAnswer, Switch, answers_of, find_switches, relative_switches
 from plumbline.analysis.prices.book import all_with_effective_prices, quote
 from plumbline.archive import Archive, FindingView, PriceView
-from plumbline.archive.records import FindingState
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.metrics.formatting import format_amount
-from plumbline.results.finding import Finding
+from plumbline.results.finding import Finding, FindingState
 from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import price_in_force
 from plumbline.workflows.findings import UNREADABLE_ERRORS

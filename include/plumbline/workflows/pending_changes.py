@@ -10,6 +10,7 @@ from typing import Any
 from plumbline.archive import Archive, AuditView, open_archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.plan import KINDS
+from plumbline.metrics.formatting import format_count
 from plumbline.workflows.plan import RunParameters
 
 Change = dict[str, Any]
@@ -90,7 +91,7 @@ def decide_rerun(archive: Archive, provider: Provider, now: datetime, *, active:
     if active:
         # Airflow 3.3.2 makes one more run of all events that come meanwhile, and passes only the first to it.
         return RerunDecision(
-            None, f"{held_back}{provider.dag_id} has {active} run{'s' * (active > 1)} queued or running; a later check starts the next one"
+            None, f"{held_back}{provider.dag_id} has {format_count(active, 'run')} queued or running; a later check starts the next one"
         )
     last = max((e.at for e in archive.audit(provider.name) if e.what in (EVENT_SENT, CHANGE_MEASURED)), default=None)
     if last is not None and now < (again := last + timedelta(seconds=provider.watch.debounce)):
@@ -130,7 +131,7 @@ def change_summary(diff: Sequence[Mapping[str, Any]]) -> str:
     """Such as `driver.version 550.90.07 → 570.86.15; and 2 more facts changed`."""
     changes = [f"{c['fact']} {_format_fact(c['old'])} → {_format_fact(c['new'])}" for c in diff[:_NAMED]]
     more = len(diff) - len(changes)
-    return "; ".join([*changes, f"and {more} more fact{'s' * (more > 1)} changed"] if more else changes)
+    return "; ".join([*changes, f"and {format_count(more, 'more fact')} changed"] if more else changes)
 
 
 def _known(log: Sequence[AuditView]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity
 from plumbline.results import Scalar
 from plumbline.results.document import PROBE_LIMIT_S, ProbeDocument
+from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows import check_provider, pending_changes
 from plumbline.workflows.budget import budget_balance, use_now
 from plumbline.workflows.check_provider import shared_facts
@@ -91,7 +92,7 @@ def compare_with_history(archive: Archive, declared: Declarations, provider: Pro
     if disturbed:
         figures = {}
     findings = archive.findings_of(provider.name)
-    open_findings = readable_findings(f for f in findings if f.state in ("open", "acknowledged"))
+    open_findings = readable_findings(f for f in findings if f.state in OPEN_STATES)
     now = drift.reconcile_probes(
         provider.name,
         [*_history(archive, provider, findings), drift.ProbeResult(at.date(), figures)],

@@ -17,6 +17,7 @@ from plumbline.archive import Archive, open_archive
 from plumbline.archive.retention import DueEvidence, TableSize
 from plumbline.declarations import installation_paths, load
 from plumbline.launch import stores
+from plumbline.metrics.formatting import format_count
 from plumbline.results import evidence_files
 from plumbline.results.quarantine import QUARANTINE_FOLDER
 
@@ -51,7 +52,7 @@ def verify_archive(today: date) -> int:
     if problems:
         summary = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more in the log" if len(problems) > 5 else "")
         raise BrokenArchive(
-            f'{len(problems)} problem{"s" if len(problems) > 1 else ""}: {summary}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
+            f'{format_count(len(problems), "problem")}: {summary}. `plumbline archive verify` checks everything again; docs/operate.md, "Repair the archive"'
         )
     return days
 

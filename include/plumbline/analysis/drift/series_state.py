@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from plumbline.analysis.drift.comparison import Comparison, MetricComparison, format_amount
 from plumbline.analysis.drift.effect import Scale, to_analysis_scale
 from plumbline.metrics import leading_order
-from plumbline.metrics.formatting import format_name
+from plumbline.metrics.formatting import format_count, format_name
 
 SeriesStateName = Literal["drifted", "suspected", "moved", "cannot_tell", "steady"]
 STATES: tuple[SeriesStateName, ...] = get_args(SeriesStateName)
@@ -57,7 +57,7 @@ class SeriesState:
     @property
     def text(self) -> str:
         """The state with its change, what could be seen, or what would settle a doubt."""
-        repeats = f" ({self.repeats} more repeat{'s' * (self.repeats > 1)})" if self.repeats else ""
+        repeats = f" ({format_count(self.repeats, 'more repeat')})" if self.repeats else ""
         if self.state == "moved":
             limit = "its threshold" if self.threshold is None else f"your {self._amount(self.threshold).removeprefix('+')}"
             return f"moved {self._amount(self.effect or 0.0)}, under {limit} ({format_name(self.metric)})"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from plumbline.archive.records import Action, Source
 from plumbline.results import Evidence, FailureClass, MetricRow, Reason, Status
+from plumbline.results.finding import FindingKind, FindingState, Severity
 
 T = TypeVar("T")
 
@@ -148,9 +149,9 @@ class FindingOut(Answer):
     series_key: str
     campaign_id: str | None
     provider: str
-    kind: Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
-    severity: Literal["info", "warn", "page"]
-    state: Literal["open", "acknowledged", "accepted", "resolved"]
+    kind: FindingKind
+    severity: Severity
+    state: FindingState
     headline: str
     detail: dict[str, Any]
     metric: str | None

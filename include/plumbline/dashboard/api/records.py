@@ -9,12 +9,12 @@ from pydantic import BaseModel
 
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive.pages import Slice
-from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.api import models as out
 from plumbline.dashboard.rendering import API_PREFIX, Attempt
 from plumbline.dashboard.sources import ArchiveReader
 from plumbline.metrics import METRICS, PHASES
+from plumbline.results.finding import FindingKind, FindingState, Severity
 
 Limit = Annotated[int, Query(ge=1, le=200, description="rows of a page")]
 After = Annotated[str | None, Query(description="the `after` of the page before")]

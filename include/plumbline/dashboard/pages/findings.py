@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -14,9 +14,7 @@ from fastapi.responses import HTMLResponse, Response
 from plumbline.alerts.digest import Entry
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
-from plumbline.archive.findings import OPEN_STATES
 from plumbline.archive.pages import Slice
-from plumbline.archive.records import FindingKind, FindingState, Severity
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.acting import Acting
 from plumbline.dashboard.filters import ChosenOfFindings, filter_bar
@@ -31,7 +29,7 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.cover import OPERATIONS
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.presentation.metric_history import finding_chart, finding_history
-from plumbline.results.finding import Finding
+from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
 from plumbline.results.sample import Series
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable
@@ -177,9 +175,6 @@ def _commands(view: FindingView, now: datetime) -> tuple[tuple[str, str], ...]:
     return tuple(steps)
 
 
-STATES: tuple[FindingState, ...] = ("open", "acknowledged", "accepted", "resolved")
-KINDS: tuple[FindingKind, ...] = ("performance", "environment", "price", "reliability", "missing_data", "self")
-SEVERITIES: tuple[Severity, ...] = ("page", "warn", "info")
 NoChoice = Literal[""]
 WAITING_PER_PAGE, SETTLED_PER_PAGE = 300, 25
 """Open findings are one list before the settled ones, so that all of one cause are together."""
@@ -237,8 +232,8 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
             own=chosen,
             bar=filter_bar("/findings", declarations, where, can_see_costs(request), state=state),
             providers=names if len(names) <= MAX_PROVIDER_NAMES else (),
-            states=[(s, where.query(**{**chosen, "state": s})) for s in ("", *STATES)],
-            kinds=KINDS,
+            states=[(s, where.query(**{**chosen, "state": s})) for s in ("", *get_args(FindingState))],
+            kinds=get_args(FindingKind),
             severities=SEVERITIES,
             following=following,
             begun=bool(after),

@@ -29,6 +29,7 @@ from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, density_of, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
+from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 from plumbline.workflows.campaign_history import speed_index
 from plumbline.workflows.fleet import primary_number, read_fleet
@@ -84,10 +85,7 @@ def overview(
     `remember`: a cached answer, or what it makes, or None for a page that does not wait for it.
     """
     chosen = chosen or Filter()
-    unsettled = [
-        *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
-        *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
-    ]
+    unsettled = archive.findings(OPEN_STATES, latest=MAX_OPEN_FINDINGS)
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN, between=chosen.span(now)).rows
     campaigns = [head.campaign_id for head in reversed(heads)]
     drawn_fleet = remember(

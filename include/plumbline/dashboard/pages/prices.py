@@ -13,7 +13,6 @@ from fastapi.responses import HTMLResponse, Response
 from plumbline.analysis.decisions.current_results import matching_preferences
 from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force, with_effective_prices
 from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
-from plumbline.archive.findings import OPEN_STATES
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.declarations import Declarations, Price, Provider
@@ -22,6 +21,7 @@ from plumbline.findings.price import HELD_SUBJECT, format_price_name
 from plumbline.metrics.formatting import ABSENT, capitalize_first, format_money, format_money_change
 from plumbline.presentation.charts.chart import Chart, Part, axis, line, marks
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
+from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows.monthly_costs import monthly_costs
 
 PURCHASES: tuple[Purchase, ...] = get_args(Purchase)
@@ -79,9 +79,7 @@ def prices_page(archive: Archive, declared: Declarations, on: date, after: str =
     priced = all_with_effective_prices((declared.providers[name] for name in page_names), archive.prices(page_names))
     readings = archive.newest_readings(page_names)
     rows = [row for name in page_names for row in _current_prices(priced[name], [r for r in readings if r.provider == name], on)]
-    open_findings = [
-        finding for state in OPEN_STATES for finding in archive.findings_page(state=state, kind="price", limit=FINDINGS_SHOWN).rows
-    ]
+    open_findings = archive.findings_page(state=OPEN_STATES, kind="price", limit=FINDINGS_SHOWN).rows
     held_findings = [f for f in open_findings if _is_held(f)]
     changed_findings = [f for f in open_findings if f not in held_findings]
     return PricesPage(

@@ -15,7 +15,6 @@ from fastapi.responses import HTMLResponse, Response
 from plumbline.analysis.prices.book import all_with_effective_prices, quote, with_effective_prices
 from plumbline.analysis.scorecards.provisioning import launch_share
 from plumbline.archive import Archive, FindingView, SeriesView
-from plumbline.archive.findings import OPEN_STATES
 from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
@@ -33,9 +32,9 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
-from plumbline.presentation.findings_inbox import GRAVITY, InboxGroup, count_severities, group_findings
+from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
-from plumbline.results.finding import FLEET, Finding
+from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, Finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import monthly_costs
@@ -94,11 +93,10 @@ def provider_lines(
     if chosen.team or chosen.kind or chosen.state or chosen.ranged:
         names = _filter_names(archive, declared, now, names, chosen)
     troubles: dict[str, list[FindingView]] = defaultdict(list)
-    for state in OPEN_STATES:
-        for finding in archive.findings(state=state, latest=MAX_OPEN_FINDINGS):
-            for name in finding.providers:
-                troubles[name].append(finding)
-    names.sort(key=lambda name: [-sum(f.severity == s for f in troubles[name]) for s in GRAVITY])
+    for finding in archive.findings(OPEN_STATES, latest=MAX_OPEN_FINDINGS):
+        for name in finding.providers:
+            troubles[name].append(finding)
+    names.sort(key=lambda name: [-sum(f.severity == s for f in troubles[name]) for s in SEVERITIES])
     names = names[names.index(after) + 1 if after in names else 0 :]
     page_names = names[:PROVIDERS_PER_PAGE]
     series = archive.series_of(page_names)
@@ -135,10 +133,7 @@ def _filter_names(archive: Archive, declared: Declarations, now: datetime, names
         s for s in archive.series_of(names) if chosen.kind in ("", s.kind) and (team_workloads is None or s.workload in team_workloads)
     ]
     if chosen.state:
-        unsettled = [
-            *archive.findings(state="open", latest=MAX_OPEN_FINDINGS),
-            *archive.findings(state="acknowledged", latest=MAX_OPEN_FINDINGS),
-        ]
+        unsettled = archive.findings(OPEN_STATES, latest=MAX_OPEN_FINDINGS)
         drifted, reviews = drifted_series(unsettled), archive.newest_reviews([s.series_key for s in series])
     matching_providers = set()
     for part in archive.newest_parts(series) if chosen.state or chosen.ranged else ():

@@ -8,7 +8,7 @@ import numpy as np
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
+from plumbline.metrics.formatting import capitalize_first, common_scale, format_count, format_name
 from plumbline.presentation.chart_evidence import StepTimes, sample_indices
 from plumbline.presentation.charts.chart import (
     Chart,
@@ -40,9 +40,7 @@ def step_time_chart(key: str, suffix: str, providers: Sequence[str], runs: Seque
         x, y = run.steps[indices].astype(int).tolist(), round_for_chart(run.seconds[indices] / scale.factor)
         hover = f"{run.provider}<br>step %{{x}}: %{{y:.4g}} {scale.suffix}<extra>{run.trial_id.rsplit('.', 1)[-1]}</extra>"
         data.append(line(x, y, colour, hover, width=1.3, dash=dash, **_legend(run.provider, data)))
-    note = (
-        f" {slower_steps} slower step{'s' * (slower_steps > 1)} above the visible range (double-click to show all)." if slower_steps else ""
-    )
+    note = f" {format_count(slower_steps, 'slower step')} above the visible range (double-click to show all)." if slower_steps else ""
     return Chart(
         name=f"{key}-steps",
         section="training",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from plumbline.metrics.formatting import capitalize_first, common_scale, format_name
+from plumbline.metrics.formatting import capitalize_first, common_scale, format_count, format_name
 from plumbline.presentation.charts.chart import PAPER, Chart, Part, axis, band, bars, categories, line, marks, pattern, significant
 from plumbline.results import Curve, Event, ResultDocument
 
@@ -192,7 +192,7 @@ def _curve_chart(curves: Sequence[Curve]) -> Chart | None:
     steady = [point.at for curve in curves if curve.phase == "steady" for point in curve.points]
     has_warmup = bool(steady) and not ranks and min(steady) > min(x)
     absent = len(points) - len(values)
-    notes = [f"{absent} point{'s' * (absent > 1)} without a value."] if absent else []
+    notes = [f"{format_count(absent, 'point')} without a value."] if absent else []
     notes += ["Shaded: before the steady phase, excluded from steady metrics."] if has_warmup else []
     return Chart(
         name=f"curve-{lead.along}-{lead.metric}-{lead.statistic}",

@@ -13,6 +13,7 @@ from plumbline.launch.cluster.manifests import PRODUCT, node_selector, toleratio
 from plumbline.launch.cluster.observe import Row
 from plumbline.launch.cluster.observe.pod_records import node_labels_facts
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.metrics.formatting import format_count
 from plumbline.results import Scalar
 
 Amounts = Mapping[str, Decimal]
@@ -176,7 +177,7 @@ def _products(selected: Sequence[Row]) -> str:
 
 
 def _count_nodes(count: int) -> str:
-    return f"{count} node{'s' if count != 1 else ''}"
+    return format_count(count, "node")
 
 
 def _format_amount(value: Decimal) -> str:

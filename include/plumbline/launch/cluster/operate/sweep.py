@@ -18,6 +18,7 @@ from plumbline.launch.cluster import names
 from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
 from plumbline.launch.cluster.names import EXPIRES, LAUNCH, MANAGED_BY, MANAGER, launch_name
 from plumbline.launch.cluster.observe import Row
+from plumbline.metrics.formatting import format_count
 from plumbline.results import InvalidResult
 
 _log = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ class Census:
             return "no pods"
         campaigns = ", ".join(f"{n} of {campaign}" if campaign else f"{n} of no campaign" for campaign, n in sorted(self.pods.items()))
         over = f"; {self.expired} past {'its' if self.expired == 1 else 'their'} end" if self.expired else ""
-        return f"{total} pod{'' if total == 1 else 's'} ({campaigns}){over}"
+        return f"{format_count(total, 'pod')} ({campaigns}){over}"
 
 
 def count_pods(launcher: KubernetesLauncher, patience_s: float = API_PATIENCE_S) -> Census:
