@@ -79,7 +79,7 @@ def test_series_keys_tell_series_apart() -> None:
     keys = {series_key(w, p) for w in shipped.workloads.values() for p in shipped.providers.values()}
     assert len(keys) == len(shipped.workloads) * len(shipped.providers)
     assert series_key(shipped.workloads["gpt-tiny-cpu"], shipped.providers["local-1core"]) == (
-        "training/gpt-tiny-cpu@1/h5/torch/local-1core/here/host-1core"
+        "training/gpt-tiny-cpu@1/h6/torch/local-1core/here/host-1core"
     )
 
 

@@ -75,6 +75,10 @@ class TokenModel(Learner):
         return (torch.from_numpy(self._batches.of(step)),)
 
 
+def _token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
 class LanguageModel(TokenModel):
     """Inputs are all token ids but the last, targets all but the first.
 
@@ -85,15 +89,16 @@ class LanguageModel(TokenModel):
         super().__init__(spec, replica, replicas)
         share = float(spec.task["response_share"].removesuffix("%")) / 100
         self._responses = max(1, round(share * spec.sequence))
+        # Logits are the largest tensor of a step: compiled, the loss makes no fp32 copy of them.
+        self._token_loss = torch.compile(_token_loss) if spec.compile else _token_loss
 
     def loss(self, model: nn.Module, samples: Samples) -> Tensor:
         (ids,) = samples
         logits, targets = model(ids[:, :-1]), ids[:, 1:]
         if self._responses < targets.shape[1]:
-            # Cut before they are made fp32, and only where there is something to cut, since backward copies what was cut: logits are the
-            # largest tensor of a step.
+            # Only where there is something to cut, since backward copies what was cut.
             logits, targets = logits[:, -self._responses :], targets[:, -self._responses :]
-        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+        return self._token_loss(logits, targets)
 
 
 TARGET_MODULES = {
