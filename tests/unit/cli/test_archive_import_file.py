@@ -15,7 +15,7 @@ from typer.testing import Result
 from plumbline.archive import open_archive
 
 WHERE = ("--provider", "local-2core", "--workload", "chat-cpu")
-DATED = {"genai-perf", "perf_analyzer", "inference-perf"}
+DATED = {"genai-perf", "perf_analyzer", "inference-perf", "sglang"}
 """Tools whose files do not say when they measured."""
 
 

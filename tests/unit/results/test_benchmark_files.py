@@ -1,4 +1,4 @@
-"""Files of eight benchmark tools: each figure from its own field, each gap by its code, each damage by its field."""
+"""Files of nine benchmark tools: each figure from its own field, each gap by its code, each damage by its field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from plumbline.declarations import InferenceWorkload, Provider, load
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.results.benchmark_files import FORMATS, BenchmarkFile, UnreadableFile, read_benchmark_file
+from plumbline.results.benchmark_files import FORMATS, BenchmarkFile, JsonFormat, UnreadableFile, read_benchmark_file
 from plumbline.results.benchmark_files.publish import published_results
 
 DATA = Path(__file__).parents[2] / "data/imported_results"
@@ -22,12 +22,13 @@ FILES = {
     "genai-perf": "genai-perf-0.0.16.json",
     "perf_analyzer": "perf_analyzer-2.60.0.csv",
     "vllm-bench": "vllm-bench-0.32.0.json",
+    "sglang": "sglang.jsonl",
     "guidellm": "guidellm-0.8.1.json",
     "inference-perf": "inference-perf-0.7.0.json",
     "llmperf": "llmperf.json",
     "mlperf": "mlperf-loadgen-6.0.17-server.txt",
 }
-JSON_TOOLS = [tool for tool, name in FILES.items() if name.endswith(".json")]
+JSON_TOOLS = [tool for tool, name in FILES.items() if not name.endswith((".csv", ".txt"))]
 CLOSED = {"closed_loop", "coordinated_omission"}
 TIMES = ("p50", "p99")
 E2EL = [f"{name}_e2el_ms" for name in ("mean", "std", "median", "p50", "p90", "p95", "p99")]
@@ -76,6 +77,10 @@ def edited(path: str, value: Any = ...) -> Callable[[Any], None]:
          {"time_per_output_token": (0.006199297934749072, 0.007622038073920481), "inter_token_latency": (0.006214178, 0.012144697529),
           "output_token_throughput": 116.9013383668443},
          {"counted_from_send", "few_requests", "itl_between_events"}),
+        ("sglang", None, None, ["rate-4", "concurrency-8"],
+         {"time_to_first_token": (0.04, 0.08), "time_per_output_token": (0.00975, 0.012675), "request_latency": (0.5, 0.8),
+          "request_throughput": 4.0, "output_token_throughput": 192.0},
+         {"counted_from_send", "missing_metrics", "missing_percentiles", "itl_between_events"}),
         ("guidellm", "0.8.1", date(2026, 11, 23), ["concurrency-2", "concurrency-4"],
          {}, CLOSED | {"few_requests", "tpot_as_itl", "tpot_includes_first_token"}),
         ("inference-perf", None, None, ["rate-5"],
@@ -159,8 +164,11 @@ def test_a_file_of_another_tool_is_refused_by_a_field_that_it_lacks(tool: str, o
         return
     with pytest.raises(UnreadableFile) as refused:
         read_benchmark_file((DATA / FILES[other]).read_bytes(), FILES[other], tool)
+    assert str(refused.value).endswith(other) == (other in JSON_TOOLS), refused.value
+    assert other in str(refused.value)
+    chosen = FORMATS[tool]
     if other in JSON_TOOLS:
-        assert any(f"{mark} is missing" in str(refused.value) for mark in FORMATS[tool].marks) and str(refused.value).endswith(other)
+        assert isinstance(chosen, JsonFormat) and any(f"{mark} is missing" in str(refused.value) for mark in chosen.marks)
 
 
 @pytest.mark.parametrize("tool", ["perf_analyzer", "mlperf"])
@@ -178,22 +186,23 @@ def test_a_file_that_is_no_csv_or_log_is_refused(tool: str, other: str) -> None:
         ("aiperf", "request_latency.avg", ...),
         ("aiperf", "request_latency.unit", "fortnights"),
         ("aiperf", "time_to_first_token.p50", "42"),
-        ("aiperf", "request_count.avg", 0),
-        ("aiperf", "input_config.phases.0.concurrency", None),
+        ("aiperf", "request_count.avg", -1),
+        ("aiperf", "input_config.phases.0.concurrency", "many"),
         ("aiperf", "start_time", "yesterday"),
         ("genai-perf", "request_throughput.avg", ...),
         ("genai-perf", "input_config.perf_analyzer.stimulus", {}),
         ("vllm-bench", "date", "2026-11-23"),
-        ("vllm-bench", "output_throughput", ...),
+        ("vllm-bench", "output_throughput", "fast"),
+        ("vllm-bench", "completed", ...),
         ("vllm-bench", "p99_ttft_ms", -1),
         ("vllm-bench", "request_rate", "fast"),
-        ("guidellm", "benchmarks", []),
+        ("guidellm", "benchmarks", ...),
         ("guidellm", "benchmarks.0.metrics.request_totals.successful", 2.5),
         ("guidellm", "benchmarks.1.metrics.request_latency.successful.mean", ...),
         ("guidellm", "benchmarks.0.config.strategy.streams", True),
-        ("inference-perf", "successes.latency.request_latency", None),
+        ("inference-perf", "successes.latency.request_latency", []),
         ("inference-perf", "failures.count", ...),
-        ("llmperf", "results_ttft_s_mean", float("nan")),
+        ("llmperf", "results_ttft_s_mean", -1.0),
         ("llmperf", "timestamp", ...),
     ],
 )
@@ -229,10 +238,10 @@ def test_a_wrong_column_is_named(old: str, new: str, field: str) -> None:
     ("old", "new", "field"),
     [
         ('"value": "PerformanceOnly"', '"value": "AccuracyOnly"', "effective_test_mode"),
-        ('"key": "num_errors"', '"key": "other"', "num_errors"),
+        ('"key": "result_completed_tokens_per_second"', '"key": "other"', "result_completed_tokens_per_second"),
         ('"value": "Server"', '"value": "MultiStream"', "effective_scenario"),
         (":::MLLOG", "MLLOG", "line 1"),
-        ("", "MLPerf Results Summary\n", "mlperf_log_detail.txt"),
+        ("", "=====\nMLPerf Results Summary\n", "mlperf_log_summary.txt"),
     ],
 )
 def test_a_wrong_line_of_mlperfs_log_is_named(old: str, new: str, field: str) -> None:
@@ -248,7 +257,7 @@ def test_a_wrong_line_of_mlperfs_log_is_named(old: str, new: str, field: str) ->
         ({"request_rate": "inf", "max_concurrency": 8}, "closed", CLOSED),
         ({"max_concurrency": 8}, "open", {"concurrency_limited", "counted_from_send"}),
         ({"request_rate": 20}, "open", {"rate_differs", "counted_from_send"}),
-        ({"burstiness": 0.5, "completed": 4000}, "open", {"counted_from_send"}),
+        ({"burstiness": 0.5, "completed": 4000, "total_output_tokens": 96000}, "open", {"counted_from_send"}),
         ({"p95_ttft_ms": None}, "open", {"missing_percentiles", "counted_from_send"}),
         (dict.fromkeys(E2EL), "open", {"missing_metrics", "counted_from_send"}),
     ],
@@ -290,7 +299,7 @@ def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 @pytest.mark.full
 @pytest.mark.parametrize("tool", JSON_TOOLS)
 def test_no_damage_of_a_field_ends_in_another_error(tool: str) -> None:
-    content = json.loads((DATA / FILES[tool]).read_bytes())
+    content = json.loads((DATA / FILES[tool]).read_bytes().splitlines()[0] if tool == "sglang" else (DATA / FILES[tool]).read_bytes())
     refused, where = 0, declared()
     for *parents, last in list(places(content)):
         if parents[:2] == ["benchmarks", 1]:

@@ -10,6 +10,7 @@ from plumbline.declarations import AnyWorkload, InferenceWorkload
 from plumbline.declarations.workloads.load import Arrivals, LoadPhaseSpec, Requests, mean_tokens
 from plumbline.metrics import METRICS
 from plumbline.results import MetricRow, Scalar
+from plumbline.results.benchmark_files.gaps import FEW_FAILURES
 from plumbline.results.published import PublishedResult
 
 SAME_RATE = 0.02
@@ -42,7 +43,9 @@ class ImportedComparison:
 
 def compare_imported(result: PublishedResult, card: Scorecard | None, workload: AnyWorkload | None) -> ImportedComparison:
     """The run's figures beside the provider's scorecard. Pure. Without a card or a declared workload nothing is compared."""
-    differs = tuple(_differs(result, workload)) if isinstance(workload, InferenceWorkload) else ("the workload is no longer declared",)
+    differs = (
+        tuple(_differs(result, card, workload)) if isinstance(workload, InferenceWorkload) else ("the workload is no longer declared",)
+    )
     rows = [row for row in result.metrics if row.statistic in _STATISTICS and row.value is not None]
     rows.sort(key=lambda row: (list(METRICS).index(row.metric), _STATISTICS.index(row.statistic)))
     return ImportedComparison(result, tuple(_figure(result, row, card, bool(differs)) for row in rows), differs)
@@ -53,26 +56,36 @@ def _figure(result: PublishedResult, row: MetricRow, card: Scorecard | None, dif
     why = ["other_load"] if differs else []
     why += [gap.code for gap in result.gaps if row.metric in gap.metrics]
     why += ["rejected_by_tool"] if result.validity.status != "valid" else []
+    why += ["unknown_errors"] if not any(m.metric == "error_rate" and m.value is not None for m in result.metrics) else []
+    why += ["failed_here"] if (_measured(card, "error_rate") or 0.0) > FEW_FAILURES else []
     if measured is None or measured.value is None or not row.value:
         return ImportedFigure(row, measured, None, tuple(why))
     return ImportedFigure(row, measured, None if why else measured.value / row.value, tuple(why))
 
 
-def _differs(result: PublishedResult, workload: InferenceWorkload) -> Iterator[str]:
+def _measured(card: Scorecard | None, metric: str) -> float | None:
+    row = card.row(metric, "value", "steady") if card is not None else None
+    return row.value if row is not None else None
+
+
+def _differs(result: PublishedResult, card: Scorecard | None, workload: InferenceWorkload) -> Iterator[str]:
     arrivals = next((p.arrivals for p in workload.phases if isinstance(p, LoadPhaseSpec) and p.name == "steady"), None)
     if arrivals is None:
         yield f"{result.spec['load']}; the workload has no steady phase"
     elif not _same_load(result, arrivals):
         yield f"{result.spec['load']}; here {_in_words(arrivals)}"
-    yield from _differing_requests(result, workload.requests)
+    yield from _differing_requests(result, card, workload.requests)
 
 
-def _differing_requests(result: PublishedResult, requests: Requests) -> Iterator[str]:
+def _differing_requests(result: PublishedResult, card: Scorecard | None, requests: Requests) -> Iterator[str]:
+    """Lengths are compared as they were answered: a model may end its answer before the declared length, which is the most it may have."""
     if requests.input_tokens is None:
         yield "the tool's prompts; here the workload's own"
     else:
         yield from _differing_lengths("prompts", result.spec.get("input_tokens"), mean_tokens(requests.input_tokens))
-    yield from _differing_lengths("answers", result.spec.get("output_tokens"), mean_tokens(requests.output_tokens))
+    tokens, finished = _measured(card, "output_token_throughput"), _measured(card, "request_throughput")
+    answered = tokens / finished if tokens and finished else mean_tokens(requests.output_tokens)
+    yield from _differing_lengths("answers", result.spec.get("output_tokens"), answered)
     if requests.turns is not None:
         yield f"single requests, as far as the file says; here conversations of up to {requests.turns.count} turns"
     if requests.shared_prefix is not None:
@@ -81,19 +94,24 @@ def _differing_requests(result: PublishedResult, requests: Requests) -> Iterator
 
 def _differing_lengths(title: str, there: Scalar, here: float) -> Iterator[str]:
     if not isinstance(there, (int, float)):
-        yield f"{title} of an unknown length; here {here:g} tokens"
+        yield f"{title} of an unknown length; here {here:.4g} tokens"
     elif abs(there / here - 1) > SAME_LENGTH:
-        yield f"{title} of {there:.4g} tokens on average; here {here:g}"
+        yield f"{title} of {there:.4g} tokens on average; here {here:.4g}"
 
 
 def _same_load(result: PublishedResult, arrivals: Arrivals) -> bool:
     kind, rate = result.spec.get("load.kind"), result.spec.get("load.rate")
+    if result.spec.get("load.varies") is not None:
+        return False
     if arrivals.closed is not None:
         return kind == "closed" and result.spec.get("load.concurrency") == arrivals.closed.users and not arrivals.closed.think
-    process = arrivals.poisson or arrivals.constant
-    if process is None or kind != "open" or not isinstance(rate, (int, float)):
+    process = arrivals.poisson or arrivals.constant or arrivals.gamma
+    if process is None or kind != "open" or not isinstance(rate, (int, float)) or abs(rate / process.rate - 1) > SAME_RATE:
         return False
-    return result.spec.get("load.arrivals") == arrivals.process and abs(rate / process.rate - 1) <= SAME_RATE
+    cv = result.spec.get("load.cv")
+    if arrivals.gamma is not None:
+        return isinstance(cv, (int, float)) and abs(cv / arrivals.gamma.cv - 1) <= SAME_RATE
+    return cv is None and result.spec.get("load.arrivals") == arrivals.process
 
 
 def _in_words(arrivals: Arrivals) -> str:

@@ -1,65 +1,114 @@
-"""AIPerf's `profile_export_aiperf.json` (schema 1.x)."""
+"""AIPerf's `profile_export_aiperf.json`: with its schema field (1.x), and the layouts before it."""
 
 from __future__ import annotations
 
-from plumbline.results.benchmark_files.fields import Fields, json_fields
-from plumbline.results.benchmark_files.records import day_of, lengths, record_rows
-from plumbline.results.benchmark_files.run import BY_TOKENS, BenchmarkFile, Load, Run, gap
-from plumbline.results.document import Reason, metric_row
+from plumbline.metrics.formatting import format_significant
+from plumbline.results.benchmark_files.fields import Fields
+from plumbline.results.benchmark_files.gaps import finished
+from plumbline.results.benchmark_files.records import count, day_of, lengths, record_rows
+from plumbline.results.benchmark_files.run import BY_TOKENS, BenchmarkFile, Load, Run, gap, outcome
+from plumbline.results.document import Reason
 from plumbline.results.published import Gap
 
 FILE = "profile_export_aiperf.json of `aiperf profile`"
-MARKS = ("aiperf_version", "input_config.phases", "request_latency.unit")
+MARKS = ("aiperf_version", "input_config.phases")
+OLDER = (("input_config.loadgen",), ("input_config", "records"))
+"""Marks of the layouts before `aiperf_version`: figures at the top, or, first of all, under `records`."""
+
+_ARRIVALS = ("poisson", "gamma", "constant")
 
 
-def read(raw: bytes, file: str) -> BenchmarkFile:
-    """AIPerf's inter-token latency is each request's mean: the field's TPOT."""
-    whole = json_fields(raw, file)
+def read(whole: Fields) -> BenchmarkFile:
+    """AIPerf's inter-token latency is each request's mean: the field's TPOT. It counts completed requests and failed ones apart."""
     config = whole.part("input_config")
-    requests = whole.part("request_count").whole("avg", least=1)
-    streaming = bool(config.part("endpoint").values.get("streaming"))
-    rows = [*record_rows(whole, requests)]
-    if failed := whole.maybe_part("request_error_rate"):
-        percent = failed.number("avg", failed.text("unit", "%"))
-        rows.append(metric_row("error_rate", percent / 100, requests, method=f"request_error_rate.avg = {percent:g} %"))
+    figures = whole.maybe_part("records") or whole
+    loadgen = config.maybe_part("loadgen") if "phases" not in config.values else None
+    load, planned = _load_of_phases(config.parts("phases")) if loadgen is None else _load_of_loadgen(loadgen, config)
+    requests = count(figures, "request_count") or 0
+    ended, unaccounted = outcome(requests, _failed(whole, figures), planned, "error_request_count over the requests of input_config")
     run = Run(
-        load=_load(config),
-        metrics=tuple(rows),
+        load=load,
+        metrics=(*record_rows(figures, requests), *ended),
         requests=requests,
-        gaps=tuple(_gaps(whole)),
+        gaps=(*_gaps(figures), *unaccounted),
         invalid=tuple(_invalid(whole)),
-        asked=lengths(whole),
-        first_token_expected=streaming,
+        asked=lengths(figures),
+        first_token_expected=bool(config.part("endpoint").values.get("streaming")),
     )
-    return BenchmarkFile("aiperf", whole.text("aiperf_version"), day_of(whole, "start_time"), (run.with_common_gaps(),))
+    version = whole.text("aiperf_version") if whole.has("aiperf_version") else "layout before aiperf_version"
+    return BenchmarkFile("aiperf", version, day_of(whole, "start_time"), (finished(run),))
 
 
-def _load(config: Fields) -> Load:
-    phases = config.parts("phases")
+def _failed(whole: Fields, figures: Fields) -> int | None:
+    """AIPerf leaves error_request_count out where nothing failed; error_summary then is an empty list."""
+    counted = count(figures, "error_request_count")
+    if counted is not None:
+        return counted
+    errors = whole.values.get("error_summary")
+    if not isinstance(errors, list):
+        return None
+    return sum(one.whole("count") for one in whole.parts("error_summary")) if errors else 0
+
+
+def _load_of_phases(phases: list[Fields]) -> tuple[Load, int | None]:
+    """The measured load, and how many requests it was to send."""
     measured = [p for p in phases if p.values.get("kind", "profiling") == "profiling"]
     if len(measured) != 1:
-        raise config.error("phases", f"has {len(measured)} of kind profiling", "exactly one")
+        if not measured:
+            raise phases[0].error("kind", "is warmup in every phase", "one phase of kind profiling")
+        requests = [p.maybe_whole("requests") for p in measured]
+        total = sum(r for r in requests if r is not None) if None not in requests else None
+        return Load("unknown", varies=f"{len(measured)} phases one after another"), total
     phase = measured[0]
-    kind = phase.text("type", "concurrency, poisson, gamma, constant or another type of load")
+    kind, planned = phase.text("type", "concurrency, poisson, gamma, constant or another type of load"), phase.maybe_whole("requests")
+    limit, varies = phase.maybe_whole("concurrency", least=1), _ramp(phase, "concurrency_ramp", "rate_ramp")
     if kind == "concurrency":
-        return Load("closed", concurrency=phase.whole("concurrency", least=1))
-    if kind in ("poisson", "gamma", "constant"):
-        limit = phase.whole("concurrency", least=1) if phase.has("concurrency") else None
-        return Load("open", limit, phase.number("rate", "requests/s"), kind)
-    return Load("unknown")
+        return Load("closed", limit or 1, varies=varies), planned
+    if kind not in _ARRIVALS:
+        return Load("unknown", varies=varies), planned
+    return _open(phase, limit, kind, phase.maybe_part("rate_series"), varies, "rate", "smoothness"), planned
 
 
-def _gaps(whole: Fields) -> list[Gap]:
+def _load_of_loadgen(loadgen: Fields, config: Fields) -> tuple[Load, int | None]:
+    """The same of a layout without phases."""
+    limit, planned = loadgen.maybe_whole("concurrency", least=1), loadgen.maybe_whole("request_count")
+    varies = _ramp(loadgen, "concurrency_ramp_duration", "request_rate_ramp_duration")
+    prompts = config.maybe_part("input")
+    if loadgen.has("user_centric_rate") or (prompts is not None and prompts.values.get("fixed_schedule") is True):
+        return Load("unknown", varies=varies), planned
+    series = loadgen.values.get("request_rate_series")
+    if loadgen.has("request_rate") or series is not None:
+        kind = loadgen.maybe_text("arrival_pattern") or loadgen.maybe_text("request_rate_mode") or "poisson"
+        arrivals = kind if kind in _ARRIVALS else None
+        return _open(loadgen, limit, arrivals, series, varies, "request_rate", "arrival_smoothness"), planned
+    return Load("closed", limit or 1, varies=varies), planned
+
+
+def _open(part: Fields, limit: int | None, kind: str | None, series: object, varies: str | None, rate: str, smoothness: str) -> Load:
+    if series is not None:
+        return Load("open", limit, None, kind, varies="a series of rates")
+    shape = part.maybe_number(smoothness, least=1e-9) if kind == "gamma" else None
+    arrivals = f"gamma (smoothness {shape:.12g})" if shape else kind
+    return Load("open", limit, part.number(rate, "requests/s"), arrivals, shape**-0.5 if shape else None, varies=varies)
+
+
+def _ramp(part: Fields, *names: str) -> str | None:
+    for name in names:
+        value = part.values.get(name)
+        seconds = value.get("duration") if isinstance(value, dict) else value
+        if value:
+            lasts = f" over {format_significant(seconds)} s" if isinstance(seconds, (int, float)) else ""
+            return f"a ramp of {'the rate' if 'rate' in name else 'concurrency'}{lasts} at the start"
+    return None
+
+
+def _gaps(figures: Fields) -> list[Gap]:
     gaps = [gap("tpot_as_itl", "the file's inter_token_latency is each request's mean: it is imported as time_per_output_token")]
-    client, server = whole.maybe_part("output_sequence_length"), whole.maybe_part("usage_completion_tokens")
-    if client and server and client.number("avg") != server.number("avg"):
-        gaps.append(
-            gap(
-                "tokens_counted_by_client",
-                f"{client.number('avg'):g} output tokens a request by the client's tokenizer, {server.number('avg'):g} by the server's",
-                *BY_TOKENS,
-            )
-        )
+    counts = [figures.maybe_part(name) for name in ("output_sequence_length", "usage_completion_tokens")]
+    client, server = [part.maybe_number("avg", "tokens") if part is not None else None for part in counts]
+    if client is not None and server is not None and client != server:
+        text = f"{client:g} output tokens a request by the client's tokenizer, {server:g} by the server's"
+        gaps.append(gap("tokens_counted_by_client", text, *BY_TOKENS))
     return gaps
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -30,8 +31,9 @@ class Fields:
     path: str = ""
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
-        return self.values.get(name) is not None
+        """Whether the field holds something: tools write null, NaN and Infinity for what they did not observe."""
+        value = self.values.get(name)
+        return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
     def part(self, *names: str) -> Fields:
         """The object at the end of these names."""
@@ -65,8 +67,12 @@ class Fields:
         return float(value)
 
     def maybe_number(self, name: str, unit: str = "", least: float = 0.0) -> float | None:
-        """The number, or None where it is missing or null."""
+        """The number, or None where it is missing, null or not finite."""
         return self.number(name, unit, least) if self.has(name) else None
+
+    def stated(self, name: str, unit: str = "") -> float | None:
+        """The number of a field that the tool always writes, or None where it is null or not finite."""
+        return self.maybe_number(name, unit) if name in self.values else self.number(name, unit)
 
     def whole(self, name: str, least: int = 0) -> int:
         """A whole number of at least `least`."""
@@ -74,6 +80,10 @@ class Fields:
         if number != int(number):
             raise self.error(name, f"is {number:g}", f"a whole number of at least {least}")
         return int(number)
+
+    def maybe_whole(self, name: str, least: int = 0) -> int | None:
+        """The whole number, or None where it is missing or null."""
+        return self.whole(name, least) if self.has(name) else None
 
     def text(self, name: str, shape: str = "text") -> str:
         """Text that is not empty."""
@@ -110,16 +120,31 @@ class Fields:
         return Fields(self.file, value, f"{self.path}.{name}" if self.path else name)
 
 
-def json_fields(raw: bytes, file: str) -> Fields:
-    """The JSON object that the file is."""
+def json_documents(raw: bytes, file: str) -> list[Fields]:
+    """The JSON objects of the file: one, a list of them, or one a line."""
     check_size(len(raw), file, MAX_FILE_BYTES)
     try:
         parsed = from_json(raw, cache_strings="none")
     except ValueError as error:
-        raise UnreadableFile(f"{file}: not whole JSON ({error}); expected one JSON object") from error
+        lines = [(number, line) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
+        if len(lines) < 2 or not lines[0][1].rstrip().endswith(b"}"):
+            raise UnreadableFile(f"{file}: not whole JSON ({error}); expected one JSON object") from error
+        return [_line(file, number, line) for number, line in lines]
+    if isinstance(parsed, list) and parsed and all(isinstance(one, dict) for one in parsed):
+        return [Fields(file, one, str(number)) for number, one in enumerate(parsed)]
     if not isinstance(parsed, dict):
         raise UnreadableFile(f"{file}: the file is {_describe(parsed)}; expected one JSON object")
-    return Fields(file, parsed)
+    return [Fields(file, parsed)]
+
+
+def _line(file: str, number: int, line: bytes) -> Fields:
+    try:
+        parsed = from_json(line, cache_strings="none")
+    except ValueError as error:
+        raise UnreadableFile(f"{file}: line {number} is not whole JSON ({error}); expected one JSON object a line") from error
+    if not isinstance(parsed, dict):
+        raise UnreadableFile(f"{file}: line {number} is {_describe(parsed)}; expected one JSON object a line")
+    return Fields(file, parsed, f"line {number}")
 
 
 def text_lines(raw: bytes, file: str) -> list[str]:

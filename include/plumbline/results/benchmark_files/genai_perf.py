@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from plumbline.results.benchmark_files.fields import Fields, json_fields
-from plumbline.results.benchmark_files.records import lengths, record_rows
+from plumbline.results.benchmark_files.fields import Fields
+from plumbline.results.benchmark_files.gaps import finished
+from plumbline.results.benchmark_files.records import count, lengths, record_rows
 from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap
 
 FILE = "profile_export_genai_perf.json of `genai-perf profile`"
-MARKS = ("input_config.perf_analyzer", "request_latency.unit")
+MARKS = ("input_config.perf_analyzer", "request_throughput")
 
 
-def read(raw: bytes, file: str) -> BenchmarkFile:
+def read(whole: Fields) -> BenchmarkFile:
     """GenAI-Perf's inter-token latency is each request's mean: the field's TPOT. The file has no version, date or number of failures."""
-    whole = json_fields(raw, file)
     config = whole.part("input_config")
-    requests = whole.part("request_count").whole("avg", least=1)
+    requests = count(whole, "request_count")
     renamed = gap("tpot_as_itl", "the file's inter_token_latency is each request's mean: it is imported as time_per_output_token")
     run = Run(
         load=_load(config.part("perf_analyzer", "stimulus")),
@@ -24,10 +24,11 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
         asked=lengths(whole),
         first_token_expected=bool(config.part("endpoint").values.get("streaming")),
     )
-    return BenchmarkFile("genai-perf", None, None, (run.with_common_gaps(),))
+    return BenchmarkFile("genai-perf", None, None, (finished(run),))
 
 
 def _load(stimulus: Fields) -> Load:
-    if stimulus.has("concurrency"):
-        return Load("closed", concurrency=stimulus.whole("concurrency", least=1))
-    return Load("open", rate=stimulus.number("request_rate", "requests/s"))
+    limit = stimulus.maybe_whole("concurrency", least=1)
+    if stimulus.has("request_rate") or limit is None:
+        return Load("open", limit, stimulus.number("request_rate", "requests/s"))
+    return Load("closed", limit)

@@ -1,17 +1,26 @@
-"""GuideLLM's JSON report (`--output kind=json`), version 0.8: a list of benchmarks, one for each load."""
+"""GuideLLM's JSON report, of 0.2 and later: a list of benchmarks, one for each load."""
 
 from __future__ import annotations
 
-from plumbline.results.benchmark_files.fields import Fields, json_fields
-from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, error_row, gap, latency_rows, rate_row
+from dataclasses import replace
+
+from plumbline.metrics.formatting import format_significant
+from plumbline.results.benchmark_files.fields import Fields
+from plumbline.results.benchmark_files.gaps import finished
+from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap, latency_rows, outcome, rate_rows
 from plumbline.results.document import MetricRow, Scalar
-from plumbline.results.published import Gap
 
 FILE = "the JSON report of `guidellm run`"
-MARKS = ("metadata.guidellm_version", "benchmarks")
+MARKS = ("benchmarks", "benchmarks.0.metrics.requests_per_second")
 
-_SUMMARY = {"mean": "mean", "p50": "median", "min": "min", "max": "max", "stddev": "std_dev"}
-_PERCENTILES = {name: name for name in ("p90", "p95", "p99")}
+_STATISTICS = {
+    "mean": "mean",
+    "p50": "median",
+    "min": "min",
+    "max": "max",
+    "stddev": "std_dev",
+    **{name: f"percentiles.{name}" for name in ("p90", "p95", "p99")},
+}
 _LATENCIES = {
     "request_latency": ("request_latency", "s"),
     "request_scheduled_latency": ("request_scheduled_latency", "s"),
@@ -20,6 +29,10 @@ _LATENCIES = {
 }
 """The catalogue's metric → GuideLLM's. Its inter-token latency is (last token − first) / (tokens − 1) of a request, which is the field's TPOT;
 its own time per output token includes the first token."""
+_RATES = {
+    "request_throughput": ("requests_per_second", "requests/s"),
+    "output_token_throughput": ("output_tokens_per_second", "tokens/s"),
+}
 _GAPS = (
     gap(
         "tpot_as_itl",
@@ -30,51 +43,58 @@ _GAPS = (
 )
 
 
-def read(raw: bytes, file: str) -> BenchmarkFile:
+def read(whole: Fields) -> BenchmarkFile:
     """Each benchmark of the report is a run; latencies are those of successful requests."""
-    whole = json_fields(raw, file)
-    version = whole.part("metadata").text("guidellm_version")
     benchmarks = whole.parts("benchmarks")
+    metadata = whole.maybe_part("metadata")
+    layout = "0.2 to 0.3" if benchmarks[0].has("run_stats") else "0.4"
+    version = metadata.text("guidellm_version") if metadata is not None else f"layout {layout}"
     return BenchmarkFile("guidellm", version, benchmarks[0].day("start_time"), tuple(map(_run, benchmarks)))
 
 
 def _run(benchmark: Fields) -> Run:
     metrics = benchmark.part("metrics")
-    totals = metrics.part("request_totals")
-    requests, failed = totals.whole("successful", least=1), totals.whole("errored")
+    totals = metrics.maybe_part("request_totals") or benchmark.part("request_totals")
+    requests, failed, left = totals.whole("successful"), totals.whole("errored"), totals.whole("incomplete")
     rows: list[MetricRow] = []
     for metric, (name, unit) in _LATENCIES.items():
-        statistics = metrics.part(name, "successful") if metric == "request_latency" else metrics.maybe_part(name, "successful")
+        statistics = metrics.maybe_part(name, "successful")
         # GuideLLM writes zeros for what it did not observe.
-        if statistics is not None and (metric == "request_latency" or statistics.whole("count") > 0):
-            statistics.number("mean", unit)
-            rows += latency_rows(statistics, metric, _SUMMARY, unit, requests)
-            rows += latency_rows(statistics.part("percentiles"), metric, _PERCENTILES, unit, requests)
-    rows.append(rate_row(metrics.part("requests_per_second", "successful"), "request_throughput", "mean", "requests/s", requests))
-    rows.append(rate_row(metrics.part("output_tokens_per_second", "successful"), "output_token_throughput", "mean", "tokens/s", requests))
-    rows.append(error_row(failed, requests + failed, f"{totals.path}.errored over successful and errored"))
-    run = Run(_load(benchmark), tuple(rows), requests, gaps=(*_GAPS, *_unfinished(totals)), asked=_lengths(metrics), scheduled=False)
-    return run.with_common_gaps()
+        if statistics is not None and statistics.whole("count") and statistics.stated("mean", unit) is not None:
+            percentiles = {f"percentiles.{name}": value for name, value in statistics.part("percentiles").values.items()}
+            flat = replace(statistics, values={**statistics.values, **percentiles})
+            rows += latency_rows(flat, metric, _STATISTICS, unit, requests)
+    for metric, (name, unit) in _RATES.items():
+        rows += rate_rows(metrics.maybe_part(name, "successful"), metric, "mean", unit, requests)
+    ended, unaccounted = outcome(requests, failed, (totals.maybe_whole("total") or 0) - left, f"{totals.path}.errored of ended requests")
+    cut = [gap("unfinished_requests", f"{left} requests were cut off at the end and are in no figure")] if left else []
+    in_flight = metrics.maybe_part("request_concurrency", "successful")
+    load, asked = _load(benchmark, requests + failed + left), _lengths(metrics)
+    run = Run(load, (*rows, *ended), requests, gaps=(*_GAPS, *cut, *unaccounted), asked=asked)
+    return finished(run, in_flight=in_flight.maybe_number("mean") if in_flight is not None else None)
 
 
-def _load(benchmark: Fields) -> Load:
-    strategy = benchmark.part("config", "strategy")
+def _load(benchmark: Fields, requests: int) -> Load:
+    # Until 0.3 the strategy is in args, since then in config.
+    strategy = (benchmark.maybe_part("config") or benchmark.part("args")).part("strategy")
     kind = strategy.text("type_", "synchronous, concurrent, throughput, constant or poisson")
+    ramp = next((s for name in ("rampup_duration", "startup_duration") if (s := strategy.maybe_number(name, "s"))), None)
+    varies = f"a ramp over {format_significant(ramp)} s at the start" if ramp else None
     if kind == "synchronous":
-        return Load("closed", concurrency=1)
+        return Load("closed", concurrency=1, varies=varies)
     if kind == "concurrent":
-        return Load("closed", concurrency=strategy.whole("streams", least=1))
+        return Load("closed", concurrency=strategy.whole("streams", least=1), varies=varies)
+    limit = strategy.maybe_whole("max_concurrency", least=1)
     if kind in ("constant", "poisson"):
-        return Load("open", rate=strategy.number("rate", "requests/s"), arrivals=kind)
-    return Load("at_once") if kind == "throughput" else Load("unknown")
+        limit = limit if limit is not None and limit < requests else None
+        varies = varies or ("a burst at the start" if strategy.values.get("initial_burst") is True else None)
+        return Load("open", limit, strategy.number("rate", "requests/s"), kind, varies=varies)
+    if kind != "throughput":
+        return Load("unknown", varies=varies)
+    return Load("closed", limit, varies=varies) if limit is not None and limit < requests else Load("at_once", varies=varies)
 
 
 def _lengths(metrics: Fields) -> dict[str, Scalar]:
     names = {"input_tokens": "prompt_token_count", "output_tokens": "output_token_count"}
     parts = {name: metrics.maybe_part(field, "successful") for name, field in names.items()}
-    return {name: part.number("mean", "tokens") for name, part in parts.items() if part is not None}
-
-
-def _unfinished(totals: Fields) -> list[Gap]:
-    left = totals.whole("incomplete")
-    return [gap("unfinished_requests", f"{left} requests were cut off at the end and are in no figure")] if left else []
+    return {name: mean for name, part in parts.items() if part is not None and (mean := part.maybe_number("mean", "tokens"))}

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-from plumbline.results.benchmark_files.fields import json_fields
-from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, error_row, gap, latency_rows, rate_row
+from plumbline.results.benchmark_files.fields import Fields
+from plumbline.results.benchmark_files.gaps import finished
+from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap, latency_rows, outcome, rate_rows
 from plumbline.results.document import MetricRow, Scalar
 
 FILE = "the *_summary.json of LLMPerf's token_benchmark_ray.py"
-MARKS = ("num_concurrent_requests", "results_ttft_s_quantiles_p50")
+MARKS = ("num_concurrent_requests", "results_num_requests_started")
 
 _LATENCIES = {"time_to_first_token": "results_ttft_s", "request_latency": "results_end_to_end_latency_s"}
 _STATISTICS = {**{name: f"quantiles_{name}" for name in ("p50", "p90", "p95", "p99")}, "mean": "mean", "stddev": "stddev"}
+_LIMITS_S = (90.0, 600.0)
+"""LLMPerf's default time limit and that of its leaderboard, which the file does not name. It drops the requests that are open at the limit."""
 _GAP = gap(
     "itl_includes_first_token",
     "the file's inter_token_latency_s is end-to-end latency over tokens, the first one included: it is not imported",
 )
 
 
-def read(raw: bytes, file: str) -> BenchmarkFile:
+def read(whole: Fields) -> BenchmarkFile:
     """LLMPerf keeps a fixed number of requests open, so its load is a closed loop. The file names the version of its layout, not the tool's."""
-    whole = json_fields(raw, file)
-    started, failed = whole.whole("results_num_requests_started", least=1), whole.whole("results_number_errors")
-    requests = whole.whole("results_num_completed_requests", least=1)
+    started, failed = whole.whole("results_num_requests_started"), whole.whole("results_number_errors")
+    requests = whole.whole("results_num_completed_requests")
+    load = Load("closed", concurrency=whole.whole("num_concurrent_requests", least=1))
     rows: list[MetricRow] = []
     for metric, prefix in _LATENCIES.items():
-        whole.number(f"{prefix}_mean", "s")
         rows += latency_rows(whole, metric, {statistic: f"{prefix}_{name}" for statistic, name in _STATISTICS.items()}, "s", requests)
-    each_minute = rate_row(whole, "request_throughput", "results_num_completed_requests_per_min", "requests/min", requests)
-    rows.append(each_minute.model_copy(update={"value": (each_minute.value or 0.0) / 60}))
-    rows.append(rate_row(whole, "output_token_throughput", "results_mean_output_throughput_token_per_s", "tokens/s", requests))
-    rows.append(error_row(failed, started, "results_number_errors over results_num_requests_started"))
-    settings: dict[str, Scalar] = {
-        "input_tokens": whole.number("results_number_input_tokens_mean", "tokens"),
-        "output_tokens": whole.number("results_number_output_tokens_mean", "tokens"),
-    }
-    load = Load("closed", concurrency=whole.whole("num_concurrent_requests", least=1))
-    run = Run(load, tuple(rows), requests, gaps=(_GAP,), asked=settings)
-    return BenchmarkFile("llmperf", f"layout {whole.text('version')}", whole.day("timestamp"), (run.with_common_gaps(),))
+    rows += rate_rows(whole, "request_throughput", "results_num_completed_requests_per_min", "requests/min", requests, 60)
+    rows += rate_rows(whole, "output_token_throughput", "results_mean_output_throughput_token_per_s", "tokens/s", requests)
+    open_at_end = load.concurrency or 0 if not failed and _cut_off(whole, requests) else 0
+    counts = "results_number_errors over results_num_requests_started"
+    ended, unaccounted = outcome(requests, failed, started + open_at_end, counts)
+    lengths = {name: whole.maybe_number(f"results_number_{name}_mean", "tokens") for name in ("input_tokens", "output_tokens")}
+    asked: dict[str, Scalar] = {name: mean for name, mean in lengths.items() if mean is not None}
+    run = Run(load, (*rows, *ended), requests, gaps=(_GAP, *unaccounted), asked=asked)
+    return BenchmarkFile("llmperf", f"layout {whole.text('version')}", whole.day("timestamp"), (finished(run),))
+
+
+def _cut_off(whole: Fields, completed: int) -> bool:
+    """Whether the run lasted as long as one of LLMPerf's time limits, to 2 %."""
+    rate = whole.maybe_number("results_num_completed_requests_per_min", "requests/min")
+    return bool(rate) and any(limit <= 60 * completed / (rate or 1.0) <= 1.02 * limit for limit in _LIMITS_S)

@@ -6,21 +6,22 @@ import json
 from typing import Any
 
 from plumbline.results.benchmark_files.fields import Fields, UnreadableFile, text_lines
+from plumbline.results.benchmark_files.gaps import finished
 from plumbline.results.benchmark_files.records import day_of
-from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, error_row, gap, latency_rows, rate_row
+from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap, latency_rows, outcome, rate_rows
 from plumbline.results.document import MetricRow, Reason, metric_row
 
 FILE = "mlperf_log_detail.txt of MLPerf's load generator"
 MARK = ":::MLLOG "
 
 _PERCENTILES = {"p50": "50.00", "p90": "90.00", "p95": "95.00", "p99": "99.00"}
-_SUMMARY = "MLPerf Results Summary"
+_LAST = "result_99.90_percentile_latency_ns"
 
 
 def read(raw: bytes, file: str) -> BenchmarkFile:
     """Server latencies count from the scheduled arrival. Results of an accuracy run are refused: they have no figures of performance."""
     whole = Fields(file, _keys(text_lines(raw, file), file))
-    version = whole.text("loadgen_version").split(" @ ")[0]
+    version = whole.text("loadgen_version", "a key of the load generator, which logs of MLPerf Training do not have").split(" @ ")[0]
     mode = whole.text("effective_test_mode", "PerformanceOnly")
     if mode != "PerformanceOnly":
         raise whole.error("effective_test_mode", f'is "{mode}"', "PerformanceOnly")
@@ -28,14 +29,12 @@ def read(raw: bytes, file: str) -> BenchmarkFile:
     if scenario not in _SCENARIOS:
         raise whole.error("effective_scenario", f'is "{scenario}"', f"one of {', '.join(_SCENARIOS)}")
     run = _SCENARIOS[scenario](whole, tuple(_invalid(whole)))
-    return BenchmarkFile("mlperf", version, day_of(whole, "test_datetime"), (run.with_common_gaps(),))
+    # The last figure that every scenario and version writes; token figures and num_errors follow in newer ones.
+    whole.number("result_completed_tokens_per_second" if _streams(whole) and scenario != "Offline" else _LAST, "ns")
+    return BenchmarkFile("mlperf", version, day_of(whole, "test_datetime"), (finished(run),))
 
 
 def _keys(lines: list[str], file: str) -> dict[str, Any]:
-    if any(_SUMMARY in line for line in lines[:3]):
-        raise UnreadableFile(
-            f"{file}: this is mlperf_log_summary.txt; expected mlperf_log_detail.txt, which the load generator writes beside it"
-        )
     keys: dict[str, Any] = {}
     for number, line in enumerate(lines, 1):
         if not line.startswith(MARK):
@@ -49,30 +48,29 @@ def _keys(lines: list[str], file: str) -> dict[str, Any]:
 
 
 def _server(whole: Fields, invalid: tuple[Reason, ...]) -> Run:
-    requests = whole.whole("result_query_count", least=1)
+    requests = whole.whole("result_query_count")
     rows = [*_latencies(whole, "request_scheduled_latency", requests), *_tokens(whole, requests)]
-    rows.append(rate_row(whole, "request_throughput", "result_completed_samples_per_sec", "samples/s", requests))
-    rows.append(_errors(whole, requests))
+    rows += rate_rows(whole, "request_throughput", "result_completed_samples_per_sec", "samples/s", requests)
     load = Load("open", rate=whole.number("effective_target_qps", "requests/s"), arrivals="poisson")
-    return Run(load, tuple(rows), requests, invalid=invalid, scheduled=True, first_token_expected=_streams(whole))
+    ended = _errors(whole, requests)
+    return Run(load, (*rows, *ended), requests, invalid=invalid, scheduled=True, first_token_expected=_streams(whole))
 
 
 def _single_stream(whole: Fields, invalid: tuple[Reason, ...]) -> Run:
-    requests = whole.whole("result_query_count", least=1)
+    requests = whole.whole("result_query_count")
     rows = [*_latencies(whole, "request_latency", requests), *_tokens(whole, requests)]
-    rows.append(rate_row(whole, "request_throughput", "result_qps_with_loadgen_overhead", "queries/s", requests))
-    rows.append(_errors(whole, requests))
-    return Run(Load("closed", concurrency=1), tuple(rows), requests, invalid=invalid, first_token_expected=_streams(whole))
+    rows += rate_rows(whole, "request_throughput", "result_qps_with_loadgen_overhead", "queries/s", requests)
+    ended = _errors(whole, requests)
+    return Run(Load("closed", concurrency=1), (*rows, *ended), requests, invalid=invalid, first_token_expected=_streams(whole))
 
 
 def _offline(whole: Fields, invalid: tuple[Reason, ...]) -> Run:
-    requests = whole.whole("effective_samples_per_query", least=1) * whole.whole("result_query_count", least=1)
-    rows = [rate_row(whole, "request_throughput", "result_samples_per_second", "samples/s", requests)]
-    if whole.has("result_tokens_per_second"):
-        rows.append(rate_row(whole, "output_token_throughput", "result_tokens_per_second", "tokens/s", requests))
-    rows.append(_errors(whole, requests))
+    requests = whole.whole("effective_samples_per_query", least=1) * whole.whole("result_query_count")
+    rows = [*rate_rows(whole, "request_throughput", "result_samples_per_second", "samples/s", requests)]
+    rows += rate_rows(whole, "output_token_throughput", "result_tokens_per_second", "tokens/s", requests)
     left_out = gap("no_latencies", "the Offline scenario's latencies are positions in the queue: they are not imported")
-    return Run(Load("at_once"), tuple(rows), requests, gaps=(left_out,), invalid=invalid, first_token_expected=False)
+    ended = _errors(whole, requests)
+    return Run(Load("at_once"), (*rows, *ended), requests, gaps=(left_out,), invalid=invalid, first_token_expected=False)
 
 
 _SCENARIOS = {"Server": _server, "SingleStream": _single_stream, "Offline": _offline}
@@ -91,7 +89,7 @@ def _tokens(whole: Fields, requests: int) -> list[MetricRow]:
     return [
         *latency_rows(whole, "time_to_first_token", first, "ns", requests),
         *latency_rows(whole, "time_per_output_token", each, "ns", requests),
-        rate_row(whole, "output_token_throughput", "result_completed_tokens_per_second", "tokens/s", requests),
+        *rate_rows(whole, "output_token_throughput", "result_completed_tokens_per_second", "tokens/s", requests),
     ]
 
 
@@ -105,14 +103,12 @@ def _names(pattern: str) -> dict[str, str]:
     return {statistic: pattern.format(percent) for statistic, percent in _PERCENTILES.items()}
 
 
-def _errors(whole: Fields, requests: int) -> MetricRow:
-    # The load generator writes num_errors last: without it, the log was cut off. It counts errors of the run, which MLPerf does not tie to requests.
-    errors = whole.whole("num_errors")
-    return (
-        error_row(0, requests, "num_errors")
-        if errors == 0
-        else metric_row("error_rate", None, requests, reason=f"{errors} errors of the run")
-    )
+def _errors(whole: Fields, requests: int) -> list[MetricRow]:
+    """Errors of the run, which MLPerf does not tie to requests. Versions before 5 do not write their number."""
+    errors = whole.maybe_whole("num_errors")
+    if not errors:
+        return outcome(requests, errors, None, "num_errors")[0]
+    return [metric_row("error_rate", None, requests, reason=f"{errors} errors of the run")]
 
 
 def _invalid(whole: Fields) -> list[Reason]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 
 from plumbline.results.benchmark_files.fields import Fields, UnreadableFile, text_lines
-from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, latency_rows
+from plumbline.results.benchmark_files.gaps import finished
+from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap, latency_rows, rate_rows
 from plumbline.results.document import MetricRow, metric_row
 
 FILE = "the CSV report of `perf_analyzer -f FILE`"
@@ -52,11 +53,22 @@ def _run(record: Fields, load: str) -> Run:
     amount = record.number(load, "requests/s" if load == "Request Rate" else "", least=1e-9)
     for name in COLUMNS[1:]:
         record.number(name, "us")
-    rows: list[MetricRow] = [*latency_rows(record, "request_latency", _STATISTICS, "us", 0)]
-    rows.append(metric_row("request_throughput", record.number("Inferences/Second", "inferences/s"), 0, method="Inferences/Second"))
+    rows: list[MetricRow] = [*latency_rows(record, "request_latency", _STATISTICS, "us", None)]
+    inferences = record.number("Inferences/Second", "inferences/s")
+    each = _inferences_a_request(record, load, amount, inferences)
+    rows += rate_rows(record, "request_throughput", "Inferences/Second", f"inferences/s of {each} a request", None, each)
     for metric, columns in _SERVER_TIMES.items():
         if all(record.has(name) for name in columns):
             mean = sum(record.number(name, "us") for name in columns) * 1e-6
             rows.append(metric_row(metric, mean, 0, statistic="mean", method=f"{' + '.join(columns)}, us"))
+    batched = f"{each} inferences a request, as the latency shows: Inferences/Second was divided by {each}"
+    gaps = (gap("inferences_of_a_batch", batched),) if each > 1 else ()
     kind = Load("closed", concurrency=int(amount)) if load == "Concurrency" else Load("open", rate=amount)
-    return Run(kind, tuple(rows), 0).with_common_gaps()
+    return finished(Run(kind, tuple(rows), None, gaps=gaps))
+
+
+def _inferences_a_request(record: Fields, load: str, amount: float, inferences: float) -> int:
+    """The batch size (`-b`), which the report does not name: requests in flight take the latency, so they bound the requests a second."""
+    latency = record.maybe_number("Avg latency", "us") or record.number("p50 latency", "us")
+    requests = amount if load == "Request Rate" else amount / (latency * 1e-6) if latency else 0.0
+    return max(1, round(inferences / requests)) if requests else 1

@@ -27,21 +27,19 @@ def published_results(
 
     `day`: of the measurement, where the file does not say. ValueError if neither says it, or if they differ."""
     source = SourceFile(name=name, sha256=hashlib.sha256(raw).hexdigest(), tool=read.tool, tool_version=read.version)
-    measured_on = _day(read, name, day)
     repeats: Counter[str] = Counter()
     try:
-        return [_result(read, run, source, measured_on, provider, workload, repeats) for run in read.runs]
+        return [_result(read, run, source, _day(run.day or read.day, name, day), provider, workload, repeats) for run in read.runs]
     except ValidationError as error:
         raise UnreadableFile(f"{name}: {first_error(error)}") from error
 
 
-def _day(read: BenchmarkFile, name: str, day: date | None) -> date:
-    if read.day is None and day is None:
+def _day(stated: date | None, name: str, day: date | None) -> date:
+    if stated is not None and day is not None and day != stated:
+        raise ValueError(f"{name}: --date is {day}, the file says {stated}; expected no --date, or the same day")
+    measured_on = stated or day
+    if measured_on is None:
         raise ValueError(f"{name}: the file does not say when it was measured; expected --date, such as --date 2026-11-23")
-    if read.day is not None and day is not None and day != read.day:
-        raise ValueError(f"{name}: --date is {day}, the file says {read.day}; expected no --date, or the same day")
-    measured_on = read.day or day
-    assert measured_on is not None
     return measured_on
 
 
@@ -91,6 +89,7 @@ def _spec(run: Run) -> dict[str, Scalar]:
         "load.concurrency": load.concurrency,
         "load.rate": load.rate,
         "load.arrivals": load.arrivals,
-        "requests": run.requests or None,
+        **{name: value for name, value in (("load.cv", load.cv), ("load.varies", load.varies)) if value is not None},
+        "requests": run.requests,
         **run.asked,
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 
 from plumbline.results.benchmark_files.fields import Fields
-from plumbline.results.benchmark_files.run import SECONDS, latency_rows, rate_row
+from plumbline.results.benchmark_files.run import SECONDS, latency_rows, rate_rows
 from plumbline.results.document import MetricRow, Scalar
 
 _STATISTICS = {"mean": "avg", **{name: name for name in ("min", "p50", "p90", "p95", "p99", "max")}, "stddev": "std"}
@@ -22,29 +22,34 @@ _RATES = {
 }
 
 
-def record_rows(whole: Fields, requests: int) -> Iterator[MetricRow]:
-    """Latencies and throughputs. Request latency and throughput are required, the others depend on streaming."""
+def record_rows(whole: Fields, requests: int | None) -> Iterator[MetricRow]:
+    """Latencies and throughputs, as far as the file has them: a run in which nothing succeeded has none."""
     for metric, name in _LATENCIES.items():
-        record = whole.part(name) if metric == "request_latency" else whole.maybe_part(name)
-        if record is not None:
+        record = whole.maybe_part(name)
+        if record is not None and record.stated("avg") is not None:
             unit = record.text("unit", f"one of {', '.join(SECONDS)}")
             if unit not in SECONDS:
                 raise record.error("unit", f'is "{unit}"', f"one of {', '.join(SECONDS)}")
-            record.number("avg", unit)
             yield from latency_rows(record, metric, _STATISTICS, unit, requests)
     for metric, (name, unit) in _RATES.items():
-        record = whole.part(name) if metric == "request_throughput" else whole.maybe_part(name)
-        if record is not None:
+        record = whole.maybe_part(name)
+        if record is not None and record.stated("avg", unit) is not None:
             if record.text("unit", unit) != unit:
                 raise record.error("unit", f'is "{record.text("unit")}"', unit)
-            yield rate_row(record, metric, "avg", unit, requests)
+            yield from rate_rows(record, metric, "avg", unit, requests)
+
+
+def count(whole: Fields, name: str) -> int | None:
+    """A number of requests, or None where the file has none."""
+    record = whole.maybe_part(name)
+    return record.maybe_whole("avg") if record is not None else None
 
 
 def lengths(whole: Fields) -> dict[str, Scalar]:
     """Mean tokens of a prompt and of an answer, where the file has them."""
     names = {"input_tokens": "input_sequence_length", "output_tokens": "output_sequence_length"}
     records = {name: whole.maybe_part(field) for name, field in names.items()}
-    return {name: record.number("avg", "tokens") for name, record in records.items() if record is not None}
+    return {name: mean for name, record in records.items() if record is not None and (mean := record.maybe_number("avg", "tokens"))}
 
 
 def day_of(part: Fields, name: str) -> date | None:

@@ -14,6 +14,7 @@ from plumbline.analysis.scorecards.imported import ImportedComparison, compare_i
 from plumbline.analysis.scorecards.scorecard import Scorecard, scorecard
 from plumbline.declarations import InferenceWorkload, load
 from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.workloads.load import Arrivals
 from plumbline.results.benchmark_files import read_benchmark_file
 from plumbline.results.benchmark_files.publish import published_results
 from plumbline.results.published import PublishedResult
@@ -32,7 +33,9 @@ def card(**measured: float) -> Scorecard:
 def results(change: Callable[[Any], None] = lambda content: None) -> list[PublishedResult]:
     """The runs of vLLM's file after a change, at 8 requests/s with the workload's lengths."""
     content = json.loads((DATA / FILES["vllm-bench"]).read_bytes())
-    content.update(request_rate=8.0, request_throughput=8.0, total_input_tokens=24 * 40, total_output_tokens=16 * 40)
+    content.update(
+        request_rate=8.0, request_throughput=8.0, total_input_tokens=24 * 40, total_output_tokens=16 * 40, output_throughput=128.0
+    )
     change(content)
     raw = json.dumps(content).encode()
     assert isinstance(CHAT, InferenceWorkload)
@@ -67,13 +70,63 @@ def test_at_the_same_load_a_figure_of_the_same_definition_has_a_ratio() -> None:
         {"request_rate": "inf", "max_concurrency": 8},
         {"burstiness": 0.5},
         {"total_input_tokens": 30 * 40},
-        {"total_output_tokens": 12 * 40},
+        {"total_output_tokens": 12 * 40, "output_throughput": 8.0 * 12},
+        {"request_rate": "inf", "ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 15},
     ],
 )
 def test_another_load_or_other_lengths_have_no_ratio_and_are_named(change: dict[str, Any]) -> None:
     found = compared(lambda content: content.update(change))
     assert len(found.differs) == 1
     assert all(f.ratio is None and "other_load" in f.why for f in found.figures)
+
+
+def compared_with(measured: Scorecard, workload: Any = CHAT, **fields: Any) -> ImportedComparison:
+    """The run of vLLM's file with these fields beside that card."""
+    (result,) = results(lambda content: content.update(fields))
+    return compare_imported(result, measured, workload)
+
+
+def value_card(**measured: float) -> Scorecard:
+    """A card that measured these values in the steady phase, beside a latency."""
+    metrics = [
+        number("request_latency", 0.2, statistic="p50"),
+        *(number(name, value, statistic="value") for name, value in measured.items()),
+    ]
+    return scorecard([launched(1, kind="inference", metrics=tuple(metrics))])
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"failed": 1}, ("failed_requests",)),  # 1 of 41
+        ({"failed": None, "num_prompts": 41}, ("failed_requests",)),
+        ({"num_prompts": 60}, ("unaccounted_requests", "unknown_errors")),
+        ({}, ()),
+    ],
+)
+def test_a_run_in_which_requests_failed_or_vanished_has_no_ratio(fields: dict[str, Any], why: tuple[str, ...]) -> None:
+    value, reasons = ratio(compared_with(value_card(), **fields), "request_latency")
+    assert (value is None, reasons) == (bool(why), why)
+
+
+def test_failures_here_take_the_ratio_too() -> None:
+    assert ratio(compared_with(value_card(error_rate=0.2)), "request_latency") == (None, ("failed_here",))
+
+
+def test_answers_are_compared_as_long_as_they_were_not_as_declared() -> None:
+    here = value_card(request_throughput=8.0, output_token_throughput=8.0 * 4)
+    found = compared_with(here)
+    assert ratio(found, "request_latency")[1] == ("other_load",) and found.differs == ("answers of 16 tokens on average; here 4",)
+    assert compared_with(here, total_output_tokens=4 * 40, output_throughput=32.0).differs == ()
+
+
+@pytest.mark.parametrize(("cv", "same"), [(0.5, True), (0.6, False)])
+def test_gamma_arrivals_are_the_same_load_if_their_gaps_vary_alike(cv: float, same: bool) -> None:
+    assert isinstance(CHAT, InferenceWorkload)
+    gamma = Arrivals.model_validate({"gamma": {"rate": "8/s", "cv": cv}})
+    phases = tuple(p.model_copy(update={"arrivals": gamma}) if getattr(p, "name", "") == "steady" else p for p in CHAT.phases)
+    found = compared_with(value_card(), CHAT.model_copy(update={"phases": phases}), burstiness=4.0)  # cv = 1 / √4
+    assert (found.differs == ()) == same
 
 
 def test_without_a_card_or_a_workload_nothing_is_compared() -> None:

@@ -1,0 +1,91 @@
+"""What keeps any run of any tool from being compared, as its load and its figures show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from plumbline.metrics.formatting import format_percent, format_quantity, format_significant
+from plumbline.results.benchmark_files.consistency import consistent
+from plumbline.results.benchmark_files.run import LATENCIES, RATES, Run, gap
+from plumbline.results.document import Reason, metric_row
+from plumbline.results.published import Gap
+
+FEW_FAILURES = 0.01
+"""Share of failed requests up to which a run's figures are those of its load: what fails takes no time and delivers nothing."""
+_PERCENTILES = ("p50", "p90", "p95", "p99")
+_FEW_REQUESTS = 100
+"""Below this, the 99th percentile lies between the two slowest requests."""
+_RATE_TOLERANCE = 0.1
+
+
+def finished(run: Run, in_flight: float | None = None, length: float | None = None) -> Run:
+    """The run without contradicted rates, with the gaps that its load and its figures show before the reader's own.
+
+    `in_flight`, `length`: as `consistent` takes them; by default the length is the run's own."""
+    own = run.asked.get("output_tokens")
+    run = consistent(run, in_flight, length or (own if isinstance(own, float) else None))
+    observed = any(row.value is not None for row in run.metrics)
+    if not run.metrics:
+        run = replace(run, metrics=(metric_row("error_rate", None, 0, reason="the file does not say"),))
+    if not observed and not run.invalid:
+        run = replace(run, invalid=(Reason(code="nothing_observed", detail="the file has no figure of this run"),))
+    return replace(run, gaps=(*_load_gaps(run), *_figure_gaps(run), *run.gaps))
+
+
+def _load_gaps(run: Run) -> Iterator[Gap]:
+    load, figures = run.load, (*LATENCIES, *RATES)
+    if load.kind == "closed":
+        slow = "a slow server receives fewer requests, so these are not the latencies at a given arrival rate"
+        yield gap("closed_loop", f"{load}: {slow}", *LATENCIES)
+        yield gap("coordinated_omission", "a request that waits for a slow answer is not sent, and its wait is not counted", *LATENCIES)
+    elif load.kind == "at_once":
+        yield gap("all_at_once", "all requests arrive at the start: latencies are positions in the queue", *LATENCIES)
+    elif load.kind == "unknown":
+        yield gap("unknown_load", "the file does not say how requests arrived", *LATENCIES)
+    if load.varies:
+        yield gap("load_varies", f"{load.varies}: the figures are of no single load", *figures)
+    if load.kind != "open":
+        return
+    if not run.scheduled:
+        yield gap(
+            "counted_from_send",
+            "time to first token and request latency count from the send; waits in the client since the scheduled arrival are missing",
+            "time_to_first_token",
+        )
+    latency = run.value("request_latency", "mean") or run.value("request_latency", "p50")
+    if load.concurrency is not None and (run.requests is None or load.concurrency < run.requests):
+        full = bool(load.rate and latency and load.rate * latency >= load.concurrency)
+        reached = f", and {load.rate:.12g} requests/s of {format_quantity(latency, 's')} need more" if full else ""
+        text = f"at most {load.concurrency} requests at a time{reached}; further ones wait in the client"
+        yield gap("concurrency_limited", text, *(figures if full else LATENCIES))
+    achieved = run.value("request_throughput")
+    shown = {"sent": load.sent, "completed": achieved}
+    if load.rate and any(rate and abs(rate / load.rate - 1) > _RATE_TOLERANCE for rate in shown.values()):
+        rates = ", ".join(f"{format_significant(rate)} {name}" for name, rate in shown.items() if rate)
+        yield gap("rate_differs", f"{load.rate:.12g} requests/s asked for, {rates}", *figures)
+
+
+def _figure_gaps(run: Run) -> Iterator[Gap]:
+    present: dict[str, set[str]] = {}
+    for row in run.metrics:
+        if row.value is not None:
+            present.setdefault(row.metric, set()).add(row.statistic)
+    expected = ["time_to_first_token", "time_per_output_token"] if run.first_token_expected else []
+    if run.load.kind != "at_once" and "request_scheduled_latency" not in present:
+        expected.append("request_latency")
+    if missing := [name for name in (*expected, *RATES, "error_rate") if name not in present]:
+        yield gap("missing_metrics", f"the file has no measurement of {', '.join(missing)}")
+    for name in LATENCIES:
+        absent = [p for p in _PERCENTILES if p not in present.get(name, ())]
+        if name in present and absent:
+            yield gap("missing_percentiles", f"no {', '.join(absent)} of {name}")
+    if (failed := run.value("error_rate")) is not None and failed > FEW_FAILURES:
+        text = (
+            f"{format_percent(failed, 1)} of the requests failed: the figures are of the others" if failed < 1 else "every request failed"
+        )
+        yield gap("failed_requests", text, *LATENCIES, *RATES)
+    if run.requests is None:
+        yield gap("unknown_count", "the file does not say how many requests its figures are of")
+    elif 0 < run.requests < _FEW_REQUESTS and any("p99" in statistics for statistics in present.values()):
+        yield gap("few_requests", f"the p99 of {run.requests} requests lies between the two slowest; it needs at least {_FEW_REQUESTS}")
