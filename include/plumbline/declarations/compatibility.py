@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
-from functools import cache
 
+from plumbline.declarations.devices import device_memory
 from plumbline.declarations.providers import Accelerator, Provider
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
@@ -16,8 +15,6 @@ from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaSh
 from plumbline.declarations.workloads.training import LanguageModel, Lora, SyntheticImages, SyntheticTokens, TokenFileData, TrainingWorkload
 from plumbline.metrics.formatting import format_bytes, format_percent
 
-_GIB = 2.0**30
-_IN_NAME = re.compile(r"(\d+)\s?GB", re.IGNORECASE)
 _USABLE = 0.9
 """Of an accelerator's memory: engines leave the rest to activations and CUDA (vLLM's gpu_memory_utilization)."""
 
@@ -92,26 +89,11 @@ def too_large(workload: InferenceWorkload, provider: Provider) -> str | None:
 
 
 def accelerator_memory(accelerator: Accelerator) -> float | None:
-    """Bytes of one: as declared, as its product's name has it, or as gpuhunt knows the product; None otherwise."""
+    """Bytes of one: as declared, else as its product is known to have; None otherwise."""
     if accelerator.memory is not None:
         declared: float = accelerator.memory
         return declared
-    product = accelerator.product
-    if product is None:
-        return None
-    match = _IN_NAME.search(product)
-    return float(match[1]) * _GIB if match else _known_memory(re.sub(r"[^a-z0-9]", "", product.lower()))
-
-
-@cache
-def _known_memory(product: str) -> float | None:
-    try:
-        import gpuhunt
-    except ImportError:  # an image of a trial has none
-        return None
-    known = [*gpuhunt.KNOWN_NVIDIA_GPUS, *gpuhunt.KNOWN_AMD_GPUS]
-    matches = [(len(gpu.name), float(gpu.memory)) for gpu in known if gpu.name.lower() in product]
-    return max(matches)[1] * _GIB if matches else None
+    return None if accelerator.product is None else device_memory(accelerator.product)
 
 
 GIB = 2.0**30

@@ -42,21 +42,19 @@ _LINK_COUNTERS = {
 
 
 def nvidia_error_counters(driver: NvidiaDriver, handle: Any) -> dict[str, int]:
-    nvml = driver.library
-
     def ask(function: str, *arguments: Any) -> Any:
         return driver.ask(f"nvmlDeviceGet{function}", handle, *arguments)
 
     counters: dict[str, int | None] = {}
-    for word, kind in (("corrected", nvml.NVML_SINGLE_BIT_ECC), ("uncorrected", nvml.NVML_DOUBLE_BIT_ECC)):
-        for span, since in (("volatile", nvml.NVML_VOLATILE_ECC), ("aggregate", nvml.NVML_AGGREGATE_ECC)):
+    for word, kind in (("corrected", "NVML_SINGLE_BIT_ECC"), ("uncorrected", "NVML_DOUBLE_BIT_ECC")):
+        for span, since in (("volatile", "NVML_VOLATILE_ECC"), ("aggregate", "NVML_AGGREGATE_ECC")):
             counters[f"ecc_{word}_{span}"] = ask("TotalEccErrors", kind, since)
     if (rows := ask("RemappedRows")) is not None:
         names = ("rows_remapped_correctable", "rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failure")
         counters |= dict(zip(names, rows, strict=True))
     causes = {
-        "corrected": nvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
-        "uncorrected": nvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+        "corrected": "NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS",
+        "uncorrected": "NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR",
     }
     for word, cause in causes.items():
         pages = ask("RetiredPages", cause)
@@ -64,11 +62,11 @@ def nvidia_error_counters(driver: NvidiaDriver, handle: Any) -> dict[str, int]:
     counters["page_retirement_pending"] = ask("RetiredPagesPendingStatus")
     counters["pcie_replays"] = ask("PcieReplayCounter")
     for reason, policy in _POLICIES.items():
-        status = ask("ViolationStatus", getattr(nvml, policy))
+        status = ask("ViolationStatus", policy)
         counters[f"throttled_{reason}_ms"] = None if status is None else status.violationTime // 1_000_000  # NVML counts nanoseconds
     links = active_links(driver, handle)
     for name, counter in _LINK_COUNTERS.items():
-        counts = [ask("NvLinkErrorCounter", link, getattr(nvml, counter)) for link in links]
+        counts = [ask("NvLinkErrorCounter", link, counter) for link in links]
         counters[name] = sum(count for count in counts if count is not None) if any(count is not None for count in counts) else None
     return {name: int(value) for name, value in counters.items() if value is not None}
 
@@ -95,7 +93,7 @@ _RECORD_BYTES = 8192
 
 class XidListener:
     """Counts XIDs of the GPUs from now on: errors that the driver reports, by their codes (docs.nvidia.com/deploy/xid-errors). To be closed
-    before nvmlShutdown.
+    before nvmlShutdown. `handles`: of cards; None for one that does not answer.
 
     NVML delivers them as events. Where a driver delivers none (MIG, virtual GPUs), the kernel's log has them, if it may be read.
     """
@@ -129,9 +127,11 @@ class XidListener:
     def _registered(self, handle: Any) -> Any:
         # A set a GPU: an event's own handle cannot be compared with those that we have.
         nvml = self._nvml
+        if handle is None:
+            return None
         try:
             events = nvml.nvmlEventSetCreate()
-        except nvml.NVMLError:
+        except (nvml.NVMLError, AttributeError):
             return None
         try:
             nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
@@ -149,9 +149,11 @@ class XidListener:
             self._seen[gpu][int(event.eventData)] += 1
 
     def _address(self, handle: Any) -> str | None:
+        if handle is None:
+            return None
         try:
             info = self._nvml.nvmlDeviceGetPciInfo(handle)
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, AttributeError):
             return None
         return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}"
 
@@ -231,7 +233,8 @@ class GpuHealth:
 
 
 def judge_gpu_errors(counters: Iterable[GpuCounter], seconds: float) -> list[Judgement]:
-    """`degraded` for each kind of error that is new, over `seconds` of a trial. Errors from before it do not count, however many.
+    """`degraded` for each kind of error that is new, over `seconds` of a trial. Errors from before it do not count, however many, but a repair
+    of memory that failed before does.
 
     gpu_lost: a GPU answered before and not after. PCIe replays count above the rate that NVIDIA's own health check allows; XIDs that programs
     cause do not.
@@ -243,6 +246,12 @@ def judge_gpu_errors(counters: Iterable[GpuCounter], seconds: float) -> list[Jud
         if new:
             shown = ", ".join(f"{_gpu_name(row)} {row.counter} +{row.new}" for row in new)
             judgements.append(degraded(code, f"new errors during the trial: {shown}"))
+    # The repair failed: faulty memory stays in use, whenever that began. A pending one harms nothing until the reset.
+    broken = [_gpu_name(row) for row in rows if row.counter == "row_remap_failure" and row.before]
+    if broken:
+        judgements.append(
+            degraded("row_remap_failure", f"{', '.join(broken)} could not replace faulty memory before the trial; replace it")
+        )
     lost = _lost_gpus(rows)
     if lost:
         judgements.append(degraded("gpu_lost", f"{', '.join(lost)} lost during the trial"))

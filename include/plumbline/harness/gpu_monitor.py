@@ -122,6 +122,8 @@ class GpuPhaseMonitor:
         self._interval_s, self._libraries, self._node = interval_s, (nvml, amdsmi), node
         self._health = GpuHealth(node)
         self._others: dict[int, NodeGpus | None] = {}
+        self.before: list[Judgement] = []
+        """What was wrong with this node's GPUs before the trial, see `environment.hardware_judgements`."""
         self.announce: Callable[[Phase | None], None] = _ignore_phase
         """Called with each phase that is entered, for the GPUs of other nodes."""
         self._stretches: dict[Phase, GpuSamples] = {}
@@ -219,12 +221,12 @@ class GpuPhaseMonitor:
         return (*self._health.counters(), *(counter for health in others for counter in health))
 
     def new_errors(self) -> list[Judgement]:
-        """Judgements on errors since the beginning, whichever phase they came in; of other nodes also on throttling.
+        """Judgements on what was wrong before, and on errors since then, whichever phase they came in; of other nodes also on throttling.
 
         `node_gpus_unobserved` for a node that sent nothing, where node 0 has GPUs: unseen is not undisturbed.
         """
         self._read_health()
-        judgements = self._health.judgements()
+        judgements = [*self.before, *self._health.judgements()]
         for node, gpus in sorted(self._others.items()):
             if gpus is not None:
                 judgements += gpus.judgements

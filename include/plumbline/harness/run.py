@@ -166,6 +166,8 @@ class _Run:
                 self._selfcheck = [*selfcheck.run_for_trial(trial), *self._selfcheck]
                 self._record_event("instrument_checked")
         gpus = None if hosted else GpuPhaseMonitor()
+        if gpus is not None:
+            gpus.before = environment.hardware_judgements(self._facts)
         with (
             ContentionMonitor(cpus, allotted_cores(), gpus=gpus)
             if earlier is None

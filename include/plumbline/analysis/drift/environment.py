@@ -46,6 +46,7 @@ FACT_RULES: tuple[FactRule, ...] = (
     FactRule(r"gpu\.(\d+\.)?product", "hardware", True, 1.0, ("compute", "memory"), "GPU"),
     FactRule(r"gpu\.(\d+\.)?memory.*", "hardware", True, 0.7, ("memory",), "GPU memory"),
     FactRule(r"gpu\.(\d+\.)?mig.*", "hardware", True, 0.9, ("compute", "memory"), "MIG layout"),
+    FactRule(r"gpu\.(\d+\.)?(slice|slices|lost|compute_partition|memory_partition)", "hardware", True, 0.9, ("compute", "memory")),
     FactRule(r"gpu\.(\d+\.)?(vbios|firmware|inforom).*", "driver and firmware", True, 0.5, ("compute", "memory")),
     FactRule(r"gpu\.(\d+\.)?(nvlink|pcie).*", "hardware", True, 0.6, ("network",)),
     FactRule(r"gpu\.(\d+\.)?(.*clock.*|power_limit.*|persistence.*|ecc.*)", "limits and clocks", True, 0.95, ("compute", "memory")),

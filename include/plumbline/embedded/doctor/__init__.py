@@ -18,6 +18,7 @@ def examine() -> Iterator[DoctorCheck]:
     declared, line = _declarations()
     yield line
     yield from machine.versions(REPOSITORY / "requirements.txt")
+    yield machine.gpus()
     place = find_airflow(here.airflow_home)
     folders = {"reports and scratch": here.home, "Airflow's logs": here.airflow_home}
     if here.results_url.startswith("file://"):

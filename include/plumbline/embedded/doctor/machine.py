@@ -1,4 +1,4 @@
-"""Versions, result store, free disk, clock, and pods on the clusters."""
+"""Versions, GPUs, result store, free disk, clock, and pods on the clusters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
@@ -18,8 +19,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from plumbline.declarations import Declarations
 from plumbline.embedded.doctor.databases import AirflowPlace, clock_of
+from plumbline.harness.environment import described_gpus, hardware_judgements
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
+from plumbline.launch.local.gpu_provider import gpu_facts
 from plumbline.results import ResultStore
 
 LEAST_FREE_BYTES = 2 * 2**30
@@ -54,6 +57,23 @@ def versions(lock: Path) -> Iterator[DoctorCheck]:
         yield failed("packages", f"not as locked: {', '.join(other[:_SHOWN])}{more}", "`make setup`, or build the server's image again")
     else:
         yield ok("packages", f"{len(pinned)} as locked; Airflow {pinned.get('apache-airflow', 'unknown')}")
+
+
+def gpus() -> DoctorCheck:
+    """This machine's GPUs: sound whole cards, parts of cards, or why they cannot be used."""
+    facts = gpu_facts()
+    count = facts.get("gpu.count")
+    if why := facts.get("gpu.unknown_because"):
+        return failed("GPUs here", str(why), "repair the driver, then `plumbline doctor` again; local-gpu is not measured until then")
+    faults = [judgement.reason.detail for judgement in hardware_judgements(facts)]
+    if faults:
+        return failed("GPUs here", "; ".join(faults), "repair it, or its trials are degraded")
+    if not count:
+        return ok("GPUs here", str(facts.get("gpu.hidden_because") or "none"))
+    own = Counter(str(facts[f"gpu.{i}.product"]) for i in described_gpus(facts))
+    parts = sorted({str(part) for i in described_gpus(facts) if (part := facts.get(f"gpu.{i}.slice")) is not None})
+    names = ", ".join(f"{many} × {product}" for product, many in own.items())
+    return ok("GPUs here", f"{names}, driver {facts['driver.version']}{'; no whole cards: ' if parts else ''}{', '.join(parts)}")
 
 
 def result_store(url: str) -> DoctorCheck:

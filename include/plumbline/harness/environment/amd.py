@@ -1,6 +1,7 @@
 """AMD GPUs as AMD SMI, ROCm's package `amdsmi`, reports them.
 
-AMD SMI writes N/A for absent values and renamed fields between releases of ROCm: `first_number` and `first_text` know both.
+AMD SMI writes N/A for absent values, and renamed fields and changed units between releases of ROCm: the functions here know them. A partition
+of a card (CPX and the like) is a device of its own, without the card's power and, in NPS1, without memory of its own.
 """
 
 from __future__ import annotations
@@ -8,12 +9,22 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.harness.environment.nvidia import DriverUnavailable, product_name, visible_indices
+from plumbline.harness.environment.nvidia import DriverUnavailable, decoded, product_name, visible_indices
 from plumbline.harness.environment.sysfs import ROOT, read_text
 from plumbline.results import Scalar
+
+
+@dataclass(frozen=True)
+class AmdDevice:
+    """A GPU, or a partition of one: then `partition` is its card's compute mode, such as CPX, and `card` answers for the whole card."""
+
+    handle: Any
+    card: Any
+    partition: str | None = None
 
 
 class AmdDriver:
@@ -29,18 +40,39 @@ class AmdDriver:
         except self.library.AmdSmiException as error:
             raise DriverUnavailable(str(error)) from error
 
-    def handles(self) -> list[Any]:
-        """Of the GPUs that HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES, which ROCm obeys too) shows. Raises AmdSmiException."""
-        handles = list(self.library.amdsmi_get_processor_handles())
-        names = [(str(i), str(self.library.amdsmi_get_gpu_device_uuid(handle))) for i, handle in enumerate(handles)]
-        setting = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return [handles[i] for i in visible_indices(names, setting)]
+    def devices(self, variables: Mapping[str, str] = os.environ) -> list[AmdDevice]:
+        """The GPUs and partitions that are visible here, in order: ROCR_VISIBLE_DEVICES chooses first, and HIP_VISIBLE_DEVICES (else
+        CUDA_VISIBLE_DEVICES, which ROCm obeys too) counts what that shows. Raises AmdSmiException."""
+        devices = self.every_device()
+        for setting in (variables.get("ROCR_VISIBLE_DEVICES"), hip_setting(variables)):
+            names = [(str(i), self._uuid(device.handle), False) for i, device in enumerate(devices)]
+            devices = [devices[i] for i in visible_indices(names, setting)]
+        return devices
+
+    def every_device(self) -> list[AmdDevice]:
+        """Raises AmdSmiException."""
+        devices: list[AmdDevice] = []
+        for handle in self.library.amdsmi_get_processor_handles():
+            # Partitions of a card after its first have no name in some releases.
+            named = first_text(self.ask("gpu_asic_info", handle), "market_name") is not None
+            card = handle if named or not devices or devices[-1].partition is None else devices[-1].card
+            devices.append(AmdDevice(handle, card, self._partition(handle) or self._partition(card)))
+        return devices
+
+    def _uuid(self, handle: Any) -> str:
+        """As ROCm's runtime names it: GPU- and the serial number of the chip, which AMD SMI's own UUID does not contain."""
+        serial = first_text(self.ask("gpu_asic_info", handle), "asic_serial")
+        return f"GPU-{serial.removeprefix('0x').lower().zfill(16)}" if serial else ""
+
+    def _partition(self, handle: Any) -> str | None:
+        mode = first_text({"mode": self.ask("gpu_compute_partition", handle)}, "mode")
+        return mode if mode != "SPX" else None
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """What `amdsmi_get_<function>` returns; None without an answer or such a function."""
+        """What `amdsmi_get_<function>` returns; None if it fails in any way, like NvidiaDriver's."""
         try:
             return getattr(self.library, f"amdsmi_get_{function}")(*arguments)
-        except (self.library.AmdSmiException, AttributeError):
+        except Exception:  # noqa: BLE001 (the package's own errors, and whatever its wrappers raise on the driver's garbage)
             return None
 
     def close(self) -> None:
@@ -63,18 +95,40 @@ def amd_facts(root: Path = ROOT, amdsmi: Any = None) -> dict[str, Scalar]:
         driver.close()
 
 
-def first_number(answer: Mapping[str, Any] | None, *names: str) -> float | None:
+def hip_setting(variables: Mapping[str, str]) -> str | None:
+    return variables.get("HIP_VISIBLE_DEVICES", variables.get("CUDA_VISIBLE_DEVICES"))
+
+
+def first_number(answer: Any, *names: str) -> float | None:
     """The first of these fields that holds a number."""
     for name in names:
-        value = (answer or {}).get(name)
+        value = answer.get(name) if isinstance(answer, Mapping) else None
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     return None
 
 
-def first_text(answer: Mapping[str, Any] | None, *names: str) -> str | None:
+def watts(answer: Any, *names: str) -> float | None:
+    """The first of these fields with a power: releases of ROCm write W or µW, and 0 or all bits of the field for none."""
+    values = (first_number(answer, name) for name in names)
+    return next((v if v < _MICRO else v / 1e6 for v in values if v is not None and v > 0 and v not in _ALL_BITS), None)
+
+
+_MICRO = 20_000.0
+"""No card draws as many W, and none as few µW."""
+_ALL_BITS = (2.0**16 - 1, 2.0**32 - 1, 2.0**64 - 1)
+
+
+def vram_bytes(answer: Any, name: str) -> int | None:
+    """AMD SMI counts MiB. None where the GPU has no memory of its own, whose total is 0."""
+    total, value = first_number(answer, "vram_total"), first_number(answer, name)
+    return int(value) * 2**20 if total and value is not None else None
+
+
+def first_text(answer: Any, *names: str) -> str | None:
     """The first of these fields that says anything."""
-    return next((str(value) for name in names if (value := (answer or {}).get(name)) not in (None, "", "N/A")), None)
+    fields = answer if isinstance(answer, Mapping) else {}
+    return next((text for name in names if (text := decoded(fields.get(name))) is not None), None)
 
 
 def _unknown(reason: str) -> dict[str, Scalar]:
@@ -82,35 +136,42 @@ def _unknown(reason: str) -> dict[str, Scalar]:
 
 
 def _facts(driver: AmdDriver, root: Path) -> dict[str, Scalar]:
-    handles = driver.handles()
+    devices = driver.devices()
     facts: dict[str, Scalar] = {
-        "gpu.count": len(handles),
+        "gpu.count": len(devices),
         "gpu.vendor": "amd",
-        "driver.version": first_text(driver.library.amdsmi_get_gpu_driver_info(handles[0]), "driver_version") if handles else None,
+        "driver.version": first_text(driver.ask("gpu_driver_info", devices[0].card), "driver_version") if devices else None,
         "rocm.version": read_text(root / "opt/rocm/.info/version"),
     }
-    for position, handle in enumerate(handles):
-        facts |= {f"gpu.{position}.{name}": value for name, value in _gpu_facts(driver, handle).items()}
+    for position, device in enumerate(devices):
+        facts |= {f"gpu.{position}.{name}": value for name, value in _gpu_facts(driver, device).items()}
+    if not devices and (every := driver.every_device()):
+        settings = ((name, os.environ.get(name)) for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
+        told = " and ".join(f'{name} is "{value}"' for name, value in settings if value is not None)
+        facts["gpu.hidden_because"] = f"{told}, which shows none of {len(every)} GPUs"
     return facts
 
 
-def _gpu_facts(driver: AmdDriver, handle: Any) -> dict[str, Scalar]:
-    clocks = driver.library.AmdSmiClkType
-    asic, memory = driver.ask("gpu_asic_info", handle), first_number(driver.ask("gpu_vram_usage", handle), "vram_total")
-    cap, pcie = driver.ask("power_cap_info", handle), (driver.ask("pcie_info", handle) or {}).get("pcie_static")
-    power, standard = first_number(cap, "power_cap"), first_number(cap, "default_power_cap")
-    units, width = first_number(asic, "num_compute_units"), first_number(pcie, "max_pcie_width")
-    return {
-        "product": product_name(first_text(asic, "market_name") or "AMD GPU"),
+def _gpu_facts(driver: AmdDriver, device: AmdDevice) -> dict[str, Scalar]:
+    clocks, handle, card, partition = driver.library.AmdSmiClkType, device.handle, device.card, device.partition
+    asic, cap, pcie = driver.ask("gpu_asic_info", handle), driver.ask("power_cap_info", handle), driver.ask("pcie_info", handle)
+    static = pcie.get("pcie_static") if isinstance(pcie, Mapping) else None
+    name, units = first_text(driver.ask("gpu_asic_info", card), "market_name"), first_number(asic, "num_compute_units")
+    width, spread = first_number(static, "max_pcie_width"), first_text({"mode": driver.ask("gpu_memory_partition", card)}, "mode")
+    # In NPS1 all partitions of a card share its whole memory, so none of it is a partition's own.
+    memory = None if partition and spread in (None, "NPS1") else vram_bytes(driver.ask("gpu_vram_usage", handle), "vram_total")
+    facts: dict[str, Scalar] = {
+        "product": None if name is None else product_name(name) + (f"-{partition}" if partition else ""),
         "architecture": first_text(asic, "target_graphics_version"),
         "compute_units": None if units is None else int(units),
-        "memory_bytes": None if memory is None else int(memory) * 2**20,
+        "memory_bytes": memory,
         "vbios": first_text(driver.ask("gpu_vbios_info", handle), "version", "part_number"),
         "sm_clock_max_mhz": first_number(driver.ask("clock_info", handle, clocks.GFX), "max_clk"),
         "memory_clock_max_mhz": first_number(driver.ask("clock_info", handle, clocks.MEM), "max_clk"),
-        "power_limit_w": None if power is None else power / 1e6,
-        "power_limit_default_w": None if standard is None else standard / 1e6,
+        "power_limit_w": None if partition else watts(cap, "power_cap"),
+        "power_limit_default_w": None if partition else watts(cap, "default_power_cap"),
         "compute_partition": first_text({"mode": driver.ask("gpu_compute_partition", handle)}, "mode"),
-        "memory_partition": first_text({"mode": driver.ask("gpu_memory_partition", handle)}, "mode"),
+        "memory_partition": spread,
         "pcie_width_max": None if width is None else int(width),
     }
+    return facts | ({"slice": f"{partition} partition"} if partition else {})

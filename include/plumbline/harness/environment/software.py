@@ -44,6 +44,8 @@ _SETTINGS = re.compile(
     r"ONEDNN_MAX_CPU_ISA|ATEN_CPU_CAPABILITY|CUDA_(VISIBLE_DEVICES|LAUNCH_BLOCKING)|NVIDIA_TF32_OVERRIDE|PYTORCH_(CUDA_)?ALLOC_CONF|"
     r"CUBLAS_WORKSPACE_CONFIG|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|HIP_VISIBLE_DEVICES"
 )
+_IDENTITIES = re.compile(r"\b(MIG-GPU|GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{7,}(?:/\d+)*")
+"""UUIDs of GPUs: another GPU of the same kind is the same environment."""
 _FAMILIES = ("NCCL_", "RCCL_", "FI_", "OFI_", "UCX_", "GLOO_")
 """Every variable of the libraries that carry collectives and one-sided transfers: clouds' guides set two dozen of them."""
 
@@ -64,7 +66,7 @@ def software_facts(root: Path = ROOT) -> dict[str, Scalar]:
     facts["torch.rocm"] = _torch_build("hip", searched)
     facts |= {f"{name}.version": _cuda_library(name, searched) for name in ("nccl", "cudnn", "cublas")}
     facts |= {
-        f"setting.{name}": value
+        f"setting.{name}": _IDENTITIES.sub(r"\1-…", value)
         for name, value in os.environ.items()
         if _SETTINGS.fullmatch(name) or (name.startswith(_FAMILIES) and not is_secret_name(name))
     }

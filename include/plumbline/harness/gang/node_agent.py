@@ -66,6 +66,7 @@ class NodeAgent(ABC):
         wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, self.facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)
+        self._gpus.before = environment.hardware_judgements(self.facts, self._topology.node)
         inputs = self._prepare()
         answering = self._before_start.enter_context(inter_node.PeerServer())
         self._link.send("joined", data=inputs, port=answering.port)

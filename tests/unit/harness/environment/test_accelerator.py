@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from plumbline.harness.environment.nvidia import _nvlink_topology, nvidia_facts, product_name, visible_indices
+from plumbline.harness.environment.nvidia import NvidiaDriver, _nvlink_topology, nvidia_facts, product_name, visible_indices
 
 
 class NvmlError(Exception):
@@ -86,7 +86,7 @@ def test_links_between_gpus_are_told(monkeypatch):
 
 def test_pairs_that_differ_are_named():
     bridged = driver(nvmlDeviceGetP2PStatus=lambda one, other, index: 0 if {one, other} in ({0, 1}, {2, 3}) else 5)
-    assert _nvlink_topology(bridged, [0, 1, 2, 3]) == "NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3"
+    assert _nvlink_topology(NvidiaDriver(bridged), [0, 1, 2, 3]) == "NVLink: 0-1 2-3; between CPUs: 0-2 0-3 1-2 1-3"
 
 
 def test_only_visible_gpus_count(monkeypatch):
@@ -141,7 +141,7 @@ def test_a_driver_that_fails_half_way_is_not_zero_gpus():
     [(None, [0, 1]), ("", []), ("1,0", [1, 0]), ("0,7,1", [0]), ("GPU-bb", [1]), ("0,0", [0]), ("-1", [])],
 )
 def test_visibility_is_read_as_cuda_reads_it(setting, shown):
-    assert visible_indices([("0", "GPU-aa"), ("1", "GPU-bb")], setting) == shown
+    assert visible_indices([("0", "GPU-aa", False), ("1", "GPU-bb", False)], setting) == shown
 
 
 @pytest.mark.parametrize("separator", [" ", "-"])

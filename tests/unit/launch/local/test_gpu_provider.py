@@ -64,11 +64,41 @@ def test_without_a_gpu_everything_is_as_declared(home: Path) -> None:
     assert len(plan(load(), RunRequest("2026-11", "monthly"), PLANNED_AT)) == 8
 
 
-def test_a_gpu_that_is_gone_is_a_provider_no_more() -> None:
+def test_a_gpu_that_is_gone_is_a_provider_no_more_and_it_is_said() -> None:
     look(Card())
     assert PROVIDER_NAME in load().providers
-    look()
+    assert "is gone" in str(look())
     assert PROVIDER_NAME not in load().providers
+    assert look() is None, "once"
+
+
+def test_hidden_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "shows none of 1 GPUs" in str(look(Card()))
+    assert PROVIDER_NAME not in load().providers
+
+
+def test_a_driver_that_refuses_is_told_with_its_remedy() -> None:
+    class Mismatch(Nvml):
+        def nvmlInit(self) -> None:
+            error = self.NVMLError("Driver/library version mismatch")
+            error.value = 18  # type: ignore[attr-defined]
+            raise error
+
+    said = refresh_declaration(load(installation_paths().config), nvml=Mismatch(), torch=CUDA)
+    assert said is not None and "not measured" in said and "reload the driver" in said
+
+
+def test_a_mig_instance_is_declared_as_one_and_said_to_be_no_whole_card() -> None:
+    class Cut(Nvml):
+        def nvmlDeviceGetMigMode(self, card: Card) -> tuple[int, int]:
+            return 1, 1
+
+    said = refresh_declaration(load(installation_paths().config), nvml=Cut(Card()), torch=CUDA)
+    assert said is None
+    accelerator = load().providers[PROVIDER_NAME].accelerator
+    assert (accelerator.product, accelerator.count) == ("NVIDIA-H100-80GB-HBM3-MIG", 1)
+    assert "MIG" in load().providers[PROVIDER_NAME].description and "no whole card" in load().providers[PROVIDER_NAME].description
 
 
 @pytest.mark.parametrize(

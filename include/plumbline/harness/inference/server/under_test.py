@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
+from itertools import takewhile
 from operator import add
 from pathlib import Path
 from types import TracebackType
@@ -413,7 +414,11 @@ def visible_devices(accelerator: Accelerator, replicas: int, each: int, inherite
 
 
 def _device_list(variables: Mapping[str, str], name: str) -> list[str] | None:
-    return [part.strip() for part in variables[name].split(",") if part.strip()] if name in variables else None
+    """Like CUDA and ROCm, up to the first that is no index and no UUID, such as -1."""
+    if name not in variables:
+        return None
+    parts = (part.strip() for part in variables[name].split(","))
+    return list(takewhile(lambda part: part.isdigit() or part.startswith(("GPU-", "MIG-")), parts))
 
 
 def _physical_device(gpu: str, below: Sequence[str] | None) -> str:
