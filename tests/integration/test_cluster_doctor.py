@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.fakes.fake_kubernetes import FakeKubernetes, PodRun, Script
+from tests.fakes.kubernetes_api.rows import node_row
 from tests.fakes.trials import CONFIG, H100, cluster_provider
 from typer.testing import CliRunner
 
@@ -24,7 +25,7 @@ from plumbline.launch.cluster.doctor import examine_cluster
 from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
 from plumbline.launch.cluster.launcher_account import SERVICE_ACCOUNT
 from plumbline.launch.doctor_check import DoctorCheck
-from plumbline.launch.plan import typical_trials
+from plumbline.launch.plan import possible_trials
 from plumbline.results.store import check_access
 
 pytestmark = pytest.mark.integration
@@ -78,7 +79,7 @@ def examined(provider: Provider, patience: DoctorPatience | None = QUICK, **how:
     launcher = launcher_of(provider)
     return {
         line.check: line
-        for line in examine_cluster(provider, launcher, typical_trials(load(CONFIG), provider, now), patience=patience, **how)
+        for line in examine_cluster(provider, launcher, possible_trials(load(CONFIG), provider, now), patience=patience, **how)
     }
 
 
@@ -172,6 +173,41 @@ def test_one_pod_takes_the_accelerators_and_looks(kube: FakeKubernetes, tmp_path
     pods = [c.body for c in kube.called("POST */pods") if not c.query]
     assert [pod["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu") for pod in pods] == ["8", None]
     assert kube.leftovers() == []
+
+
+@pytest.mark.parametrize(
+    ("more", "limits", "failing", "told_of"),
+    [
+        ({"cuda_fault": "RuntimeError: Error 803"}, {}, "accelerators (training)", "docs/clusters.md"),
+        ({}, {"limits.locked_memory_bytes": 8 << 20}, "memlock (training)", "LimitMEMLOCK"),
+        ({}, {"limits.locked_memory_bytes": None}, None, ""),
+    ],
+)
+def test_a_pod_with_accelerators_opens_cuda_and_asks_for_all_that_a_trial_asks_for(
+    kube: FakeKubernetes, tmp_path: Path, more: dict[str, Any], limits: dict[str, Any], failing: str | None, told_of: str
+) -> None:
+    kube.script("pl-doctor-*", said((tmp_path / "store").as_uri(), torch="2.9.0", accelerators={**GPUS, **limits}, **more))
+    node = node_row("with-adapters", kube.minor, None, 8, None)
+    node["status"]["allocatable"] |= {"rdma/ib": "8", "hugepages-2Mi": "5Gi"}
+    kube.put("nodes", "", node)
+    resources = {"cpu": 16, "memory": "64GiB", "extended": {"rdma/ib": 8}, "hugepages": {"2Mi": "5GiB"}}
+    sidecar = {"name": "tcpx-daemon", "image": f"localhost/tcpx@sha256:{64 * '0'}", "cpu": 4, "memory": "8GiB"}
+    annotations = {"networking.gke.io/default-interface": "eth0"}
+    told = examined(provider_at(tmp_path / "store", accelerator=H100, resources=resources, sidecars=[sidecar], annotations=annotations))
+    assert wrong(told) == ([failing] if failing else []), told
+    assert failing is None or told_of in told[failing].remedy
+    (pod,) = [c.body for c in kube.called("POST */pods") if not c.query]
+    requests = pod["spec"]["containers"][0]["resources"]["limits"]
+    assert requests == {
+        "cpu": "16",
+        "memory": "64Gi",
+        "nvidia.com/gpu": "8",
+        "rdma/ib": "8",
+        "hugepages-2Mi": "5Gi",
+        "ephemeral-storage": "285Gi",
+    }
+    assert [c["name"] for c in pod["spec"]["initContainers"]] == ["tcpx-daemon"]
+    assert pod["metadata"]["annotations"]["networking.gke.io/default-interface"] == "eth0"
 
 
 def test_accelerators_are_spared_on_demand(kube: FakeKubernetes, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from plumbline.launch.cluster.operate import sweep as cluster_sweep
 from plumbline.launch.cluster.operate.sweep import campaign_launches
 from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.failures import BadDeclaration, Unreachable
-from plumbline.launch.plan import typical_trials
+from plumbline.launch.plan import possible_trials
 from plumbline.metrics.formatting import unknown_name
 from plumbline.metrics.units import SECONDS, parse
 
@@ -124,7 +124,7 @@ def doctor(
     chosen, launcher, declared = _chosen(provider)
     _provide_connections(launcher, kubeconfig)
     lines = []
-    trials = typical_trials(declared, chosen, datetime.now(timezone.utc))
+    trials = possible_trials(declared, chosen, datetime.now(timezone.utc))
     for line in examine_cluster(chosen, launcher, trials, patience=None if no_pod else DoctorPatience(), gpu=not no_gpu):
         lines.append(line)
         if not as_json:

@@ -130,13 +130,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _check_store(out: str) -> dict[str, object]:
     """`fault` is None if the store works; `time`: this machine's clock, to compare with. `torch`: the version that would compute; `torch_fault`:
-    why the harness does not run on it. `accelerators`: facts of devices and drivers; None if the image's engine Python does not run."""
+    why the harness does not run on it. `accelerators`: facts of devices, drivers and limits; None if the image's engine Python does not run.
+    `cuda_fault`: why PyTorch cannot use the NVIDIA GPUs that the driver shows."""
     seconds, fault = None, None
     try:
         seconds = store.check_access(ResultStore(out, patience_s=_CHECK_PATIENCE_S))
     except (store.StoreFault, ValueError, ImportError) as error:
         fault = str(error)
-    torch, accelerators = None, None
+    torch, accelerators, cuda_fault = None, None, None
     try:
         facts = environment.collect_facts()
     except TrialFailed as failure:  # the image's engine Python does not run
@@ -144,7 +145,13 @@ def _check_store(out: str) -> dict[str, object]:
     else:
         torch = None if facts["torch.version"] is None else str(facts["torch.version"])
         torch_fault = unsupported_torch(torch)
-        accelerators = {name: value for name, value in facts.items() if name.startswith(("gpu.", "driver.", "torch."))}
+        accelerators = {name: value for name, value in facts.items() if name.startswith(("gpu.", "driver.", "torch.", "cuda.", "limits."))}
+        if facts["torch.cuda"] is not None and facts["cuda.version"] is not None and facts["gpu.count"]:
+            try:
+                environment.require_driver(facts)
+                cuda_fault = environment.open_fault()
+            except TrialFailed as failure:
+                cuda_fault = failure.detail
     return {
         "store": out,
         "fault": fault,
@@ -154,6 +161,7 @@ def _check_store(out: str) -> dict[str, object]:
         "torch": torch,
         "torch_fault": torch_fault,
         "accelerators": accelerators,
+        "cuda_fault": cuda_fault,
     }
 
 

@@ -160,6 +160,8 @@ class _Run:
             self._record_event("environment_probed")
             if not hosted:
                 self._check_torch(self._facts)
+                environment.require_driver(self._facts)
+                self._check_locked_memory(self._facts)
             self._check_hardware(self._facts)
             if trial.selfcheck:
                 self._progress("environment", 0.005, "running self-checks")
@@ -210,6 +212,11 @@ class _Run:
         wrong = unsupported_torch(None if installed is None else str(installed))
         if wrong is not None:
             raise TrialFailed("image_error", wrong)
+
+    def _check_locked_memory(self, facts: Mapping[str, Scalar]) -> None:
+        short = environment.locked_memory_shortage(self._trial.provider.launcher.remote_memory, facts)
+        if short is not None and self._trial.workload.nodes > 1:
+            raise TrialFailed("bad_declaration", short)
 
     def _report_part(self, phase: str, fraction: float, note: str = "") -> None:
         self._progress(phase, _PROGRESS_BEFORE + (_PROGRESS_AFTER - _PROGRESS_BEFORE) * min(max(fraction, 0.0), 1.0), note)

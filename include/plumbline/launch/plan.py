@@ -243,11 +243,25 @@ _TYPICAL_CAMPAIGN = "doctor"
 
 
 def typical_trials(declared: Declarations, provider: Provider, now: datetime) -> list[Trial]:
-    """The largest workload of each kind that the provider has an image for, as one trial each.
+    """The largest of `possible_trials` of each kind."""
+    largest: dict[str, Trial] = {}
+    for trial in possible_trials(declared, provider, now):
+        if (other := largest.get(trial.workload.kind)) is None or _accelerators(trial) > _accelerators(other):
+            largest[trial.workload.kind] = trial
+    return list(largest.values())
 
-    Where none fits, as on a new provider, any workload of the kind replaces it, on all accelerators of one node.
+
+def _accelerators(trial: Trial) -> tuple[int, int]:
+    return trial.workload.nodes, trial.workload.gpus or trial.provider.accelerator.count
+
+
+def possible_trials(declared: Declarations, provider: Provider, now: datetime) -> list[Trial]:
+    """Each workload that fits and that the provider has an image for, as one trial each.
+
+    Where none of a kind fits, as on a new provider, any workload of the kind replaces it, on all accelerators of one node.
     """
     trials = []
+    here = provider.model_copy(update={"enabled": True})
     for kind in KINDS:
         if provider.launcher.image_for(kind) is None:
             continue
@@ -256,13 +270,10 @@ def typical_trials(declared: Declarations, provider: Provider, now: datetime) ->
             for w in declared.workloads.values()
             if w.kind == kind and incompatibility(other := _whole_node_variant(w, provider), provider) is None
         ]
-        if not candidates:
-            continue
-        workload = max(candidates, key=lambda w: (w.nodes, w.gpus or provider.accelerator.count))
-        here = provider.model_copy(update={"enabled": True})
-        world = Declarations({here.name: here}, {workload.name: workload}, {}, declared.thresholds)
-        request = RunRequest(_TYPICAL_CAMPAIGN, "examines what a trial needs", workloads=[workload.name], repeats=1)
-        trials.append(plan(world, request, now)[0])
+        for workload in candidates:
+            world = Declarations({here.name: here}, {workload.name: workload}, {}, declared.thresholds)
+            request = RunRequest(_TYPICAL_CAMPAIGN, "examines what a trial needs", workloads=[workload.name], repeats=1)
+            trials.append(plan(world, request, now)[0])
     return trials
 
 

@@ -100,7 +100,8 @@ def test_gke_runs_the_daemon_beside_the_trial_as_google_documents(name: str, dae
     assert sidecar["name"] == daemon and sidecar["restartPolicy"] == "Always"
     assert sidecar["securityContext"]["capabilities"]["add"] == capabilities and "privileged" not in sidecar["securityContext"]
     assert {"/hostsysfs", "/hostprocsysfs", "/usr/local/nvidia/lib64"} <= {m["mountPath"] for m in sidecar["volumeMounts"]}
-    assert harness(name)["env"]["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
+    assert "LD_LIBRARY_PATH" not in harness(name)["env"], "it would replace the image's"
+    assert harness(name)["command"][3:] == ["/usr/local/nvidia/lib64", "python", "-m", "plumbline.harness", "run"]
     paths = {volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
     assert paths >= {"/home/kubernetes/bin/nvidia/lib64", "/sys", "/proc/sys"}
 

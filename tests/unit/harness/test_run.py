@@ -23,6 +23,7 @@ from tests.fakes.trials import a_trial, declared
 from plumbline.declarations import Trial, criteria_hash, installation_paths
 from plumbline.harness import contention_monitor, probes
 from plumbline.harness.delivery import DeliveryFailed, StoreUnreachable, UnusableStore
+from plumbline.harness.environment import collect_facts
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.measurement import EvidenceFile, Judgement, Measurement, TrialFailed
 from plumbline.harness.probes import disk
@@ -257,6 +258,16 @@ def test_an_unsupported_torch_is_the_images_fault(home, monkeypatch):
     document = ran(home, lambda *arguments: measured.append(arguments))
     assert (document.validity.failure_class, measured) == ("image_error", [])
     assert all(part in document.validity.reasons[0].detail for part in ("2.6.0+cu124", "2.7", "2.13"))
+
+
+def test_a_driver_too_old_for_the_images_cuda_is_the_images_fault_and_not_the_providers(home, monkeypatch):
+    facts = collect_facts() | {"torch.cuda": "13.0", "cuda.version": "12.2", "driver.version": "535.183.01"}
+    monkeypatch.setattr("plumbline.harness.environment.collect_facts", lambda: facts)
+    trial = a_trial()
+    elsewhere = trial.model_copy(update={"provider": declared().providers["example-coreweave-h100"]})
+    document = ran(home, lambda *arguments: pytest.fail("measured"), elsewhere)
+    assert document.validity.failure_class == "image_error"
+    assert all(part in document.validity.reasons[0].detail for part in ("CUDA 13.0", "535.183.01", "580.65.06"))
 
 
 @pytest.mark.full

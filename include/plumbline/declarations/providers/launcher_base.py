@@ -150,6 +150,11 @@ class LauncherBase(Declared):
         return False
 
     @property
+    def remote_memory(self) -> str | None:
+        """The declared resource of adapters that reach memory themselves (RDMA, EFA); None without one."""
+        return None
+
+    @property
     def ephemeral_storage(self) -> float | None:
         """Declared scratch disk of a trial in bytes; None: no bound is declared."""
         return None

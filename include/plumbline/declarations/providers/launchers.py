@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -289,6 +290,10 @@ class KubernetesLauncher(LauncherBase):
     def main_memory(self) -> float | None:
         limit: float = self.resources.memory
         return limit
+
+    @property
+    def remote_memory(self) -> str | None:
+        return next((name for name in sorted(self.resources.extended) if re.search(r"rdma|efa$|infiniband|hca|roce", name.lower())), None)
 
     @property
     def ephemeral_storage(self) -> float | None:

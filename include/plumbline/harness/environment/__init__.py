@@ -10,9 +10,13 @@ from collections.abc import Mapping
 from plumbline.declarations import Provider, installation_paths
 from plumbline.declarations.devices import part_of_card
 from plumbline.harness.environment import amd, container, cpu, host, nvidia, software
+from plumbline.harness.environment.container import locked_memory_shortage
+from plumbline.harness.environment.cuda import open_fault, require_driver
 from plumbline.harness.environment.nvidia import product_name
 from plumbline.harness.measurement import Judgement, degraded
 from plumbline.results import Scalar
+
+__all__ = ["accelerator_mismatch", "collect_facts", "locked_memory_shortage", "open_fault", "product_name", "require_driver"]
 
 
 def collect_facts() -> dict[str, Scalar]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from plumbline.harness.environment.sysfs import ROOT, read_int, read_text
@@ -57,6 +57,21 @@ def limit_facts(root: Path = ROOT) -> dict[str, Scalar]:
         "limits.processes": _processes(root),
         "limits.shared_memory_bytes": _filesystem_bytes(root / "dev/shm"),
     }
+
+
+_LEAST_LOCKED_BYTES = 2**30
+
+
+def locked_memory_shortage(remote_memory: str | None, facts: Mapping[str, Scalar]) -> str | None:
+    """Why adapters that reach memory themselves cannot register what a trial sends; None if they can. `remote_memory`: the declared resource
+    of such adapters. The capability IPC_LOCK has no effect in a container whose user is not root."""
+    limit = facts.get("limits.locked_memory_bytes")
+    if remote_memory is None or not isinstance(limit, int) or limit >= _LEAST_LOCKED_BYTES:
+        return None
+    return (
+        f"{remote_memory} is declared, but a process may lock only {limit / 2**20:.3g} MiB of memory, and RDMA needs 1 GiB or more; set "
+        "LimitMEMLOCK=infinity in the systemd unit of containerd on the nodes and restart it"
+    )
 
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:

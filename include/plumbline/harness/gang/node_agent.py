@@ -63,6 +63,7 @@ class NodeAgent(ABC):
         name = os.environ.get("PLUMBLINE_POD_NAME") or os.uname().nodename
         self._link.send("hello", node=self._topology.node, name=name, trial=gang_identity(self._trial))
         self.facts = environment.collect_facts()
+        environment.require_driver(self.facts)
         wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, self.facts)
         if wrong is not None:
             raise TrialFailed("wrong_hardware", wrong)

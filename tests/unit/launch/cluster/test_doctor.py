@@ -247,6 +247,27 @@ def test_a_quota_that_is_used_up_for_now_or_too_small_for_ever() -> None:
     assert now.remedy.endswith(never.remedy) and now.remedy != never.remedy, "waiting helps against a quota in use only"
 
 
+def test_all_trials_that_may_run_at_a_time_count() -> None:
+    whole = [quota(**{GPU: "16"})]
+    assert node_inventory.check_quota(whole, [pod()] * 2, 2).found == "room for 2 trials"
+    line = node_inventory.check_quota(whole, [pod()] * 3, 3)
+    assert line.status == "failed" and "no room for 3 trials at a time (launcher.parallel)" in line.found and "24 requested" in line.found
+
+
+def test_a_pod_with_the_most_of_each_resource() -> None:
+    def asking(size: str, **requests: str) -> Row:
+        volumes = [{"name": "work", "emptyDir": {"sizeLimit": size}}, {"name": "shared", "emptyDir": {"medium": "Memory"}}]
+        return {"spec": {"containers": [{"name": "harness", "resources": {"requests": requests, "limits": requests}}], "volumes": volumes}}
+
+    one, other = asking("285Gi", cpu="500m", scratch="285Gi"), asking("900Mi", cpu="8", scratch="900Mi", gpu="8")
+    most = doctor.with_most(other, [one, other])
+    assert most["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "8", "scratch": "285Gi", "gpu": "8"}
+    assert [v["emptyDir"].get("sizeLimit") for v in most["spec"]["volumes"]] == ["285Gi", None]
+    assert other["spec"]["containers"][0]["resources"]["requests"]["scratch"] == "900Mi"
+    found = "no node can hold a trial's pod: scratch 285 GiB requested, 100 GiB allocatable"
+    assert doctor._most_demanding(found, {"small": other, "large": one}) == " (most scratch: large)"
+
+
 def test_memory_has_units_that_people_use() -> None:
     line = node_inventory.check_quota([quota(**{"limits.memory": "512Gi"})], [pod()])
     assert "900 GiB" in line.found and "512 GiB" in line.found

@@ -57,7 +57,10 @@ class Trainer:
         if spec.device == "cuda" and not torch.cuda.is_available():
             if torch.version.cuda is None and torch.version.hip is None:
                 raise ImageIncomplete(f"the workload needs a GPU and torch {torch.__version__} of the image is built for CPUs alone")
-            raise NoDevice("the workload needs a GPU and torch finds none")
+            why = torch_setup.no_gpu_reason()
+            if "driver on your system is too old" in why:
+                raise ImageIncomplete(f"torch {torch.__version__} of the image cannot use the node's driver: {why}")
+            raise NoDevice(f"the workload needs a GPU and torch finds none: {why}")
         self._spec, self._log, group = spec, log, spec.group
         # With its number: a thread that makes a GPU its own is asked for one.
         self._device = torch.device(f"cuda:{group.local if group else 0}" if spec.device == "cuda" else spec.device)

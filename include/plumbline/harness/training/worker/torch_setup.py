@@ -19,6 +19,15 @@ from plumbline.harness.image_requirements import ImageIncomplete
 from plumbline.harness.training.worker_protocol import ExitCode, WorkerError
 
 
+def no_gpu_reason() -> str:
+    """Why CUDA does not start, in torch's words."""
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (RuntimeError, AssertionError) as error:
+        return str(error).strip().partition("\n")[0]
+    return "no device is visible"
+
+
 def build_optimizer(declared: Mapping[str, Any], parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Over those of the parameters that learn; fused, since the unfused ones spend a step launching small kernels."""
     learning: list[Any] = [{"params": some} for some in _group_by_mesh(parameter for parameter in parameters if parameter.requires_grad)]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import json
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -205,7 +207,7 @@ def examine_cluster(
 ) -> Iterator[DoctorCheck]:
     """Check the cluster of the provider's `launcher`, leaving nothing behind.
 
-    `trials`: what must fit, at least one (`typical_trials`). `patience`: with the small pods that are started; None starts none. `gpu`: one
+    `trials`: what must fit, at least one (`possible_trials`). `patience`: with the small pods that are started; None starts none. `gpu`: one
     of them takes a trial's accelerators.
     """
     try:
@@ -245,16 +247,11 @@ def _with_the_api(
     if launcher.queue is not None:
         yield _queue(cluster, launcher.queue)
     now = datetime.now(timezone.utc)
-    pods = {
-        trial.workload.kind: [manifests.pod_manifest(trial, rank, requested_at=now) for rank in range(trial.workload.nodes)]
-        for trial in trials
-    }
-    largest = max(
-        (each for several in pods.values() for each in several),
-        key=lambda pod: sorted(node_inventory.requested_resources(pod).items(), reverse=True),
-    )
-    most = max(pods.values(), key=len)
-    nodes = yield from _room(cluster, launcher, largest, most)
+    pods = {trial.workload.name: manifests.pod_manifest(trial, requested_at=now) for trial in trials}
+    kinds = {trial.workload.kind: with_most(pods[trial.workload.name], list(pods.values())) for trial in reversed(trials)}
+    largest = next(reversed(kinds.values()))
+    lanes = [largest] * max(trial.workload.nodes for trial in trials) * launcher.trials_at_a_time
+    nodes = yield from _room(cluster, launcher, largest, lanes, pods)
     admitted = yield from _admission(cluster, largest)
     if patience is None:
         return
@@ -263,13 +260,35 @@ def _with_the_api(
         return
     checked: set[str] = set()
     gpus_requested = int(node_inventory.requested_resources(largest).get(launcher.gpu_resource, 0)) if gpu else 0
-    for kind, several in pods.items():
+    for kind, largest in reversed(kinds.items()):
         image = launcher.image_for(kind)
         if image is not None and image not in checked:
             gpus = gpus_requested if not checked else 0
             checked.add(image)
-            pod = probe_pod.doctor_pod_manifest(several[0], launcher, time.time(), patience, gpus=gpus)
+            pod = probe_pod.doctor_pod_manifest(largest, launcher, time.time(), patience, gpus=gpus)
             yield from probe_pod.run_doctor_pod(cluster, pod, kind, patience, provider, gpus)
+
+
+def with_most(pod: Row, pods: Sequence[Row]) -> Row:
+    """The pod, with the most of each resource and the largest volumes that any of `pods` requests: no single workload needs the most of all."""
+    from kubernetes.utils.quantity import parse_quantity
+
+    row = copy.deepcopy(pod)
+    requests = [other["spec"]["containers"][0]["resources"]["requests"] for other in pods]
+    most: dict[str, str] = {}
+    for name, value in (item for each in requests for item in each.items()):
+        most[name] = max(most.get(name, value), value, key=parse_quantity)
+    row["spec"]["containers"][0]["resources"] = {"requests": most, "limits": dict(most)}
+    for volume in row["spec"]["volumes"]:
+        sizes = [
+            other["emptyDir"]["sizeLimit"]
+            for each in pods
+            for other in each["spec"]["volumes"]
+            if other["name"] == volume["name"] and "sizeLimit" in (other.get("emptyDir") or {})
+        ]
+        if sizes:
+            volume["emptyDir"]["sizeLimit"] = max(sizes, key=parse_quantity)
+    return row
 
 
 def _clock(answer: ApiAnswer, now: datetime) -> DoctorCheck:
@@ -329,8 +348,10 @@ def _queue(cluster: ClusterApi, name: str) -> DoctorCheck:
     return ok("queue", f"LocalQueue {name} admits to {answer.row['spec'].get('clusterQueue')}")
 
 
-def _room(cluster: ClusterApi, launcher: KubernetesLauncher, largest: Row, most: Sequence[Row]) -> Generator[DoctorCheck, None, bool]:
-    """Checks of nodes and quota; returns whether a pod could get a node."""
+def _room(
+    cluster: ClusterApi, launcher: KubernetesLauncher, largest: Row, lanes: Sequence[Row], pods: Mapping[str, Row]
+) -> Generator[DoctorCheck, None, bool]:
+    """Checks of nodes and quota; returns whether a pod could get a node. `lanes`: all pods that may run at a time; `pods`: by workload."""
     nodes = cluster.ask("GET", "/api/v1/nodes")
     running = cluster.ask("GET", cluster.path("Pod"))
     usable = False
@@ -339,13 +360,28 @@ def _room(cluster: ClusterApi, launcher: KubernetesLauncher, largest: Row, most:
     else:
         lines = node_inventory.check_nodes(nodes.row["items"], largest, running.row["items"], launcher.gpu_resource)
         usable = all(line.status == "ok" for line in lines)
-        yield from lines
+        yield from (
+            replace(line, found=line.found + _most_demanding(line.found, pods)) if line.status == "failed" else line for line in lines
+        )
     quotas = cluster.ask("GET", cluster.path("ResourceQuota"))
     if not quotas.ok:
         yield unknown("quota", f"cannot be read: {quotas.detail}")
     else:
-        yield node_inventory.check_quota(quotas.row["items"], most)
+        yield node_inventory.check_quota(quotas.row["items"], lanes, launcher.trials_at_a_time)
     return usable
+
+
+def _most_demanding(found: str, pods: Mapping[str, Row]) -> str:
+    """The workloads that request most of the resources that a line names as short, such as ` (most ephemeral-storage: pretrain-8b-8gpu)`."""
+    from kubernetes.utils.quantity import parse_quantity
+
+    requests = {name: pod["spec"]["containers"][0]["resources"]["requests"] for name, pod in pods.items()}
+    named = []
+    for resource in sorted({resource for each in requests.values() for resource in each if f"{resource} " in found}):
+        asked = {name: parse_quantity(each[resource]) for name, each in requests.items() if resource in each}
+        if len(set(asked.values())) > 1:
+            named.append(f"most {resource}: {max(asked, key=lambda name: asked[name])}")
+    return f" ({', '.join(named)})" if named else ""
 
 
 def _admission(cluster: ClusterApi, pod: Row) -> Generator[DoctorCheck, None, bool]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plumbline.declarations import KubernetesLauncher, Provider
-from plumbline.harness.environment import accelerator_mismatch
+from plumbline.harness.environment import accelerator_mismatch, locked_memory_shortage
 from plumbline.launch.cluster import names, observe, store_credentials
 from plumbline.launch.cluster.api import ClusterApi, NoAnswer
 from plumbline.launch.cluster.observe import Row
@@ -21,9 +21,11 @@ from plumbline.results import Scalar
 _BUILDS = {"nvidia": ("torch.cuda", "CUDA"), "amd": ("torch.rocm", "ROCm")}
 
 
-def accelerator_checks(provider: Provider, taken: int, what: str, facts: Mapping[str, Scalar] | None) -> Iterator[DoctorCheck]:
+def accelerator_checks(
+    provider: Provider, taken: int, what: str, facts: Mapping[str, Scalar] | None, cuda_fault: str | None = None
+) -> Iterator[DoctorCheck]:
     """`taken`: accelerators that the pod held. `facts`: of its environment, None from a harness that does not report them. `what`: the kind of
-    trial whose image it runs. No check for a provider without accelerators."""
+    trial whose image it runs. `cuda_fault`: why PyTorch could not use them. No check for a provider without accelerators."""
     if provider.accelerator.kind not in _BUILDS:
         return
     name = f"accelerators ({what})"
@@ -43,8 +45,16 @@ def accelerator_checks(provider: Provider, taken: int, what: str, facts: Mapping
         yield failed(
             name, "no GPU driver responds in the pod", "install the GPU driver on the node, or declare the runtime class that mounts it"
         )
+    elif cuda_fault is not None:
+        detail = f"CUDA cannot be used (image {facts.get('torch.cuda')}, driver {facts['driver.version']}): {cuda_fault}"
+        yield failed(
+            name, detail, "choose an image for the node's driver, or update the driver: docs/clusters.md#which-driver-an-image-needs"
+        )
     else:
         yield ok(name, f"{facts['gpu.count']} × {facts.get('gpu.0.product')}, driver {facts['driver.version']}")
+    if (short := locked_memory_shortage(provider.launcher.remote_memory, facts)) is not None:
+        problem, _, remedy = short.partition("; ")
+        yield failed(f"memlock ({what})", problem, remedy)
 
 
 # The pod is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. One of them takes the
@@ -72,29 +82,33 @@ class DoctorPatience:
 
 
 def doctor_pod_manifest(pod: Row, launcher: KubernetesLauncher, now: float, patience: DoctorPatience, *, gpus: int = 0) -> Row:
-    """The pod, from a trial's, with `gpus` accelerators. Its expiry lets the sweep delete it if the doctor dies first."""
+    """The pod, from a trial's: with `gpus` accelerators all that a trial requests, adapters, huge pages and sidecars included; without, little.
+    Its expiry lets the sweep delete it if the doctor dies first."""
     name = f"pl-doctor-{secrets.token_hex(4)}"
     row = copy.deepcopy(pod)
     labels = {k: v for k, v in row["metadata"].get("labels", {}).items() if k in _POD_LABELS} | {names.LAUNCH: name}
-    row["metadata"] = {"name": name, "labels": labels, "annotations": {names.EXPIRES: str(int(now) + patience.whole_s)}}
+    annotations = {k: v for k, v in row["metadata"].get("annotations", {}).items() if gpus and k != names.TRIAL}
+    row["metadata"] = {
+        "name": name,
+        "labels": labels,
+        "annotations": {**annotations, names.EXPIRES: str(int(now) + patience.whole_s)},
+    }
     spec = row["spec"]
     for key in ("hostname", "subdomain", "affinity", "setHostnameAsFQDN"):
         spec.pop(key, None)
     spec["activeDeadlineSeconds"] = patience.whole_s
     spec["terminationGracePeriodSeconds"] = 1
     container = next(c for c in spec["containers"] if c["name"] == observe.CONTAINER)
-    # The driver's library and PyTorch want more than the store's client.
-    little = {"cpu": "500m", "memory": "512Mi"} if not gpus else {"cpu": "1", "memory": "2Gi", launcher.gpu_resource: str(gpus)}
-    container |= {
-        "command": ["python", "-m", "plumbline.harness", "check"],
-        "args": ["--out", launcher.results_url],
-        "resources": {"requests": little, "limits": little},
-    }
+    command = ["check" if word == "run" else word for word in container["command"]]
+    container |= {"command": command, "args": ["--out", launcher.results_url]}
+    if not gpus:
+        little = {"cpu": "500m", "memory": "512Mi"}
+        container["resources"] = {"requests": little, "limits": little}
+        spec.pop("initContainers", None)  # daemons for the network between nodes, which it does not use
     if launcher.results_secret is not None:
         # A trial's own references are optional key by key; here the Secret itself must exist.
         container["envFrom"] = [{"prefix": "PLUMBLINE_CHECKED_", "secretRef": {"name": launcher.results_secret}}]
     spec["containers"] = [container]
-    spec.pop("initContainers", None)  # daemons for the network between nodes, which it does not use
     return row
 
 
@@ -182,7 +196,8 @@ def _harness_checks(cluster: ClusterApi, pod: Row, what: str, began: float, prov
     else:
         yield ok(f"image ({what})", f"runs on {node}{took}; harness {report.get('harness')}, PyTorch {report.get('torch') or 'none'}")
     reported = report.get("accelerators")
-    yield from accelerator_checks(provider, gpus, what, reported if isinstance(reported, dict) else None)
+    fault = report.get("cuda_fault")
+    yield from accelerator_checks(provider, gpus, what, reported if isinstance(reported, dict) else None, fault and str(fault))
     if report.get("fault"):
         yield failed(
             f"store from a pod ({what})",

@@ -113,10 +113,17 @@ UNKNOWN_SCRATCH = 500 * 2.0**30
 """Size limit of a volume on the node's disk without a declared need: no request, but a bound that protects the node."""
 
 
+_LIBRARIES = "LD_LIBRARY_PATH"
+_APPEND = f'export {_LIBRARIES}="${{{_LIBRARIES}:+${_LIBRARIES}:}}$0"; exec "$@"'
+"""A pod's own variable would replace the image's, which names the folders of the driver and of CUDA's compatibility libraries."""
+
+
 def add_declared_parts(spec: Row, launcher: KubernetesLauncher) -> None:
     """Add the launcher's pod fields except `pod_patch` to the pod's specification, whose first container is the trial."""
     container = spec["containers"][0]
-    container["env"] = with_variables(container["env"], launcher.env)
+    container["env"] = with_variables(container["env"], {name: value for name, value in launcher.env.items() if name != _LIBRARIES})
+    if _LIBRARIES in launcher.env:
+        container["command"] = ["sh", "-c", _APPEND, launcher.env[_LIBRARIES], *container["command"]]
     spec["volumes"] += [_volume(volume) for volume in launcher.volumes]
     container["volumeMounts"] += [_mount(v.name, v.mount, v.read_only) for v in launcher.volumes if v.mount is not None]
     if launcher.capabilities:

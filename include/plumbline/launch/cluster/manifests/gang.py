@@ -47,13 +47,14 @@ def trainjob_manifest(trial: Trial, *, requested_at: datetime) -> Row:
     row["metadata"]["labels"] |= manifests.queue_labels(trial)
     pods = manifests.pod_template(trial, requested_at=requested_at)
     pods["metadata"]["labels"].pop(manifests.QUEUE, None)  # Kueue admits the TrainJob as a whole
-    (container,) = pods["spec"]["containers"]
+    (container,), (own,) = pods["spec"]["containers"], load_template("pod")["spec"]["containers"]
     (job,) = load_template("training-runtime/training-runtime")["spec"]["template"]["spec"]["replicatedJobs"]
     row["spec"] |= {
         "activeDeadlineSeconds": _deadline_s(trial),
         "trainer": {
             "numNodes": trial.workload.nodes,
             "image": container["image"],
+            **({"command": container["command"]} if container["command"] != own["command"] else {}),
             "args": container["args"],
             "env": [*_additional(container, "env"), manifests.rendezvous(trial, f"{launch_name(trial)}-{job['name']}-0-0")],
             "resourcesPerNode": container["resources"],

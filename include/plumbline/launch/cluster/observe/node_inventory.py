@@ -108,8 +108,8 @@ def _check_room(allowed: Sequence[Row], requested: Amounts, running: Sequence[Ro
     return ok("room on a node", f"{_count_nodes(len(whole))} can hold a trial's pod{busy}")
 
 
-def check_quota(quotas: Sequence[Row], pods: Sequence[Row]) -> DoctorCheck:
-    """Whether the namespace's quota has room for one trial now."""
+def check_quota(quotas: Sequence[Row], pods: Sequence[Row], trials: int = 1) -> DoctorCheck:
+    """Whether the namespace's quota has room now for the pods of `trials`, as many as may run at a time."""
     if not quotas:
         return unknown("quota", "the namespace has no ResourceQuota, so nothing limits the cost of a mistake; k8s/provider sets one")
     requested: defaultdict[str, Decimal] = defaultdict(Decimal, {"pods": Decimal(len(pods)), "count/pods": Decimal(len(pods))})
@@ -130,9 +130,10 @@ def check_quota(quotas: Sequence[Row], pods: Sequence[Row]) -> DoctorCheck:
             elif want:
                 left.append((most - used.get(name, Decimal(0))) / want)
     if not short:
-        return ok("quota", f"room for {int(min(left))} trials" if left else "limits nothing that a trial requests")
+        return ok("quota", f"room for {int(min(left) * trials)} trials" if left else "limits nothing that a trial requests")
     remedy = "raise the ResourceQuota in your overlay of k8s/provider, or lower launcher.resources"
-    return failed("quota", "no room for a trial: " + "; ".join(short), remedy if never else f"wait for running trials, or {remedy}")
+    wanted = "a trial" if trials == 1 else f"{trials} trials at a time (launcher.parallel)"
+    return failed("quota", f"no room for {wanted}: " + "; ".join(short), remedy if never else f"wait for running trials, or {remedy}")
 
 
 def _remaining(node: Row, running: Sequence[Row]) -> dict[str, Decimal]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import Any
 
+import pytest
 from tests.data.manifests.rewrite import EIGHT_GPUS, REQUESTED_AT, gang_trial, h100
 from tests.fakes.trials import a_trial
 from tests.unit.launch.cluster.test_golden_manifests import problems
@@ -131,3 +134,23 @@ def test_a_train_job_carries_what_a_train_job_can() -> None:
     assert container["name"] == "node" and len(container["volumeMounts"]) == 3
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
     assert template_["spec"]["securityContext"]["supplementalGroups"] == [44, 109]
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("/usr/local/cuda/compat/lib:/usr/local/nvidia/lib", "/usr/local/cuda/compat/lib:/usr/local/nvidia/lib:/opt/my libs"),
+        (None, "/opt/my libs"),
+    ],
+)
+def test_a_declared_library_path_is_added_to_the_images(image: str | None, expected: str) -> None:
+    provider = h100(env={"LD_LIBRARY_PATH": "/opt/my libs", "NCCL_DEBUG": "INFO"})
+    container = manifests.pod_manifest(a_trial(provider=provider, declare=EIGHT_GPUS), requested_at=REQUESTED_AT)["spec"]["containers"][0]
+    assert "LD_LIBRARY_PATH" not in {entry["name"] for entry in container["env"]}
+    own = load_template("pod")["spec"]["containers"][0]["command"]
+    assert container["command"][-len(own) :] == own
+    environment = {"PATH": os.environ["PATH"]} | ({} if image is None else {"LD_LIBRARY_PATH": image})
+    words = [*container["command"][: -len(own)], "printenv", "LD_LIBRARY_PATH"]
+    assert subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip() == expected
+    job = gang_manifests(gang_trial(2, gang="trainjob", env={"LD_LIBRARY_PATH": "/opt/my libs"}), requested_at=REQUESTED_AT).owner
+    assert job["spec"]["trainer"]["command"] == container["command"]
