@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from plumbline.analysis.prices.check import LIST_MOVE, SPOT_MOVE, PriceVerdict
+from plumbline.analysis.prices.check import LIST_MOVE, SPOT_MOVE, PriceVerdict, implausible
 from plumbline.analysis.prices.replay import ReplayAlert, ReplayEvaluation, ReplayResult, evaluate_replay, replay_readings
 from plumbline.cli.exit_status import DRIFTED, FAILED
 from plumbline.cli.findings import Why
@@ -54,7 +54,7 @@ def list_prices(
     failures: list[str] = []
     for place in chosen:
         answer = read_prices(place, world, at)
-        rows += [_row(place, reading) for reading in answer.readings]
+        rows += [_row(place, reading, answer.readings) for reading in answer.readings]
         failures += [str(failure) for failure in answer.failures]
     silent = [place.name for place in chosen if not place.price_sources and not place.simulated]
 
@@ -70,8 +70,9 @@ def list_prices(
         raise typer.Exit(FAILED)
 
 
-def _row(provider: Provider, reading: Reading) -> dict[str, Any]:
+def _row(provider: Provider, reading: Reading, along: Sequence[Reading]) -> dict[str, Any]:
     declared = provider.price_on(reading.observed_at.date(), reading.purchase)
+    on_demand = next((other.usd_per_gpu_hour for other in along if other.purchase == "on_demand"), None)
     return {
         "provider": reading.provider,
         "purchase": reading.purchase,
@@ -87,6 +88,7 @@ def _row(provider: Provider, reading: Reading) -> dict[str, Any]:
         "source_version": reading.source_version,
         "observed_at": reading.observed_at,
         "reading_id": reading.reading_id,
+        "implausible": implausible(reading, None, on_demand),
     }
 
 
@@ -107,6 +109,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
         )
     if rows:
         out.print(shown)
+    for row in rows:
+        if row["implausible"] is not None:
+            out.print(f"{row['provider']} {format_price_name(row['purchase'], row['term'])} is implausible: {row['implausible']}")
 
 
 @prices.command("check")
@@ -212,8 +217,10 @@ def _show_checks(places: Sequence[Provider], results: list[PriceCheckResult]) ->
         )
     out.print(shown)
     for place, checked in rows:
-        if checked.reason is not None:
-            title = f"{place.name} {format_price_name(checked.reading.purchase, checked.reading.term)}"
+        title = f"{place.name} {format_price_name(checked.reading.purchase, checked.reading.term)}"
+        if checked.status == "outdated":
+            out.print(f"{title} is outdated: {checked.reason}; expected a newer catalog")
+        if checked.status == "held":
             command = accept_command(place, checked.reading.purchase, checked.reading.term)
             remedy = f"`{command}` if it is right" if checked.price > 0 else f"`{command} --price USD` if you know what it is"
             out.print(f"{title} is held: {checked.reason}; {remedy}")
@@ -259,11 +266,18 @@ def replay_prices(
 ) -> None:
     """Run a price history through the check: changes that it would have reported, held and ignored.
 
-    Nothing is stored. Confirmed changes are accepted at once, held ones never. With --events the exit code is 1 if a known list-price
-    change of 1 % or more is missed, or an unknown one is reported.
+    Nothing is stored. Confirmed changes are accepted at once, and first prices that nothing contradicts; held ones never. With --events the exit code is 1 if a known list-price
+    change of 1 % or more is missed, or an unknown one is reported; it is 1 too if the file has wrong lines, which are all named and left out.
     """
+    wrong: HistoryError | None = None
     with clear_errors(HistoryError):
-        done = replay_readings(_of_provider(read_history(file), provider))
+        try:
+            readings: Sequence[Reading] = read_history(file, until=datetime.now(timezone.utc))
+        except HistoryError as error:
+            if not error.readings:
+                raise
+            wrong, readings = error, error.readings
+        done = replay_readings(_of_provider(readings, provider))
         compared = None
         if events is not None:
             compared = evaluate_replay(done, [k for k in known_changes(events) if _is_chosen(k.provider, provider)])
@@ -274,13 +288,15 @@ def replay_prices(
         _show_replay("List prices that changed (in brackets: read once on the way)", done.of("changed", spot=False), "reported")
         _show_replay("Held for confirmation, never used", [*done.of("held", spot=False), *done.of("held", spot=True)], "until")
         _summary(done, compared)
+        if wrong is not None:
+            err.print(f"{wrong}\nthe replay is of the other lines", style="red")
 
-    emit(as_json, _plain_replay(done, compared), show)
-    if compared is not None and (compared.invented or compared.counts["missed"]):
+    emit(as_json, {**_plain_replay(done, compared), "wrong_lines": wrong.wrong if wrong is not None else ()}, show)
+    if wrong is not None or (compared is not None and (compared.invented or compared.counts["missed"])):
         raise typer.Exit(FAILED)
 
 
-def _of_provider(readings: Iterator[Reading], provider: str | None) -> Iterator[Reading]:
+def _of_provider(readings: Iterable[Reading], provider: str | None) -> Iterator[Reading]:
     return (r for r in readings if _is_chosen(r.provider, provider))
 
 

@@ -56,6 +56,9 @@ def reconcile_prices(
         reading = checked.reading
         change, hold = (known.get(price_subject(kind, reading.purchase, reading.term)) for kind in (CHANGED_SUBJECT, HELD_SUBJECT))
         finding = price_finding(checked, simulated, unit)
+        if checked.status == "outdated":  # says nothing about what is open
+            unchanged += [open_finding for open_finding in (change, hold) if open_finding is not None]
+            continue
         if hold is not None and checked.status != "held":
             resolved.append((hold, _hold_over(checked, unit)))
         if change is not None and (why := _change_over(checked, unit)):
@@ -140,9 +143,11 @@ def _finding(
 
 def _hold_over(checked: PriceVerdict, unit: str) -> str:
     price = format_money(checked.price, f"USD per {unit}")
+    if checked.status == "first":
+        return f"resolved: {price} is the first price, {checked.reason}"
     if checked.status == "changed" and checked.confirmed_by:
         return f"resolved: {checked.confirmed_by} confirms {price}"
-    if checked.status in ("unchanged", "first"):
+    if checked.status == "unchanged":
         return f"resolved: {format_price_source(checked.reading)} reports the accepted {price}"
     return f"resolved: {format_price_source(checked.reading)} reports a plausible price again, {price}"
 

@@ -21,7 +21,7 @@ __all__ = ["NoPrice", "PriceReport", "PriceSource", "PriceSourceDown", "PriceSou
 
 @dataclass(frozen=True)
 class PriceReport:
-    """Readings of all sources of one provider; a source that failed is in `failures`."""
+    """Readings of all sources of one provider; a source that failed, for one purchase or all, is in `failures`."""
 
     readings: tuple[Reading, ...]
     failures: tuple[PriceSourceError, ...]
@@ -50,5 +50,6 @@ def read_prices(provider: Provider, world: Declarations, at: datetime, config: P
         try:
             readings += source.read(provider, at)
         except PriceSourceError as error:
+            readings += error.readings if isinstance(error, NoPrice) else ()
             failures.append(error)
     return PriceReport(tuple(readings), tuple(failures))

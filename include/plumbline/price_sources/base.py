@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from datetime import datetime
+from statistics import median
 from typing import Protocol
 
 from plumbline.declarations import Provider
@@ -25,7 +28,14 @@ class PriceSourceDown(PriceSourceError):
 
 
 class NoPrice(PriceSourceError):
-    """The source was read and says nothing that can be used for the provider: its declaration or the source's data mends that."""
+    """The source was read and says nothing that can be used for the provider: its declaration or the source's data mends that.
+
+    `readings`: of the purchases that it does price, where another one failed.
+    """
+
+    def __init__(self, source: str, provider: str, why: str, remedy: str, readings: Iterable[Reading] = ()) -> None:
+        super().__init__(source, provider, why, remedy)
+        self.readings = tuple(readings)
 
 
 class PriceSource(Protocol):
@@ -37,3 +47,23 @@ class PriceSource(Protocol):
         Raises PriceSourceDown if it cannot be read, NoPrice if it says nothing usable.
         """
         ...
+
+
+_OUTLIER = 10.0
+
+
+def typical_range(price: float, others: Iterable[float], elsewhere: Iterable[float] = ()) -> tuple[float, float] | None:
+    """Lowest and highest price of a source's other instance types of one product and size; None without any.
+
+    `elsewhere`: of `price`'s own instance type in other places. They count where there are no others, and only if prices differ by place: a
+    wrong price is wrong everywhere. What is ten times away from the median is an error of its own.
+    """
+    usable = [other for other in others if math.isfinite(other) and other > 0]
+    if not usable:
+        own = [other for other in elsewhere if math.isfinite(other) and other > 0]
+        usable = own if any(other != price for other in own) else []
+    if not usable:
+        return None
+    middle = median(usable)
+    near = [other for other in usable if middle / _OUTLIER < other < middle * _OUTLIER]
+    return (min(near), max(near)) if near else None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import TypeVar
 
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, Term
-from plumbline.price_sources.base import NoPrice, PriceSourceDown
+from plumbline.price_sources.base import NoPrice, PriceSourceDown, typical_range
 from plumbline.results.price_reading import KnownChange, Reading
 
 COLUMNS = ("date", "provider", "region", "instance_type", "gpu", "gpus", "purchase", "usd_per_gpu_hour")
@@ -22,31 +25,89 @@ PURCHASES: dict[str, tuple[Purchase, Term | None]] = {
     "reserved-1y": ("reserved", "1y"),
     "reserved-3y": ("reserved", "3y"),
 }
+_ANNOUNCED = timedelta(days=366)
+"""How far ahead a row may announce a price; a later date is an error of the file."""
+_LINES_SHOWN = 50
+_PRICE = re.compile(r"\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+Row = dict[str, str | None]
+T = TypeVar("T")
 
 
 class HistoryError(ValueError):
-    """A history that cannot be read: the file, the line, the column, and what was expected."""
+    """A history that cannot be read: the file, and of each wrong line the column and what was expected.
+
+    `wrong`: one sentence a line, empty if the file itself cannot be read. `readings`: of the other lines.
+    """
+
+    def __init__(self, message: str, wrong: Sequence[str] = (), readings: Sequence[Reading] = ()) -> None:
+        super().__init__(message)
+        self.wrong, self.readings = tuple(wrong), tuple(readings)
 
 
-def read_history(path: Path, *, of: str | None = None) -> Iterator[Reading]:
+def read_history(path: Path, *, of: str | None = None, until: datetime | None = None) -> list[Reading]:
     """The readings of a file in its own order; `provider` of each is `cloud/region/instance_type`; with `of`, those of that one alone.
 
-    A date is midnight UTC; a time of day may follow it, as in 2025-10-19T21:01:58Z. Empty or negative prices are errors, 0 is kept.
-    Raises HistoryError.
+    A date is midnight UTC; a time of day may follow it, as in 2025-10-19T21:01:58Z. Raises HistoryError with every wrong line: a price that
+    is not above 0, a date after `until`, two different prices of one moment.
     """
-    for line, row in read_rows(path, COLUMNS):
-        name = f"{row['provider']}/{row['region']}/{row['instance_type']}"
-        if of is None or name == of:
-            yield _reading(name, row, path, line)
+    return _history(path, list(_rows(path, COLUMNS)), of, until)
 
 
-def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str | None]]]:
+def _history(path: Path, rows: Iterable[tuple[int, Row]], of: str | None, until: datetime | None) -> list[Reading]:
+    seen: dict[tuple[object, ...], tuple[int, float]] = {}
+    contradicted: set[tuple[object, ...]] = set()
+
+    def moment(reading: Reading) -> tuple[object, ...]:
+        return reading.provider, reading.purchase, reading.term, reading.observed_at
+
+    def parse(line: int, row: Row) -> Reading:
+        reading = _reading(row, path, line)
+        if until is not None and reading.observed_at > until:
+            raise _wrong(path, line, row, "date", f"a day up to {until.date()}")
+        first_line, price = seen.setdefault(moment(reading), (line, reading.amount))
+        if price != reading.amount:
+            contradicted.add(moment(reading))
+            raise _wrong(path, line, row, "usd_per_gpu_hour", f"one price of one moment: line {first_line} says {price:g}")
+        return reading
+
+    readings, wrong = _parsed(path, ((line, row) for line, row in rows if of is None or _name(row) == of), parse)
+    if wrong:
+        raise _wrong_lines(path, wrong, [reading for reading in readings if moment(reading) not in contradicted])
+    return readings
+
+
+def _parsed(path: Path, rows: Iterable[tuple[int, Row]], parse: Callable[[int, Row], T]) -> tuple[list[T], list[str]]:
+    """Every row that can be parsed, and what is wrong with each other line."""
+    parsed, wrong = [], []
+    for line, row in rows:
+        try:
+            if None in row:
+                raise HistoryError(f"{path}:{line} has more columns than the header; expected quotes around a value with a comma")
+            parsed.append(parse(line, row))
+        except HistoryError as error:
+            wrong.append(str(error))
+    return parsed, wrong
+
+
+def _wrong_lines(path: Path, wrong: Sequence[str], readings: Sequence[Reading] = ()) -> HistoryError:
+    """All wrong lines as one error."""
+    if len(wrong) == 1:
+        return HistoryError(wrong[0], wrong, readings)
+    more = (f"… and {len(wrong) - _LINES_SHOWN} more",) if len(wrong) > _LINES_SHOWN else ()
+    return HistoryError("\n".join((f"{path} has {len(wrong)} wrong lines:", *wrong[:_LINES_SHOWN], *more)), wrong, readings)
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
     """The rows of a CSV file that has these columns, each with its line. HistoryError for a file that cannot be read."""
     expected = f"a header with {', '.join(columns)}"
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
-            missing = [column for column in columns if column not in (rows.fieldnames or ())]
+            names = rows.fieldnames or ()
+            missing = [column for column in columns if column not in names]
+            other = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+            if other is not None:
+                raise HistoryError(f"{path}:1 separates columns by {other!r}; expected commas between columns, and points as decimal marks")
             if missing:
                 raise HistoryError(f"{path}:1 has no column {', '.join(missing)}; expected {expected}")
             for row in rows:
@@ -57,28 +118,31 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
         raise HistoryError(f"{path} is not a CSV file in UTF-8 ({error}); expected {expected}") from error
 
 
-def _reading(name: str, row: dict[str, str | None], path: Path, line: int) -> Reading:
-    def wrong(column: str, expected: str) -> HistoryError:
-        return HistoryError(f'{path}:{line}, {column} is "{row[column] or ""}"; expected {expected}')
+def _name(row: Row) -> str:
+    return f"{row['provider']}/{row['region']}/{row['instance_type']}"
 
+
+def _wrong(path: Path, line: int, row: Row, column: str, expected: str) -> HistoryError:
+    return HistoryError(f'{path}:{line}, {column} is "{row[column] or ""}"; expected {expected}')
+
+
+def _reading(row: Row, path: Path, line: int) -> Reading:
     try:
         observed_at = datetime.fromisoformat((row["date"] or "").replace("Z", "+00:00"))
     except ValueError:
-        raise wrong("date", "a date such as 2026-01-31") from None
+        raise _wrong(path, line, row, "date", "a date such as 2026-01-31") from None
     gpus = row["gpus"] or ""
     if not (gpus.isascii() and gpus.isdigit() and int(gpus) > 0):
-        raise wrong("gpus", "a whole number, at least 1")
+        raise _wrong(path, line, row, "gpus", "a whole number, at least 1")
     bought = PURCHASES.get(row["purchase"] or "")
     if bought is None:
-        raise wrong("purchase", f"one of {', '.join(PURCHASES)}")
-    try:
-        price = float(row["usd_per_gpu_hour"] or "")
-    except ValueError:
-        price = math.nan
-    if not math.isfinite(price) or price < 0:
-        raise wrong("usd_per_gpu_hour", "a number, at least 0")
+        raise _wrong(path, line, row, "purchase", f"one of {', '.join(PURCHASES)}")
+    text = (row["usd_per_gpu_hour"] or "").strip()
+    price = float(text) if _PRICE.fullmatch(text) else math.nan
+    if not (math.isfinite(price) and price > 0):
+        raise _wrong(path, line, row, "usd_per_gpu_hour", "a number above 0, such as 6.88, without a currency")
     at = observed_at.astimezone(timezone.utc) if observed_at.tzinfo else observed_at.replace(tzinfo=timezone.utc)
-    return Reading(name, *bought, "csv", path.name, at, price, "USD", "gpu_hour", int(gpus))
+    return Reading(_name(row), *bought, "csv", path.name, at, price, "USD", "gpu_hour", int(gpus))
 
 
 class CsvPrices:
@@ -95,37 +159,69 @@ class CsvPrices:
         NoPrice if no row is of the provider.
         """
         key = f"{provider.cloud}/{provider.region}/{provider.instance_type}"
-        newest: dict[tuple[Purchase, Term | None], Reading] = {}
         try:
-            for reading in read_history(self._path, of=key):
-                kind = reading.purchase, reading.term
-                if reading.observed_at <= at and (kind not in newest or newest[kind].observed_at <= reading.observed_at):
-                    newest[kind] = reading
+            rows = list(_rows(self._path, COLUMNS))
+            newest = _newest(_history(self._path, rows, key, at + _ANNOUNCED), at)
         except HistoryError as error:
             raise PriceSourceDown(
                 "csv", provider.name, str(error), "correct the file, or `file` in the provider's price_sources"
             ) from error
         count = provider.accelerator.count
-        others = {reading.gpus for reading in newest.values()} - {count}
+        others = {reading.gpus for reading in newest} - {count}
         if others:
             why = f"{self._path} gives {key} {', '.join(map(str, sorted(others)))} GPUs, the provider declares {count}"
             raise NoPrice("csv", provider.name, why, "correct accelerator.count, or gpus in the file")
         if not newest:
             why = f"{self._path} has no row of {key} up to {at.date()}"
             raise NoPrice("csv", provider.name, why, "add rows with the provider's cloud, region and instance_type")
-        last = max(reading.observed_at for reading in newest.values())
+        last = max(reading.observed_at for reading in newest)
         if self._max_age_s is not None and (at - last).total_seconds() > self._max_age_s:
             why = f"the newest row of {key} in {self._path} is of {last.date()}, older than max_age"
             raise PriceSourceDown("csv", provider.name, why, "check the job that writes the file, or raise max_age in price_sources")
-        return [replace(reading, provider=provider.name) for reading in newest.values()]
+        alike = self._alike(rows, key, at)
+        return [replace(reading, provider=provider.name, typical=_typical(reading, alike)) for reading in newest]
+
+    def _alike(self, rows: Sequence[tuple[int, Row]], key: str, at: datetime) -> list[Reading]:
+        """The newest prices of the same product and number of GPUs in other places; wrong lines are theirs to mend."""
+        product = {(row["gpu"], row["gpus"]) for _, row in rows if _name(row) == key}
+        alike = []
+        for line, row in rows:
+            if (row["gpu"], row["gpus"]) in product and _name(row) != key:
+                with suppress(HistoryError):
+                    alike.append(_reading(row, self._path, line))
+        return _newest(alike, at)
+
+
+def _typical(reading: Reading, alike: Sequence[Reading]) -> tuple[float, float] | None:
+    def instance(of: Reading) -> tuple[str, str]:
+        cloud, _, instance_type = of.provider.split("/", 2)
+        return cloud, instance_type
+
+    bought = [other for other in alike if (other.purchase, other.term) == (reading.purchase, reading.term)]
+    return typical_range(
+        reading.amount,
+        (other.amount for other in bought if instance(other) != instance(reading)),
+        (other.amount for other in bought if instance(other) == instance(reading)),
+    )
+
+
+def _newest(readings: Iterable[Reading], at: datetime) -> list[Reading]:
+    """The last reading up to `at` of each provider, purchase and term."""
+    newest: dict[tuple[str, Purchase, Term | None], Reading] = {}
+    for reading in readings:
+        key = reading.provider, reading.purchase, reading.term
+        if reading.observed_at <= at and (key not in newest or newest[key].observed_at <= reading.observed_at):
+            newest[key] = reading
+    return list(newest.values())
 
 
 _CHANGE_COLUMNS = ("date", "provider", "region", "instance_type", "purchase", "old_usd_per_gpu_hour", "new_usd_per_gpu_hour")
 
 
-def known_changes(path: Path) -> Iterator[KnownChange]:
-    """The changes of a CSV file, in its order. HistoryError for a file or a row that cannot be read."""
-    for line, row in read_rows(path, _CHANGE_COLUMNS):
+def known_changes(path: Path) -> list[KnownChange]:
+    """The changes of a CSV file, in its order. HistoryError for a file that cannot be read, with every wrong line."""
+
+    def parse(line: int, row: Row) -> KnownChange:
         try:
             purchase, term = PURCHASES[row["purchase"] or ""]
             old, new = (float(row[column] or "") for column in ("old_usd_per_gpu_hour", "new_usd_per_gpu_hour"))
@@ -135,4 +231,9 @@ def known_changes(path: Path) -> Iterator[KnownChange]:
         except (KeyError, ValueError) as error:
             expected = f"a date such as 2026-01-31, a purchase of {', '.join(PURCHASES)}, and two numbers, at least 0"
             raise HistoryError(f"{path}:{line} cannot be read ({error}); expected {expected}") from error
-        yield KnownChange(f"{row['provider']}/{row['region']}/{row['instance_type']}", purchase, term, on, old, new)
+        return KnownChange(_name(row), purchase, term, on, old, new)
+
+    changes, wrong = _parsed(path, _rows(path, _CHANGE_COLUMNS), parse)
+    if wrong:
+        raise _wrong_lines(path, wrong)
+    return changes

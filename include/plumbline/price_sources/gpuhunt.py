@@ -1,36 +1,25 @@
-"""List and spot prices of public clouds from gpuhunt's catalog: the newest, one version for ever, or a folder of its files.
-
-`GPUHUNT_CATALOG_DIR` names the folder (`aws.csv`, `gcp.csv`, … and, if somebody wrote it, `version`): then nothing is downloaded.
-"""
+"""List and spot prices of public clouds from gpuhunt's catalog: the one offer of each purchase that is the provider's."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import logging
 import math
-import os
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from plumbline.declarations import Provider
 from plumbline.declarations.providers import GpuhuntSource
-from plumbline.declarations.providers.rates import Purchase
-from plumbline.price_sources.base import NoPrice, PriceSourceDown
+from plumbline.price_sources.base import NoPrice, typical_range
+from plumbline.price_sources.gpuhunt_catalog import CloudCatalog, load_cloud
 from plumbline.results.price_reading import Reading
 
 if TYPE_CHECKING:
-    from gpuhunt import Catalog, CatalogItem
+    from gpuhunt import CatalogItem
 
 _CLOUD_NAMES = {"oracle": "oci", "lambda": "lambdalabs"}  # where providers' declarations and gpuhunt call a cloud differently
-_BOOKED_AHEAD = "gcp-dws-calendar-mode"  # capacity for fixed dates: neither on demand nor spot
-_DOWNLOAD_REMEDY = "check that this machine can download the catalog, or point GPUHUNT_CATALOG_DIR to a folder with it"
+_MARKETPLACES = ("lium", "vastai")  # their instance names are numbers of single offers
+_NOT_FOR_SALE = ("dws", "preview")  # parts of flags: capacity for fixed dates is neither on demand nor spot, a preview has no price yet
+_DECLARE = "declare what you pay: `prices`, a contract or a csv"
 
 
 class GpuhuntPrices:
@@ -41,155 +30,130 @@ class GpuhuntPrices:
         self._timeout_s = timeout_s
 
     def read(self, provider: Provider, at: datetime) -> list[Reading]:
-        """The on-demand and the spot price of the provider's instance type, where the catalog has them, in USD for the whole instance.
+        """The on-demand and the spot price of the provider's instance type, where the catalog has them, in USD for the whole instance,
+        observed on the catalog's own date.
 
-        Raises PriceSourceDown without the package or its catalog; NoPrice for an unknown cloud, an instance type that is not listed
-        there, another number of GPUs than declared, or zones that differ in price while the provider declares none.
+        Raises PriceSourceDown without the package or its catalog; NoPrice for an unknown cloud, a marketplace, an instance type that is not
+        listed there, another number of GPUs than declared, no price above 0, or several prices of which none is known to be the provider's.
         """
         cloud = self._declared.cloud or _CLOUD_NAMES.get(provider.cloud, provider.cloud)
         instance_type = self._declared.instance_type or provider.instance_type
-        listed, catalog = self._catalogue_items(cloud, provider)
-        items = [i for i in listed if i.instance_name.lower() == instance_type.lower() and _BOOKED_AHEAD not in i.flags]
-        here = self._in_location(items, provider)
-        if not here:
-            elsewhere = ", ".join(sorted({i.location for i in items})[:8])
-            why = f"catalog {catalog} of {cloud} lists {instance_type} in {elsewhere}, not in {self._zone_or_location(provider)}"
-            if not items:
-                why = f"catalog {catalog} of {cloud} does not list {instance_type}"
-            raise NoPrice("gpuhunt", provider.name, why, "name it as gpuhunt does: cloud, location, instance_type in price_sources")
-        return [self._reading(provider, catalog, offers, at) for spot in (False, True) if (offers := [i for i in here if i.spot is spot])]
+        if cloud in _MARKETPLACES:
+            why = f"{cloud} is a marketplace: its catalog lists single offers by number, each with its own price, and no instance type"
+            raise NoPrice("gpuhunt", provider.name, why, _DECLARE)
+        catalog = load_cloud(cloud, provider.name, self._declared.catalog, at, self._timeout_s)
+        listed = [i for i in catalog.items if i.instance_name.lower() == instance_type.lower()]
+        items = [i for i in listed if _for_sale(i)]
+        here = [self._in_location([i for i in items if i.spot is spot], provider) for spot in (False, True)]
+        if not any(here):
+            raise self._not_listed(provider, cloud, instance_type, catalog, listed, items)
+        readings, failures = [], []
+        for offers in filter(None, here):
+            try:
+                readings.append(self._reading(provider, catalog, offers, items))
+            except NoPrice as error:
+                failures.append(error)
+        if failures:
+            why = "; ".join(dict.fromkeys(failure.why for failure in failures))
+            remedy = "; ".join(dict.fromkeys(failure.remedy for failure in failures))
+            raise NoPrice("gpuhunt", provider.name, why, remedy, readings)
+        return readings
 
-    def _zone_or_location(self, provider: Provider) -> str:
-        return self._declared.location or provider.zone or provider.region
+    def _not_listed(
+        self, provider: Provider, cloud: str, instance_type: str, catalog: CloudCatalog, listed: list[CatalogItem], items: list[CatalogItem]
+    ) -> NoPrice:
+        remedy = "name it as gpuhunt does: cloud, location, instance_type in price_sources"
+        if items:
+            elsewhere = ", ".join(sorted({i.location for i in items})[:8])
+            place = self._declared.location or provider.zone or provider.region
+            why = f"catalog {catalog.version} of {cloud} lists {instance_type} in {elsewhere}, not in {place}"
+        elif listed:
+            why, remedy = f"catalog {catalog.version} of {cloud} lists {instance_type} only as a preview or for fixed dates", _DECLARE
+        else:
+            skipped = f" ({catalog.skipped})" if catalog.skipped else ""
+            why = f"catalog {catalog.version} of {cloud} does not list {instance_type}{skipped}"
+            names = sorted({i.instance_name for i in catalog.items})
+            close = get_close_matches(instance_type, names, 3) or [n for n in names if instance_type.lower() in n.lower()][:3]
+            remedy += f" (it lists {', '.join(close)})" if close else ""
+        return NoPrice("gpuhunt", provider.name, why, remedy)
 
     def _in_location(self, items: list[CatalogItem], provider: Provider) -> list[CatalogItem]:
         """The entries of the zone, or else of the region as a whole, or else, where no zone is declared, of all its zones."""
-        zone_or_location = self._zone_or_location(provider).lower()
-        region = (self._declared.location or provider.region).lower()
-        for place in (zone_or_location, region):
+        declared = self._declared.location
+        region = (declared or provider.region).lower()
+        for place in ((declared or provider.zone or region).lower(), region):
             if exact := [i for i in items if i.location.lower() == place]:
                 return exact
-        if provider.zone is not None or self._declared.location is not None:
-            return []
-        return [i for i in items if i.location.lower().startswith(f"{region}-")]
+        return [] if provider.zone is not None and declared is None else [i for i in items if _is_zone(i.location.lower(), region)]
 
-    def _reading(self, provider: Provider, catalog: str, items: list[CatalogItem], at: datetime) -> Reading:
-        purchase: Purchase = "spot" if items[0].spot else "on_demand"
+    def _reading(self, provider: Provider, catalog: CloudCatalog, offers: list[CatalogItem], everywhere: list[CatalogItem]) -> Reading:
+        """The price of one purchase. `offers`: the instance type's entries in the provider's place; `everywhere`: in every place."""
+
+        def no_price(why: str, remedy: str) -> NoPrice:
+            return NoPrice("gpuhunt", provider.name, f"catalog {catalog.version} {why}", remedy)
+
+        name, purchase = offers[0].instance_name, "spot" if offers[0].spot else "on-demand"
         count = provider.accelerator.count
-        units = {id(i): i.cpu if provider.accelerator.kind == "cpu" else i.gpu_count for i in items}
-        alike = [i for i in items if units[id(i)] == count]  # RunPod sells one name with 1, 2, 4 and 8 GPUs
+        cpu = provider.accelerator.kind == "cpu"
+        alike = [i for i in offers if _units(i, cpu) == count]  # RunPod sells one name with 1, 2, 4 and 8 GPUs
         if not alike:
-            counts = " or ".join(map(str, sorted(set(units.values()))))
-            why = f"catalog {catalog} gives {items[0].instance_name} {counts} accelerators, the provider declares {count}"
-            raise NoPrice("gpuhunt", provider.name, why, "correct accelerator.count, or instance_type in price_sources")
-        prices = sorted({item.price for item in alike})
-        if len(prices) > 1:
-            where = ", ".join(f"{i.price:g} USD/h in {i.location}" for i in sorted(alike, key=lambda i: (i.price, i.location))[:4])
-            why = f"catalog {catalog} lists {len(prices)} {purchase} prices: {where}"
-            raise NoPrice("gpuhunt", provider.name, why, "declare the provider's zone, or location in price_sources")
-        if not math.isfinite(prices[0]) or prices[0] < 0:
-            why = f"catalog {catalog} lists {items[0].instance_name} at {prices[0]} USD/h"
-            raise NoPrice("gpuhunt", provider.name, why, "expected at least 0; wait for the next catalog")
-        return Reading(provider.name, purchase, None, "gpuhunt", catalog, at, prices[0], "USD", "instance_hour", count)
-
-    def _catalogue_items(self, cloud: str, provider: Provider) -> tuple[list[CatalogItem], str]:
-        """Every entry of the cloud, and the version of the catalog that says so."""
-
-        def down(why: object, remedy: str) -> NoReturn:
-            raise PriceSourceDown("gpuhunt", provider.name, str(why), remedy)
-
-        try:
-            import gpuhunt
-        except ImportError as error:
-            down(f"the package gpuhunt is not installed ({error})", "install it from requirements.txt")
-        folder, pinned = os.environ.get("GPUHUNT_CATALOG_DIR"), self._declared.catalog
-        remedy = (
-            _DOWNLOAD_REMEDY if folder is None else f"put gpuhunt's {cloud}.csv into {folder}, or unset GPUHUNT_CATALOG_DIR to download it"
+            counts = " or ".join(map(str, sorted({_units(i, cpu) for i in offers})))
+            elsewhere = sorted({i.location for i in everywhere if _units(i, cpu) == count})
+            remedy = "correct accelerator.count, or instance_type in price_sources"
+            if elsewhere:
+                remedy = f"it gives {count} in {elsewhere[0]}, so the entry may be wrong: {_DECLARE}; or {remedy}"
+            raise no_price(f"gives {name} {counts} accelerators, the provider declares {count}", remedy)
+        priced = [i for i in alike if math.isfinite(i.price) and i.price > 0]
+        if not priced:
+            raise no_price(
+                f"lists {name} at {alike[0].price} USD/h, which is no {purchase} price", f"wait for the next catalog, or {_DECLARE}"
+            )
+        # A flagged twin is another product, such as the instance in a cluster with a faster network.
+        offered = [i for i in priced if not i.flags] or priced
+        if len({i.price for i in offered}) > 1:
+            places = sorted({(i.location, i.price) for i in offered})
+            where = ", ".join(f"{price:g} USD/h in {location}" for location, price in places[:4])
+            remedy = f"it does not say which of them is yours: {_DECLARE}"
+            if len({i.location for i in offered}) > 1:
+                remedy = "declare the provider's zone, or location in price_sources"
+            raise no_price(f"lists {len({i.price for i in offered})} {purchase} prices: {where}", remedy)
+        item = offered[0]
+        twins = [
+            other
+            for other in (catalog.alike(item.gpu_name or "") if not cpu else ())
+            if (other.gpu_memory, other.spot, other.gpu_count) == (item.gpu_memory, item.spot, count) and _for_sale(other)
+        ]
+        own = [other for other in twins if (other.provider, other.instance_name) == (item.provider, item.instance_name)]
+        typical = typical_range(
+            item.price / count,
+            (other.price / count for other in twins if other not in own),
+            (other.price / count for other in own if other.location != item.location),
         )
-        heard = _CatalogLog()
-        try:
-            with _time_limit(self._timeout_s), heard.instead_of_the_log():
-                if folder is not None:
-                    catalog, named_version = gpuhunt.Catalog(auto_reload=False), _version_of(Path(folder), cloud)
-                    if pinned is not None and named_version != pinned:
-                        down(
-                            f"{folder} holds catalog {named_version}, declared is {pinned}",
-                            "put that catalog there, with its name in `version`",
-                        )
-                elif pinned is not None:
-                    catalog, named_version = _load_version(pinned), pinned
-                else:
-                    catalog, named_version = gpuhunt.default_catalog(), ""
-                items = catalog.query(provider=cloud)
-        except (OSError, UnicodeDecodeError, csv.Error, gpuhunt.GPUHuntError) as error:
-            down(heard.cause(cloud) or _with_cause(error), remedy)
-        except ValueError as error:
-            raise NoPrice("gpuhunt", provider.name, str(error), "name the cloud as gpuhunt does: cloud in price_sources") from error
-        if not items:
-            down(heard.cause(cloud) or f"the catalog of {cloud} holds no readable entry", remedy)
-        if not named_version:
-            loaded = catalog.catalog.get(cloud)
-            named_version = loaded.version if loaded is not None else f"asked live, gpuhunt {version('gpuhunt')}"
-        return items, named_version
+        return Reading(
+            provider.name,
+            "spot" if item.spot else "on_demand",
+            None,
+            "gpuhunt",
+            catalog.version,
+            catalog.observed_at,
+            item.price,
+            "USD",
+            "instance_hour",
+            count,
+            typical=typical,
+        )
 
 
-class _CatalogLog(logging.Handler):
-    """Collects gpuhunt's log: a failed download logs a traceback for each cloud, including those that were not requested."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._records.append(record)
-
-    def cause(self, cloud: str) -> str | None:
-        """The error of a log line about the cloud, else the line; None if there is none."""
-        about = [r for r in self._records if r.levelno >= logging.WARNING and f" {cloud} catalog" in r.getMessage()]
-        errors = [str(r.exc_info[1]) for r in about if r.exc_info]
-        lines = [r.getMessage() for r in about]
-        return f"the catalog of {cloud} could not be loaded: {errors[0]}" if errors else lines[0] if lines else None
-
-    @contextmanager
-    def instead_of_the_log(self) -> Iterator[None]:
-        logger = logging.getLogger("gpuhunt")
-        before = logger.propagate
-        logger.addHandler(self)
-        logger.propagate = False
-        try:
-            yield
-        finally:
-            logger.removeHandler(self)
-            logger.propagate = before
+def _for_sale(item: CatalogItem) -> bool:
+    fixed_dates = item.provider_data.get("is_dws_calendar_mode")
+    return not fixed_dates and not any(part in flag for flag in item.flags for part in _NOT_FOR_SALE)
 
 
-def _with_cause(error: Exception) -> str:
-    return f"{error} ({error.__cause__})" if error.__cause__ is not None else str(error)
+def _units(item: CatalogItem, cpu: bool) -> int:
+    return int(item.cpu if cpu else item.gpu_count)
 
 
-@cache  # a version never changes
-def _load_version(pinned: str) -> Catalog:
-    from gpuhunt import Catalog
-
-    catalog = Catalog(auto_reload=False)
-    catalog.load(pinned)
-    return catalog
-
-
-def _version_of(folder: Path, cloud: str) -> str:
-    """What the folder says its version is; without that, a hash of the cloud's file: another content is another version."""
-    version_file = folder / "version"
-    if version_file.is_file():
-        return version_file.read_text(encoding="utf-8").strip()
-    return f"sha256:{hashlib.sha256((folder / f'{cloud}.csv').read_bytes()).hexdigest()[:12]}"
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """gpuhunt downloads without a time limit: a server that never answers would hold the caller for ever."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
+def _is_zone(location: str, region: str) -> bool:
+    """Whether a location, such as us-central1-a or us-east-1a, is a zone of the region."""
+    zone = location.removeprefix(region)
+    return zone != location and (zone.startswith("-") or (len(zone) == 1 and zone.isalpha()))

@@ -11,8 +11,11 @@ from plumbline.declarations.providers import OpencostSource
 from plumbline.price_sources.base import NoPrice, PriceSourceDown
 from plumbline.results.price_reading import Reading
 
+_LEAST = {"gpuHours": 0.01, "cpuCoreHours": 0.0002}
+"""USD of an hour below which OpenCost knows no price of the nodes: a tenth of the cheapest offers of a GPU and of a core."""
 _LABEL = "plumbline_provider"
 """The label plumbline/provider, which every pod of a trial carries, as Prometheus and so OpenCost spell it."""
+_UNPRICED = "give OpenCost the nodes' prices: its cloud integration or custom pricing"
 
 
 class OpencostPrices:
@@ -31,14 +34,17 @@ class OpencostPrices:
         since = until - timedelta(seconds=self._declared.window)
         window = f"{since:%Y-%m-%dT%H:%M:%SZ},{until:%Y-%m-%dT%H:%M:%SZ}"
         hours_of = "cpuCoreHours" if provider.accelerator.kind == "cpu" else "gpuHours"
+        part_of = "cpuCost" if hours_of == "cpuCoreHours" else "gpuCost"
         cost = hours = 0.0
+        part: float | None = None  # OpenCost's cost of the accelerators alone, where it gives one
         rows = [row for row in self._allocations(provider, window) if self._is_of_provider(row, provider)]
         for row in rows:
             try:
                 cost, hours = cost + float(row["totalCost"]), hours + float(row[hours_of])
+                part = float(row[part_of]) + (part or 0.0) if part_of in row else part
             except (KeyError, TypeError, ValueError) as error:
                 raise self._unexpected(provider, f"an allocation without totalCost and {hours_of} as numbers") from error
-        if not (math.isfinite(cost) and math.isfinite(hours)):
+        if not (math.isfinite(cost) and math.isfinite(hours) and math.isfinite(part or 0.0)):
             raise self._unexpected(provider, f"a cost of {cost} for {hours} {hours_of}")
         where = f"pods of plumbline/provider={provider.name} in namespace {self._declared.namespace} within {window}"
         if not rows:
@@ -48,7 +54,13 @@ class OpencostPrices:
             raise NoPrice("opencost", provider.name, why, "expected pods that request accelerators, and their metrics in Prometheus")
         if not cost > 0:
             why = f"no cost of {where}"
-            raise NoPrice("opencost", provider.name, why, "give OpenCost the nodes' prices: its cloud integration or custom pricing")
+            raise NoPrice("opencost", provider.name, why, _UNPRICED)
+        if (cost if part is None else part) / hours < _LEAST[hours_of]:
+            named = "a total cost" if part is None else f"a {part_of}"
+            why = (
+                f"{named} of {cost if part is None else part:.4g} USD for {hours:g} {hours_of} of {where}, so it has no price of the nodes"
+            )
+            raise NoPrice("opencost", provider.name, why, _UNPRICED)
         return [
             Reading(
                 provider=provider.name,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timedelta, timezone
-from typing import Literal
+from typing import Any, Literal
 
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.declarations.providers.rates import Term as Term
@@ -20,7 +20,9 @@ class Reading:
 
     `provider` is a declared provider's name; in the replay of a history, `cloud/region/instance_type`. `term` is set for a
     reservation whose length is known. `gpus`: accelerators in one instance (cores of a CPU provider), at least 1. `usd_per_unit`:
-    USD for one unit of the currency, 1.0 for USD itself. An amount of 0 is kept as reported; the price check decides whether it is plausible.
+    USD for one unit of the currency, 1.0 for USD itself. An amount of 0 is kept as reported; the price check holds it.
+    `typical`: the lowest and the highest USD per GPU-hour that the source lists for the same product, number of accelerators and purchase
+    elsewhere; None if it lists none. It says whether a first price is plausible, and is neither stored nor part of the identity.
 
     Raises ValueError for an impossible figure: negative or not finite, no GPU, no time zone, USD that is not worth 1 USD."""
 
@@ -35,6 +37,7 @@ class Reading:
     per: Per
     gpus: int
     usd_per_unit: float = 1.0
+    typical: tuple[float, float] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         def wrong(field: str, value: object, expected: str) -> ValueError:
@@ -62,10 +65,15 @@ class Reading:
         return self._usd * (self.gpus if self.per == "gpu_hour" else 1)
 
     @property
+    def stored(self) -> dict[str, Any]:
+        """The fields that are stored and identify the reading."""
+        return {name: value for name, value in asdict(self).items() if name != "typical"}
+
+    @property
     def reading_id(self) -> str:
-        """Hash of all fields: the same reading taken in twice is one."""
+        """Hash of the stored fields: the same reading taken in twice is one."""
         # Whatever class of tzinfo says UTC, and int or float, the same reading hashes the same.
-        fields = asdict(self) | {
+        fields = self.stored | {
             "observed_at": self.observed_at.astimezone(timezone.utc).isoformat(),
             "amount": float(self.amount),
             "usd_per_unit": float(self.usd_per_unit),

@@ -44,13 +44,19 @@ def _declared_price(provider: Provider, purchase: Purchase, term: Term | None, o
     return next((p for p in provider.prices if p.purchase == purchase and p.since <= on and (p.until is None or on < p.until)), None)
 
 
-def checked_price(archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, at: datetime) -> PriceVerdict | None:
-    """The verdict on the archive's readings of one price at a time; None without a reading of a source that reports prices."""
-    readings = _readings(archive, provider.name, purchase, term)
+def checked_price(
+    archive: Archive, provider: Provider, purchase: Purchase, term: Term | None, at: datetime, read: Sequence[Reading] = ()
+) -> PriceVerdict | None:
+    """The verdict on the archive's readings of one price at a time; None without a reading of a source that reports prices.
+
+    `read`: what the sources just said of the provider; only they know what a first price can be compared with."""
+    just_read = {reading.reading_id: reading for reading in read}
+    readings = [just_read.get(reading.reading_id, reading) for reading in _readings(archive, provider.name, purchase, term)]
     if not any(reports_prices(r.source) for r in readings):
         return None
-    on_demand = _on_demand(archive, provider, at) if purchase == "reserved" else None
-    return check_price(readings, accepted_price(archive, provider, purchase, term, at.date()), on_demand=on_demand, now=at)
+    on_demand = _on_demand(archive, provider, at, read) if purchase != "on_demand" else None
+    accepted = accepted_price(archive, provider, purchase, term, at.date())
+    return check_price(readings, accepted, on_demand=on_demand, now=at, repeated=just_read)
 
 
 @dataclass(frozen=True)
@@ -140,10 +146,10 @@ def accept_command(provider: Provider, purchase: Purchase, term: Term | None) ->
     return f"plumbline prices accept {provider.name}{of}{f' --term {term}' if term else ''} --why …"
 
 
-def _on_demand(archive: Archive, provider: Provider, at: datetime) -> float | None:
-    """The on-demand price of the newest reading that is not held, else the accepted one."""
-    checked = checked_price(archive, provider, "on_demand", None, at)
-    if checked is not None and checked.status != "held":
+def _on_demand(archive: Archive, provider: Provider, at: datetime, read: Sequence[Reading]) -> float | None:
+    """The on-demand price of the newest reading that nothing contradicts, else the accepted one."""
+    checked = checked_price(archive, provider, "on_demand", None, at, read)
+    if checked is not None and (checked.unproven or checked.status not in ("held", "outdated")):
         return checked.price
     return accepted_price(archive, provider, "on_demand", None, at.date())
 
@@ -154,5 +160,4 @@ def _readings(archive: Archive, provider: str, purchase: Purchase, term: Term | 
 
 
 def _reading(view: PriceReadingView) -> Reading:
-    names = Reading.__dataclass_fields__
-    return Reading(**{name: getattr(view, name) for name in names})
+    return Reading(**{name: getattr(view, name) for name in Reading.__dataclass_fields__ if name != "typical"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, PriceVerdict
@@ -59,7 +59,7 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
     report = read_prices(provider, declared, at)
     new = archive.record_readings([_record(reading) for reading in report.readings])
     kinds = sorted({(r.purchase, r.term) for r in report.readings}, key=lambda kind: (kind[0] != "on_demand", *map(str, kind)))
-    checks = [checked_price(archive, provider, purchase, term, at) for purchase, term in kinds]
+    checks = [checked_price(archive, provider, purchase, term, at, report.readings) for purchase, term in kinds]
     silences = _silent_sources(archive, provider, at, report)
     result = _store(archive, provider, at, [c for c in checks if c is not None], len(new), silences, tuple(map(str, report.failures)))
     # A price accepted by rule or a declared price that takes effect today moves decisions; else nothing is stored.
@@ -70,14 +70,15 @@ def read_and_store_prices(archive: Archive, declared: Declarations, provider: Pr
 def _silent_sources(archive: Archive, provider: Provider, at: datetime, report: PriceReport) -> list[str]:
     """Open a finding for each source without a price for days; resolve those of sources that report again or are not declared; their ids."""
     silent = []
-    for failure in report.failures:
+    speaking = {reading.source for reading in report.readings}
+    silent_failures = [failure for failure in report.failures if failure.source not in speaking]
+    for failure in silent_failures:
         stored = archive.price_readings(provider.name, source=failure.source, latest=1)
         last = stored[-1].observed_at if stored else None
         if last is None or at - last >= CONFIRMATION_PERIOD:
             day = last.date() if last is not None else None
             silent.append(silent_price_source_finding(provider.name, failure.source, day, at.date(), str(failure), provider.simulated))
-    failed = {failure.source for failure in report.failures}
-    speaking = {reading.source for reading in report.readings}
+    failed = {failure.source for failure in silent_failures}
     recovered = []
     for finding in readable_findings(archive.findings_of(provider.name, "missing_data", unsettled=True)):
         source = price_source_of(finding.subject)
@@ -127,10 +128,12 @@ def _row(checked: PriceVerdict, fresh: set[str]) -> dict[str, str] | None:
 
 
 def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict], at: datetime) -> None:
-    """Accept the first price, and confirmed spot prices."""
+    """Accept a first price that is plausible, and confirmed spot prices."""
     for checked in checks:
         reading = checked.reading
-        why = {"first": "first price read", "changed": "confirmed spot prices are accepted automatically"}.get(checked.status)
+        why = {"first": f"first price read: {checked.reason}", "changed": "confirmed spot prices are accepted automatically"}.get(
+            checked.status
+        )
         if why is None or (checked.status == "changed" and reading.purchase != "spot"):
             continue
         accept_price(archive, provider, reading.purchase, reading.term, by=PRICE_AUTHOR, why=why, by_rule=checked, at=at)
@@ -138,7 +141,7 @@ def _by_rule(archive: Archive, provider: Provider, checks: Sequence[PriceVerdict
 
 def _record(reading: Reading) -> PriceReadingRecord:
     return PriceReadingRecord(
-        **asdict(reading),
+        **reading.stored,
         reading_id=reading.reading_id,
         usd_per_gpu_hour=reading.usd_per_gpu_hour,
         usd_per_instance_hour=reading.usd_per_instance_hour,

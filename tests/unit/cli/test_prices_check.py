@@ -62,14 +62,16 @@ def test_a_price_finding_is_accepted_as_any_other(history, plumbline, said):
     assert said("prices", "check", "local-2core")[1] == 0
 
 
-def test_a_held_price_says_why_and_a_source_that_is_down_is_named(history, plumbline, said):
-    tell(history, 1, 0.0)
+def test_a_held_price_says_why_and_a_source_that_is_down_is_named(history, plumbline):
+    tell(history, 1, 0.001)
     result = plumbline("prices", "check", "local-2core")
-    assert result.exit_code == 4 and "is held: " in result.stdout
-    assert "prices accept local-2core" in result.stdout and "--price USD" in result.stdout
+    assert result.exit_code == 4 and "is held: " in result.stdout and "prices accept local-2core" in result.stdout
     tell(history, 1, 0.9, "reserved-1y")
     result = plumbline("prices", "check", "local-2core")
     assert "--purchase reserved" in result.stdout, result.stdout
+    tell(history, 0, 0.0)
+    result = plumbline("prices", "check", "local-2core")
+    assert result.exit_code == 1 and 'usd_per_gpu_hour is "0.0"; expected a number above 0' in result.stderr
     history.unlink()
     result = plumbline("prices", "check", "local-2core")
     assert result.exit_code == 1 and "cannot be read" in result.stderr
@@ -139,3 +141,13 @@ def test_a_replay_of_one_provider_leaves_out_the_others_and_one_of_nobody_says_s
         assert result.exit_code == 2 and f"price of {provider}" in result.stderr
     result = plumbline("prices", "replay", str(tmp_path / "none.csv"))
     assert result.exit_code == 2 and "cannot be read" in result.stderr
+
+
+def test_a_replay_names_every_wrong_line_and_goes_on_with_the_others(tmp_path, plumbline, said):
+    file = tmp_path / "prices.csv"
+    write_history(file)
+    file.write_text(file.read_text().replace("on-demand,12.29", "on-demand,0", 1).replace("spot,3", "spot,", 1))
+    result = plumbline("prices", "replay", str(file))
+    assert result.exit_code == 1 and ":2, usd_per_gpu_hour" in result.stderr and ":11, usd_per_gpu_hour" in result.stderr
+    found, code = said("prices", "replay", str(file))
+    assert code == 1 and len(found["wrong_lines"]) == 2 and found["readings"] == 22

@@ -59,7 +59,15 @@ def test_a_hold_says_why_and_becomes_a_warning_when_it_stays(golden: Golden) -> 
 
 def test_what_is_unchanged_seen_once_or_first_is_no_finding() -> None:
     for prices, accepted in (((2.39,), 2.39), ((2.39, 2.99), 2.39), ((2.39,), None)):
-        assert price_finding(check_price(days(*prices), accepted)) is None
+        assert price_finding(check_price(days(*prices, of=replace(ONE, typical=(2.0, 3.0))), accepted)) is None
+
+
+def test_an_outdated_price_leaves_open_findings_as_they_are() -> None:
+    (change,) = course(2.39, 2.99, 2.99).opened
+    hold = found(2.39, 0.69)
+    catalog = replace(ONE, source="gpuhunt")
+    outdated = check_price([catalog], 2.0, now=catalog.observed_at + timedelta(days=365))
+    assert reconcile_prices([outdated], [change, hold]) == Reconciliation(unchanged=(change, hold))
 
 
 def course(*prices: float, open_findings: tuple[Finding, ...] = (), accepted: float = 2.39, of: Reading = ONE):  # type: ignore[no-untyped-def]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -66,6 +66,12 @@ def test_a_history_as_a_whole_names_cloud_region_and_instance_type(file: Path) -
         ("on-demand,6.20", "on-demand,", r':6, usd_per_gpu_hour is ""; expected a number'),
         ("on-demand,6.20", "on-demand,nan", r':6, usd_per_gpu_hour is "nan"'),
         ("on-demand,6.20", "on-demand,-6.20", r':6, usd_per_gpu_hour is "-6.20"'),
+        ("on-demand,6.20", "on-demand,0", r':6, usd_per_gpu_hour is "0"; expected a number above 0'),
+        ("on-demand,6.20", 'on-demand,"6,20"', r':6, usd_per_gpu_hour is "6,20"'),
+        ("on-demand,6.20", "on-demand,6,20", r":6 has more columns than the header"),
+        ("on-demand,6.20", "on-demand,$6.20", r':6, usd_per_gpu_hour is "\$6.20"; expected .*without a currency'),
+        ("on-demand,6.20", "on-demand,6_20", r':6, usd_per_gpu_hour is "6_20"'),
+        ("2026-11-20,", "2126-11-20,", r':6, date is "2126-11-20"; expected a day up to'),
         (",usd_per_gpu_hour", ",price", r":1 has no column usd_per_gpu_hour; expected a header"),
     ],
 )
@@ -74,7 +80,7 @@ def test_a_broken_row_is_told_by_line_and_column(
 ) -> None:
     file.write_text(file.read_text().replace(old, new, 1))
     with pytest.raises(HistoryError, match=said):
-        list(read_history(file))
+        read_history(file, until=at + timedelta(days=366))
     with pytest.raises(PriceSourceDown, match=said) as error:
         CsvPrices(file).read(provider(), at)
     assert (error.value.source, error.value.provider) == ("csv", "eks-p5")
@@ -104,3 +110,47 @@ def test_a_history_that_nobody_writes_any_more_is_down(file: Path, provider: Cal
     with pytest.raises(PriceSourceDown, match=r"aws/us-east-1/p5\.48xlarge .*2026-11-20.* max_age;"):
         two_days.read(provider(), at.replace(day=23))
     assert CsvPrices(file).read(provider(), at.replace(day=23))
+
+
+def test_every_wrong_line_is_told_at_once_and_the_others_are_at_hand(file: Path, provider: Callable[..., Provider], at: datetime) -> None:
+    file.write_text(file.read_text().replace("on-demand", "On-Demand", 1).replace(",6.20", ",").replace(",3.3\n", ",0\n"))
+    with pytest.raises(HistoryError, match=r"has 3 wrong lines") as error:
+        read_history(file)
+    assert [line.partition(",")[0].rpartition(":")[2] for line in error.value.wrong] == ["2", "5", "6"]
+    assert [reading.amount for reading in error.value.readings] == [3.1, 7.1, 5.0]
+    with pytest.raises(PriceSourceDown, match=r"(?s):2, .*:5, .*:6, "):
+        CsvPrices(file).read(provider(), at)
+
+
+def test_two_prices_of_one_moment_are_an_error_and_neither_is_taken(file: Path) -> None:
+    again = "2026-11-20T02:00:00+02:00,aws,us-east-1,p5.48xlarge,H100,8,on-demand,"
+    file.write_text(HEADER + ROWS + again + "6.20\n")
+    assert len(read_history(file)) == 7, "the same price twice contradicts nothing"
+    file.write_text(HEADER + ROWS + again + "12.29\n")
+    with pytest.raises(HistoryError, match=r':8, usd_per_gpu_hour is "12.29"; expected one price of one moment: line 6 says 6.2') as error:
+        read_history(file)
+    assert all(reading.amount not in (6.2, 12.29) for reading in error.value.readings)
+
+
+def test_other_separators_are_named_and_a_byte_order_mark_is_none(file: Path) -> None:
+    file.write_text((HEADER + ROWS).replace(",", ";"))
+    with pytest.raises(HistoryError, match=r":1 separates columns by ';'; expected commas"):
+        read_history(file)
+    file.write_text(HEADER + ROWS, encoding="utf-8-sig")
+    assert len(read_history(file)) == 6
+
+
+def test_what_the_file_says_of_the_same_product_and_size_elsewhere_is_typical(
+    file: Path, provider: Callable[..., Provider], at: datetime
+) -> None:
+    def typical() -> tuple[float, float] | None:
+        return CsvPrices(file).read(provider(), at)[0].typical
+
+    assert typical() == (7.10, 7.10), "another region, at another price"
+    file.write_text(file.read_text().replace("7.10", "6.20"))
+    assert typical() is None, "a wrong price is wrong everywhere"
+    other = "2026-11-01,azure,eastus,ND96isr,H100,8,on-demand,12.29\n2026-11-02,gcp,us-central1,a3,H100,8,on-demand,11.06\n"
+    file.write_text(file.read_text() + other + other.replace("H100,8", "H100,1").replace("12.29", "99"))
+    assert typical() == (11.06, 12.29)
+    file.write_text(file.read_text() + "2026-11-02,x,y,z,H100,8,on-demand,0.01\n2026-11-02,x,y,w,H100,8,on-demand,?\n")
+    assert typical() == (11.06, 12.29), "another's mistake is none of ours"

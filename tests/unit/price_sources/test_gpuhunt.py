@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from tests.fakes.trials import CONFIG
 from plumbline.declarations import Provider, load
 from plumbline.declarations.providers import GpuhuntSource
 from plumbline.price_sources import NoPrice, PriceSourceDown
-from plumbline.price_sources.gpuhunt import GpuhuntPrices, _load_version
+from plumbline.price_sources.gpuhunt import GpuhuntPrices
+from plumbline.price_sources.gpuhunt_catalog import load_version
 from plumbline.results.price_reading import Reading
 
 gpuhunt = pytest.importorskip("gpuhunt")
@@ -47,10 +49,10 @@ Read = Callable[..., list[Reading]]
 def _fresh() -> Iterator[None]:
     """The package keeps its default catalog for the life of the process, and we each pinned one: a test starts with none."""
     gpuhunt.default_catalog.cache_clear()
-    _load_version.cache_clear()
+    load_version.cache_clear()
     yield
     gpuhunt.default_catalog.cache_clear()
-    _load_version.cache_clear()
+    load_version.cache_clear()
 
 
 @pytest.fixture
@@ -105,12 +107,9 @@ def test_what_the_catalog_does_not_have_is_no_price(read: Read, fields: dict[str
     assert (error.value.source, error.value.provider) == ("gpuhunt", "eks-p5")
 
 
-def test_a_cloud_that_gpuhunt_does_not_know_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: Callable[..., Provider], at: datetime
-) -> None:
-    monkeypatch.setenv("GPUHUNT_CATALOG_DIR", str(write_catalog(tmp_path, mine=AWS)))
-    with pytest.raises(NoPrice, match="mine"):
-        GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="mine"), at)
+def test_a_folder_may_hold_a_cloud_that_gpuhunt_does_not_know(read: Read, tmp_path: Path) -> None:
+    write_catalog(tmp_path / "catalog", mine=AWS)
+    assert read(cloud="mine")[0].usd_per_instance_hour == 55.04
 
 
 def test_a_folder_without_the_clouds_file_is_down(read: Read) -> None:
@@ -167,6 +166,11 @@ def test_a_catalog_that_cannot_be_downloaded_is_down_and_not_free(
     assert caplog.records == [], "nine clouds' tracebacks would bury the one sentence"
 
 
+def test_a_cloud_that_gpuhunt_does_not_know_is_told(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
+    with pytest.raises(NoPrice, match="mine"):
+        GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="mine"), at)
+
+
 def test_a_cloud_whose_download_failed_is_down(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:
     with pytest.raises(PriceSourceDown, match=" gcp "):
         GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(cloud="gcp"), at)
@@ -211,11 +215,96 @@ def test_one_name_that_is_sold_with_several_numbers_of_gpus(read: Read, tmp_path
     assert error.value.why.endswith(" 8")
 
 
-@pytest.mark.parametrize("price", ["nan", "-1.0"])
+@pytest.mark.parametrize("price", ["nan", "-1.0", "0.0", "inf"])
 def test_a_figure_that_is_no_price_is_refused(read: Read, tmp_path: Path, price: str) -> None:
     write_catalog(tmp_path / "catalog", aws=[offer(P5, "us-east-1", float(price))])
-    with pytest.raises(NoPrice, match=rf"lists p5\.48xlarge at {price} USD/h"):
+    with pytest.raises(NoPrice, match=rf"lists p5\.48xlarge at {price} USD/h, which is no on-demand price"):
         read()
+    write_catalog(tmp_path / "catalog", aws=[offer(P5, "us-east-1", float(price)), *AWS])
+    assert [r.usd_per_instance_hour for r in read()] == [55.04, 21.5]
+
+
+def test_the_place_is_chosen_for_each_purchase(read: Read, tmp_path: Path) -> None:
+    """AWS prices on demand by region, and spot by zone."""
+    spots = [offer(P5, f"us-east-1{zone}", price, spot=True) for zone, price in (("a", 20.8), ("c", 23.4))]
+    write_catalog(tmp_path / "catalog", aws=[AWS[0], *spots])
+    assert [r.usd_per_instance_hour for r in read(zone="us-east-1a")] == [55.04, 20.8]
+    assert [r.usd_per_instance_hour for r in read(zone="us-east-1d")] == [55.04], "none is sold there"
+    with pytest.raises(NoPrice, match=r"20\.8 USD/h in us-east-1a, 23\.4 USD/h in us-east-1c; declare the provider's zone") as error:
+        read()
+    assert [r.usd_per_instance_hour for r in error.value.readings] == [55.04], "the other purchase has its price"
+
+
+def test_previews_and_clusters_are_other_products_than_the_instance(read: Read, tmp_path: Path) -> None:
+    zone = {"region": "us-central1", "zone": "us-central1-b", "cloud": "gcp", "instance_type": "g4"}
+    preview = offer("g4", "us-central1-b", 2.0, flags="gcp-g4-preview")
+    write_catalog(tmp_path / "catalog", gcp=[preview, offer("g4", "us-central1-b", 4.5, flags="gcp-g4")])
+    assert [r.usd_per_instance_hour for r in read(**zone)] == [4.5]
+    write_catalog(tmp_path / "catalog", gcp=[preview])
+    with pytest.raises(NoPrice, match=r"lists g4 only as a preview or for fixed dates; declare what you pay"):
+        read(**zone)
+    twins = [offer("H100 SXM", "EU-1", 27.92, flags="runpod-cluster"), offer("H100 SXM", "EU-1", 23.92)]
+    write_catalog(tmp_path / "catalog", runpod=twins)
+    asked = {"instance_type": "H100 SXM", "location": "EU-1"}
+    assert [r.usd_per_instance_hour for r in read(asked, cloud="runpod")] == [23.92]
+    write_catalog(tmp_path / "catalog", runpod=[twins[1], offer("H100 SXM", "EU-1", 25.0)])
+    with pytest.raises(NoPrice, match=r"lists 2 on-demand prices: .*; it does not say which of them is yours") as error:
+        read(asked, cloud="runpod", zone="EU-1")
+    assert "zone" not in error.value.remedy
+
+
+def test_a_marketplace_has_no_instance_types(read: Read, tmp_path: Path) -> None:
+    write_catalog(tmp_path / "catalog", vastai=[offer("30000000", "US", 2.2, gpus=8)])
+    with pytest.raises(NoPrice, match=r"vastai is a marketplace: .*declare what you pay"):
+        read({"instance_type": "30000000", "location": "US"}, cloud="vastai")
+
+
+def test_an_entry_that_contradicts_its_own_kind_elsewhere_is_not_the_declarations_fault(read: Read, tmp_path: Path) -> None:
+    write_catalog(tmp_path / "catalog", aws=[offer(P5, "us-east-1", 117.0, gpus=12), offer(P5, "us-west-2", 98.32)])
+    with pytest.raises(NoPrice, match=r"gives p5\.48xlarge 12 accelerators, the provider declares 8; it gives 8 in us-west-2"):
+        read()
+    with pytest.raises(NoPrice, match=r"does not list 5\.48xlarge; .*it lists p5\.48xlarge"):
+        read(instance_type="5.48xlarge")
+
+
+def test_the_catalogs_own_date_is_the_observations(read: Read, tmp_path: Path, at: datetime) -> None:
+    version = tmp_path / "catalog" / "version"
+    version.write_text("\ufeff20241220-3\n", encoding="utf-8")
+    assert read()[0].observed_at == datetime(2024, 12, 20, 0, 0, 3, tzinfo=timezone.utc)
+    version.write_text("20261122-1")
+    assert read()[0].observed_at == at, "a day ahead is another clock"
+    version.write_text("20991231-1")
+    with pytest.raises(PriceSourceDown, match="20991231-1 is dated 2099-12-31, after 2026-11-21"):
+        read()
+    for undated in ("", "20261340-1", "mine"):
+        version.write_text(undated)
+        os.utime(tmp_path / "catalog" / "aws.csv", (1.75e9, 1.75e9))
+        assert read()[0].observed_at == datetime.fromtimestamp(1.75e9, timezone.utc), "the file's age says what the version does not"
+
+
+def test_typical_is_what_the_catalog_lists_elsewhere_for_the_product_and_size(read: Read, tmp_path: Path) -> None:
+    folder = tmp_path / "catalog"
+    (folder / "oci.csv").unlink()
+    write_catalog(folder, gcp=[one for one in GCP if one["location"] != "us-central10-a"])
+    on_demand, spot = read(zone="us-east-1a")
+    assert on_demand.typical == (88.49 / 8, 88.49 / 8), "gcp's, in the same folder; not capacity for fixed dates, and not another size"
+    assert spot.typical == (30.0 / 8, 33.0 / 8)
+    azure = [offer("ND96isr", "eastus", price) for price in (98.32, 0.0, 0.8)] + [offer("ND96isr", "eastus", 1.0, spot=True)]
+    write_catalog(folder, azure=azure)
+    assert read(zone="us-east-1a")[0].typical == (88.49 / 8, 98.32 / 8), "0 is no price, and 0.8 USD is its own error"
+    (folder / "gcp.csv").unlink()
+    (folder / "azure.csv").unlink()
+    assert read()[0].typical == (61.0 / 8, 61.0 / 8), "its own price in another region, which differs"
+    write_catalog(folder, aws=[offer(P5, region, 0.8) for region in ("us-east-1", "us-east-2", "us-west-2")])
+    assert read()[0].typical is None, "a wrong price is wrong everywhere"
+
+
+def test_a_downloaded_catalog_is_typical_too(provider: Callable[..., Provider], at: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUHUNT_CATALOG_DIR", raising=False)
+    with CatalogServer({"aws": AWS, "gcp": GCP}, version="20261121-7") as running:
+        monkeypatch.setenv("GPUHUNT_CATALOG_URL", running.url)
+        (on_demand, _) = GpuhuntPrices(GpuhuntSource(kind="gpuhunt")).read(provider(), at)
+    assert on_demand.typical == (88.49 / 8, 99.0 / 8)
 
 
 def test_a_cloud_that_is_asked_live_says_so_in_its_version(server: CatalogServer, provider: Callable[..., Provider], at: datetime) -> None:

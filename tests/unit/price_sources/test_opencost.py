@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 
@@ -54,12 +55,23 @@ def test_a_cpu_provider_is_priced_by_the_core(at: datetime) -> None:
         ([Pod("plumbline", OTHER, 1.0, 1.0)], r"no pods of plumbline/provider=eks-p5 in namespace plumbline within .*; run a trial"),
         ([Pod("plumbline", OURS, 1.0, 0.0)], r"no gpuHours of"),
         ([Pod("plumbline", OURS, 0.0, 8.0)], r"no cost of .*; give OpenCost the nodes' prices"),
+        ([Pod("plumbline", OURS, 0.0067, 96.0)], r"a total cost of 0\.0067 USD for 96 gpuHours .*no price of the nodes; give OpenCost"),
     ],
 )
 def test_what_opencost_does_not_know_is_no_price(pods: list[Pod], said: str, provider: Callable[..., Provider], at: datetime) -> None:
     with FakeOpencost(pods) as opencost, pytest.raises(NoPrice, match=said) as error:
         source(opencost).read(provider(), at)
     assert (error.value.source, error.value.provider) == ("opencost", "eks-p5")
+
+
+def test_a_cost_without_the_accelerators_is_no_price(provider: Callable[..., Provider], at: datetime) -> None:
+    """Where OpenCost names the parts, memory alone makes no price of a GPU."""
+    row = {"name": "plumbline/eks-p5", "totalCost": 40.0, "gpuCost": 0.0, "gpuHours": 96.0, "ramCost": 40.0}
+    unpriced = FakeOpencost(PODS, answer=(200, json.dumps({"data": [{"a": row}]})))
+    with unpriced as opencost, pytest.raises(NoPrice, match=r"a gpuCost of 0 USD for 96 gpuHours"):
+        source(opencost).read(provider(), at)
+    with FakeOpencost(PODS, answer=(200, json.dumps({"data": [{"a": {**row, "gpuCost": 200.0, "totalCost": 240.0}}]}))) as opencost:
+        assert source(opencost).read(provider(), at)[0].usd_per_gpu_hour == 2.5
 
 
 @pytest.mark.parametrize(

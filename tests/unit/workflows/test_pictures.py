@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ def read(archive: Archive, prices: Sequence[float], **more: Any) -> list[Reading
     archive.record_readings(
         [
             PriceReadingRecord(
-                **asdict(r), reading_id=r.reading_id, usd_per_gpu_hour=r.usd_per_gpu_hour, usd_per_instance_hour=r.usd_per_instance_hour
+                **r.stored, reading_id=r.reading_id, usd_per_gpu_hour=r.usd_per_gpu_hour, usd_per_instance_hour=r.usd_per_instance_hour
             )
             for r in readings
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -12,8 +13,8 @@ from tests.fakes.trials import CONFIG, H100, cluster_provider, declared
 
 from plumbline.analysis.prices.book import quote, with_effective_prices
 from plumbline.archive import Archive, open_archive
-from plumbline.declarations import Declarations, Price, Provider, load
-from plumbline.declarations.providers import CsvSource
+from plumbline.declarations import Contract, Declarations, Price, Provider, load
+from plumbline.declarations.providers import ContractSource, CsvSource
 from plumbline.findings.price import HELD_SUBJECT, price_subject
 from plumbline.results.finding import Finding
 from plumbline.workflows.accept_price import accept_price, accepted_price
@@ -22,6 +23,8 @@ from plumbline.workflows.read_prices import PriceCheckResult, read_and_store_pri
 from plumbline.workflows.report import campaign_data
 
 FIRST = datetime(2026, 11, 1, tzinfo=timezone.utc)
+ELSEWHERE = [f"2026-10-01,other,there,big,H100,8,{kind}\n" for kind in ("on-demand,2.5", "spot,1.0", "reserved-1y,2.0")]
+"""What the file says of another cloud's instance type of the same product and size: first prices near it are plausible."""
 
 
 class Place:
@@ -33,7 +36,7 @@ class Place:
         self.provider = provider.model_copy(update={"price_sources": (source,)})
         shipped = declared()
         self.declared = Declarations({self.provider.name: self.provider}, shipped.workloads, shipped.teams, shipped.thresholds)
-        file.write_text("date,provider,region,instance_type,gpu,gpus,purchase,usd_per_gpu_hour\n")
+        file.write_text("date,provider,region,instance_type,gpu,gpus,purchase,usd_per_gpu_hour\n" + "".join(ELSEWHERE))
 
     def look(self, price: float, purchase: str = "on-demand") -> PriceCheckResult:
         """The next day, on which the file tells this price."""
@@ -110,16 +113,49 @@ def test_a_change_that_is_taken_back_resolves_itself(place: Place) -> None:
     assert place.states() == [("price on-demand", "resolved")]
 
 
-def test_a_price_of_nothing_is_held_until_a_person_gives_another_one(place: Place) -> None:
+def test_a_price_of_nothing_is_no_price_and_a_held_one_stays_until_a_person_gives_another_one(place: Place) -> None:
     place.look(2.39)
-    held = place.look(0.0)
+    told = place.file.read_text()
+    nothing = place.look(0.0)
+    assert nothing.checks == () and 'usd_per_gpu_hour is "0.0"' in nothing.notes[0] and place.states() == []
+    place.file.write_text(told)
+    held = place.look(0.69)
     assert place.states() == [("held price on-demand", "open")] and held.changes == () and held.checks[0].status == "held"
-    (stored,) = place.archive.findings()
     with pytest.raises(ValueError, match="coreweave-h100 is 0"):
-        apply_answer(place.archive, place.declared, stored.finding_id, "accept", "ada", "free?")
+        accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="free?", usd_per_gpu_hour=0.0)
     assert place.accepted() == pytest.approx(2.39) and place.states()[0][1] == "open"
     accept_price(place.archive, place.provider, "on_demand", None, by="ada", why="asked them", usd_per_gpu_hour=1.99)
     assert place.accepted() == pytest.approx(1.99) and place.states() == [("held price on-demand", "accepted")]
+
+
+def test_a_first_price_unlike_all_others_is_held_and_no_cost_until_a_person_accepts_it(place: Place) -> None:
+    for _ in range(4):
+        held = place.look(0.3)
+    assert held.checks[0].status == "held" and "elsewhere at 2.50 USD" in (held.checks[0].reason or "")
+    assert place.accepted() is None and place.archive.prices(place.provider.name) == []
+    (stored,) = place.archive.findings()
+    assert stored.severity == "warn" and "elsewhere at 2.50 USD" in stored.detail["evidence"]
+    apply_answer(place.archive, place.declared, stored.finding_id, "accept", by="ada", why="it is a promotion")
+    assert place.accepted() == pytest.approx(0.3) and place.look(0.3).checks[0].status == "unchanged"
+
+
+def test_a_first_price_is_held_with_nothing_to_compare_it_with_until_a_second_source_says_the_same(place: Place, tmp_path: Path) -> None:
+    place.file.write_text(place.file.read_text().splitlines()[0] + "\n")
+    held = place.look(2.39)
+    assert held.checks[0].status == "held" and held.checks[0].unproven and place.accepted() is None
+    contract = {
+        "name": "neo",
+        "source": "contract 7",
+        "prices": [{"purchase": "on_demand", "price": "2.39 USD/GPU-hour", "since": "2026-01-01"}],
+    }
+    place.declared.contracts["neo"] = Contract.model_validate_json(json.dumps(contract))
+    sources = (ContractSource(kind="contract", contract="neo"), *place.provider.price_sources)
+    place.provider = place.provider.model_copy(update={"price_sources": sources})
+    found = place.look(2.39)
+    assert found.checks[0].status == "first" and place.accepted() == pytest.approx(2.39)
+    assert place.states() == [("held price on-demand", "resolved")]
+    (entry,) = place.archive.audit("price/coreweave-h100/on_demand")
+    assert "csv says the same" in entry.why
 
 
 def test_a_held_price_that_a_person_confirms_is_the_accepted_one(place: Place) -> None:

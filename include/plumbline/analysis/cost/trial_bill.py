@@ -53,7 +53,7 @@ class TrialUsage:
 def trial_bill(use: TrialUsage, provider: Provider, on: date, purchase: Purchase = "on_demand") -> Bill:
     """The bill of one attempt at the prices and rates that hold on the day `on`, in USD: what is paid (`paid_of`).
 
-    A hosted model with token_prices is billed by what it counted. An invoice of that month goes before the list. What was used and has no
+    A hosted model with token_prices is billed by what it counted. An invoice of that day goes before the list. What was used and has no
     price, rate or record is `unknown`, with the reason.
     """
     paid = paid_of(provider, use.gpus)
@@ -101,13 +101,13 @@ class HourPrice:
 
 
 def hour_price(provider: Provider, on: date, purchase: Purchase = "on_demand") -> HourPrice | str:
-    """The effective price of an invoice of that month, else the price in the book; the reason in words if there is neither."""
-    invoice = next((i for i in provider.invoices if i.purchase == purchase and i.month == f"{on:%Y-%m}"), None)
+    """The effective price of an invoice of that day, else the price in the book; the reason in words if there is neither."""
+    invoice = next((i for i in provider.invoices if i.purchase == purchase and i.holds(on)), None)
     if invoice is not None:
         an_hour = _usd(invoice.amount.amount, invoice) / invoice.instance_hours
         paid = f"{Money(invoice.amount.amount, invoice.amount.currency)} for {invoice.instance_hours:,.10g} instance-hours"
         source = f"{_source(invoice)}: {paid}"
-        return HourPrice(UnitPrice(an_hour, "USD", "instance-hour"), "invoiced", source, on.replace(day=1))
+        return HourPrice(UnitPrice(an_hour, "USD", "instance-hour"), "invoiced", source, invoice.days[0])
     quoted = quote(provider, on, purchase)
     if quoted.basis is None:
         return str(quoted.reason)

@@ -1,15 +1,17 @@
 """What the readings of one price mean against the price that was accepted last. Pure: readings in, one verdict out.
 
 A list price (on demand, reserved) has changed when it moved by 1 % or more and was seen twice, or a second source says the same. Of a spot
-price the median of three readings counts, and 15 %. What no price should do is *held* and never used until somebody confirms it: a price
-of 0, a move of more than 60 %, a reserved price that is not below the on-demand one. A second source can confirm all but a price of 0.
+price the median of three readings counts, and 15 %. What no price should do is *held* and never used until a person or a second source confirms
+it: a price of 0, a move of more than 60 %, a spot or reserved price that is not below the on-demand one or below a tenth of it. A second
+source can confirm all but a price of 0. The first price of all is held too, unless it is declared (contract, simulation), a second source
+says the same, or it is within the range of what its source lists elsewhere for that product and size, and a quarter beyond.
 
 A reading that is held says nothing about the others: a price that was read before and after it was seen twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median
@@ -21,9 +23,15 @@ from plumbline.results.price_reading import Reading
 LIST_MOVE = 0.01
 SPOT_MOVE = 0.15
 IMPLAUSIBLE_MOVE = 0.60
+LEAST_OF_ON_DEMAND = 0.10
+BEYOND_TYPICAL = 0.25
+"""How far, as a fraction, the cheapest and the dearest of a catalog may lie from the others."""
 SPOT_READINGS = 3
 CONFIRMATION_PERIOD = timedelta(days=3)
 """How long a catalog may say the same in one version until that counts as seen again, and how old a source's word may be to count at all."""
+CATALOG_AGE = timedelta(days=30)
+"""What a catalog of an older date says is no price of today. A CSV history may contain changes only, and a contract says when it ends."""
+_DECLARED = ("contract", "simulated")
 _PRIORITY = ("contract", "csv", "simulated", "gpuhunt")
 _COSTS_ONLY = "opencost"
 """Whose readings are checked where several sources tell of one price, the first that is fresh; the others can only confirm. OpenCost tells
@@ -34,7 +42,7 @@ APART = timedelta(hours=1)
 """How far two sightings lie apart at least: what is asked twice at once is one answer."""
 _ROUNDING = 1e-9
 
-PriceStatus = Literal["first", "unchanged", "seen_once", "changed", "held"]
+PriceStatus = Literal["first", "unchanged", "seen_once", "changed", "held", "outdated"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,9 @@ class PriceVerdict:
     """What the newest `reading` means, all prices in USD per GPU-hour.
 
     `price`: the price if it is accepted, of a spot price the median. `accepted`: what it was compared with. `since`: when it was
-    first read so. `sightings` that agree. `confirmed_by`: the second source, if one did. `reason`: why it is held. `steps`: prices that were
-    read on the way and are neither the accepted one nor this one, oldest first.
+    first read so. `sightings` that agree. `confirmed_by`: the second source, if one did. `reason`: why it is held, outdated, or believed as the first one.
+    `unproven`: it is held because nothing confirms it, not because something contradicts it. `steps`: prices that were read on the way and
+    are neither the accepted one nor this one, oldest first.
     """
 
     status: PriceStatus
@@ -55,6 +64,7 @@ class PriceVerdict:
     confirmed_by: str | None = None
     reason: str | None = None
     steps: tuple[Reading, ...] = ()
+    unproven: bool = False
 
     @property
     def effect(self) -> float | None:
@@ -73,13 +83,21 @@ def source_rank(source: str) -> tuple[int, str]:
 
 
 def check_price(
-    readings: Sequence[Reading], accepted: float | None, *, on_demand: float | None = None, now: datetime | None = None
+    readings: Sequence[Reading],
+    accepted: float | None,
+    *,
+    on_demand: float | None = None,
+    now: datetime | None = None,
+    repeated: Collection[str] = (),
+    trust_first: bool = False,
 ) -> PriceVerdict:
     """What the readings of one provider, purchase and term, in the order in which they were observed, mean now.
 
     `accepted`: the accepted price in USD per GPU-hour, None if none ever was. `on_demand`: what the same hour costs on demand, to hold
-    reserved prices against. `now`: when the sources were asked last; a row of a history that is three days old and still the newest counts
-    as seen again, as only changes may be written there. Any other source says so itself, or says nothing. The last `READINGS_NEEDED` readings are enough. ValueError if none is of a source that tells prices.
+    spot and reserved prices against. `now`: when the sources were asked last; what is three days old and still the newest counts as seen again
+    where a source has its own dates: a row of a history, as only changes may be written there, and a reading whose id is in `repeated`, which
+    a source gave again at `now`. `trust_first`: a first price that nothing contradicts is believed. The last `READINGS_NEEDED` readings are
+    enough. ValueError if none is of a source that tells prices.
     """
     newest = next((r for r in reversed(readings) if reports_prices(r.source)), None)
     if newest is None:
@@ -94,22 +112,48 @@ def check_price(
         others = [r for r in fresh if r.source != lead.source]
     own = _sightings(own)
     latest_own = own[-1]
-    if now is not None and latest_own.source == "csv" and latest_own.amount > 0 and now - latest_own.observed_at >= CONFIRMATION_PERIOD:
+    age = now - latest_own.observed_at if now is not None else timedelta()
+    old = (
+        f"it was observed on {latest_own.observed_at.date()}, {age.days} days ago"
+        if age > CATALOG_AGE and latest_own.source != "csv"
+        else None
+    )
+    if old is not None and accepted is not None:
+        return PriceVerdict("outdated", latest_own, latest_own.usd_per_gpu_hour, accepted, latest_own.observed_at, reason=old)
+    again = latest_own.source == "csv" or latest_own.reading_id in repeated
+    if now is not None and again and latest_own.amount > 0 and age >= CONFIRMATION_PERIOD:
         own.append(replace(latest_own, observed_at=now))
-    verdict = _check_spot_price(own, others, accepted) if newest.purchase == "spot" else _check_list_price(own, others, accepted, on_demand)
-    return replace(verdict, reading=latest_own)
+    doubt = None if accepted is not None or trust_first else old or first_price_doubt(latest_own)
+    check = _check_spot_price if newest.purchase == "spot" else _check_list_price
+    return replace(check(own, others, accepted, on_demand, doubt), reading=latest_own)
 
 
 def implausible(reading: Reading, accepted: float | None, on_demand: float | None) -> str | None:
-    """Why a price is implausible; None if it is plausible."""
+    """Why a price is implausible; None if it is plausible. `on_demand`: what other purchases are held against."""
     price = reading.usd_per_gpu_hour
     if not price > 0:
         return f"the source says {price:g} USD, and nothing costs nothing"
+    if reading.purchase != "on_demand" and on_demand is not None:
+        if price >= on_demand:
+            return f"{reading.purchase} {format_amount(price)} is not below on-demand {format_money(on_demand)}"
+        if price < LEAST_OF_ON_DEMAND * on_demand:
+            return f"{reading.purchase} {format_amount(price)} is below a tenth of on-demand {format_money(on_demand)}"
     if accepted is not None and abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING:
         return f"{format_amount(price)} is more than {format_percent(IMPLAUSIBLE_MOVE)} away from the accepted {format_money(accepted)}"
-    if reading.purchase == "reserved" and on_demand is not None and price >= on_demand:
-        return f"reserved {format_amount(price)} is not below on-demand {format_money(on_demand)}"
     return None
+
+
+def first_price_doubt(reading: Reading) -> str | None:
+    """Why a first price is not believed without a second source or a person; None if it is declared, or like what its source lists elsewhere."""
+    if reading.source in _DECLARED:
+        return None
+    if reading.typical is None:
+        return f"it is the first price, and {reading.source} lists no other price of this product and size to compare it with"
+    low, high = reading.typical
+    if low * (1 - BEYOND_TYPICAL) - _ROUNDING <= reading.usd_per_gpu_hour <= high * (1 + BEYOND_TYPICAL) + _ROUNDING:
+        return None
+    lists = f"{format_amount(low)} to {format_money(high)}" if low < high else format_money(high)
+    return f"it is the first price, and {reading.source} lists this product and size elsewhere at {lists}"
 
 
 def moved_by(price: float, accepted: float, least: float) -> bool:
@@ -117,7 +161,27 @@ def moved_by(price: float, accepted: float, least: float) -> bool:
     return abs(price / accepted - 1) >= least - _ROUNDING
 
 
-def _check_list_price(own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None) -> PriceVerdict:
+def _second_source(others: Sequence[Reading], price: float, least: float) -> str | None:
+    """The other source that says the same as `price`, which is above 0; None without one."""
+    return next((o.source for o in others if price > 0 and o.usd_per_gpu_hour > 0 and not moved_by(o.usd_per_gpu_hour, price, least)), None)
+
+
+def _first(checked: PriceVerdict, doubt: str | None) -> PriceVerdict:
+    """A plausible price that follows none: believed, or held in `doubt` until a second source says the same."""
+    if doubt is not None and checked.confirmed_by is None:
+        return replace(checked, status="held", reason=doubt, unproven=True)
+    reading = checked.reading
+    proof = (
+        f"it is declared ({reading.source})"
+        if reading.source in _DECLARED
+        else "it is like what its source lists elsewhere for this product and size"
+    )
+    return replace(checked, status="first", reason=proof if checked.confirmed_by is None else f"{checked.confirmed_by} says the same")
+
+
+def _check_list_price(
+    own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None, doubt: str | None
+) -> PriceVerdict:
     newest = own[-1]
     price = newest.usd_per_gpu_hour
     if accepted is not None and not moved_by(price, accepted, LIST_MOVE):
@@ -125,13 +189,13 @@ def _check_list_price(own: list[Reading], others: Sequence[Reading], accepted: f
         while alike < len(own) and not moved_by(own[-1 - alike].usd_per_gpu_hour, accepted, LIST_MOVE):
             alike += 1
         return PriceVerdict("unchanged", newest, price, accepted, own[-alike].observed_at, alike)
-    second = next((o.source for o in others if price > 0 and not moved_by(o.usd_per_gpu_hour, price, LIST_MOVE)), None)
+    second = _second_source(others, price, LIST_MOVE)
     why = implausible(newest, accepted, on_demand)
     since, sightings, steps = _path(own, accepted, on_demand, why is not None)
     if why is not None and second is None:
         return PriceVerdict("held", newest, price, accepted, since, sightings, None, why, steps)
     if accepted is None:
-        return PriceVerdict("first", newest, price, None, since, sightings)
+        return _first(PriceVerdict("first", newest, price, None, since, sightings, second), doubt)
     status: PriceStatus = "changed" if sightings > 1 or second is not None else "seen_once"
     return PriceVerdict(status, newest, price, accepted, since, sightings, second, None, steps)
 
@@ -158,24 +222,29 @@ def _path(
     return since, sightings, tuple(_distinct(steps[::-1]))
 
 
-def _check_spot_price(own: list[Reading], others: Sequence[Reading], accepted: float | None) -> PriceVerdict:
+def _check_spot_price(
+    own: list[Reading], others: Sequence[Reading], accepted: float | None, on_demand: float | None, doubt: str | None
+) -> PriceVerdict:
     newest = own[-1]
-    if not newest.usd_per_gpu_hour > 0:
-        return PriceVerdict(
-            "held", newest, newest.usd_per_gpu_hour, accepted, newest.observed_at, reason=implausible(newest, accepted, None)
-        )
+    newest_price = newest.usd_per_gpu_hour
+    second = _second_source(others, newest_price, SPOT_MOVE)
+    why = implausible(newest, None, on_demand)
+    if why is not None and second is None:
+        since, sightings, _ = _path(own, None, on_demand, doubted=True)
+        return PriceVerdict("held", newest, newest_price, accepted, since, sightings, None, why)
     if accepted is None:
-        return PriceVerdict("first", newest, newest.usd_per_gpu_hour, None, newest.observed_at)
-    counted = [r for r in own if r.usd_per_gpu_hour > 0][-SPOT_READINGS:]
+        since, sightings, _ = _path(own, None, on_demand, doubted=False)
+        return _first(PriceVerdict("first", newest, newest_price, None, since, sightings, second), doubt)
+    counted = [r for r in own if r is newest or implausible(r, None, on_demand) is None][-SPOT_READINGS:]
     if len(counted) < SPOT_READINGS:
-        status: PriceStatus = "seen_once" if moved_by(newest.usd_per_gpu_hour, accepted, SPOT_MOVE) else "unchanged"
-        return PriceVerdict(status, newest, newest.usd_per_gpu_hour, accepted, newest.observed_at)
+        status: PriceStatus = "seen_once" if moved_by(newest_price, accepted, SPOT_MOVE) else "unchanged"
+        return PriceVerdict(status, newest, newest_price, accepted, newest.observed_at)
     price = median(r.usd_per_gpu_hour for r in counted)
     apart = [r for r in counted if moved_by(r.usd_per_gpu_hour, accepted, SPOT_MOVE)]
     if not moved_by(price, accepted, SPOT_MOVE):
         status = "seen_once" if newest in apart else "unchanged"
         return PriceVerdict(status, newest, price, accepted, newest.observed_at)
-    second = next((o.source for o in others if o.usd_per_gpu_hour > 0 and not moved_by(o.usd_per_gpu_hour, price, SPOT_MOVE)), None)
+    second = _second_source(others, price, SPOT_MOVE)
     since = apart[0].observed_at
     if abs(price / accepted - 1) > IMPLAUSIBLE_MOVE + _ROUNDING and second is None:
         why = f"the median {format_amount(price)} of three readings is more than {format_percent(IMPLAUSIBLE_MOVE)} away from the accepted {format_money(accepted)}"

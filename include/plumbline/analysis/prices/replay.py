@@ -1,6 +1,7 @@
 """A history of prices, run through the check as if the days passed: what would have been found, held and left in peace.
 
-Each confirmed change is accepted at once, or the next one could not be seen; what is held is never accepted. Pure: readings in, a list out."""
+Each confirmed change is accepted at once, or the next one could not be seen, and so is a first price that nothing contradicts; what is
+held is never accepted. Pure: readings in, a list out."""
 
 from __future__ import annotations
 
@@ -82,13 +83,13 @@ def replay_readings(readings: Iterable[Reading]) -> ReplayResult:
     done = ReplayResult()
     series: dict[Key, _Series] = {}
     on_demand: dict[str, float] = {}
-    # What an hour costs on demand is known before the reservations of the same time are held against it.
+    # What an hour costs on demand is known before the other purchases of the same time are held against it.
     for reading in sorted(readings, key=lambda r: (r.observed_at, r.purchase != "on_demand")):
         key = reading.provider, reading.purchase, reading.term
         one = series.setdefault(key, _Series())
         _count(done, one, reading)
         one.readings.append(reading)
-        checked = check_price(one.readings, one.accepted, on_demand=on_demand.get(reading.provider))
+        checked = check_price(one.readings, one.accepted, on_demand=on_demand.get(reading.provider), trust_first=True)
         if reading.purchase == "on_demand" and checked.status != "held":
             on_demand[reading.provider] = checked.price
         _apply_verdict(done, one, checked)

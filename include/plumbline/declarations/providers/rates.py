@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import date
+from datetime import date, timedelta
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple, get_args
 
@@ -261,9 +261,12 @@ class Overhead(_DatedAmount):
 
 
 class Invoice(SourcedAmount):
-    """A month's invoice: its amount over its hours is the effective hourly price of that month."""
+    """What was paid for a `month`, or in advance for the days from `since` (included) until `until` (excluded): the amount over its hours is the
+    effective hourly price of that time."""
 
-    month: str = Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="such as 2026-10")
+    month: str | None = Field(None, pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="such as 2026-10; or since and until")
+    since: date | None = Field(None, description="first day of a time that was paid at once, such as a capacity block")
+    until: date | None = Field(None, description="the day after its last one")
     purchase: Purchase = "on_demand"
     amount: Amount
     instance_hours: float = Field(gt=0, description="hours of the whole instance that the amount covers, such as 212.5")
@@ -271,7 +274,31 @@ class Invoice(SourcedAmount):
     @model_validator(mode="after")
     def _fits(self) -> Invoice:
         check_exchange_rate(self.amount.currency, self.rate, self.rate_on, "amount")
+        given = (self.month is not None, self.since is not None, self.until is not None)
+        if given not in ((True, False, False), (False, True, True)):
+            raise ValueError("covers no clear time; expected month, or both since and until")
+        if self.since is not None and self.until is not None and self.until <= self.since:
+            raise ValueError(f"until {self.until} is not after since {self.since}; expected a later date")
+        if not self.amount.amount > 0:
+            raise ValueError(
+                f"amount is {self.amount.amount:g} {self.amount.currency}; expected what was paid, above 0: hours that were paid in advance belong to "
+                "the invoice of that payment, with its since and until"
+            )
         return self
+
+    @property
+    def days(self) -> tuple[date, date]:
+        """The first day, and the day after the last one."""
+        if self.month is None:
+            assert self.since is not None and self.until is not None  # as checked
+            return self.since, self.until
+        first = date.fromisoformat(f"{self.month}-01")
+        return first, (first + timedelta(days=31)).replace(day=1)
+
+    def holds(self, on: date) -> bool:
+        """Whether it covers a day."""
+        first, after = self.days
+        return first <= on < after
 
 
 def check_rates(rates: Iterable[DeclaredRate]) -> None:
@@ -286,12 +313,16 @@ def check_rates(rates: Iterable[DeclaredRate]) -> None:
 
 
 def check_invoices(invoices: Iterable[Invoice]) -> None:
-    """ValueError if a month was invoiced twice for one way to pay."""
-    seen: set[tuple[str, str]] = set()
+    """ValueError if a day was invoiced twice for one way to pay."""
+    by_purchase: dict[str, list[Invoice]] = {}
     for invoice in invoices:
-        if (invoice.month, invoice.purchase) in seen:
-            raise ValueError(f"two {invoice.purchase} invoices of {invoice.month}; expected one with the sum of amounts and instance_hours")
-        seen.add((invoice.month, invoice.purchase))
+        by_purchase.setdefault(invoice.purchase, []).append(invoice)
+    for purchase, own in by_purchase.items():
+        for earlier, later in pairwise(sorted(own, key=lambda invoice: invoice.days)):
+            if earlier.days[1] > later.days[0]:
+                raise ValueError(
+                    f"two {purchase} invoices of {later.month or later.since}; expected one with the sum of amounts and instance_hours"
+                )
 
 
 _STEPS = (1000, 1024)

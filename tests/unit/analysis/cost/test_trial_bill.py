@@ -191,6 +191,17 @@ def test_an_invoice_goes_before_the_list_in_its_own_month_and_way_to_pay(golden:
     assert trial_bill(USE, place, ON, "spot").lines[0].basis == "spot"
 
 
+def test_an_amount_that_was_paid_in_advance_prices_every_month_that_it_covers() -> None:
+    """A capacity block of 8 instances for 500 h, which its vendor dates to the first day."""
+    block = {"since": "2026-11-20", "until": "2026-12-11", "amount": "125856 USD", "instance_hours": 4000, "source": "invoice 4712"}
+    place = provider(prices=[LIST], invoices=[block])
+    for day in (date(2026, 11, 20), date(2026, 11, 30), date(2026, 12, 1), date(2026, 12, 10)):
+        line = trial_bill(USE, place, day).lines[0]
+        assert (line.basis, line.unit_price.amount, line.since) == ("invoiced", 31.464, date(2026, 11, 20)), day
+    for day in (date(2026, 11, 19), date(2026, 12, 11)):
+        assert trial_bill(USE, place, day).lines[0].basis == "list", day
+
+
 def test_rates_in_another_currency_are_exchanged_at_the_declared_worth() -> None:
     place = provider(rates=[rate("egress", "0.05 EUR/GiB", rate="1.08 USD/EUR", rate_on="2026-11-02")])
     line = next(each for each in trial_bill(replace(USE, egress_bytes=10 * 2**30), place, ON).lines if each.item == "egress")

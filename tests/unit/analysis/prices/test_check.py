@@ -9,6 +9,7 @@ import pytest
 from tests.unit.prices.readings import FIRST, ONE, RESERVED, SPOT, days
 
 from plumbline.analysis.prices.check import CONFIRMATION_PERIOD, check_price
+from plumbline.results.price_reading import Reading
 
 
 def test_a_list_price_has_changed_when_it_was_seen_twice() -> None:
@@ -120,11 +121,74 @@ def test_what_is_held_neither_confirms_nor_undoes_what_was_read_around_it() -> N
     assert after.status == "held" and [s.amount for s in after.steps] == [2.99]
 
 
-def test_the_first_price_that_can_be_is_taken_for_a_start() -> None:
-    assert check_price(days(2.39), None).status == "first"
+def test_the_first_price_is_held_unless_its_source_lists_the_like_elsewhere() -> None:
+    alone = check_price(days(2.39), None)
+    assert (alone.status, alone.unproven, alone.effect) == ("held", True, None) and "no other price" in (alone.reason or "")
+    assert check_price(days(2.39, 2.39, 2.39), None).sightings == 3, "a wrong price is read as often as a right one"
     assert check_price(days(0.0), None).status == "held"
-    assert check_price(days(1.1, of=SPOT), None).status == "first"
-    assert check_price(days(2.39), None).effect is None
+    for of in (ONE, SPOT):
+        like = replace(of, typical=(1.6, 2.0))
+        assert [check_price(days(price, of=like), None).status for price in (1.19, 1.2, 1.8, 2.5, 2.51)] == [
+            "held",
+            "first",
+            "first",
+            "first",
+            "held",
+        ]
+    assert "elsewhere at 1.60 to 2.00 USD" in (check_price(days(0.01, of=replace(ONE, typical=(1.6, 2.0))), None).reason or "")
+
+
+def test_a_first_price_that_is_declared_or_that_a_second_source_says_too_is_believed() -> None:
+    assert check_price(days(2.39, of=replace(ONE, source="contract")), None).status == "first"
+    assert check_price(days(2.39, of=replace(ONE, source="simulated")), None).status == "first"
+    for of in (ONE, SPOT):
+        both = [*days(1.5, of=of), *days(1.5, of=replace(of, source="gpuhunt", typical=(90.0, 99.0)))]
+        agreed = check_price(both, None)
+        assert (agreed.status, agreed.confirmed_by, agreed.reason) == ("first", "gpuhunt", "gpuhunt says the same")
+        assert check_price([*days(1.5, of=of), *days(1.9, of=replace(of, source="gpuhunt"))], None).status == "held"
+        assert check_price([*days(0.0, of=of), *days(0.0, of=replace(of, source="gpuhunt"))], None).status == "held"
+
+
+def test_a_replay_trusts_a_first_price_that_nothing_contradicts() -> None:
+    assert check_price(days(2.39), None, trust_first=True).status == "first"
+    assert check_price(days(0.1, of=SPOT), None, on_demand=2.39, trust_first=True).status == "held"
+
+
+@pytest.mark.parametrize("of", [SPOT, RESERVED])
+@pytest.mark.parametrize("accepted", [None, 1.0])
+def test_spot_and_reserved_prices_are_held_at_on_demand_and_below_a_tenth_of_it(of: Reading, accepted: float | None) -> None:
+    of = replace(of, typical=(0.01, 99.0))
+    for price, held in ((2.39, True), (2.5, True), (2.38, False), (0.24, False), (0.23, True)):
+        found = check_price(days(*[price] * 4, of=of), accepted, on_demand=2.39)
+        named = "not below on-demand 2.39" if price > 1 else "below a tenth of on-demand 2.39"
+        assert (named in (found.reason or "")) is held, (price, found)
+        assert not held or (found.status, found.sightings) == ("held", 4)
+
+
+def test_a_spot_price_that_cannot_be_is_left_out_of_the_median() -> None:
+    assert check_price(days(1.0, 1.0, 9.0, 1.0, of=SPOT), 1.0, on_demand=2.39).status == "unchanged"
+    assert check_price(days(1.3, 1.3, 0.001, 1.3, of=SPOT), 1.0, on_demand=2.39).price == 1.3
+
+
+def test_a_catalog_of_long_ago_says_nothing_of_today() -> None:
+    old = replace(ONE, source="gpuhunt", source_version="20241220-1", amount=12.29, typical=(1.0, 99.0))
+    year = old.observed_at + timedelta(days=365)
+    found = check_price([old], 6.88, now=year, repeated=[old.reading_id])
+    assert (found.status, found.price, found.accepted) == ("outdated", 12.29, 6.88) and "2026-11-01" in (found.reason or "")
+    first = check_price([old], None, now=year)
+    assert first.status == "held" and "2026-11-01" in (first.reason or "")
+    today = replace(old, source_version="20271101-1", amount=6.88, observed_at=year)
+    assert check_price([old, today], 6.88, now=year).status == "unchanged"
+    history = replace(old, source="csv", amount=6.0)
+    assert check_price([history], 6.88, now=year).status == "changed", "a history may contain changes only"
+
+
+def test_a_catalog_that_is_read_again_days_after_its_date_counts_as_seen_again() -> None:
+    catalog = replace(ONE, source="gpuhunt", source_version="20261101-1", amount=2.99)
+    after = catalog.observed_at + CONFIRMATION_PERIOD
+    assert check_price([catalog], 2.39, now=after).status == "seen_once", "it did not answer"
+    assert check_price([catalog], 2.39, now=after - timedelta(hours=1), repeated=[catalog.reading_id]).status == "seen_once"
+    assert check_price([catalog], 2.39, now=after, repeated=[catalog.reading_id]).status == "changed"
 
 
 def test_of_a_spot_price_the_median_of_three_counts() -> None:

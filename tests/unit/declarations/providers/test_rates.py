@@ -12,6 +12,7 @@ from plumbline.declarations import Provider
 
 STORAGE = {"item": "storage", "price": "0.08 USD/GB-month", "since": "2026-01-01", "source": "a price page"}
 WORK = {"what": "image updates", "time": "2h", "per": "campaign", "price": "120 USD/h", "since": "2026-01-01", "source": "an estimate"}
+BLOCK = {"since": "2026-11-20", "until": "2026-12-11", "amount": "125856 USD", "instance_hours": 4000, "source": "invoice 4712"}
 INVOICE = {"month": "2026-10", "amount": "1234.50 USD", "instance_hours": 12.5, "source": "invoice 4711"}
 
 
@@ -72,6 +73,11 @@ def test_what_is_given_away_has_a_rate_of_nothing() -> None:
         ),
         ({"invoices": [{**INVOICE, "amount": "99 EUR"}]}, "amount is in EUR; expected rate"),
         ({"invoices": [{**INVOICE, "month": "2026-13"}]}, "month"),
+        ({"invoices": [{**INVOICE, "amount": "0 USD"}]}, "amount is 0 USD; expected what was paid, above 0"),
+        ({"invoices": [{**INVOICE, "since": "2026-10-01"}]}, "expected month, or both since and until"),
+        ({"invoices": [{**BLOCK, "until": None}]}, "expected month, or both since and until"),
+        ({"invoices": [{**BLOCK, "until": "2026-11-20"}]}, "until 2026-11-20 is not after since 2026-11-20"),
+        ({"invoices": [BLOCK, {**INVOICE, "month": "2026-12"}]}, "two on_demand invoices of 2026-12; expected one with the sum"),
         ({"invoices": [{**INVOICE, "instance_hours": 0}]}, "greater than 0"),
         ({"invoices": [INVOICE, INVOICE]}, "two on_demand invoices of 2026-10; expected one with the sum of amounts and instance_hours"),
     ],
