@@ -5,7 +5,8 @@ from plumbline.declarations.compatibility import incompatibility
 from plumbline.declarations.installation import InstallationPaths, installation_paths
 from plumbline.declarations.loader import AnyWorkload, DeclarationError, Declarations, Problem, enabled_providers, load, load_upkeep
 from plumbline.declarations.providers import Budget, Price, Provider
-from plumbline.declarations.providers.launchers import EndpointLauncher, KubernetesLauncher, LocalLauncher
+from plumbline.declarations.providers.endpoint import EndpointLauncher
+from plumbline.declarations.providers.launchers import KubernetesLauncher, LocalLauncher
 from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.providers.simulation import SimulatedLauncher
 from plumbline.declarations.teams import Preference, Team, with_weights

@@ -17,7 +17,7 @@ from plumbline.declarations.workloads.checkpoints import DESCRIPTIVE
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.training import TrainingWorkload
 
-HARNESS_PROTOCOL = {"training": 6, "inference": 5}
+HARNESS_PROTOCOL = {"training": 6, "inference": 6}
 """Version of the measurement by kind. A change that makes new numbers incomparable with old ones raises it, which starts new series."""
 
 AnyWorkload = Annotated[TrainingWorkload | InferenceWorkload, Field(discriminator="kind")]

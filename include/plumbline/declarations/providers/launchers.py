@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
 from plumbline.declarations.base import Declared, Name, extensible
+from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S, LauncherBase, RemoteStore, Retries
 from plumbline.declarations.providers.pods import (
     AbsolutePath,
@@ -325,107 +324,6 @@ class KubernetesLauncher(LauncherBase):
         if image is None or self.registry is None or has_registry(image):
             return image
         return f"{self.registry}/{image}"
-
-
-class EndpointLauncher(LauncherBase):
-    """A hosted model for inference: only the client runs, on one of our machines."""
-
-    kind: Literal["endpoint"]
-    url: str = Field(
-        pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",
-        description="the model's address, such as https://api.example.com/v1; without user, password or query, since every result has it",
-    )
-    protocol: Literal["kserve_grpc", "kserve_http", "openai", "openai_chat"] = Field(
-        description="openai: /completions, which also takes token ids; openai_chat: /chat/completions, text only"
-    )
-    model: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$", description="the model's name at the endpoint, such as gpt or org/chat-8b"
-    )
-    exact_output: bool = Field(
-        True,
-        description="it generates the requested number of tokens; false: outputs may end earlier, which are incomparable but not failures",
-    )
-    connection: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
-        description="Airflow connection whose password is the API key; no key if omitted",
-    )
-    machine: Name = Field("this-machine", description="where the client runs; trials that name the same machine never overlap")
-    server_process: Literal["same_machine"] | None = Field(
-        None,
-        description="same_machine: the process that listens on the url's port is the server under test, whose CPU time is no contention",
-    )
-    timeout: Duration = Field(3600.0, description="time limit of a trial")
-
-    @model_validator(mode="after")
-    def _check_protocol(self) -> EndpointLauncher:
-        scheme = self.url.partition("://")[0]
-        if (self.protocol == "kserve_grpc") != scheme.startswith("grpc"):
-            raise ValueError(
-                f'url has the scheme "{scheme}", which does not carry {self.protocol}; expected '
-                + ("grpc:// or grpcs://" if self.protocol == "kserve_grpc" else "http:// or https://")
-            )
-        if self.server_process is not None and not self.near:
-            raise ValueError(
-                f"server_process {self.server_process}, but {self.url} is on another machine; expected a loopback url such as "
-                "http://127.0.0.1:8000/v1, or no server_process"
-            )
-        if self.protocol == "kserve_grpc" and self.url.count("/") > 2:
-            raise ValueError(f'url "{self.url}" has a path, which gRPC has no place for; expected {scheme}://host:port')
-        if self.connection is not None and scheme in ("http", "grpc") and not self.near:
-            raise ValueError(
-                f'url has the scheme "{scheme}", which would send the key of {self.connection} in clear; expected {scheme}s://'
-            )
-        return self
-
-    hosted: ClassVar[bool] = True
-    not_provisioned: ClassVar[str | None] = "the endpoint's server runs already"
-
-    @property
-    def connections(self) -> tuple[str, ...]:
-        return () if self.connection is None else (self.connection,)
-
-    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        if workload.kind == "training":
-            return f"it is {workload.kind}, but an endpoint serves inference only"
-        return super().unsuitable(workload)
-
-    def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
-        if workload.kind == "training":
-            return None
-        backend, placement = workload.server.backend, workload.server.client_placement
-        if backend != "external":
-            return f"its server.backend {backend} is started for each trial, but an endpoint has a server; expected backend: external"
-        if self.near != (placement == "same_node"):
-            where = "the client's own machine" if self.near else "another machine"
-            return f"its client_placement is {placement}, but {self.url} is on {where}"
-        prompts = workload.requests.prompts
-        if prompts is not None and prompts.format != "text" and self.protocol != "openai_chat":
-            return (
-                f"its requests.prompts are {prompts.format}, for which {self.protocol} has no chat template; expected protocol openai_chat"
-            )
-        if workload.evaluation is not None and not self.protocol.startswith("openai"):
-            return f"its evaluation needs answers as text, which {self.protocol} does not give; expected protocol openai or openai_chat"
-        tasks = workload.evaluation.lm_eval if workload.evaluation is not None else None
-        if tasks is not None and tasks.chat != (self.protocol == "openai_chat"):
-            return f"its evaluation.lm_eval.chat is {str(tasks.chat).lower()}, with {self.protocol}; expected {str(not tasks.chat).lower()}"
-        if self.protocol == "openai_chat" and not workload.requests.text:
-            return "it sends token ids, but openai_chat takes text only; expected requests: {text: true}"
-        if self.protocol.startswith("openai") and workload.model.architecture == "encoder":
-            return f"its model is an encoder, but {self.protocol} serves completions only; expected kserve_http or kserve_grpc"
-        return None
-
-    def extend_specification(self, spec: dict[str, Any]) -> None:
-        spec["requests"]["exact_output"] = self.exact_output
-
-    @property
-    def near(self) -> bool:
-        """Whether the URL names the client's own machine."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return host == "localhost" or ip_address(host).is_loopback
-        except ValueError:  # a host name, which may begin with 127.
-            return False
 
 
 _OwnLauncher = Annotated[LocalLauncher | KubernetesLauncher | EndpointLauncher | SimulatedLauncher, Field(discriminator="kind")]

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import grpc
 import numpy as np
@@ -23,7 +23,7 @@ from plumbline.harness.inference.client.round_trip import grpc_channel, http_con
 from plumbline.harness.inference.client.transport import Target
 from plumbline.harness.inference.load import wire as wires
 from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.load.request_log import CACHED, COMPLETION, PROMPT, RequestLog
 from plumbline.results import FailureClass, MetricRow, Scalar, metric_row
 
 _CALL_S = 5.0
@@ -67,10 +67,21 @@ class Endpoint:
             lambda: True,
             protocol=self.launcher.protocol,
             tls=tls,
-            headers={} if self.key is None else {"Authorization": f"Bearer {self.key}"},
+            headers={**self.launcher.fixed_headers, **self._key_header},
+            secret=self.key,
             path=url.path.rstrip("/"),
+            query=urlencode(self.launcher.query),
+            waits=self.launcher.retry_after == "wait",
+            limit=self.launcher.max_tokens_field,
             exact=self._exact,
         )
+
+    @property
+    def _key_header(self) -> dict[str, str]:
+        if self.key is None:
+            return {}
+        name = self.launcher.key_header
+        return {name: f"Bearer {self.key}" if name.lower() == "authorization" else self.key}
 
     @property
     def _exact(self) -> bool:
@@ -78,17 +89,25 @@ class Endpoint:
         return self.launcher.exact_output and self.workload.requests.output == "forced"
 
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
-        protocol, wire, model = self.launcher.protocol, self.wire, self.workload.model
+        launcher, wire, model = self.launcher, self.wire, self.workload.model
+        protocol, headers = launcher.protocol, launcher.headers_of(number)
         if protocol in ("openai", "openai_chat"):
             return http_transport.completion_request(
-                self.launcher.model, prompt, output_tokens, chat=protocol == "openai_chat", exact=self._exact
+                launcher.model,
+                prompt,
+                output_tokens,
+                chat=protocol == "openai_chat",
+                exact=self._exact,
+                limit=launcher.max_tokens_field,
+                stream_options=launcher.stream_options,
+                headers=headers,
             )
         if isinstance(model, Encoder):
             inputs = wires.encoder_inputs(prompt, model.task)
-            return wire.body(number, inputs) if protocol == "kserve_grpc" else http_transport.infer_request(number, inputs)
+            return wire.body(number, inputs) if protocol == "kserve_grpc" else http_transport.infer_request(number, inputs, headers)
         if protocol == "kserve_grpc":
             return wires.lm_body(wire, number, prompt, output_tokens)
-        return http_transport.generate_request(prompt, output_tokens)
+        return http_transport.generate_request(prompt, output_tokens, headers)
 
     def facts(self) -> dict[str, Scalar]:
         """Facts of the endpoint, without its key. `endpoint.server`: how it names itself.
@@ -99,6 +118,7 @@ class Endpoint:
             "endpoint.protocol": self.launcher.protocol,
             "endpoint.model": self.launcher.model,
             "endpoint.exact_output": self.launcher.exact_output,
+            **{f"endpoint.{name}": value for name, value in self.launcher.declared_request.items()},
             "endpoint.server": self._server(),
         }
 
@@ -126,7 +146,7 @@ def _server_by_http(target: Target) -> str | None:
     kserve = target.protocol == "kserve_http"
     connection = http_connection(target, _CALL_S)
     try:
-        connection.request("GET", f"{target.path}{'/v2' if kserve else '/models'}", headers=dict(target.headers))
+        connection.request("GET", target.url("/v2" if kserve else "/models"), headers=dict(target.headers))
         response = connection.getresponse()
         if kserve and response.status == 200:
             server = json.loads(response.read(65536))
@@ -147,7 +167,7 @@ def tokens_per_arrival(log: RequestLog) -> float | None:
 
 def cached_token_rows(log: RequestLog) -> list[MetricRow]:
     """`cache_hit_ratio`: cached over all prompt tokens, as the usage of answers counts them; nothing where it does not."""
-    prompt, cached, _ = log.usage[log.ok].T
+    prompt, cached = log.usage[log.ok, PROMPT], log.usage[log.ok, CACHED]
     counted = (cached >= 0) & (prompt > 0)
     if not counted.any():
         return []
@@ -157,13 +177,13 @@ def cached_token_rows(log: RequestLog) -> list[MetricRow]:
 
 def token_count_source(logs: Sequence[RequestLog]) -> str | None:
     """What counted the tokens of the answers: "usage", "events" (one event taken for one token) or "usage and events"; None without an answer."""
-    counted = np.concatenate([log.usage[log.ok, -1] >= 0 for log in logs]) if logs else np.zeros(0, np.bool_)
+    counted = np.concatenate([log.usage[log.ok, COMPLETION] >= 0 for log in logs]) if logs else np.zeros(0, np.bool_)
     if not len(counted):
         return None
     return "usage" if counted.all() else "usage and events" if counted.any() else "events"
 
 
-_STATUS = re.compile(r"^HTTP (\d{3})\b|^([A-Z_]+): ")
+_STATUS = re.compile(r"^(?:HTTP|error) (\d{3})\b|^([A-Z_]+): ")
 _GRPC = {
     "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403,
@@ -183,8 +203,20 @@ _BY_ERROR: dict[str, FailureClass] = {
     "wrong_output": "bad_declaration",
     "not_sent": "unreachable",
     "rate_limited": "quota_exceeded",
+    "invalid_response": "server_error",
 }
 
+_OF_THE_SERVER = (408, 424)
+"""Statuses below 500 of a server that did not finish: 424 is TGI's for a generation that failed."""
+_FIELDS = (
+    ("stream_options", "expected launcher.stream_options: false"),
+    ("max_completion_tokens", "expected launcher.max_tokens_field: max_completion_tokens"),
+    ("max_tokens", "expected launcher.max_tokens_field to be the field's name there, or shorter answers"),
+    ("api-version", "expected launcher.query: {api-version: …}"),
+    ("min_tokens", "expected launcher.exact_output: false"),
+    ("ignore_eos", "expected launcher.exact_output: false"),
+)
+"""Of a request that is rejected, words that name what can be declared otherwise."""
 _REMEDIES = {
     "not_sent": "expected launcher.url to lead to a server that this machine reaches",
     "unreachable": "expected launcher.url to lead to a server that this machine reaches and that keeps its connections",
@@ -196,7 +228,7 @@ def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
     """Class and reason, by the most frequent kind of failure; ValueError if no request failed.
 
     bad_declaration  the endpoint refuses the key, model, path or request, redirects, or answers with another number of tokens
-    quota_exceeded   it reports too many requests"""
+    quota_exceeded   it reports too many requests, or an account without credit"""
     errors = log.errors()
     if not errors:
         raise ValueError(f"no request of {log.load.name} failed")
@@ -211,6 +243,8 @@ def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
         hint = "; declare exact_output: false if it cannot" if error == "wrong_output" and "; expected" in detail else ""
         hint = f"; {_REMEDIES[error]}" if error in _REMEDIES else hint
         return _BY_ERROR[error], f"{error}: {detail}{hint}"
+    if status == 402:
+        return "quota_exceeded", f"the endpoint reports an account without credit ({detail})"
     if status in (401, 403):
         return (
             "bad_declaration",
@@ -218,8 +252,9 @@ def classify_failure(log: RequestLog) -> tuple[FailureClass, str]:
         )
     if 300 <= status < 400:
         return "bad_declaration", f"the endpoint redirects ({detail}); expected launcher.url to be where it answers"
-    if 400 <= status < 500:
-        return "bad_declaration", f"the endpoint rejects the request ({detail}); expected url, protocol, model and lengths that it knows"
+    if 400 <= status < 500 and status not in _OF_THE_SERVER:
+        expected = next((remedy for words, remedy in _FIELDS if words in detail), "expected url, protocol, model and lengths that it knows")
+        return "bad_declaration", f"the endpoint rejects the request ({detail}); {expected}"
     return _BY_ERROR[error], detail
 
 

@@ -425,7 +425,7 @@ def _record(record: TrialRecord, nodes: ServingNodes) -> None:
         path.write_text(text, encoding="utf-8")
         record.result.evidence.append(EvidenceFile("server_log", path))
     for phase in (spec.name for spec in record.workload.phases if isinstance(spec, LoadPhaseSpec)):
-        tokens = sum(int(log.arrived.sum()) for log in record.logs if log.load.name == phase)
+        tokens = sum(log.delivered_tokens for log in record.logs if log.load.name == phase)
         record.result.metrics += _energy_rows(record.watch.gpus, phase, tokens)
 
 

@@ -22,6 +22,7 @@ def metrics_of(log: RequestLog, slo: Slo, server: ServerCounters | None) -> list
     """All metric rows of one load phase. `server`: what its counters gained in the phase; None if it could not be asked."""
     return [
         *_latency(log, "time_to_first_token", log.latencies("scheduled", "first_token")),
+        *(_latency(log, "time_to_first_content_token", log.latencies("scheduled", "first_content")) if log.reasoned.any() else ()),
         *_per_output_token(log),
         *_gaps(log),
         *_latency(log, "request_latency", log.latencies("dispatched", "last_token")),
@@ -75,23 +76,47 @@ def cpu_utilization(log: RequestLog) -> float | None:
     return max(log.cpu_s) / log.elapsed_s if log.cpu_s else None
 
 
-def _latency(log: RequestLog, metric: str, values: Values) -> list[MetricRow]:
+def without_pace(log: RequestLog) -> str | None:
+    """Why finished answers of several tokens have no time per output token, with their number; None if all have one."""
+    several = log.ok & (log.written > 1)
+    lacking = np.flatnonzero(several & np.isnan(log.time_per_output_token))
+    if not len(lacking):
+        return None
+    hidden = lacking[log.unsent[lacking] > 0]
+    if len(hidden):
+        written, unsent = int(log.written[hidden[0]]), int(log.unsent[hidden[0]])
+        why = f"{written - unsent} of {written} tokens were sent, the others only counted"
+    else:
+        why = f"{int(log.written[lacking[0]])} tokens came at once"
+    return f"the pace is not measurable in {len(lacking)} of {int(several.sum())} answers of several tokens in {log.load.name}: {why}"
+
+
+def _latency(log: RequestLog, metric: str, values: Values, reason: str | None = None) -> list[MetricRow]:
     phase, ordered = log.load.name, np.sort(values)
     n, finite = len(ordered), ordered[np.isfinite(ordered)]
     rows = [
-        metric_row(metric, percentile(ordered, q) if supported(n, q) else None, n, phase=phase, statistic=name, ci=interval(ordered, q))
+        metric_row(
+            metric,
+            percentile(ordered, q) if supported(n, q) else None,
+            n,
+            phase=phase,
+            statistic=name,
+            ci=interval(ordered, q),
+            reason=reason,
+        )
         for name, q in PERCENTILES.items()
     ]
     # There is no mean with an infinity in it: it is over the requests that finished, and its n says how many those were.
-    return [*rows, metric_row(metric, float(finite.mean()) if len(finite) else None, len(finite), phase=phase, statistic="mean")]
+    mean = float(finite.mean()) if len(finite) else None
+    return [*rows, metric_row(metric, mean, len(finite), phase=phase, statistic="mean", reason=reason)]
 
 
 def _per_output_token(log: RequestLog) -> list[MetricRow]:
-    """One value for each request with a second token; a failed one that was to have it is infinitely slow. No rows without second tokens."""
+    """One value for each request with a pace; a failed one that was to have it is infinitely slow. No rows without second tokens."""
     if not _streams(log):
         return []
     times = np.where(log.ok, log.time_per_output_token, np.where(log.load.output_tokens > 1, np.inf, np.nan))[log.due]
-    return _latency(log, "time_per_output_token", times[~np.isnan(times)])
+    return _latency(log, "time_per_output_token", times[~np.isnan(times)], without_pace(log))
 
 
 def _gaps(log: RequestLog) -> list[MetricRow]:
@@ -100,13 +125,11 @@ def _gaps(log: RequestLog) -> list[MetricRow]:
     No rows without second tokens, as of an encoder."""
     if not _streams(log):
         return []
-    phase, ordered = log.load.name, np.sort(log.gaps())
+    phase, ordered, reason = log.load.name, np.sort(log.gaps()), without_pace(log)
     n = len(ordered)
-    rows = [
-        metric_row("inter_token_latency", percentile(ordered, q) if supported(n, q) else None, n, phase=phase, statistic=name)
-        for name, q in PERCENTILES.items()
-    ]
-    return [*rows, metric_row("inter_token_latency", float(ordered.mean()) if n else None, n, phase=phase, statistic="mean")]
+    values = {name: percentile(ordered, q) if supported(n, q) else None for name, q in PERCENTILES.items()}
+    values["mean"] = float(ordered.mean()) if n else None
+    return [metric_row("inter_token_latency", value, n, phase=phase, statistic=name, reason=reason) for name, value in values.items()]
 
 
 def _streams(log: RequestLog) -> bool:
@@ -116,18 +139,19 @@ def _streams(log: RequestLog) -> bool:
 def _per_user(log: RequestLog) -> list[MetricRow]:
     if not _streams(log):
         return []
-    phase, gaps = log.load.name, log.time_per_output_token[log.ok]
+    phase, gaps, reason = log.load.name, log.time_per_output_token[log.ok], without_pace(log)
     speeds = np.sort(1 / gaps[gaps > 0])
     n = len(speeds)
     values = {"p50": percentile(speeds, 0.5), "mean": float(speeds.mean()) if n else None, "min": float(speeds[0]) if n else None}
-    return [metric_row("output_token_throughput_per_user", value, n, phase=phase, statistic=name) for name, value in values.items()]
+    metric = "output_token_throughput_per_user"
+    return [metric_row(metric, value, n, phase=phase, statistic=name, reason=reason) for name, value in values.items()]
 
 
 def _rates(log: RequestLog, slo: Slo) -> list[MetricRow]:
     phase, n, finished, elapsed_s = log.load.name, log.n, log.finished, log.elapsed_s
-    tokens, met = int(log.arrived.sum()), int(within_slo(log, slo).sum())
-    input_tokens = int(log.load.input_tokens[log.ok].sum())
-    known = bool((log.load.input_tokens[log.ok] > 0).all())  # an external server may not report what it read
+    tokens, met = log.delivered_tokens, int(within_slo(log, slo).sum())
+    input_tokens = int(log.read_tokens[log.ok].sum())
+    known = bool((log.read_tokens[log.ok] > 0).all())  # an external server may not report what it read
     rows = [
         metric_row("request_throughput", finished / elapsed_s, finished, phase=phase),
         metric_row("output_token_throughput", tokens / elapsed_s, tokens, phase=phase),
@@ -321,10 +345,10 @@ def _draft_rows(phase: LoadPhase, server: ServerCounters | None) -> list[MetricR
 
 def energy_rows(log: RequestLog, gpus: GpuMonitor) -> list[MetricRow]:
     """`gpu_power` (W, all GPUs, the phase's mean) and `energy_per_output_token` (J): the phase's energy, idle time and failed requests included,
-    over every token. None without readable GPUs; no second row without tokens."""
+    over every token of finished requests. None without readable GPUs; no second row without tokens."""
     joules, watts = gpus.energy_j, gpus.power_w
     if joules is None or watts is None:
         return []
-    phase, tokens = log.load.name, int(log.arrived.sum())
+    phase, tokens = log.load.name, log.delivered_tokens
     rows = [metric_row("gpu_power", watts, gpus.samples, phase=phase, statistic="mean")]
     return [*rows, metric_row("energy_per_output_token", joules / tokens, tokens, phase=phase)] if tokens else rows

@@ -87,7 +87,7 @@ def prefill_operations(model: Model, tokens: int) -> float:
 
 def mean_streaming(log: RequestLog) -> float:
     """Mean number of streaming sequences while there was one; NaN: never. Of several servers the mean, as each reads its own weights."""
-    some = log.received > 1
+    some = ~np.isnan(log.time_per_output_token)
     if log.replica is None:
         return _mean_streaming(log, some)
     each = [_mean_streaming(log, some & (log.replica == k)) for k in np.unique(log.replica[some])]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import numpy as np
+
 from plumbline.declarations import Criterion, InferenceWorkload, ValidityLimits
 from plumbline.declarations.workloads import insufficient_observations
 from plumbline.declarations.workloads.models import Llama
-from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99
-from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99, without_pace
+from plumbline.harness.inference.load.request_log import CACHED, COMPLETION, PROMPT, WAITED, RequestLog
 from plumbline.harness.measurement import Judgement, degraded, invalid
 from plumbline.results import MetricRow, Reason
 
@@ -49,12 +51,12 @@ def counts_differ(log: RequestLog, server: ServerCounters | None) -> Judgement |
 
 def tokens_not_counted(log: RequestLog) -> Judgement | None:
     """Answers of any length whose tokens the endpoint did not count: an event may carry several."""
-    missing = int((log.usage[log.ok, -1] < 0).sum())
+    missing = int((log.usage[log.ok, COMPLETION] < 0).sum())
     if not missing:
         return None
     detail = (
-        f"{missing} of {log.finished} answers of {log.load.name} have no usage, so their tokens were counted by events, of which one may "
-        "carry several; expected an endpoint that reports usage (stream_options.include_usage), or exact_output"
+        f"{missing} of {log.finished} answers of {log.load.name} have no usage, or one of fewer tokens than events came, so their tokens were "
+        "counted by events, of which one may carry several; expected an endpoint that reports usage (stream_options.include_usage), or exact_output"
     )
     return degraded("tokens_not_counted", detail)
 
@@ -62,11 +64,65 @@ def tokens_not_counted(log: RequestLog) -> Judgement | None:
 def rate_limited(log: RequestLog) -> Judgement | None:
     """The endpoint refused requests of the phase because of a limit on their rate, which is no property of the model or its hardware."""
     refused = log.errors().get("rate_limited", 0)
+    waited = sum(detail.startswith(WAITED) and log.due[i] for i, detail in log.details.items())
+    if waited and not refused:
+        first = next(detail for _, detail in sorted(log.details.items()) if detail.startswith(WAITED))
+        return degraded("rate_limited", f"{waited} of {log.n} requests of {log.load.name} were {first}")
     if not refused:
         return None
     return degraded(
         "rate_limited", f"the endpoint refused {refused} of {log.n} requests of {log.load.name}; first: {log.first_of('rate_limited')}"
     )
+
+
+_FEW = 0.2
+"""Share of the tokens that may be of answers that came at once: a model ends some answers within an event."""
+
+
+def pace_unmeasured(log: RequestLog) -> Judgement | None:
+    """Answers without a time per output token, unless they are few and only came at once."""
+    why, several = without_pace(log), log.ok & (log.written > 1)
+    lacking = several & np.isnan(log.time_per_output_token)
+    if why is None or (log.written[lacking].sum() < _FEW * log.written[several].sum() and not log.unsent[lacking].any()):
+        return None
+    return degraded("pace_unmeasured", f"{why}; they have no TPOT and no ITL, and an SLO's limit on those is not judged for them")
+
+
+_CUT_SHARE, _SHORT_SHARE = 0.5, 0.95
+
+
+def prompt_cut(log: RequestLog, *, ids: bool) -> Judgement | None:
+    """The server read less than it was sent. Of token ids (`ids`) any difference counts. A tokenizer that is not ours makes another number of a
+    text, but not half of it; nor the same number, below what was sent, of prompts of different lengths, which is where a server cuts."""
+    sent, read, cached = log.load.input_tokens, log.usage[:, PROMPT], log.usage[:, CACHED]
+    # Some servers count cached tokens apart.
+    read = np.where(cached > read, read + cached, read)
+    known = log.ok & (read > 0) & (sent > 0)
+    if not known.any():
+        return None
+    most = int(read[known].max())
+    at_most = known & (read == most) & (read < _SHORT_SHARE * sent)
+    cut = known & (read < (1.0 if ids else _CUT_SHARE) * sent)
+    if len(np.unique(sent[at_most])) > 1:
+        cut |= at_most
+    if not cut.any():
+        return None
+    worst = int(np.flatnonzero(cut)[np.argmin((read / np.maximum(sent, 1))[cut])])
+    return invalid(
+        "prompt_cut",
+        f"the server read less than it was sent in {int(cut.sum())} of {int(known.sum())} requests of {log.load.name}, in one {read[worst]:,} of "
+        f"{sent[worst]:,} tokens: it cut the prompt, or does not count what its cache has; expected a context that holds the workload's prompts",
+    )
+
+
+def unexpected_answers(log: RequestLog) -> list[Judgement]:
+    """Finished answers that are no stream of text, by what the client noted of them."""
+    found = []
+    for code, words in (("not_streamed", "did not stream"), ("answers_not_text", "answered by ")):
+        notes = [detail for i, detail in sorted(log.details.items()) if log.due[i] and not log.error[i] and words in detail]
+        if notes:
+            found.append(degraded(code, f"{len(notes)} of {log.finished} answers of {log.load.name}: {notes[0]}"))
+    return found
 
 
 def too_few_requests(criteria: Iterable[Criterion], metrics: Sequence[MetricRow]) -> Judgement | None:

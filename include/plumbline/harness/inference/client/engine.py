@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.harness.inference.client.transport import Connection, ConnectionPool, Settings, Transport
-from plumbline.harness.inference.load.request_log import ErrorClass, Recorder, RequestLog, scalar_view
+from plumbline.harness.inference.load.request_log import WAITED, ErrorClass, Recorder, RequestLog, scalar_view
 from plumbline.harness.inference.load.schedule import PhaseLoad
 
 LoadCommand = Literal["go_on", "stop", "server_ended"]
@@ -54,6 +54,7 @@ class Engine(Recorder):
         self._state = bytearray(log.load.n)
         self._parked: deque[int] = deque()
         self._sent_again: set[int] = set()
+        self._turned_away: set[int] = set()
         self._deadlines: deque[int] = deque()
         self._where: dict[int, Connection] = {}
         self._left = self._upcoming.timed
@@ -187,15 +188,40 @@ class Engine(Recorder):
     def turned_away(self, numbers: Sequence[int], why: str, at: float) -> None:
         """Send them once more, before those that came later; time counts from their scheduled moments as before. Once, as other gRPC clients do."""
         for number in reversed(numbers):
-            if number in self._sent_again:
+            if number in self._turned_away:
                 self.fail(number, "unreachable", f"{why}, for the second time")
                 self.ended(number, at)
                 continue
-            self._sent_again.add(number)
-            del self._where[number]
-            self._state[number] = _WAITING
+            self._turned_away.add(number)
+            self._set_aside(number, f"sent again: {why}")
             self._parked.appendleft(number)
-            self._log.details[number] = f"sent again: {why}"
+        self._connections.drop_stale()
+        self._unpark()
+
+    def told_to_wait(self, number: int, wait_s: float, error: ErrorClass, why: str, at: float) -> None:
+        """Send it again then, unless its time is over by then."""
+        if self._stopped or at + wait_s >= self.began + self.scheduled[number] + self._timeout_s:
+            self.fail(number, error, why)
+            self.ended(number, at)
+            return
+        self._set_aside(number, f"{WAITED}{why}")
+        self._loop.call_later(wait_s, self._waited, number, error, why)
+        self._unpark()
+
+    def _set_aside(self, number: int, note: str) -> None:
+        self._sent_again.add(number)
+        del self._where[number]
+        self._state[number] = _WAITING
+        self._log.details[number] = note
+
+    def _waited(self, number: int, error: ErrorClass, why: str) -> None:
+        if self._state[number] != _WAITING:
+            return
+        if self._stopped:
+            self.fail(number, error, why)
+            self._done(number, _monotonic())
+            return
+        self._parked.append(number)
         self._unpark()
 
     def room(self, connection: Connection) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import hpack
 
+from plumbline.harness.inference.client.stated_errors import status_class
 from plumbline.harness.inference.load.request_log import ErrorClass
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
@@ -239,10 +240,6 @@ _CLASSES: dict[str, ErrorClass] = {
     "UNAVAILABLE": "unreachable",
     "CANCEL": "cancelled",
     "REFUSED_STREAM": "unreachable",
-    "429": "rate_limited",
-    "502": "unreachable",
-    "503": "unreachable",
-    "504": "unreachable",
 }
 
 
@@ -258,4 +255,4 @@ def reset_error(code: int) -> tuple[ErrorClass, str]:
 
 def http_error(status: str) -> tuple[ErrorClass, str]:
     """An HTTP status that is not 200: what answered does not speak gRPC here."""
-    return _CLASSES.get(status, "server_error"), f"HTTP status {status} where gRPC was expected"
+    return status_class(int(status)) if status.isdigit() else "server_error", f"HTTP status {status} where gRPC was expected"

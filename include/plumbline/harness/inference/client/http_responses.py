@@ -1,4 +1,4 @@
-"""Parse the HTTP responses of OpenAI and KServe endpoints into token times, or into an error class and its detail."""
+"""What HTTP responses have in common, and those of KServe: the events of a stream, token times, or an error class and its detail."""
 
 from __future__ import annotations
 
@@ -8,28 +8,40 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from plumbline.harness.inference.client.stated_errors import stated_error, status_class
 from plumbline.harness.inference.load.request_log import STAGES, ErrorClass
 from plumbline.harness.inference.load.wire import SERVER_TIMES, Wire
 
 _LONGEST = 4 * 2**20
+_BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLong(ValueError): ...
 
 
+class NamedError(bytes):
+    """Data of an event whose name says that it is an error."""
+
+
 class EventStream:
     """Collects bytes and gives the data of each event that is complete.
 
-    Lines end with LF, CR LF or CR; `data` lines of one event are joined by LF; comments and other fields are left out.
+    Lines end with LF, CR LF or CR; `data` lines of one event are joined by LF; a byte order mark, comments and other fields are left out.
     """
 
     def __init__(self) -> None:
         self._rest = b""
         self._data: list[bytes] = []
+        self._begun = self._error = False
 
     def feed(self, received: bytes) -> list[bytes]:
         """Data of the events that are complete now; EventTooLong if one exceeds 4 MiB."""
         received = self._rest + received
+        if not self._begun:
+            if _BOM.startswith(received):
+                self._rest = received
+                return []
+            self._begun, received = True, received.removeprefix(_BOM)
         # A CR at the end may be the first half of a CR LF.
         ends_in_cr = received.endswith(b"\r")
         if b"\r" in received:
@@ -39,12 +51,21 @@ class EventStream:
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-            elif not line and self._data:
-                events.append(b"\n".join(self._data))
-                self._data = []
-        if len(self._rest) + sum(map(len, self._data)) > _LONGEST:
+            elif not line:
+                if self._data:
+                    data = b"\n".join(self._data)
+                    events.append(NamedError(data) if self._error else data)
+                    self._data = []
+                self._error = False
+            elif line.startswith(b"event:"):
+                self._error = line[6:].strip() == b"error"
+        if len(self._rest) + (sum(map(len, self._data)) if self._data else 0) > _LONGEST:
             raise EventTooLong(f"an event is longer than {_LONGEST} bytes")
         return events
+
+    def unfinished(self) -> bytes:
+        """Data of the last event if its empty line did not come."""
+        return next(iter(self.feed(b"\n\n")), b"")
 
 
 # What a response means for a request: its tokens with their times, or what is wrong with it.
@@ -62,6 +83,17 @@ class InvalidResponse(Exception):
         self.detail = detail
 
 
+@dataclass(frozen=True)
+class Remark:
+    """What most good answers do not have. `reasoned`: thoughts came before its content, or were counted; `content_at`: its first content token,
+    in the caller's clock, None: none came. `unsent`: tokens that were counted and did not come. `note`: what is unusual in words, or empty."""
+
+    reasoned: bool
+    content_at: float | None
+    unsent: int
+    note: str
+
+
 @dataclass
 class CompletedResponse:
     """`token_at`: arrival of each token, in the caller's clock; tokens that came together share one. `server_s` [len(STAGES)]: reported times.
@@ -70,12 +102,18 @@ class CompletedResponse:
     token_at: list[float]
     server_s: list[float] | None = None
     usage: tuple[int, ...] | None = None
+    remark: Remark | None = None
 
 
 class ResponseReader(Protocol):
     @property
     def arrived(self) -> list[float]:
         """A moment for each event with a token so far."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Nothing is missing, whether or not the body has ended."""
         ...
 
     def feed(self, data: bytes, now: float) -> None:
@@ -88,70 +126,6 @@ class ResponseReader(Protocol):
 
 
 @dataclass
-class OpenAiResponse:
-    """A stream of /completions or /chat/completions. `asked` output tokens; `exact`: exactly as many, else at most."""
-
-    asked: int
-    exact: bool
-    sent_tokens: int | None = None
-    _events: EventStream = field(default_factory=EventStream)
-    _with_text: list[float] = field(default_factory=list)
-    _all: list[float] = field(default_factory=list)
-    _usage: dict[str, Any] | None = None
-    _done: bool = False
-
-    @property
-    def arrived(self) -> list[float]:
-        return self._with_text
-
-    def feed(self, data: bytes, now: float) -> None:
-        for event in _complete(self._events, data):
-            if event == b"[DONE]":
-                self._done = True
-            else:
-                self._chunk(_object(event), now)
-
-    def _chunk(self, chunk: dict[str, Any], now: float) -> None:
-        # Some servers send "error": null with each chunk.
-        if error := chunk.get("error"):
-            raise _stream_error(error)
-        if usage := chunk.get("usage"):
-            self._usage = usage
-        choices = chunk.get("choices")
-        if not choices and chunk.get("object") == "error":
-            raise _stream_error(chunk)
-        for choice in choices or ():
-            text = _text(choice)
-            # The first chunk of a chat only says who speaks, the last one why it ended: neither is a token.
-            if text:
-                self._with_text.append(now)
-                self._all.append(now)
-            elif text == "" and "role" not in (choice.get("delta") or ()):
-                self._all.append(now)
-            if (reason := choice.get("finish_reason")) is not None and reason in _BROKEN_OFF:
-                raise InvalidResponse("server_error", f"the server ended the answer: finish_reason {reason}")
-
-    def complete(self) -> CompletedResponse:
-        if not self._done:
-            raise InvalidResponse("server_error", f"the stream ended without [DONE], after {len(self._with_text)} events with text")
-        prompt, _, count = usage = usage_counts(self._usage or {})
-        counted = count >= 0
-        tokens = count if counted else len(self._with_text)
-        if tokens > self.asked or (tokens < self.asked and self.exact):
-            what = "tokens" if counted else "events and no usage that counts their tokens"
-            raise InvalidResponse("wrong_output", f"{tokens} {what}; expected {self.asked} tokens")
-        if self.sent_tokens is not None and prompt not in (-1, self.sent_tokens):
-            raise InvalidResponse("wrong_output", f"the server read {prompt} tokens of a prompt of {self.sent_tokens} token ids")
-        # A token may be no whole character and so have no text of its own; then there are as many events as tokens.
-        times = self._all if len(self._all) <= tokens else self._with_text
-        if not times or tokens == 0:
-            raise InvalidResponse("wrong_output", f"no event with text, although {tokens} tokens were counted")
-        if len(times) > tokens:
-            raise InvalidResponse("wrong_output", f"{len(times)} events with text, although only {tokens} tokens were counted")
-        return CompletedResponse(spread(times, tokens), usage=usage if counted else None)
-
-
-@dataclass
 class GenerateResponse:
     """A stream of KServe's generate_stream: one event a token, with the model's output tensors as JSON."""
 
@@ -160,6 +134,7 @@ class GenerateResponse:
     input_tokens: int | None = None
     _events: EventStream = field(default_factory=EventStream)
     _times: list[float] = field(default_factory=list)
+    over: bool = False
     _last: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -167,10 +142,11 @@ class GenerateResponse:
         return self._times
 
     def feed(self, data: bytes, now: float) -> None:
-        for event in _complete(self._events, data):
+        for event in complete_events(self._events, data):
             chunk = _object(event)
             if "error" in chunk:
-                raise _stream_error(chunk["error"])
+                stated = stated_error(chunk["error"], chunk)
+                raise InvalidResponse(status_class(stated.status or 500), f"error in the stream: {stated.message}")
             for name in self.wire.responses:
                 if name not in chunk:
                     raise InvalidResponse("wrong_output", f"token {len(self._times)} has no {name}")
@@ -205,6 +181,7 @@ class InferResponse:
     header_bytes: int | None = None
     _body: bytearray = field(default_factory=bytearray)
     _at: float = 0.0
+    over: bool = False
 
     @property
     def arrived(self) -> list[float]:
@@ -238,7 +215,7 @@ def spread(times: list[float], tokens: int) -> list[float]:
     return [times[i * len(times) // tokens] for i in range(tokens)] if len(times) < tokens else times
 
 
-def _complete(events: EventStream, data: bytes) -> list[bytes]:
+def complete_events(events: EventStream, data: bytes) -> list[bytes]:
     try:
         return events.feed(data)
     except EventTooLong as error:
@@ -253,48 +230,6 @@ def _object(text: bytes) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise InvalidResponse("server_error", f"not a JSON object: {text[:80].decode('utf-8', 'replace')}")
     return parsed
-
-
-def _text(choice: dict[str, Any]) -> str | None:
-    """The text of a choice, empty if it has some that is empty; None if the chunk carries none."""
-    delta = choice.get("delta")
-    if not isinstance(delta, dict):
-        return _string(choice.get("text"))
-    content = _string(delta.get("content"))
-    if content:
-        return content
-    # Thoughts are tokens too: they are generated, counted in the usage and paid for. Servers call them either.
-    return _string(delta.get("reasoning_content")) or _string(delta.get("reasoning")) or content
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-_BROKEN_OFF = ("error", "abort")
-"""Values of finish_reason of an answer that the server did not finish."""
-
-
-def usage_counts(usage: dict[str, Any]) -> tuple[int, int, int]:
-    """As USAGE names them; -1: not reported."""
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    return _count(prompt), _count(cached), _count(completion)
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value >= 0 else -1
-
-
-def _stream_error(error: Any) -> InvalidResponse:
-    limited = isinstance(error, dict) and str(error.get("code")) in ("429", "rate_limit_exceeded")
-    return InvalidResponse("rate_limited" if limited else "server_error", f"error in the stream: {_error_text(error)}")
-
-
-def _error_text(error: Any) -> str:
-    message = error.get("message", error) if isinstance(error, dict) else error
-    return " ".join(str(message).split())[:300]
 
 
 def _stage_seconds(seconds: Any) -> list[float] | None:

@@ -6,20 +6,17 @@ import asyncio
 import json
 import ssl
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import httptools
 
-from plumbline.harness.inference.client.http2 import http_error
-from plumbline.harness.inference.client.http_responses import (
-    GenerateResponse,
-    InferResponse,
-    InvalidResponse,
-    OpenAiResponse,
-    ResponseReader,
-)
+from plumbline.harness.inference.client.http_responses import GenerateResponse, InferResponse, InvalidResponse, ResponseReader
+from plumbline.harness.inference.client.openai_responses import OpenAiResponse
 from plumbline.harness.inference.client.round_trip import split_address, tls_context
+from plumbline.harness.inference.client.stated_errors import asked_wait, body_message, status_class
 from plumbline.harness.inference.client.transport import Sink, Target
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.load.request_log import ErrorClass
@@ -35,7 +32,7 @@ def request_path(target: Target) -> str:
         "openai_chat": "/chat/completions",
         "kserve_http": f"/v2/models/{target.wire.model}/{'generate_stream' if target.wire.method == 'stream' else 'infer'}",
     }
-    return target.path + own[target.protocol]
+    return target.url(own[target.protocol])
 
 
 def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Mapping[int, bytes]) -> Http1:
@@ -44,7 +41,8 @@ def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Ma
     def answer_of(number: int, headers: Headers) -> ResponseReader:
         if target.protocol != "kserve_http":
             sent = int(load.input_tokens[number]) if INPUT_TOKENS in target.wire.last else None
-            return OpenAiResponse(int(load.output_tokens[number]), target.exact, sent)
+            kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+            return OpenAiResponse(int(load.output_tokens[number]), target.exact, sent, kind)
         if target.wire.method == "stream":
             return GenerateResponse(target.wire, int(load.output_tokens[number]), int(load.input_tokens[number]) or None)
         length = headers.get(_HEADER_LENGTH, b"")
@@ -57,23 +55,25 @@ def http_transport(target: Target, load: PhaseLoad, bodies: Sequence[bytes] | Ma
         bodies,
         answer_of,
         ready=int((load.after < 0).sum()) if load.closed else 0,
-        secret=target.headers.get("Authorization", "").rpartition(" ")[2] or None,
+        quoted=target.quoted,
+        waits=target.waits,
     )
 
 
+NO_HEADERS: Mapping[str, str] = {}
 Headers = dict[bytes, bytes]
 ReaderFactory = Callable[[int, Headers], ResponseReader]
 """What will read the body of the answer to request `number`, given the answer's headers (names in lower case)."""
-_QUOTED_BYTES = 2000
-_HIDDEN = "***"
+_QUOTED_BYTES = 65536
+_REFUSED_FOR_NOW = (429, 503)
 _READY = 64
 _IDLE_S = 1.0
 """A connection that was idle for so long may be closed by the server, as HTTP servers do after some seconds, while a request is on its way."""
 
 
 class Http1:
-    """A Transport. `prefix` + `bodies[number]` is request `number`; `secret`, if it comes back in an error, is not repeated; `ready`
-    connections are opened before the load, some tens at least."""
+    """A Transport. `prefix` + `bodies[number]` is request `number`; `quoted` makes one line of a server's words; `ready` connections are opened
+    before the load, some tens at least; `waits`: see Target."""
 
     most = 900  # below the usual limit of open files
 
@@ -84,13 +84,14 @@ class Http1:
         prefix: bytes,
         bodies: Sequence[bytes] | Mapping[int, bytes],
         answer_of: ReaderFactory,
-        secret: str | None = None,
+        quoted: Callable[[str], str] = str,
         ready: int = 0,
+        waits: bool = False,
     ) -> None:
         # Ready before the load, so that a handshake is no delay of a request: it would be the client's, not the server's.
         self.first = min(len(bodies), max(ready, _READY), self.most)
         self._address, self._tls = address, tls
-        self.prefix, self.bodies, self.answer_of, self._secret = prefix, bodies, answer_of, secret
+        self.prefix, self.bodies, self.answer_of, self.quoted, self.waits = prefix, bodies, answer_of, quoted, waits
 
     async def connect(self, loop: asyncio.AbstractEventLoop, sink: Sink, *, stalled: bool = False) -> Http1Connection:
         host, port = self._address
@@ -100,11 +101,6 @@ class Http1:
         if stalled:
             transport.pause_reading()
         return connection
-
-    def quoted(self, text: bytes) -> str:
-        """A server's own words, on one line and without the key, which some repeat."""
-        quote = " ".join(text.decode("utf-8", "replace").split())
-        return quote.replace(self._secret, _HIDDEN) if self._secret else quote
 
 
 class Http1Connection(asyncio.Protocol):
@@ -123,12 +119,17 @@ class Http1Connection(asyncio.Protocol):
         self._refusal = bytearray()
         self._status = 0
         self._by_end = self._reported = False
+        self._decoder: ContentDecoder | None = None
 
     # Connection
 
     @property
     def usable(self) -> bool:
         return self._open
+
+    @property
+    def stale(self) -> bool:
+        return self._number is None and time.monotonic() - self._at >= _IDLE_S
 
     def send(self, number: int) -> bool:
         """See Connection.send: there is never room for another one."""
@@ -177,7 +178,7 @@ class Http1Connection(asyncio.Protocol):
         if crossed is not None:
             self._number = None
         elif self._number is not None:
-            if self._by_end:
+            if self._by_end or (self._answer is not None and self._answer.over):
                 self._finish_response()
             elif self._status:
                 self._broken("server_error", f"the connection was closed in the middle of the answer{why}")
@@ -203,14 +204,18 @@ class Http1Connection(asyncio.Protocol):
         # Without a length and without chunks the body ends with the connection.
         chunked = b"chunked" in self._headers.get(b"transfer-encoding", b"").lower()
         self._by_end = b"content-length" not in self._headers and not chunked
+        coding = self._headers.get(b"content-encoding", b"identity").strip().lower()
+        if coding not in (b"identity", b""):
+            self._decoder = ContentDecoder(coding)
         if self._number is not None and 200 <= status < 300:
             self._answer = self._http.answer_of(self._number, self._headers)
 
     def on_body(self, data: bytes) -> None:
         if self._answer is not None:
-            self._try(lambda answer: answer.feed(data, self._at))
+            self._try(lambda answer: answer.feed(data if self._decoder is None else self._decoder.decoded(data), self._at))
         elif len(self._refusal) < _QUOTED_BYTES:
-            self._refusal += data
+            with suppress(InvalidResponse):
+                self._refusal += data if self._decoder is None else self._decoder.decoded(data)
 
     def on_message_complete(self) -> None:
         if not self._status:
@@ -231,14 +236,21 @@ class Http1Connection(asyncio.Protocol):
         if self._number is None:
             return
         if self._answer is None:
-            location = self._headers.get(b"location")
+            location = self._headers.get(b"location", b"").decode("latin-1")
             to = f" to {self._http.quoted(location)}, which is not followed" if location and 300 <= self._status < 400 else ""
-            quote = self._http.quoted(bytes(self._refusal))
-            error = http_error(str(self._status))[0]
-            # The request is not sent again: its user would have waited, and the next requests are due at their own times.
-            wait = self._headers.get(b"retry-after")
-            after = f", Retry-After {self._http.quoted(wait)}" if wait else ""
-            self._sink.fail(self._number, error, f"HTTP {self._status}{to}{after}{': ' + quote if quote else ''}")
+            stated = body_message(bytes(self._refusal))
+            error, wait = status_class(self._status), asked_wait(self._headers)
+            after = f", {wait.words}" if wait else ""
+            said = self._http.quoted(stated.message)
+            why = f"HTTP {self._status}{to}{after}{': ' + said if said else ''}"
+            if stated.refused_content:
+                why = f"the server refused the content: {why}"
+            # Unless that is declared, the request is not sent again: its user would have waited, and the next are due at their own times.
+            if wait is not None and self._http.waits and self._status in _REFUSED_FOR_NOW:
+                number, self._number = self._number, None
+                self._sink.told_to_wait(number, wait.seconds, error, why, self._at)
+                return
+            self._sink.fail(self._number, error, why)
         elif not self._reported:
             self._try(self._outcome)
         self._end()
@@ -253,6 +265,8 @@ class Http1Connection(asyncio.Protocol):
             self._sink.server_times(self._number, tuple(outcome.server_s))
         if outcome.usage is not None:
             self._sink.usage(self._number, outcome.usage)
+        if (remark := outcome.remark) is not None:
+            self._sink.remark(self._number, remark.reasoned, remark.content_at, remark.unsent, self._http.quoted(remark.note))
 
     def _try(self, step: Callable[[ResponseReader], None]) -> None:
         """A step of the answer; after its first mistake the rest of the body is only read to its end."""
@@ -263,7 +277,7 @@ class Http1Connection(asyncio.Protocol):
             step(answer)
         except InvalidResponse as wrong:
             self._tell_arrived(answer, number)
-            self._sink.fail(number, wrong.error, self._http.quoted(wrong.detail.encode()))
+            self._sink.fail(number, wrong.error, self._http.quoted(wrong.detail))
 
     def _tell_arrived(self, answer: ResponseReader, number: int) -> None:
         self._reported = True
@@ -284,6 +298,33 @@ class Http1Connection(asyncio.Protocol):
             self._sink.ended(number, self._at)
 
 
+class ContentDecoder:
+    """Decodes a body that was compressed although that was not asked for. Each piece may be a stream of its own."""
+
+    def __init__(self, coding: bytes) -> None:
+        self._coding = coding
+        self._stream: Any = None
+
+    def decoded(self, data: bytes) -> bytes:
+        """InvalidResponse for an unknown coding, and for bytes that are not in it."""
+        if self._coding not in (b"gzip", b"x-gzip", b"deflate"):
+            raise InvalidResponse("server_error", f"Content-Encoding {self._coding.decode('latin-1')} came where identity was asked for")
+        out = b""
+        try:
+            while data:
+                if self._stream is None or self._stream.eof:
+                    # Deflate is zlib's format by its definition, and a bare stream in practice.
+                    bare = self._coding == b"deflate" and (data[0] & 0x0F != 8 or data[0] >> 4 > 7)
+                    self._stream = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
+                out += self._stream.decompress(data)
+                data = self._stream.unused_data if self._stream.eof else b""
+        except zlib.error as error:
+            raise InvalidResponse(
+                "server_error", f"the body is not in its Content-Encoding {self._coding.decode('latin-1')}: {error}"
+            ) from error
+        return out
+
+
 # What is asked over HTTP, made before the load starts: sending is then two writes.
 #
 # A request is a prefix that all of a phase share (request line, host, key) and a body of its own, which begins with the headers that only it
@@ -296,37 +337,49 @@ def request_prefix(authority: str, path: str, headers: Mapping[str, str]) -> byt
     return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), ""]).encode("ascii")
 
 
-def completion_request(model: str, prompt: Prompt, output_tokens: int, *, chat: bool, exact: bool) -> bytes:
-    """OpenAI's request for a stream of at most `output_tokens` tokens, or of exactly as many where the server supports that."""
-    body: dict[str, Any] = {"model": model, "max_tokens": output_tokens, "temperature": 0}
-    body |= {"stream": True, "stream_options": {"include_usage": True}}
+def completion_request(
+    model: str,
+    prompt: Prompt,
+    output_tokens: int,
+    *,
+    chat: bool,
+    exact: bool,
+    limit: str = "max_tokens",
+    stream_options: bool = True,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> bytes:
+    """OpenAI's request for a stream of at most `output_tokens` tokens, or of exactly as many where the server supports that. `limit`: the field
+    that holds the number; `stream_options`: asks for the usage; `headers`: of this request alone."""
+    body: dict[str, Any] = {"model": model, limit: output_tokens, "temperature": 0, "stream": True}
+    if stream_options:
+        body["stream_options"] = {"include_usage": True}
     if exact:
         body |= {"min_tokens": output_tokens, "ignore_eos": True}
     if chat:
         body["messages"] = list(prompt.messages) if prompt.messages is not None else [{"role": "user", "content": prompt.text}]
     else:
         body["prompt"] = prompt.text if prompt.text is not None else prompt.ids.tolist()
-    return _streamed(body)
+    return _streamed(body, headers)
 
 
-def generate_request(prompt: Prompt, output_tokens: int) -> bytes:
+def generate_request(prompt: Prompt, output_tokens: int, headers: Mapping[str, str] = NO_HEADERS) -> bytes:
     """KServe's request for a stream of tokens, with the causal LM's inputs as JSON."""
     body: dict[str, Any] = {"PROMPT": prompt.text} if prompt.text is not None else {"PROMPT_IDS": prompt.ids.tolist()}
-    return _streamed({**body, "MAX_TOKENS": output_tokens})
+    return _streamed({**body, "MAX_TOKENS": output_tokens}, headers)
 
 
-def infer_request(number: int, tensors: Sequence[Tensor]) -> bytes:
+def infer_request(number: int, tensors: Sequence[Tensor], headers: Mapping[str, str] = NO_HEADERS) -> bytes:
     """KServe's request `number` with binary tensors both ways."""
     described = [
         {"name": t.name, "shape": list(t.shape), "datatype": t.datatype, "parameters": {"binary_data_size": len(t.data)}} for t in tensors
     ]
     header = _json({"id": str(number), "inputs": described, "parameters": {"binary_data_output": True}})
     payload = header + b"".join(t.data for t in tensors)
-    return _body(payload, {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(header))})
+    return _body(payload, {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(header)), **headers})
 
 
-def _streamed(body: Mapping[str, Any]) -> bytes:
-    return _body(_json(body), {"Content-Type": "application/json", "Accept": "text/event-stream"})
+def _streamed(body: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
+    return _body(_json(body), {"Content-Type": "application/json", "Accept": "text/event-stream", **headers})
 
 
 def _body(payload: bytes, headers: Mapping[str, str]) -> bytes:

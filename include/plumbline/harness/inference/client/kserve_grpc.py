@@ -141,6 +141,8 @@ class GrpcConnection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self._over
 
+    stale = False
+
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

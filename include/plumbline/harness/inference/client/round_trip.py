@@ -101,7 +101,7 @@ def _pings(target: Target) -> Iterator[Callable[[], None]]:
             return
         connection = http_connection(target, _TRIP_S)
         stack.callback(connection.close)
-        path = f"{target.path}{'/v2/health/live' if target.protocol == 'kserve_http' else '/models'}"
+        path = target.url("/v2/health/live" if target.protocol == "kserve_http" else "/models")
 
         def ask() -> None:
             connection.request("GET", path, headers=dict(target.headers))

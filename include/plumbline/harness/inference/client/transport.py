@@ -29,7 +29,11 @@ class Target:
     protocol  how it is spoken to
     tls       over TLS, the server's certificate checked against the system's authorities
     headers   sent with each request, such as a key: never logged, never shown
+    secret    of the headers' values the key, which is not repeated where a server quotes it
     path      over HTTP: what stands before the protocol's own path, such as /v1
+    query     over HTTP: the query of every request, without its question mark
+    waits     over HTTP: a request that the server refuses with a time to wait (429, 503) is sent again then, within its timeout
+    limit     of OpenAI's protocol the field that holds the number of output tokens
     exact     over HTTP: an answer of fewer tokens than were asked for is wrong
     replicas  addresses of further servers of the same model: requests, or chains of them, are dealt out to all in turn
     """
@@ -40,7 +44,11 @@ class Target:
     protocol: str = "kserve_grpc"
     tls: bool = False
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: str | None = field(default=None, repr=False)
     path: str = ""
+    query: str = ""
+    waits: bool = False
+    limit: str = "max_tokens"
     exact: bool = True
     replicas: tuple[str, ...] = ()
 
@@ -48,6 +56,15 @@ class Target:
     def addresses(self) -> tuple[str, ...]:
         """Of all servers."""
         return (self.address, *self.replicas)
+
+    def url(self, path: str) -> str:
+        """The path and query of a request to `path`, which follows the server's own."""
+        return f"{self.path}{path}{'?' if self.query else ''}{self.query}"
+
+    def quoted(self, text: str) -> str:
+        """A server's own words on one line, without the key, which some repeat."""
+        line = " ".join(text.split())
+        return line.replace(self.secret, "***") if self.secret else line
 
 
 @dataclass(frozen=True)
@@ -87,6 +104,9 @@ class Sink(Protocol):
     def usage(self, number: int, counts: tuple[int, ...]) -> None:
         """The server's own count of a request's tokens, as USAGE names them; -1: not reported."""
 
+    def remark(self, number: int, reasoned: bool, content_at: float | None, unsent: int, note: str) -> None:
+        """What is unusual in an answer, see http_responses.Remark."""
+
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
         """A request failed; only the first failure is kept. It may go on; `ended` follows in any case."""
 
@@ -95,6 +115,9 @@ class Sink(Protocol):
 
     def turned_away(self, numbers: Sequence[int], why: str, at: float) -> None:
         """The server has not answered these requests and never will on their connection, which is lost by now: send them once more."""
+
+    def told_to_wait(self, number: int, wait_s: float, error: ErrorClass, why: str, at: float) -> None:
+        """The server refused this request and asks for it again after `wait_s`; in place of `fail` and `ended`."""
 
     def room(self, connection: Connection) -> None:
         """The full connection has room again."""
@@ -108,6 +131,11 @@ class Connection(Protocol):
 
     @property
     def usable(self) -> bool: ...
+
+    @property
+    def stale(self) -> bool:
+        """It is idle for so long that the server may be closing it; False where the protocol says what a close has left out."""
+        ...
 
     def send(self, number: int) -> bool:
         """Write a request; only while there is room. Returns whether there is room for another one, now."""
@@ -213,6 +241,12 @@ class ConnectionPool:
             self._slow, self._slow_has_room = None, False
         elif len(self._regular) + len(self._opening) < self._transport.first:
             self._open_another()
+
+    def drop_stale(self) -> None:
+        """Let go of connections that the server may be closing: what was turned away by one of them must not meet the next."""
+        for connection in [each for each in self._roomy if each.stale]:
+            self.lost(connection)
+            connection.close()
 
     def resume_reading(self) -> None:
         if self._slow is not None:

@@ -224,6 +224,8 @@ _SAFE = re.compile(
     r"|\d+ (?:tokens|events and no usage that counts their tokens); expected \d+(?: tokens)?|\d+ of \d+ tokens within [\d.e+-]+s|not sent within [\d.e+-]+s: too many requests in flight"
     r"|the connection was closed (in the middle of the answer|before an answer came)"
     r"|the stream ended without (\[DONE\], after \d+ events with text|a final response)"
+    r"|error \d{3} in the stream|the answer is empty: no event with text|sent again after a wait: HTTP \d{3}"
+    r"|answered by a (?:tool call|refusal), not text|did not stream \([\w/.+-]*\)|\d+ events skipped that are no JSON, as comments are"
     r"|the server ended before it had answered|the server had ended before it was due|the load was stopped by a signal"
 )
 

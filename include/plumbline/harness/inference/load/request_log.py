@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from plumbline.harness.inference.load.schedule import PhaseLoad
 
-ErrorClass = Literal["timeout", "cancelled", "server_error", "unreachable", "wrong_output", "not_sent", "rate_limited"]
+ErrorClass = Literal["timeout", "cancelled", "server_error", "unreachable", "wrong_output", "not_sent", "rate_limited", "invalid_response"]
 ERROR_CLASSES: tuple[str, ...] = get_args(ErrorClass)
 STAGES = ("tokenization", "queue", "prefill", "decode", "post_processing")
 """Stages that a server reports, in their order."""
@@ -20,8 +20,13 @@ RETRIEVAL = ("embedding", "search", "reranking")
 """Stages before the model in a retrieval pipeline."""
 PIPELINE = ("tokenization", *RETRIEVAL, "queue", "prefill", "decode", "post_processing", "orchestration")
 """Stages of a retrieval pipeline; orchestration is the rest of its time."""
-USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens")
-"""What a hosted model counts of a request, and bills."""
+USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+"""What a hosted model counts of a request, and bills; thoughts are completion tokens too."""
+PROMPT, CACHED, COMPLETION, REASONING = range(len(USAGE))
+WAITED = "sent again after a wait: "
+"""Begins the detail of a request that the server refused at first."""
+FASTEST_S = 20e-6
+"""A token in less time was not generated in it: it was held back and came with others."""
 Values = NDArray[np.float64]
 Zeros = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
 """Makes an array of zeros: numpy's own, or one in shared memory."""
@@ -38,7 +43,10 @@ class RequestLog:
     token_at  [sum of output_tokens]: arrival of each; those of request i begin at first_token_of[i]
     server_s  [n, len(stages)]: the server's own account in seconds
     usage     int32 [n, len(USAGE)]: tokens of the request by the server's own count; -1: it reported none
-    details   what went wrong, in words, by request number; of a request that succeeded, that it was sent again
+    reasoned  bool [n]: the answer has thoughts, seen or only counted
+    content_at  [n]: of those, arrival of the first token that is no thought
+    unsent    int32 [n]: tokens that the server counted and did not send, such as hidden thoughts
+    details   what went wrong, in words, by request number; of a request that succeeded, what is unusual: that it was sent again, or a Remark
     cpu_s     CPU seconds of the client's processes in the phase, by process
     capped    how many requests waited because as many as the client may have in flight were
     stages    what `server_s` tells of
@@ -55,6 +63,9 @@ class RequestLog:
     token_at: Values
     server_s: Values
     usage: NDArray[np.int32]
+    reasoned: NDArray[np.bool_]
+    content_at: Values
+    unsent: NDArray[np.int32]
     began: float = float("nan")
     details: dict[int, str] = field(default_factory=dict)
     cpu_s: tuple[float, ...] = ()
@@ -77,10 +88,13 @@ class RequestLog:
             token_at=zeros((int(load.output_tokens.sum()),), np.float64),
             server_s=zeros((n, len(stages)), np.float64),
             usage=zeros((n, len(USAGE)), np.int32),
+            reasoned=zeros((n,), np.bool_),
+            content_at=zeros((n,), np.float64),
+            unsent=zeros((n,), np.int32),
             stages=stages,
         )
         log.usage.fill(-1)
-        for times in (log.scheduled, log.dispatched, log.ended, log.token_at, log.server_s):
+        for times in (log.scheduled, log.dispatched, log.ended, log.token_at, log.server_s, log.content_at):
             times.fill(np.nan)
         log.due[:] = load.after < 0
         log.scheduled[log.due] = load.arrivals_s[log.due]
@@ -123,9 +137,25 @@ class RequestLog:
         return self._token(np.zeros(self.load.n, np.int64))
 
     @property
+    def first_content(self) -> Values:
+        """Arrival of the first token that is no thought, [n of the load]; NaN: none came."""
+        return np.where(self.reasoned, self.content_at, self.first_token)
+
+    @property
+    def read_tokens(self) -> NDArray[np.int32]:
+        """int32 [n of the load]: tokens of each prompt by the server's own count; without one as they were sent."""
+        counted = self.usage[:, PROMPT]
+        return np.asarray(np.where(counted > 0, counted, self.load.input_tokens), np.int32)
+
+    @property
     def written(self) -> NDArray[np.int32]:
-        """int32 [n of the load]: tokens of each answer, at most those that were asked for."""
-        return np.minimum(self.received, self.load.output_tokens)
+        """int32 [n of the load]: tokens of each answer, those that were only counted included, at most those that were asked for."""
+        return np.asarray(np.minimum(self.received + self.unsent, self.load.output_tokens))
+
+    @property
+    def delivered_tokens(self) -> int:
+        """Output tokens of the finished requests: what failed requests brought was of no use."""
+        return int(self.written[self.ok].sum())
 
     @property
     def last_token(self) -> Values:
@@ -156,21 +186,25 @@ class RequestLog:
         failed = np.flatnonzero(self.due & (self.error > 0))
         return f"{self.error_of(int(failed[0]))}: {self.details.get(int(failed[0]), '')}" if len(failed) else ""
 
-    def latencies(self, start: Literal["scheduled", "dispatched"], end: Literal["first_token", "last_token"]) -> Values:
-        """Seconds from `start` to `end` of all that were due, [n]; infinite for a request that failed: it was slower than any limit."""
+    def latencies(self, start: Literal["scheduled", "dispatched"], end: Literal["first_token", "first_content", "last_token"]) -> Values:
+        """Seconds from `start` to `end` of all that were due, [n]; infinite for a request that failed or has no such token: it was slower than
+        any limit."""
         took = getattr(self, end) - getattr(self, start)
-        return np.asarray(np.where(self.ok, took, np.inf)[self.due])
+        return np.asarray(np.where(self.ok & ~np.isnan(took), took, np.inf)[self.due])
 
     @property
     def time_per_output_token(self) -> Values:
-        """From first to last token over the tokens after the first, of each request, [n of the load]; NaN below two tokens."""
+        """From first to last token over the tokens after the first, of each request, [n of the load].
+
+        NaN without a pace: below two tokens, where all came at once (FASTEST_S), and where most were only counted."""
         gaps = np.minimum(self.received, self.load.output_tokens) - 1
-        return np.where(gaps > 0, (self.last_token - self.first_token) / np.maximum(gaps, 1), np.nan)
+        mean = (self.last_token - self.first_token) / np.maximum(gaps, 1)
+        return np.where((gaps > 0) & (mean >= FASTEST_S) & (self.unsent <= self.received), mean, np.nan)
 
     def gaps(self) -> Values:
-        """All inter-token latencies of the finished requests, [gaps]."""
+        """All inter-token latencies of the finished requests with a pace, [gaps]."""
         owner = np.repeat(np.arange(self.load.n), self.load.output_tokens)
-        arrived = self.arrived & self.ok[owner]
+        arrived = self.arrived & (self.ok & ~np.isnan(self.time_per_output_token))[owner]
         # A pair of neighbours is a gap if both arrived and belong to the same request.
         pairs = arrived[1:] & arrived[:-1] & (owner[1:] == owner[:-1])
         return np.asarray(np.diff(self.token_at)[pairs])
@@ -213,6 +247,14 @@ class Recorder:
 
     def usage(self, number: int, counts: tuple[int, ...]) -> None:
         self._log.usage[number] = counts
+
+    def remark(self, number: int, reasoned: bool, content_at: float | None, unsent: int, note: str) -> None:
+        self._log.reasoned[number], self._log.unsent[number] = reasoned, unsent
+        if content_at is not None:
+            self._log.content_at[number] = content_at - self.began
+        if note:
+            before = self._log.details.get(number)
+            self._log.details[number] = f"{before}; {note}" if before else note
 
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
         self._log.fail(number, error, detail)

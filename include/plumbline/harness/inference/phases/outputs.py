@@ -20,8 +20,9 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.harness.inference.client import Target
-from plumbline.harness.inference.client.http_responses import usage_counts
+from plumbline.harness.inference.client.openai_responses import usage_counts
 from plumbline.harness.inference.client.round_trip import http_connection
+from plumbline.harness.inference.client.stated_errors import body_message
 from plumbline.harness.inference.load import wire
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Tokenized, Unread
 from plumbline.harness.measurement import TrialFailed
@@ -33,7 +34,7 @@ _QUOTED_BYTES = 300
 _MOST_STOPS = 4
 """As OpenAI documents them."""
 T = TypeVar("T")
-TokenCounts = tuple[int, int, int]
+TokenCounts = tuple[int, int, int, int]
 """Of one answer, by the server's own count, as request_log.USAGE names them; -1: not reported."""
 
 
@@ -165,7 +166,7 @@ class OpenAiOutputs:
         self._target, self._model, self._on_usage = target, target.wire.model, on_usage
 
     def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
-        limits: dict[str, Any] = {"max_tokens": output_tokens, "temperature": 0}
+        limits: dict[str, Any] = {self._target.limit: output_tokens, "temperature": 0}
         if stop:
             limits["stop"] = list(stop[:_MOST_STOPS])
 
@@ -180,7 +181,7 @@ class OpenAiOutputs:
         return self._in_threads(one, prompts)
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
-        limits = {"max_tokens": output_tokens, "temperature": 0, "return_token_ids": True}
+        limits = {self._target.limit: output_tokens, "temperature": 0, "return_token_ids": True}
 
         def one(connection: http.client.HTTPConnection, ids: TokenIds) -> TokenIds:
             choice = self._choice(self._post(connection, "/completions", {"prompt": ids.tolist(), **limits})).get("token_ids")
@@ -192,7 +193,7 @@ class OpenAiOutputs:
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
         def one(connection: http.client.HTTPConnection, ids: TokenIds) -> TokenScores:
-            body = {"prompt": ids.tolist(), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+            body = {"prompt": ids.tolist(), self._target.limit: 1, "temperature": 0, "prompt_logprobs": 0}
             reported = self._choice(self._post(connection, "/completions", body)).get("prompt_logprobs")
             if not isinstance(reported, list) or len(reported) != len(ids):
                 raise NotReported("the server answers /completions without choices[0].prompt_logprobs")
@@ -227,13 +228,11 @@ class OpenAiOutputs:
 
     def _post(self, connection: http.client.HTTPConnection, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         body = json.dumps({"model": self._model, **fields})
-        connection.request("POST", self._target.path + path, body, {**self._target.headers, "Content-Type": "application/json"})
+        connection.request("POST", self._target.url(path), body, {**self._target.headers, "Content-Type": "application/json"})
         response = connection.getresponse()
         content = response.read()
         if response.status != 200:
-            quote = " ".join(content[:_QUOTED_BYTES].decode("utf-8", "replace").split())
-            for secret in self._target.headers.values():  # some servers repeat the key
-                quote = quote.replace(secret.rpartition(" ")[2], "***")
+            quote = self._target.quoted(body_message(content).message)
             raise TrialFailed("server_error", f"the check of the outputs was refused: HTTP {response.status}: {quote}")
         try:
             parsed = json.loads(content)

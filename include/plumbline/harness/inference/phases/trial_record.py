@@ -17,7 +17,7 @@ from plumbline.declarations import InferenceWorkload, Trial
 from plumbline.declarations.workloads.load import Requests, max_phase_seconds
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.inference.load import own_prompts
-from plumbline.harness.inference.load.request_log import ERROR_CLASSES, USAGE, RequestLog, Values
+from plumbline.harness.inference.load.request_log import COMPLETION, ERROR_CLASSES, PROMPT, USAGE, RequestLog, Values
 from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, turn_of
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement
@@ -33,7 +33,7 @@ class UsageTotals:
         self._by: dict[tuple[Phase, int], TokenUsage] = {}
 
     def add(self, phase: Phase, log: RequestLog) -> None:
-        counted = (log.usage[:, 0] >= 0) & (log.usage[:, 2] >= 0)
+        counted = (log.usage[:, PROMPT] >= 0) & (log.usage[:, COMPLETION] >= 0)
         for counts in log.usage[counted].tolist():
             self.add_answer(phase, counts)
         # An answer that broke off was begun, and is billed by most.
@@ -42,10 +42,10 @@ class UsageTotals:
 
     def add_answer(self, phase: Phase, counts: Sequence[int] | None) -> None:
         """One answer. `counts`: as request_log.USAGE names them, -1 where the server reported none; None: it counted nothing."""
-        if counts is None or counts[0] < 0 or counts[2] < 0:
+        if counts is None or counts[PROMPT] < 0 or counts[COMPLETION] < 0:
             self._put(TokenUsage(phase=phase, above=0, requests=0, input_tokens=0, output_tokens=0, uncounted=1))
             return
-        prompt, cached, completion = counts
+        prompt, cached, completion, _ = counts
         self._put(
             TokenUsage(
                 phase=phase,
@@ -160,7 +160,8 @@ def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path)
 
     `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
     and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
-    `usage_…` is the server's own count of the request's tokens;
+    `usage_…` is the server's own count of the request's tokens, `unsent_tokens` those of it that did not come, `first_content_s` the first token
+    that is no thought;
     `replica` is the server that it went to, where several share the load; `after` is the request that this one followed, `turn` (from 1) its place in its conversation.
     """
     return _write("requests", pa.concat_tables([_table(log, requests) for log in logs]), folder)
@@ -186,6 +187,8 @@ def _table(log: RequestLog, requests: Requests) -> pa.Table:
             "input_tokens": pa.array(log.load.input_tokens[due], pa.int32()),
             "output_tokens": pa.array(log.load.output_tokens[due], pa.int32()),
             "received_tokens": pa.array(log.received[due], pa.int32()),
+            **({"first_content_s": _seconds(log.first_content[due])} if log.reasoned.any() else {}),
+            **({"unsent_tokens": pa.array(log.unsent[due], pa.int32())} if log.unsent.any() else {}),
             **_usage(log, due),
             **{f"{stage}_s": _seconds(log.server_s[due, k]) for k, stage in enumerate(log.stages)},
             "token_times_s": _token_times(log, due),

@@ -148,7 +148,7 @@ class ManagedServers(ABC, Generic[Server]):
         return []
 
     def judgements(self, log: RequestLog) -> list[Judgement]:
-        return []
+        return _present(validity.pace_unmeasured(log))
 
     def answered(self, requests: int) -> None:
         self._answered += requests
@@ -261,6 +261,10 @@ class ManagedOpenAi(ManagedServers[OpenAiServer]):
     def rows(self, log: RequestLog) -> list[MetricRow]:
         return [metric_row("tokens_per_event", tokens_per_arrival(log), log.finished, phase=log.load.name, statistic="mean")]
 
+    def judgements(self, log: RequestLog) -> list[Judgement]:
+        cut = validity.prompt_cut(log, ids=not self._text)
+        return [*super().judgements(log), *_present(cut), *validity.unexpected_answers(log)]
+
     def _empty(self, k: int) -> Reload:
         server = self.servers[k]
         began = server.kill()
@@ -340,10 +344,11 @@ class ExternalServer:
 
     def judgements(self, log: RequestLog) -> list[Judgement]:
         launcher = self.endpoint.launcher
-        judgements = [validity.rate_limited(log)]
-        if launcher.protocol.startswith("openai") and not launcher.exact_output:
-            judgements.append(validity.tokens_not_counted(log))
-        return [judgement for judgement in judgements if judgement is not None]
+        judgements = [validity.rate_limited(log), validity.pace_unmeasured(log)]
+        if launcher.protocol.startswith("openai"):
+            judgements.append(validity.prompt_cut(log, ids=not self.endpoint.workload.requests.text))
+            judgements.append(None if launcher.exact_output else validity.tokens_not_counted(log))
+        return [*_present(*judgements), *validity.unexpected_answers(log)]
 
     def token_count_source(self, logs: Sequence[RequestLog]) -> str | None:
         """See endpoint.token_count_source; None for protocols that send a token at a time."""
@@ -360,6 +365,10 @@ class ExternalServer:
 
     def peak_memory(self, *, gpu: bool) -> AbstractContextManager[PeakMemory]:
         return nullcontext(PeakMemory())
+
+
+def _present(*judgements: Judgement | None) -> list[Judgement]:
+    return [judgement for judgement in judgements if judgement is not None]
 
 
 class _NullSampler:

@@ -32,6 +32,12 @@ class Heard:
     def usage(self, number: int, counts: tuple[int, ...]) -> None:
         raise AssertionError("gRPC has no usage")
 
+    def remark(self, number: int, reasoned: bool, content_at: float | None, unsent: int, note: str) -> None:
+        raise AssertionError("gRPC has no thoughts")
+
+    def told_to_wait(self, number: int, wait_s: float, error: ErrorClass, why: str, at: float) -> None:
+        raise AssertionError("gRPC has no time to wait")
+
     def server_times(self, number: int, seconds: tuple[float, ...]) -> None:
         self.times = seconds
 

@@ -154,7 +154,7 @@ def test_a_refusal_does_not_repeat_the_key(server: OpenAiOutputs) -> None:
     Model.key = "right"
     port = int(server._target.address.rpartition(":")[2])
     with pytest.raises(TrialFailed) as caught:
-        client(port, headers={"Authorization": "Bearer hidden"}).answers(["after 1"], 4, chat=True)
+        client(port, headers={"Authorization": "Bearer hidden"}, secret="hidden").answers(["after 1"], 4, chat=True)
     assert "401" in caught.value.detail and "hidden" not in caught.value.detail
 
 

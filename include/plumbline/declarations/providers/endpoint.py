@@ -1,0 +1,188 @@
+"""A hosted model as a provider: its address, protocol, key, and what its requests must have."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from urllib.parse import urlencode, urlsplit
+
+from pydantic import Field, model_validator
+
+from plumbline.declarations.base import Name
+from plumbline.declarations.providers.launcher_base import LauncherBase
+from plumbline.metrics.units import Duration
+
+if TYPE_CHECKING:
+    from plumbline.declarations.workloads.inference import InferenceWorkload
+    from plumbline.declarations.workloads.training import TrainingWorkload
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[\x21-\x7e]([\x20-\x7e]{0,998}[\x21-\x7e])?$")]
+_OWN_HEADERS = frozenset(
+    ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "accept-encoding", "user-agent", "te", "expect")
+)
+_SECRET = re.compile(
+    r"authorization|cookie|password|secret|credential|token|\bkey$|(api|access|subscription)[-_]?key|signature|^sig$", re.IGNORECASE
+)
+
+
+class EndpointLauncher(LauncherBase):
+    """A hosted model for inference: only the client runs, on one of our machines."""
+
+    kind: Literal["endpoint"]
+    url: str = Field(
+        pattern=r"^(https?|grpcs?)://[^\s/@?#]+(/[^\s?#]*)?$",
+        description="the model's address, such as https://api.example.com/v1; without user, password or query, since every result has it",
+    )
+    protocol: Literal["kserve_grpc", "kserve_http", "openai", "openai_chat"] = Field(
+        description="openai: /completions, which also takes token ids; openai_chat: /chat/completions, text only"
+    )
+    model: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$", description="the model's name at the endpoint, such as gpt or org/chat-8b"
+    )
+    exact_output: bool = Field(
+        True,
+        description="it generates the requested number of tokens; false: outputs may end earlier, which are incomparable but not failures",
+    )
+    connection: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,200}$",
+        description="Airflow connection whose password is the API key; no key if omitted",
+    )
+    key_header: HeaderName = Field(
+        "Authorization", description="header with the key: Authorization has it after Bearer, others, such as api-key, alone"
+    )
+    headers: dict[HeaderName, HeaderValue | Annotated[tuple[HeaderValue, ...], Field(min_length=2, max_length=1000)]] = Field(
+        default_factory=dict,
+        description="further headers, such as a tenant or a priority: one value for each request, or a list whose values go out in turn",
+    )
+    query: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")], Annotated[str, Field(min_length=1, max_length=500)]] = Field(
+        default_factory=dict, description="query parameters of each request, such as {api-version: 2024-10-21}; never a key"
+    )
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens", "max_new_tokens"] = Field(
+        "max_tokens", description="protocol openai and openai_chat: the field with the number of output tokens"
+    )
+    stream_options: bool = Field(
+        True, description="protocol openai and openai_chat: ask for the usage by stream_options; false: for a server that rejects the field"
+    )
+    retry_after: Literal["fail", "wait"] = Field(
+        "fail",
+        description="wait: a request that is refused with a time to wait (429, 503) is sent again then, within its timeout; it counts from its "
+        "schedule all the same",
+    )
+    machine: Name = Field("this-machine", description="where the client runs; trials that name the same machine never overlap")
+    server_process: Literal["same_machine"] | None = Field(
+        None,
+        description="same_machine: the process that listens on the url's port is the server under test, whose CPU time is no contention",
+    )
+    timeout: Duration = Field(3600.0, description="time limit of a trial")
+
+    @model_validator(mode="after")
+    def _check_protocol(self) -> EndpointLauncher:
+        scheme = self.url.partition("://")[0]
+        if (self.protocol == "kserve_grpc") != scheme.startswith("grpc"):
+            raise ValueError(
+                f'url has the scheme "{scheme}", which does not carry {self.protocol}; expected '
+                + ("grpc:// or grpcs://" if self.protocol == "kserve_grpc" else "http:// or https://")
+            )
+        if self.server_process is not None and not self.near:
+            raise ValueError(
+                f"server_process {self.server_process}, but {self.url} is on another machine; expected a loopback url such as "
+                "http://127.0.0.1:8000/v1, or no server_process"
+            )
+        for name in (self.key_header, *self.headers):
+            if name.lower() in _OWN_HEADERS:
+                raise ValueError(f"{name} is a header that the client sets itself; expected another name")
+        for name in self.headers:
+            if name.lower() == self.key_header.lower() or _SECRET.search(name):
+                raise ValueError(
+                    f"headers.{name} would be written into every result, as a key must not be; expected launcher.connection, and key_header "
+                    "for the header's name"
+                )
+        if found := next(filter(_SECRET.search, self.query), None):
+            raise ValueError(f"query.{found} would be written into every result, as a key must not be; expected launcher.connection")
+        if self.protocol == "kserve_grpc":
+            several = next((name for name, value in self.headers.items() if isinstance(value, tuple)), None)
+            if several or self.query or self.retry_after == "wait":
+                what = f"headers.{several} has several values" if several else "query" if self.query else "retry_after"
+                raise ValueError(f"{what} with kserve_grpc, which has no place for it; expected protocol kserve_http or openai")
+        if self.protocol == "kserve_grpc" and self.url.count("/") > 2:
+            raise ValueError(f'url "{self.url}" has a path, which gRPC has no place for; expected {scheme}://host:port')
+        if self.connection is not None and scheme in ("http", "grpc") and not self.near:
+            raise ValueError(
+                f'url has the scheme "{scheme}", which would send the key of {self.connection} in clear; expected {scheme}s://'
+            )
+        return self
+
+    @property
+    def fixed_headers(self) -> dict[str, str]:
+        """Headers that all requests share."""
+        return {name: value for name, value in self.headers.items() if isinstance(value, str)}
+
+    def headers_of(self, number: int) -> dict[str, str]:
+        """Headers of request `number` alone."""
+        return {name: value[number % len(value)] for name, value in self.headers.items() if not isinstance(value, str)}
+
+    @property
+    def declared_request(self) -> dict[str, str | bool]:
+        """What is declared of requests other than by default, as facts."""
+        headers = {name: ", ".join([value] if isinstance(value, str) else value) for name, value in self.headers.items()}
+        return {
+            **({"headers": "; ".join(f"{name}: {value}" for name, value in sorted(headers.items()))} if headers else {}),
+            **({"query": urlencode(sorted(self.query.items()))} if self.query else {}),
+            **({"max_tokens_field": self.max_tokens_field} if self.max_tokens_field != "max_tokens" else {}),
+            **({"stream_options": False} if not self.stream_options else {}),
+            **({"retry_after": self.retry_after} if self.retry_after != "fail" else {}),
+        }
+
+    hosted: ClassVar[bool] = True
+    not_provisioned: ClassVar[str | None] = "the endpoint's server runs already"
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        return () if self.connection is None else (self.connection,)
+
+    def unsuitable(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        if workload.kind == "training":
+            return f"it is {workload.kind}, but an endpoint serves inference only"
+        return super().unsuitable(workload)
+
+    def server_mismatch(self, workload: TrainingWorkload | InferenceWorkload) -> str | None:
+        if workload.kind == "training":
+            return None
+        backend, placement = workload.server.backend, workload.server.client_placement
+        if backend != "external":
+            return f"its server.backend {backend} is started for each trial, but an endpoint has a server; expected backend: external"
+        if self.near != (placement == "same_node"):
+            where = "the client's own machine" if self.near else "another machine"
+            return f"its client_placement is {placement}, but {self.url} is on {where}"
+        prompts = workload.requests.prompts
+        if prompts is not None and prompts.format != "text" and self.protocol != "openai_chat":
+            return (
+                f"its requests.prompts are {prompts.format}, for which {self.protocol} has no chat template; expected protocol openai_chat"
+            )
+        if workload.evaluation is not None and not self.protocol.startswith("openai"):
+            return f"its evaluation needs answers as text, which {self.protocol} does not give; expected protocol openai or openai_chat"
+        tasks = workload.evaluation.lm_eval if workload.evaluation is not None else None
+        if tasks is not None and tasks.chat != (self.protocol == "openai_chat"):
+            return f"its evaluation.lm_eval.chat is {str(tasks.chat).lower()}, with {self.protocol}; expected {str(not tasks.chat).lower()}"
+        if self.protocol == "openai_chat" and not workload.requests.text:
+            return "it sends token ids, but openai_chat takes text only; expected requests: {text: true}"
+        if self.protocol.startswith("openai") and workload.model.architecture == "encoder":
+            return f"its model is an encoder, but {self.protocol} serves completions only; expected kserve_http or kserve_grpc"
+        return None
+
+    def extend_specification(self, spec: dict[str, Any]) -> None:
+        spec["requests"]["exact_output"] = self.exact_output
+        # What changes the load, or the order in which a server takes it.
+        spec["requests"] |= {name: self.declared_request[name] for name in ("headers", "retry_after") if name in self.declared_request}
+
+    @property
+    def near(self) -> bool:
+        """Whether the URL names the client's own machine."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return host == "localhost" or ip_address(host).is_loopback
+        except ValueError:  # a host name, which may begin with 127.
+            return False
