@@ -56,7 +56,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
 
     `probed`: rows of the hardware probes, for the roofline. Raises TrialFailed with everything measured until then:
     image_error      no usable tritonserver, or no engine
-    unreachable, insufficient_capacity, bad_declaration: also of a checkpoint, see `fetch_for_trial`
+    unreachable, quota_exceeded, bad_declaration: also of a checkpoint, see `fetch_for_trial`
     server_error     it ends, its model does not load, or no request of warm-up or steady state succeeds
     timeout          it is not ready in time
     interrupted      a KeyboardInterrupt came
