@@ -74,19 +74,10 @@ def _row(provider: Provider, reading: Reading, along: Sequence[Reading]) -> dict
     declared = provider.price_on(reading.observed_at.date(), reading.purchase)
     on_demand = next((other.usd_per_gpu_hour for other in along if other.purchase == "on_demand"), None)
     return {
-        "provider": reading.provider,
-        "purchase": reading.purchase,
-        "term": reading.term,
+        **reading.stored,
         "usd_per_gpu_hour": reading.usd_per_gpu_hour,
         "usd_per_instance_hour": reading.usd_per_instance_hour,
-        "amount": reading.amount,
-        "currency": reading.currency,
-        "per": reading.per,
-        "usd_per_unit": reading.usd_per_unit,
         "declared_usd_per_instance_hour": declared.price if declared is not None else None,
-        "source": reading.source,
-        "source_version": reading.source_version,
-        "observed_at": reading.observed_at,
         "reading_id": reading.reading_id,
         "implausible": implausible(reading, None, on_demand),
     }

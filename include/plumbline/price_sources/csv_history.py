@@ -178,31 +178,20 @@ class CsvPrices:
         if self._max_age_s is not None and (at - last).total_seconds() > self._max_age_s:
             why = f"the newest row of {key} in {self._path} is of {last.date()}, older than max_age"
             raise PriceSourceDown("csv", provider.name, why, "check the job that writes the file, or raise max_age in price_sources")
-        alike = self._alike(rows, key, at)
-        return [replace(reading, provider=provider.name, typical=_typical(reading, alike)) for reading in newest]
+        return [replace(reading, provider=provider.name, typical=self._typical(reading, rows, at)) for reading in newest]
 
-    def _alike(self, rows: Sequence[tuple[int, Row]], key: str, at: datetime) -> list[Reading]:
-        """The newest prices of the same product and number of GPUs in other places; wrong lines are theirs to mend."""
-        product = {(row["gpu"], row["gpus"]) for _, row in rows if _name(row) == key}
+    def _typical(self, reading: Reading, rows: Sequence[tuple[int, Row]], at: datetime) -> tuple[float, float] | None:
+        """What the file says elsewhere of the reading's product and number of GPUs; wrong lines are others' to mend."""
+        cloud, _, instance_type = reading.provider.split("/", 2)
+        products = {(row["gpu"], row["gpus"]) for _, row in rows if _name(row) == reading.provider}
         alike = []
         for line, row in rows:
-            if (row["gpu"], row["gpus"]) in product and _name(row) != key:
+            if (row["gpu"], row["gpus"]) in products and _name(row) != reading.provider:
                 with suppress(HistoryError):
                     alike.append(_reading(row, self._path, line))
-        return _newest(alike, at)
-
-
-def _typical(reading: Reading, alike: Sequence[Reading]) -> tuple[float, float] | None:
-    def instance(of: Reading) -> tuple[str, str]:
-        cloud, _, instance_type = of.provider.split("/", 2)
-        return cloud, instance_type
-
-    bought = [other for other in alike if (other.purchase, other.term) == (reading.purchase, reading.term)]
-    return typical_range(
-        reading.amount,
-        (other.amount for other in bought if instance(other) != instance(reading)),
-        (other.amount for other in bought if instance(other) == instance(reading)),
-    )
+        bought = [other for other in _newest(alike, at) if (other.purchase, other.term) == (reading.purchase, reading.term)]
+        regions = [o for o in bought if o.provider.startswith(f"{cloud}/") and o.provider.endswith(f"/{instance_type}")]
+        return typical_range(reading.amount, (o.amount for o in bought if o not in regions), (o.amount for o in regions))
 
 
 def _newest(readings: Iterable[Reading], at: datetime) -> list[Reading]:

@@ -54,16 +54,16 @@ class SimulatedPrices:
         prices = ((purchase, provider.price_on(at.date(), purchase)) for purchase in get_args(Purchase))
         return [
             Reading(
-                provider=provider.name,
-                purchase=purchase,
-                term=None,
-                source="simulated",
-                source_version=price.source,
-                observed_at=at,
-                amount=price.price,
-                currency="USD",
-                per="instance_hour",
-                gpus=provider.accelerator.count,
+                provider.name,
+                purchase,
+                None,
+                "simulated",
+                price.source,
+                at,
+                price.price,
+                "USD",
+                "instance_hour",
+                provider.accelerator.count,
             )
             for purchase, price in prices
             if price is not None

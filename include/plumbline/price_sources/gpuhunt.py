@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.declarations import Provider
 from plumbline.declarations.providers import GpuhuntSource
+from plumbline.declarations.providers.rates import Purchase
 from plumbline.price_sources.base import NoPrice, typical_range
 from plumbline.price_sources.gpuhunt_catalog import CloudCatalog, load_cloud
 from plumbline.results.price_reading import Reading
@@ -16,7 +17,8 @@ from plumbline.results.price_reading import Reading
 if TYPE_CHECKING:
     from gpuhunt import CatalogItem
 
-_CLOUD_NAMES = {"oracle": "oci", "lambda": "lambdalabs"}  # where providers' declarations and gpuhunt call a cloud differently
+# Where providers' declarations and gpuhunt call a cloud differently.
+_CLOUD_NAMES = {"oracle": "oci", "lambda": "lambdalabs", "datacrunch": "verda", "vast": "vastai", "vast-ai": "vastai"}
 _MARKETPLACES = ("lium", "vastai")  # their instance names are numbers of single offers
 _NOT_FOR_SALE = ("dws", "preview")  # parts of flags: capacity for fixed dates is neither on demand nor spot, a preview has no price yet
 _DECLARE = "declare what you pay: `prices`, a contract or a csv"
@@ -47,8 +49,10 @@ class GpuhuntPrices:
         here = [self._in_location([i for i in items if i.spot is spot], provider) for spot in (False, True)]
         if not any(here):
             raise self._not_listed(provider, cloud, instance_type, catalog, listed, items)
+        count = provider.accelerator.count
+        sized = [offers for offers in here if any(_units(i, provider) == count for i in offers)]  # spot may be sold in other sizes
         readings, failures = [], []
-        for offers in filter(None, here):
+        for offers in sized or filter(None, here):
             try:
                 readings.append(self._reading(provider, catalog, offers, items))
             except NoPrice as error:
@@ -94,11 +98,10 @@ class GpuhuntPrices:
 
         name, purchase = offers[0].instance_name, "spot" if offers[0].spot else "on-demand"
         count = provider.accelerator.count
-        cpu = provider.accelerator.kind == "cpu"
-        alike = [i for i in offers if _units(i, cpu) == count]  # RunPod sells one name with 1, 2, 4 and 8 GPUs
+        alike = [i for i in offers if _units(i, provider) == count]  # RunPod sells one name with 1, 2, 4 and 8 GPUs
         if not alike:
-            counts = " or ".join(map(str, sorted({_units(i, cpu) for i in offers})))
-            elsewhere = sorted({i.location for i in everywhere if _units(i, cpu) == count})
+            counts = " or ".join(map(str, sorted({_units(i, provider) for i in offers})))
+            elsewhere = sorted({i.location for i in everywhere if _units(i, provider) == count})
             remedy = "correct accelerator.count, or instance_type in price_sources"
             if elsewhere:
                 remedy = f"it gives {count} in {elsewhere[0]}, so the entry may be wrong: {_DECLARE}; or {remedy}"
@@ -120,7 +123,7 @@ class GpuhuntPrices:
         item = offered[0]
         twins = [
             other
-            for other in (catalog.alike(item.gpu_name or "") if not cpu else ())
+            for other in (catalog.alike(item.gpu_name) if item.gpu_name else ())
             if (other.gpu_memory, other.spot, other.gpu_count) == (item.gpu_memory, item.spot, count) and _for_sale(other)
         ]
         own = [other for other in twins if (other.provider, other.instance_name) == (item.provider, item.instance_name)]
@@ -129,18 +132,10 @@ class GpuhuntPrices:
             (other.price / count for other in twins if other not in own),
             (other.price / count for other in own if other.location != item.location),
         )
+        bought: Purchase = "spot" if item.spot else "on_demand"
+        version, observed_at = catalog.version, catalog.observed_at
         return Reading(
-            provider.name,
-            "spot" if item.spot else "on_demand",
-            None,
-            "gpuhunt",
-            catalog.version,
-            catalog.observed_at,
-            item.price,
-            "USD",
-            "instance_hour",
-            count,
-            typical=typical,
+            provider.name, bought, None, "gpuhunt", version, observed_at, item.price, "USD", "instance_hour", count, typical=typical
         )
 
 
@@ -149,8 +144,8 @@ def _for_sale(item: CatalogItem) -> bool:
     return not fixed_dates and not any(part in flag for flag in item.flags for part in _NOT_FOR_SALE)
 
 
-def _units(item: CatalogItem, cpu: bool) -> int:
-    return int(item.cpu if cpu else item.gpu_count)
+def _units(item: CatalogItem, provider: Provider) -> int:
+    return int(item.cpu if provider.accelerator.kind == "cpu" else item.gpu_count)
 
 
 def _is_zone(location: str, region: str) -> bool:

@@ -61,20 +61,8 @@ class OpencostPrices:
                 f"{named} of {cost if part is None else part:.4g} USD for {hours:g} {hours_of} of {where}, so it has no price of the nodes"
             )
             raise NoPrice("opencost", provider.name, why, _UNPRICED)
-        return [
-            Reading(
-                provider=provider.name,
-                purchase=self._declared.purchase,
-                term=None,
-                source="opencost",
-                source_version=f"allocation {window}",
-                observed_at=at,
-                amount=cost / hours,
-                currency="USD",
-                per="gpu_hour",
-                gpus=provider.accelerator.count,
-            )
-        ]
+        purchase, count = self._declared.purchase, provider.accelerator.count
+        return [Reading(provider.name, purchase, None, "opencost", f"allocation {window}", at, cost / hours, "USD", "gpu_hour", count)]
 
     def _is_of_provider(self, row: dict[str, Any], provider: Provider) -> bool:
         # OpenCost joins what it aggregates by: namespace/value, in older versions namespace/label=value.

@@ -253,6 +253,11 @@ def test_previews_and_clusters_are_other_products_than_the_instance(read: Read, 
     assert "zone" not in error.value.remedy
 
 
+def test_a_purchase_that_is_not_sold_in_the_size_is_left_out(read: Read, tmp_path: Path) -> None:
+    write_catalog(tmp_path / "catalog", aws=[AWS[0], offer(P5, "us-east-1", 2.0, gpus=1, spot=True)])
+    assert [r.usd_per_instance_hour for r in read()] == [55.04]
+
+
 def test_a_marketplace_has_no_instance_types(read: Read, tmp_path: Path) -> None:
     write_catalog(tmp_path / "catalog", vastai=[offer("30000000", "US", 2.2, gpus=8)])
     with pytest.raises(NoPrice, match=r"vastai is a marketplace: .*declare what you pay"):

@@ -227,15 +227,20 @@ def _check_spot_price(
 ) -> PriceVerdict:
     newest = own[-1]
     newest_price = newest.usd_per_gpu_hour
+
+    def contradiction(reading: Reading) -> str | None:
+        # What is near the accepted price was accepted, by a person if nothing else speaks for it.
+        agreed = accepted is not None and not moved_by(reading.usd_per_gpu_hour, accepted, SPOT_MOVE)
+        return None if agreed else implausible(reading, None, on_demand)
+
     second = _second_source(others, newest_price, SPOT_MOVE)
-    why = implausible(newest, None, on_demand)
+    why = contradiction(newest)
+    since, sightings, _ = _path(own, None, on_demand, why is not None)
     if why is not None and second is None:
-        since, sightings, _ = _path(own, None, on_demand, doubted=True)
         return PriceVerdict("held", newest, newest_price, accepted, since, sightings, None, why)
     if accepted is None:
-        since, sightings, _ = _path(own, None, on_demand, doubted=False)
         return _first(PriceVerdict("first", newest, newest_price, None, since, sightings, second), doubt)
-    counted = [r for r in own if r is newest or implausible(r, None, on_demand) is None][-SPOT_READINGS:]
+    counted = [r for r in own if r is newest or contradiction(r) is None][-SPOT_READINGS:]
     if len(counted) < SPOT_READINGS:
         status: PriceStatus = "seen_once" if moved_by(newest_price, accepted, SPOT_MOVE) else "unchanged"
         return PriceVerdict(status, newest, newest_price, accepted, newest.observed_at)

@@ -165,6 +165,11 @@ def test_spot_and_reserved_prices_are_held_at_on_demand_and_below_a_tenth_of_it(
         assert not held or (found.status, found.sightings) == ("held", 4)
 
 
+def test_a_spot_price_above_on_demand_that_a_person_accepted_is_held_no_more() -> None:
+    assert check_price(days(*[0.49] * 4, of=SPOT), 0.49, on_demand=0.44).status == "unchanged"
+    assert check_price(days(0.49, 0.49, 0.6, of=SPOT), 0.49, on_demand=0.44).status == "held"
+
+
 def test_a_spot_price_that_cannot_be_is_left_out_of_the_median() -> None:
     assert check_price(days(1.0, 1.0, 9.0, 1.0, of=SPOT), 1.0, on_demand=2.39).status == "unchanged"
     assert check_price(days(1.3, 1.3, 0.001, 1.3, of=SPOT), 1.0, on_demand=2.39).price == 1.3
