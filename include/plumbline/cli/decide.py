@@ -19,7 +19,7 @@ from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, read_archive, table
 from plumbline.cli.tables import TOP, print_table
-from plumbline.declarations import DeclarationError, load
+from plumbline.declarations import DeclarationError, load, parse_weights
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import common_scale, format_amount, format_name, format_percent, join_words
 from plumbline.presentation.decisions import change_steps, change_title, experiment_rows, price_sentences, rank_rows, weight_sentences
@@ -235,7 +235,7 @@ def decide(
             team=team,
             kind=kind,
             workload=workload,
-            weights=_weights(weights),
+            weights=parse_weights(weights or ""),
             purchase=purchase,
             simulated=simulated,
         )
@@ -274,17 +274,3 @@ def decide(
         for decided, tried in zip(team_decisions, experiments, strict=True)
     ]
     emit(as_json, {"day": on, "decisions": data, "kept": recorded}, show)
-
-
-def _weights(text: str | None) -> dict[str, float] | None:
-    """The weights that a person typed, by metric; ValueError if they are none."""
-    if text is None:
-        return None
-    weights = {}
-    for part in text.split(","):
-        name, _, value = part.partition("=")
-        try:
-            weights[name.strip()] = float(value)
-        except ValueError:
-            raise ValueError(f'"{part.strip()}" is no weight; expected METRIC=NUMBER, such as time_to_first_token=0.5') from None
-    return weights

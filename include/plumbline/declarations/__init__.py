@@ -9,7 +9,7 @@ from plumbline.declarations.providers.endpoint import EndpointLauncher
 from plumbline.declarations.providers.launchers import KubernetesLauncher, LocalLauncher
 from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.providers.simulation import SimulatedLauncher
-from plumbline.declarations.teams import Preference, Team, with_weights
+from plumbline.declarations.teams import Preference, Team, parse_weights, with_weights
 from plumbline.declarations.thresholds import DriftRules, Thresholds, ValidityLimits
 from plumbline.declarations.trials import HARNESS_PROTOCOL, Origin, Trial, canonical, criteria_hash, digest, series_key, spec_hash, trial_id
 from plumbline.declarations.workloads import Criterion
@@ -21,5 +21,5 @@ __all__ = [
     "EndpointLauncher", "InferenceWorkload", "InstallationPaths", "KubernetesLauncher", "LocalLauncher", "Origin", "Preference", "Price",
     "Problem", "Provider", "QuietHours", "Route", "SimulatedLauncher", "Team", "Thresholds", "TrainingWorkload", "Trial",
     "ValidityLimits", "canonical", "criteria_hash", "digest", "enabled_providers", "incompatibility", "installation_paths", "load",
-    "load_upkeep", "series_key", "spec_hash", "trial_id", "with_weights",
+    "load_upkeep", "parse_weights", "series_key", "spec_hash", "trial_id", "with_weights",
 ]  # fmt: skip

@@ -211,6 +211,19 @@ class Team(Declared):
 _KINDS: tuple[Literal["training"], Literal["inference"]] = ("training", "inference")
 
 
+def parse_weights(text: str) -> dict[str, float]:
+    """Weights by metric from `time_to_first_token=0.5,cost_per_good_request=0.2`; empty for an empty text. ValueError for anything else."""
+    weights: dict[str, float] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        try:
+            weights[name.strip()] = float(value)
+        except ValueError:
+            expected = "expected a metric and a number from 0 to 1, such as time_to_first_token=0.5"
+            raise ValueError(f'"{part}" is no weight; {expected}') from None
+    return weights
+
+
 def with_weights(preference: Preference, weights: Mapping[str, float]) -> Preference:
     """The preference with these weights, each from 0 to 1, and the others rescaled so that all sum to 1.
 

@@ -76,7 +76,7 @@ def test_other_weights_are_tried_and_never_stored(said, plumbline):
     assert told["decisions"][0]["preference"]["weights"] == pytest.approx({"tokens_per_second": 0.95, "cost_per_1m_trained_tokens": 0.05})
     for words, expected in (
         (("--weights", "tokens_per_second=0.9"), "expected a team with a workload"),
-        (("--workload", "gpt-test", "--weights", "tokens_per_second=fast"), "is no weight; expected METRIC=NUMBER"),
+        (("--workload", "gpt-test", "--weights", "tokens_per_second=fast"), "is no weight; expected a metric and a number"),
         (("--workload", "gpt-test", "--weights", "goodput=0.5"), '"goodput" is not weighed here'),
         (("--workload", "gpt-test", "--weights", "tokens_per_second=0.9", "--keep"), "--keep stores the declared decisions"),
     ):

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
-from pydantic import BaseModel, Field
+from pydantic.dataclasses import dataclass as validated
 
-from plumbline.analysis.decisions.cheapest import Cheapest
-from plumbline.analysis.decisions.current_results import ExcludedSeries, TeamDecision, matching_preferences
-from plumbline.analysis.decisions.decision import Column, Ranked
-from plumbline.analysis.decisions.decision_record import PriceAtDecision, decision_document
+from plumbline.analysis.decisions.current_results import TeamDecision, matching_preferences
+from plumbline.analysis.decisions.decision_record import DecisionDocument, decision_document
 from plumbline.analysis.decisions.experiments import Experiment
-from plumbline.analysis.decisions.sensitivity import PriceSwing, WeightSwing
-from plumbline.analysis.scorecards.comparability import ComparisonClass
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive import Archive
 from plumbline.dashboard.rendering import API_PREFIX, PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
-from plumbline.declarations import Declarations, Preference
-from plumbline.declarations.providers.rates import Purchase
+from plumbline.declarations import Declarations, Preference, parse_weights
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.experiments import next_experiments
 
@@ -33,31 +28,14 @@ SLIDER_PREFIX = "w."
 """Prefix of a weight in a URL: `w.time_to_first_token=30`."""
 
 
-class DecisionAnswer(BaseModel):
-    """One team's choice: best first, those that are not eligible last. Ratios are from 0 to 1, probabilities too, None where unknown."""
+@validated(frozen=True)
+class LiveDecision(DecisionDocument):
+    """A decision made on request, of its first PROVIDERS_SHOWN. `declared_weights`: without the caller's; `candidates`: how many were ranked;
+    `experiments`: what to measure again for the most certainty per USD, the best first."""
 
-    team: str
-    kind: WorkloadKind
-    workloads: tuple[str, ...]
-    day: date
-    purchase: Purchase
-    simulated: bool = Field(description="every number was simulated; measured ones never mix with these")
-    weights: dict[str, float]
-    declared_weights: dict[str, float]
-    first: str | None
-    probability_first: float | None
-    note: str
-    comparison: ComparisonClass = Field(description="the class in which those that are eligible are compared, and what limits it")
-    columns: tuple[Column, ...]
-    candidates: int = Field(description="how many were ranked; `ranking` and what follows name the first of them")
-    ranking: tuple[Ranked, ...]
-    prices: dict[str, PriceAtDecision]
-    campaigns: dict[str, dict[str, str]] = Field(description="by provider and workload, the campaign whose trials count")
-    weight_swings: tuple[WeightSwing, ...]
-    price_swings: tuple[PriceSwing, ...]
-    cheapest: tuple[Cheapest, ...]
-    experiments: tuple[Experiment, ...] = Field(description="what to measure again for the most certainty per USD, the best first")
-    left_out: tuple[ExcludedSeries, ...]
+    declared_weights: Mapping[str, float] = field(default_factory=dict)
+    candidates: int = 0
+    experiments: tuple[Experiment, ...] = ()
 
 
 @dataclass  # not frozen: it caches `near`
@@ -126,43 +104,28 @@ def _choice_names(preferences: Iterable[Preference]) -> str:
     return ", ".join(" + ".join(p.workloads) for p in preferences)
 
 
-def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> DecisionAnswer:
+def decision_answer(declared: Declarations, adjusted: AdjustedDecision) -> LiveDecision:
     """The decision in the shape of the API."""
     document, decided = decision_document(adjusted.decided, adjusted.near), adjusted.decided
-    listed_providers = {r.provider for r in document.ranking}
-    campaigns: dict[str, dict[str, str]] = {}
-    for (provider, workload), campaign in decided.current.campaigns.items():
-        if provider in listed_providers:
-            campaigns.setdefault(provider, {})[workload] = campaign
-    same = {name: getattr(document, name) for name in DecisionAnswer.model_fields if hasattr(document, name)}
-    return DecisionAnswer(
+    return LiveDecision(
         **{
-            **same,
-            "weights": decided.preference.weights,
-            "declared_weights": adjusted.declared.weights,
-            "first": document.first_name,
-            "probability_first": document.probability,
-            "candidates": len(decided.decision.ranking),
-            "campaigns": campaigns,
+            **vars(document),
+            "campaigns": {r.provider: document.campaigns[r.provider] for r in document.ranking if r.provider in document.campaigns},
             "cheapest": tuple(replace(c, setups=c.setups[:PROVIDERS_SHOWN]) for c in document.cheapest),
-            "experiments": next_experiments(declared, decided),
             "left_out": document.left_out[:PROVIDERS_SHOWN],
-        }
+        },
+        declared_weights=adjusted.declared.weights,
+        candidates=len(decided.decision.ranking),
+        experiments=next_experiments(declared, decided),
     )
 
 
-def parse_weights(text: str) -> dict[str, float]:
-    """Weights from `time_to_first_token=0.5,cost_per_good_request=0.2`; empty for an empty text. InvalidDecisionQuery for anything else."""
-    parsed_weights: dict[str, float] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, _, value = part.partition("=")
-        try:
-            parsed_weights[name.strip()] = float(value)
-        except ValueError:
-            raise InvalidDecisionQuery(
-                f'"{part}" is no weight; expected a metric and a number from 0 to 1, such as time_to_first_token=0.5', "weights"
-            ) from None
-    return parsed_weights
+def query_weights(text: str) -> dict[str, float]:
+    """`parse_weights`, with InvalidDecisionQuery."""
+    try:
+        return parse_weights(text)
+    except ValueError as error:
+        raise InvalidDecisionQuery(str(error), "weights") from None
 
 
 def slider_weights(query: Mapping[str, str]) -> dict[str, float]:
@@ -201,19 +164,17 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
                 examples=["time_to_first_token=0.5"],
             ),
         ] = "",
-    ) -> DecisionAnswer:
+    ) -> LiveDecision:
         """Who should run it as of now: the newest trials of each provider at the prices of today. Nothing is stored."""
         try:
-            archive, declarations, today, requested_weights = reader.archive(), declared.now(), pages.now().date(), parse_weights(weights)
-            key = ("answer", team, kind, workload, tuple(sorted(requested_weights.items())))
+            archive, declarations, today, wanted = reader.archive(), declared.now(), pages.now().date(), query_weights(weights)
+            key = ("answer", team, kind, workload, tuple(sorted(wanted.items())))
             return choices.get(
                 archive,
                 declarations,
                 today,
                 key,
-                lambda: decision_answer(
-                    declarations, compute_decision(archive, declarations, today, team, kind, workload, requested_weights)
-                ),
+                lambda: decision_answer(declarations, compute_decision(archive, declarations, today, team, kind, workload, wanted)),
             )
         except LookupError as error:
             raise HTTPException(404, str(error.args[0])) from error

@@ -176,15 +176,3 @@ class PriceOut(Answer):
     source: str
     first_seen_at: datetime
     last_seen_at: datetime
-
-
-class DecisionOut(Answer):
-    """A stored ranking for one team."""
-
-    decision_id: str
-    team: str
-    kind: str
-    winner: str | None
-    probability: float | None = Field(description="that the winner is really first; null where it was alone")
-    decided_at: datetime
-    detail: dict[str, Any]

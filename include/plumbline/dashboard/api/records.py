@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel
 
+from plumbline.analysis.decisions.decision_record import DecisionDocument, read_decisions
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive.pages import Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
@@ -141,10 +142,11 @@ def router(reader: ArchiveReader) -> APIRouter:
     @routes.get("/decisions", tags=["concluded"], dependencies=[Depends(require_cost_access)])
     def list_decisions(
         team: str | None = None, kind: WorkloadKind | None = None, after: After = None, limit: Limit = 20
-    ) -> out.Listed[out.DecisionOut]:
-        """Stored decisions, newest first, each with all that it was made from."""
+    ) -> out.Listed[DecisionDocument]:
+        """Stored decisions, newest first, each with all that it was made from; without those that cannot be read."""
         with _valid_cursor():
-            return _to_list(out.DecisionOut, reader.archive().decisions_page(team, kind, after, limit))
+            page = reader.archive().decisions_page(team, kind, after, limit)
+        return out.Listed(items=read_decisions(page.rows), after=page.after)
 
     return routes
 

@@ -23,7 +23,7 @@ from plumbline.dashboard.api.decisions import (
     InvalidDecisionQuery,
     compute_decision,
     find_preference,
-    parse_weights,
+    query_weights,
     slider_weights,
 )
 from plumbline.dashboard.filters import Chosen, filter_bar
@@ -197,7 +197,7 @@ def router(
             main = urlencode({**request.query_params, "workload": offered[0][0]})
             return RedirectResponse(f"{base_path(request)}/decisions/{team}/{kind}?{main}")
         try:
-            requested_weights = slider_weights(request.query_params) or parse_weights(weights)
+            requested_weights = slider_weights(request.query_params) or query_weights(weights)
             today, key = pages.now().date(), (team, kind, workload, tuple(sorted(requested_weights.items())))
             preference, waits = find_preference(declarations, team, kind, workload or None), waits_for(archive, parts)
             # A page with chosen weights was opened for their ranking: it waits in any case.

@@ -14,9 +14,9 @@ from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
 
 from plumbline.archive import DecisionRecord, open_archive
-from plumbline.dashboard.api.decisions import parse_weights, slider_weights
+from plumbline.dashboard.api.decisions import slider_weights
 from plumbline.dashboard.app import create_app
-from plumbline.declarations import load
+from plumbline.declarations import load, parse_weights
 from plumbline.declarations.installation import installation_paths, override_home
 
 PAGE = "/decisions/product/inference?workload=chat-tiny-cpu"
@@ -125,16 +125,16 @@ def test_what_cannot_be_decided_says_why(client: TestClient, path: str, status: 
 
 def test_the_api_answers_with_everything_that_the_page_shows(client: TestClient) -> None:
     found = client.get(API, params={"workload": "chat-tiny-cpu"}).json()
-    assert (found["first"], found["workloads"], found["simulated"]) == ("local-2core", ["chat-tiny-cpu"], False)
+    assert (found["workloads"], found["simulated"], found["candidates"]) == (["chat-tiny-cpu"], False, 2)
     assert [r["provider"] for r in found["ranking"]] == ["local-2core", "local-1core"]
-    assert found["weights"] == found["declared_weights"] and len(found["columns"]) == len(found["weights"])
+    assert found["preference"]["weights"] == found["declared_weights"] and len(found["columns"]) == len(found["declared_weights"])
     assert found["ranking"][0]["trials"] == [f"2026-11.local-2core.inference.chat-tiny-cpu.0200.r{n}" for n in (1, 2)]
-    assert found["campaigns"]["local-1core"] == {"chat-tiny-cpu": "2026-11"}
+    assert found["campaigns"]["local-1core"] == ["2026-11"]
     assert found["prices"]["local-1core"]["usd_per_hour"] == 0.02
-    assert {s["metric"] for s in found["weight_swings"]} == set(found["weights"]) and len(found["price_swings"]) == 2
+    assert {s["metric"] for s in found["weight_swings"]} == set(found["declared_weights"]) and len(found["price_swings"]) == 2
     assert found["cheapest"][0]["setups"][0]["provider"] == "local-1core"
     moved = client.get(API, params={"workload": "chat-tiny-cpu", "weights": "cost_per_good_request=1"}).json()
-    assert moved["first"] == "local-1core" and moved["declared_weights"] == found["weights"]
+    assert moved["ranking"][0]["provider"] == "local-1core" and moved["declared_weights"] == found["declared_weights"]
 
 
 def test_the_api_says_what_it_cannot_answer(client: TestClient) -> None:
