@@ -84,7 +84,7 @@ def test_the_first_screen_says_what_regressed_who_is_best_and_what_to_do(address
     )
     assert "aurora-us-h100 trains pretrain-1b-gpu" in tiles["Open findings"]
     assert "chat-1b-gpu: aurora-us-h100" in tiles["Best on cost"]
-    assert "→ aurora-us-h100" in tiles["Best switch"] and "%" in tiles["Best switch"]
+    assert "→ aurora-us-h100" in tiles["Could be saved"] and "%" in tiles["Could be saved"]
     assert "2026-10" in tiles["Newest campaign"]
     rows = page.locator(".heat tbody tr")
     assert (

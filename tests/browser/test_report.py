@@ -45,7 +45,12 @@ def test_the_cover_fits_one_screen_and_answers(report: Path, chromium: Browser) 
     with opened(chromium, report, "wide-light") as (page, _, _requests):
         page.set_viewport_size({"width": 1280, "height": 800})
         assert page.locator("#cover").bounding_box()["height"] <= 800  # type: ignore[index]
-        assert [page.locator("#cover .tile dt").nth(i).inner_text() for i in range(4)] == ["Spent", "Lost", "Could be saved", "Certainty"]
+        assert [page.locator("#cover .tile dt").nth(i).inner_text() for i in range(4)] == [
+            "Spent",
+            "Lost a month",
+            "Could be saved",
+            "Certainty",
+        ]
         assert "1 regression" in page.locator("#cover h1").inner_text()
         assert page.locator("#cover tbody tr").count() >= 2
         assert page.locator("#cover .actions li .owner").count() >= 1

@@ -13,12 +13,12 @@ from slack_sdk.models.blocks import Block, ContextBlock, HeaderBlock, MarkdownTe
 
 from plumbline.alerts.channel import OPENED, UPDATED, AlertChannel, ChannelError, Post, failure
 from plumbline.alerts.message import HEADER_LIMIT, SECTION_LIMIT, TEXT_LIMIT, Message
-from plumbline.alerts.monthly_cost import MonthlyCost
+from plumbline.alerts.monthly_cost import MonthlyCost, sum_costs
 from plumbline.alerts.slack.mrkdwn import escape, truncate
 from plumbline.archive import AuditView
-from plumbline.findings.decision_change import is_decision_change
 from plumbline.findings.headline import headline, one_per_headline
-from plumbline.metrics.formatting import format_count, format_money, format_monthly
+from plumbline.metrics.formatting import format_count, format_monthly
+from plumbline.presentation.tiles import lost_tile
 from plumbline.results.finding import SYMBOLS, Finding, gravity
 
 _MOST_OPEN, _MOST_SUMS, _MOST_CHANGED = 8, 6, 5
@@ -77,8 +77,9 @@ def render_digest(digest: Digest) -> Message:
     lines = [_line(i, what, entries, digest.on) for i, (what, entries) in enumerate(stories[:_MOST_OPEN], 1)]
     if len(stories) > _MOST_OPEN:
         lines.append(f"… and {len(stories) - _MOST_OPEN} more: `plumbline findings`")
-    by_provider = _sums(_with_cost(waiting), lambda e: (e.finding.provider,))
-    by_team = _sums(_with_cost(waiting), lambda e: e.teams)
+    # The price or performance change behind a first choice has its own finding and cost.
+    with_cost = [e for e in waiting if e.cost.text]
+    by_provider, by_team = _sums(with_cost, lambda e: (e.finding.provider,)), _sums(with_cost, lambda e: e.teams)
     sums = [f"*{name}*\n" + "\n".join(lines) for name, lines in (("By provider", by_provider), ("By team", by_team)) if lines]
     blocks: list[Block] = [
         HeaderBlock(text=PlainTextObject(text=truncate(_title(digest), HEADER_LIMIT))),
@@ -97,25 +98,8 @@ def _title(digest: Digest) -> str:
 
 
 def _total(waiting: Sequence[Entry]) -> str:
-    if not waiting:
-        return "No open findings."
-    waiting = _with_cost(waiting)
-    if not waiting:
-        return "Open findings concern first choices only, which have no cost of their own."
-    known = [e.cost.usd for e in waiting if e.cost.usd is not None]
-    unknown = len(waiting) - len(known)
-    if not known:
-        return f"Cost unknown: no volume declared for {format_count(unknown, 'finding')} (`volumes` in alerts.yaml)."
-    more = sum(v for v in known if v > 0)
-    less = -sum(v for v in known if v < 0)
-    saved = f" and save {format_money(less)}" if less else ""
-    rest = f" Cost unknown for {format_count(unknown, 'finding')}." if unknown else ""
-    return f"Open findings cost *{format_money(more)} a month* at the declared volumes{saved}.{rest}"
-
-
-def _with_cost(entries: Sequence[Entry]) -> list[Entry]:
-    """Without first choices: the price or performance change behind one has its own finding and cost."""
-    return [entry for entry in entries if not is_decision_change(entry.finding)]
+    lost = lost_tile(sum_costs(e.cost for e in waiting))
+    return f"{lost.name}: *{lost.value}*, {lost.note}." if waiting else "No open findings."
 
 
 def _line(place: int, what: str, entries: Sequence[Entry], on: date) -> str:

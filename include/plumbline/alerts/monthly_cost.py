@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from typing import get_args
 
+from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
 from plumbline.analysis.cost.monthly_worth import monthly_hours, relative_cost
 from plumbline.analysis.cost.unit_costs import COSTS, HOUR_S
 from plumbline.analysis.prices.book import quote
@@ -43,6 +44,11 @@ class MonthlyCost:
     text: str
     low: float | None = None
     high: float | None = None
+
+
+def sum_costs(costs: Iterable[MonthlyCost]) -> MonthlyTotal:
+    """Losses and gains apart. A finding that never has a cost counts for neither amount nor gap."""
+    return sum_monthly(cost.usd for cost in costs if cost.text)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from plumbline.archive import open_archive
 from plumbline.cli.campaign import CampaignProgress, load_declarations, show_drift, stop_on_signal
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
+from plumbline.cli.verdict import show_verdict
 from plumbline.declarations import DeclarationError, Declarations, installation_paths, load
 from plumbline.declarations.installation import override_home
 from plumbline.embedded.campaign import CampaignError, Outcome, run_campaign
@@ -28,7 +29,7 @@ from plumbline.embedded.demo import Demo, DemoError, attributed, measure_quiet_m
 from plumbline.embedded.server import AirflowServer, ServerError
 from plumbline.harness.engine_python import VARIABLE as ENGINE_PYTHON
 from plumbline.launch.plan import PlanError
-from plumbline.presentation.summary import summary_items
+from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results.finding import Finding
 from plumbline.workflows.plan import DECISION_DAG, RunParameters, planned_trials
 from plumbline.workflows.rehearse import RehearsedCampaign, months_of, simulated
@@ -177,9 +178,7 @@ def demo_own_model(as_json: Json = False) -> None:
         for row in rows:
             shown.add_row(*astuple(row))
         out.print(shown)
-        for item in summary_items(conclude(data)):
-            for line in item.lines:
-                out.print(f"  {line}")
+        show_verdict(campaign_verdict(conclude(data)))
         out.print(
             f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} PLUMBLINE_CONFIG={home / 'config'} plumbline cost precision"
         )

@@ -57,6 +57,7 @@ def _width(stream: TextIO) -> int | None:
 out = _Console(width=_width(sys.stdout))
 err = _Console(stderr=True, width=_width(sys.stderr))
 
+TONES = {"good": "green", "warn": "yellow", "bad": "bold red"}
 SEVERITY_STYLES = {"page": "bold red", "warn": "yellow", "info": "cyan"}
 
 

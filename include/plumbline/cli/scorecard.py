@@ -69,10 +69,9 @@ def scorecard(
         name = campaign or newest_campaign(archive)
         data = campaign_data(archive, name)
     concluded = conclude(data)
-    imported = imported_runs(data.imported, concluded.cards, data.workloads)
+    imported, verdict = imported_runs(data.imported, concluded.cards, data.workloads), campaign_verdict(concluded)
 
     def show() -> None:
-        verdict = campaign_verdict(concluded)
         show_verdict(verdict, everything=everything)
         if verbose or everything:
             show_scorecards(concluded, verdict, everything)
@@ -86,7 +85,15 @@ def scorecard(
             out.print(marked("\n[dim]every metric, criterion and decision:[/] plumbline scorecard {} -v", name))
 
     beside = campaign_rows(data, concluded.cards) if as_json else ()
-    printed = {"campaign": name, "scorecards": concluded.cards, "beside": beside, "decisions": concluded.decisions, "imported": imported}
+    first = {"headline": verdict.headline, "tiles": verdict.tiles, "choices": verdict.choices, "actions": verdict.actions}
+    printed = {
+        "campaign": name,
+        **first,
+        "scorecards": concluded.cards,
+        "beside": beside,
+        "decisions": concluded.decisions,
+        "imported": imported,
+    }
     emit(as_json, printed, show)
 
 

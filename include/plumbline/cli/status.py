@@ -6,11 +6,9 @@ from datetime import datetime, timezone
 
 from rich.text import Text
 
-from plumbline.cli.output import Json, clear_errors, emit, out, read_archive
+from plumbline.cli.output import TONES, Json, clear_errors, emit, out, read_archive
 from plumbline.dashboard.pages.overview import overview
 from plumbline.declarations import DeclarationError, installation_paths, load
-
-_STYLES = {"good": "green", "warn": "yellow", "bad": "bold red"}
 
 
 def status(as_json: Json = False) -> None:
@@ -21,6 +19,6 @@ def status(as_json: Json = False) -> None:
     def show() -> None:
         width = max(len(tile.name) for tile in tiles)
         for tile in tiles:
-            out.print(Text.assemble((f"{tile.name:<{width}}  ", "dim"), (tile.value, _STYLES.get(tile.tone, "bold")), f"  {tile.note}"))
+            out.print(Text.assemble((f"{tile.name:<{width}}  ", "dim"), (tile.value, TONES.get(tile.tone, "bold")), f"  {tile.note}"))
 
     emit(as_json, tiles, show)

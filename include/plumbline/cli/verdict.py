@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.cli.output import SEVERITY_STYLES, marked, out
+from plumbline.cli.output import SEVERITY_STYLES, TONES, marked, out
 from plumbline.cli.tables import TOP
 from plumbline.presentation.verdicts import Bar, CampaignVerdict, WorkloadVerdict
 from plumbline.results.finding import SYMBOLS
@@ -20,9 +20,8 @@ _PARTS = " ▏▎▍▌▋▊▉"
 
 
 def show_verdict(verdict: CampaignVerdict, *, everything: bool = False, most: int = TOP) -> None:
-    """Print it. `most`: providers of a workload; `everything`: all providers, workloads and findings."""
-    if verdict.busy:
-        out.print(verdict.busy, style="bold yellow")
+    """Print it. `most`: providers of a workload; `everything`: all providers, workloads, choices and findings."""
+    out.print(verdict.headline, style="bold yellow" if verdict.busy else "bold")
     out.print(_head(verdict))
     if len(verdict.workloads) <= _IN_FULL or everything:
         for one in verdict.workloads:
@@ -34,41 +33,35 @@ def show_verdict(verdict: CampaignVerdict, *, everything: bool = False, most: in
         if more := len(verdict.workloads) - _LINES:
             out.print(f"  and {more} more workloads: --all", style="dim") if more > 0 else None
     out.print()
+    _choices(verdict, everything)
     _drift(verdict, len(verdict.findings) if everything else _FINDINGS)
     if verdict.criteria:
         out.print(_named_row("Criteria", _criteria(verdict.criteria)))
-    for number, sentence in enumerate(verdict.costs):
-        out.print(_named_row("Costs" if not number else "", sentence))
+    for tile in verdict.tiles[:-1]:
+        out.print(_named_row(tile.name, Text.assemble((tile.value, TONES.get(tile.tone, "")), f" {tile.note}")))
 
 
 def _head(verdict: CampaignVerdict) -> Text:
     names = verdict.providers
     who = ", ".join(names) if sum(map(len, names)) < out.width // 2 else f"{len(names)} providers"
-    total = sum(verdict.trials.values())
-    usable = sum(verdict.trials.get(status, 0) for status in ("valid", "degraded"))
-    bad = ", ".join(f"{n} {status}" for status, n in verdict.trials.items() if status not in ("valid", "degraded"))
-    trials = f"{usable} of {total} trials usable{f' ({bad})' if bad else ''}" if bad else f"{total} trials, all usable"
-    mark = " SIMULATED" if verdict.simulated else ""
-    return marked("[bold]{}[/][yellow]{}[/] · {} · {}", verdict.campaign_id, mark, who, trials)
+    mark = {"": "", "some": " SIMULATED in part", "all": " SIMULATED"}[verdict.simulated]
+    return marked("{}[yellow]{}[/] · {} · {}", verdict.campaign_id, mark, who, verdict.trials_text)
 
 
 def _workload(one: WorkloadVerdict, most: int) -> None:
-    out.print(marked("[bold]{}[/] {} [dim]· {} {}[/]", one.kind.capitalize(), one.title, one.metric, one.arrow))
+    title = marked("[bold]{}[/] {} [dim]· {} {}[/]", one.kind.capitalize(), one.title, one.metric, one.arrow)
+    out.print(title.append(f"  {one.leader}", _leader_style(one)))
     bars = one.bars[:most]
-    if not bars:
-        _without(one)
-        return
-    name, text, interval = (
-        max(len(part) for part in parts) for parts in zip(*((b.provider, b.text, b.interval) for b in bars), strict=True)
-    )
-    room = min(30, out.width - name - text - interval - 8)
-    for bar in bars:
-        out.print(_bar(bar, name, text, room))
-    if more := len(one.bars) - len(bars):
-        out.print(f"  and {more} more: --all", style="dim")
+    if bars:
+        name, text, interval = (
+            max(len(part) for part in parts) for parts in zip(*((b.provider, b.text, b.interval) for b in bars), strict=True)
+        )
+        room = min(30, out.width - name - text - interval - 8)
+        for bar in bars:
+            out.print(_bar(bar, name, text, room))
+        if more := len(one.bars) - len(bars):
+            out.print(f"  and {more} more: --all", style="dim")
     _without(one)
-    for choice in one.choices:
-        out.print(_choice(choice))
 
 
 def _bar(bar: Bar, name: int, text: int, room: int) -> Text:
@@ -89,21 +82,26 @@ def _without(one: WorkloadVerdict, indent: int = 2) -> None:
         out.print(Padding(Text(f"{_names(providers)}: {why}", "dim"), (0, 0, 0, indent)))
 
 
-def _choice(choice: str, indent: int = 2) -> Padding:
-    unclear = "no clear winner" in choice
-    return Padding(Text.assemble(("→ ", "dim"), (choice, "yellow" if unclear else "bold")), (0, 0, 0, indent))
+def _choices(verdict: CampaignVerdict, everything: bool) -> None:
+    for number, row in enumerate(verdict.choices if everything else verdict.rows):
+        style = "" if row.verdict == "stay" else "bold yellow" if row.verdict in ("move", "unclear") else "bold"
+        told = Text.assemble(f"{row.team} · {row.workloads}: ", (row.sentence, style))
+        for aside in filter(None, (row.saves, row.today)):
+            told.append(f"; {aside}", "dim")
+        out.print(_named_row("" if number else "Choices", told))
+    if verdict.more and not everything:
+        out.print(_named_row("", Text(f"and {verdict.more}: --all", "dim")))
 
 
 def _lines(workloads: Sequence[WorkloadVerdict]) -> None:
-    """A line for each workload, and one for each answer of the teams that weigh it."""
+    """A line for each workload."""
     kind, name, best, text = (
-        max(map(len, parts)) for parts in zip(*((w.kind, w.workload, _best(w), _top(w)) for w in workloads), strict=True)
+        max(map(len, parts)) for parts in zip(*((w.kind, w.workload, w.leader, _top(w)) for w in workloads), strict=True)
     )
     for one in workloads:
-        unclear = sum(bar.best for bar in one.bars) != 1 and len(one.bars) > 1
         line = Text.assemble(
             (f"  {one.kind:<{kind}}  ", "dim"), f"{one.workload:<{name}}  ",
-            (f"{_best(one):<{best}}", "yellow" if unclear else "bold" if one.bars else "dim"),
+            (f"{one.leader:<{best}}", _leader_style(one)),
             f"  {_top(one):>{text}}",
         )  # fmt: skip
         if line.cell_len + 2 + len(one.metric) <= out.width:
@@ -111,17 +109,11 @@ def _lines(workloads: Sequence[WorkloadVerdict]) -> None:
         out.print(line)
         if not one.bars:
             _without(one, indent=4 + kind)
-        for choice in one.choices if one.weighed else ():
-            out.print(_choice(choice, indent=4 + kind))
 
 
-def _best(one: WorkloadVerdict) -> str:
-    ahead = [bar.provider for bar in one.bars if bar.best]
-    if not one.bars:
-        return "not measured"
-    if len(one.bars) == 1:
-        return f"{one.bars[0].provider} alone"
-    return ahead[0] if len(ahead) == 1 else f"no clear winner among {len(ahead) or len(one.bars)}"
+def _leader_style(one: WorkloadVerdict) -> str:
+    unclear = sum(bar.best for bar in one.bars) != 1 and len(one.bars) > 1
+    return "yellow" if unclear else "bold" if one.bars else "dim"
 
 
 def _top(one: WorkloadVerdict) -> str:
@@ -153,7 +145,7 @@ def _criteria(counts: dict[str, int]) -> Text:
 
 def _named_row(name: str, value: str | Text) -> Table:
     line = Table.grid(padding=(0, 1), pad_edge=False)
-    line.add_column(width=9, style="bold")
+    line.add_column(width=14, style="bold")
     line.add_column(overflow="fold")
     line.add_row(name, value)
     return line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,27 +15,15 @@ from plumbline.analysis.decisions.savings import Switch
 from plumbline.archive import FindingView
 from plumbline.declarations import Declarations
 from plumbline.launch.plan import next_slot
-from plumbline.metrics.formatting import format_count, format_money, format_name, format_percent, format_probability
-from plumbline.presentation.cover import describe_rest
+from plumbline.metrics.formatting import format_count, format_name
 from plumbline.presentation.findings_inbox import count_severities
 from plumbline.presentation.heat_map import SeriesStatus
 from plumbline.presentation.series_summary import ORDER, format_age
+from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 
 log = logging.getLogger(__name__)
 _RUNS_NAMED = 3
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One number of the status strip: `tone` is good, warn, bad or empty. `link`: a path of the pages, with `in_airflow` one of Airflow."""
-
-    name: str
-    value: str
-    note: str
-    link: str
-    tone: str = ""
-    in_airflow: bool = False
 
 
 _COST_LATER = Tile("Best on cost", "…", "", "/?view=cost")
@@ -69,7 +57,7 @@ def status_tiles(
         )
     ]
     if month is not None:
-        tiles += [_money_tile(month), _switch_tile(moves), *([_COST_LATER] if status is None else _cost_tile(cheapest))]
+        tiles += [lost_tile(month), saving_tile(moves), *([_COST_LATER] if status is None else _cost_tile(cheapest))]
     campaign = [_CAMPAIGN_LATER] if status is None else _campaign_tile(status)
     running = [replace(t, note=_with_next_slot(t.note, declared, now)) for t in _running_tile(active, campaign, declared, now)]
     return (*tiles, *running, _AGE_LATER if status is None else _age_tile(status, now))
@@ -140,9 +128,9 @@ def _age_tile(status: Mapping[tuple[str, str], SeriesStatus], now: datetime) -> 
     states = Counter(series_status.state.name for series_status in status.values())
     newest = max((series_status.planned_at for series_status in status.values()), default=None)
     words = ", ".join(f"{states[name]} {format_name(name)}" for name in ORDER if states[name])
-    tone = "warn" if states["stale"] or states["drifted"] else ""
     text = f"of {len(status)} series: {words}" if status else "no results"
-    return Tile("Newest results", format_age(newest, now) if newest else "never", text, "/?view=drift", tone)
+    age = format_age(newest, now) if newest else "never"
+    return Tile("Newest results", age, text, "/?view=drift", "warn" if states["stale"] or states["drifted"] else "")
 
 
 def _cost_tile(cheapest: Sequence[tuple[str, str]]) -> list[Tile]:
@@ -153,30 +141,3 @@ def _cost_tile(cheapest: Sequence[tuple[str, str]]) -> list[Tile]:
     examples = [f"{workload}: {provider}" for workload, provider in cheapest[:3]]
     suffix = "; …" if len(cheapest) > 3 else ""
     return [Tile("Best on cost", name, f"on {count} of {len(cheapest)}. {'; '.join(examples)}{suffix}", "/?view=cost")]
-
-
-def _money_tile(month: MonthlyTotal) -> Tile:
-    """What unsettled findings cost a month, at the declared volumes; gains are named and not set off."""
-    link = "/findings?state=open"
-    if not month.known:
-        return Tile("Lost a month", "–", f"{month.unknown} without an amount" if month.unknown else "no finding costs money", link)
-    if not month.lost and month.saved:
-        return Tile("Saved a month", format_money(month.saved), format_count(month.known, "finding"), link, "good")
-    coverage = f"{format_count(month.known, 'finding')}{describe_rest(month)}"
-    return Tile("Lost a month", format_money(month.lost), coverage, link, "bad" if month.lost else "good")
-
-
-def _switch_tile(moves: Sequence[Switch] | None) -> Tile:
-    """The move that saves most, as the report's cover names it; without volumes as a share, with what to declare."""
-    if moves is None:
-        return Tile("Best switch", "–", "no stored decision", "/decisions")
-    if not moves:
-        return Tile("Best switch", "none", "every team runs at its cheapest sufficient provider", "/decisions", "good")
-    best = moves[0]
-    certainty = f", P(cheapest) {format_probability(best.probability)}" if best.probability is not None else ""
-    saving = f"{format_percent(best.saving)} less"
-    note = f"{best.workload}: {best.provider} → {best.to}{certainty}"
-    link = f"/workloads/{best.workload}"
-    if best.usd:
-        return Tile("Best switch", format_money(best.usd), f"less a month ({format_percent(best.saving)}): {note}", link, "warn")
-    return Tile("Best switch", saving, f"{note}. For USD declare volumes (alerts.yaml)", link, "warn")

@@ -15,7 +15,7 @@ from plumbline.analysis.scorecards.scorecard import Scorecard
 from plumbline.archive import Archive, TrialView
 from plumbline.declarations import Declarations, Provider
 from plumbline.metrics import METRICS
-from plumbline.metrics.formatting import common_scale, format_count, format_name, format_percent
+from plumbline.metrics.formatting import common_scale, format_count, format_name
 from plumbline.presentation.card_tables import card_tables
 from plumbline.results import ResultDocument
 
@@ -103,25 +103,6 @@ def unknown_reasons(cost: ProviderCost) -> tuple[str, ...]:
 
 def format_amount(amount: Money | None) -> str:
     return "–" if amount is None else str(amount)
-
-
-def cost_sentence(cost: ProviderCost) -> str:
-    """A campaign's total cost at a provider, in a sentence."""
-    total, simulated = cost.bill.total, " (simulated)" if cost.simulated else ""
-    if total is None:
-        reasons = "; ".join(dict.fromkeys(unknown.reason for unknown in cost.bill.unknown)) or "no bill"
-        return f"{cost.label}{simulated}: unknown ({reasons})."
-    parts = []
-    idle, lost = cost.bill.of("idle"), cost.bill.of("failed_launches")
-    for name, amount in (("idle", idle), ("for lost attempts", lost)):
-        if amount is not None and total.amount:
-            parts.append(f"{format_percent(amount.amount / total.amount)} {name}")
-    if cost.per_finished_run is not None:
-        parts.append(f"{cost.per_finished_run} per finished run")
-    missing = [format_name(item) for item in dict.fromkeys(unknown.item for unknown in cost.bill.unknown)]
-    exclusions = f"; excludes {', '.join(missing)} (not declared or not recorded)" if missing else ""
-    at_least = "" if cost.bill.complete else "at least "
-    return f"{cost.label}{simulated}: {at_least}{total}{', ' if parts else ''}{', '.join(parts)}{exclusions}."
 
 
 @dataclass(frozen=True)

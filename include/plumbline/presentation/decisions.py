@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,7 +15,6 @@ from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
 from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
-from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import (
     common_scale,
     format_change,
@@ -77,7 +76,7 @@ class SwingRow:
 @dataclass(frozen=True)
 class DecisionTables:
     """One decision. `by_weight`, `by_price`: `weights` and `prices` as sentences; empty without a choice. `differs`: why the first
-    one is not the cheapest."""
+    one is not the cheapest. `nearest`: see nearest_change."""
 
     decision: Decision
     rows: tuple[RankRow, ...]
@@ -88,6 +87,7 @@ class DecisionTables:
     by_price: tuple[str, ...]
     cheapest: tuple[CheapestTable, ...]
     differs: tuple[str, ...]
+    nearest: str
 
 
 def first_against_cheapest(decided: TeamDecision) -> tuple[str, ...]:
@@ -133,6 +133,7 @@ def decision_tables(decided: TeamDecision, listed: TeamDecision | None = None, s
         by_price=price_sentences(excerpt.price_swings),
         cheapest=tuple(_cheapest_table(cheapest, setups) for cheapest in decided.cheapest),
         differs=first_against_cheapest(decided),
+        nearest=nearest_change(excerpt),
     )
 
 
@@ -252,27 +253,6 @@ def _cheapest_table(cheapest: Cheapest, limit: int | None) -> CheapestTable:
         for s in cheapest.setups[:limit]
     )
     return CheapestTable(cheapest.workload, format_name(cheapest.metric), cheapest.requirements, answer, rows, cheapest.note)
-
-
-def cheapest_sentences(decided: Iterable[TeamDecision]) -> tuple[str, ...]:
-    """The cheapest setup that meets the requirements, a sentence for each workload and answer, with the teams."""
-    teams_by_answer: dict[tuple[str, str], list[str]] = {}
-    for d in decided:
-        for cheapest in d.cheapest:
-            if cheapest.requirements and cheapest.setups:
-                teams_by_answer.setdefault((cheapest.workload, _answer_text(cheapest)), []).append(d.decision.team)
-    return tuple(f"{workload}, requirements of {join_words(teams)}: {answer}." for (workload, answer), teams in teams_by_answer.items())
-
-
-def _answer_text(cheapest: Cheapest) -> str:
-    answer = cheapest.answer
-    if answer is None:
-        missed = dict.fromkeys(j.text for s in cheapest.setups for j in s.missed)
-        unknown = [] if missed else [format_name(cheapest.metric)]
-        return f"no provider is shown to meet all requirements; missing: {join_words([*missed, *unknown])}"
-    cost = common_scale(METRICS[cheapest.metric].unit, [answer.cost], cheapest.metric).text(answer.cost)
-    certainty = "" if answer.probability_cheapest is None else f", P(cheapest) {format_probability(answer.probability_cheapest)}"
-    return f"{answer.provider} at {cost} ({format_name(cheapest.metric)}){certainty}"
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,50 @@
-"""A campaign's verdict, shortest form: who is first for each workload, what drifted, what it cost."""
+"""A campaign in its shortest form, the one that the report's cover, the mail, the Markdown and the command line show: headline, money,
+choices, actions, who leads on each workload, what drifted."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Literal
 
 from plumbline.analysis.busy_machine import BusyMachine
-from plumbline.analysis.campaign_data import FindingRow, SeriesDrift
+from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
-from plumbline.analysis.cost.bill import Money
-from plumbline.analysis.decisions.certainty import first_sentence
-from plumbline.analysis.decisions.decision import Decision
+from plumbline.analysis.cost.bill import combine_bills
+from plumbline.analysis.decisions.certainty import certainty_text, leaders_of, today_text
+from plumbline.analysis.decisions.current_results import TeamDecision
+from plumbline.analysis.decisions.savings import Switch, cost_answers, switches_of
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.scorecards.scorecard import leaders, leading_metric, leading_row
-from plumbline.metrics.formatting import common_scale, format_name, format_percent, join_words
+from plumbline.analysis.trial_sample import USABLE
+from plumbline.metrics.formatting import (
+    common_scale,
+    format_count,
+    format_money,
+    format_name,
+    format_percent,
+    format_probability,
+    join_words,
+)
 from plumbline.presentation.card_tables import CardTable, card_tables
+from plumbline.presentation.tiles import Tile, cheapest_certainty, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
+
+Verdict = Literal["move", "choose", "unclear", "none", "stay"]
+VERDICTS: dict[Verdict, str] = {
+    "move": "move",
+    "choose": "first choice",
+    "unclear": "no clear winner",
+    "none": "none eligible",
+    "stay": "stay",
+}
+"""In the order of rows: what a reader must act on comes first."""
+ROWS, ACTIONS, FINDINGS = 5, 3, 8
+OPERATIONS = "operations"
+"""Owner of what concerns no team's workload."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +60,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class WorkloadVerdict:
-    """One workload: `bars` of its leading metric, best first; `choices`: each team's first choice in words, or
-    the leader where no team weighs it; `without`: not measured, by provider with why."""
+    """One workload: `bars` of its leading metric, best first; `without`: not measured, by provider with why."""
 
     kind: str
     workload: str
@@ -41,48 +68,130 @@ class WorkloadVerdict:
     metric: str
     arrow: str
     bars: tuple[Bar, ...]
-    choices: tuple[str, ...]
-    weighed: bool
     without: dict[str, str]
+
+    @property
+    def leader(self) -> str:
+        """Who leads, in the fewest words."""
+        if not self.bars:
+            return "not measured"
+        if len(self.bars) == 1:
+            return f"{self.bars[0].provider} alone"
+        ahead = [bar.provider for bar in self.bars if bar.best]
+        return ahead[0] if len(ahead) == 1 else f"{len(ahead)} too close to call" if ahead else "no leader"
+
+
+@dataclass(frozen=True)
+class ChoiceRow:
+    """One team's choice for one set of workloads. `provider`: the first choice; without a clear winner who leads with what. `before`: of a move,
+    where from."""
+
+    team: str
+    workloads: str
+    verdict: Verdict
+    provider: str
+    before: str
+    certainty: str
+    saves: str
+    today: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{VERDICTS[self.verdict]}{f' from {self.before}' if self.before else ''}"
+
+    @property
+    def sentence(self) -> str:
+        """Such as `move from aurora to cirrus, 87 % sure`."""
+        between = {"move": " to ", "stay": " with ", "choose": " "}.get(self.verdict, ", ")
+        return f"{self.label}{between if self.provider else ''}{self.provider}{f', {self.certainty} sure' if self.certainty else ''}"
+
+
+@dataclass(frozen=True)
+class Action:
+    """What to do, why, and whose it is."""
+
+    title: str
+    why: str
+    owner: str
+    usd: float = 0.0
 
 
 @dataclass(frozen=True)
 class CampaignVerdict:
-    """`trials`: by status. `series`: by their state in words, the gravest first. `busy`: why nothing is ranked, or empty.
-    `criteria`: by outcome. `costs`: sentences. `findings`: most severe first."""
+    """`headline`: what changed, or that a busy machine has no winner. `tiles`: spent, lost, could be saved, certainty. `choices`: moves first.
+    `actions`: at most ACTIONS; `also_open`: open findings that none of them names. `trials`: by status. `findings`: the campaign's, open and
+    gravest first. `series`: by their state in words, the gravest first. `criteria`: by outcome."""
 
     campaign_id: str
-    reason: str
-    simulated: bool
-    providers: tuple[str, ...]
-    trials: dict[str, int]
-    workloads: tuple[WorkloadVerdict, ...]
-    findings: tuple[FindingRow, ...]
-    series: dict[str, int]
-    criteria: dict[str, int]
-    costs: tuple[str, ...]
-    busy: str = ""
+    headline: str
+    simulated: Literal["", "some", "all"] = ""
+    tiles: tuple[Tile, ...] = ()
+    choices: tuple[ChoiceRow, ...] = ()
+    actions: tuple[Action, ...] = ()
+    also_open: tuple[FindingRow, ...] = ()
+    providers: tuple[str, ...] = ()
+    trials: dict[str, int] = field(default_factory=dict)
+    workloads: tuple[WorkloadVerdict, ...] = ()
+    findings: tuple[FindingRow, ...] = ()
+    series: dict[str, int] = field(default_factory=dict)
+    criteria: dict[str, int] = field(default_factory=dict)
+    busy: bool = False
+
+    @property
+    def trials_text(self) -> str:
+        """How many trials there were, and why some do not count."""
+        total, usable = sum(self.trials.values()), sum(self.trials.get(status, 0) for status in USABLE)
+        bad = ", ".join(f"{n} {status}" for status, n in self.trials.items() if status not in USABLE)
+        return (
+            f"{usable} of {total} trials usable ({bad})" if bad else f"{format_count(total, 'trial')}, all usable" if total else "no trials"
+        )
+
+    @property
+    def rows(self) -> tuple[ChoiceRow, ...]:
+        """The choices that a first page shows."""
+        return self.choices[:ROWS]
+
+    @property
+    def more(self) -> str:
+        """The other choices, counted in words."""
+        return join_words(f"{n} × {label}" for label, n in Counter(VERDICTS[r.verdict] for r in self.choices[ROWS:]).items())
 
 
 def campaign_verdict(conclusions: Conclusions) -> CampaignVerdict:
-    """What a reader wants to know first; every number is one of the scorecards and decisions."""
+    """What a reader wants to know first, the same for three providers and for fifty; every number is one of the bills, scorecards and decisions."""
     campaign, cards = conclusions.campaign, conclusions.cards
+    volumes = campaign.history.volumes
+    moves = switches_of([a for d in conclusions.decided for a in cost_answers(d, _before(d, campaign) or d.decision.first_name)], volumes)
+    order = tuple(VERDICTS)
+    choices = sorted(
+        (_choice(d, conclusions, moves) for d in conclusions.decided), key=lambda r: (order.index(r.verdict), r.team, r.workloads)
+    )
     counts: Counter[str] = Counter()
     for card in cards:
         counts.update({status: n for status, n in card.counts.items() if n})
-    findings = sorted(campaign.findings, key=lambda f: (f.state not in OPEN_STATES, gravity(f.severity)))
+    simulated_flags = {d.simulated for d in campaign.documents}
+    actions = _actions(conclusions, moves)
+    named = {action.why for action in actions}
     return CampaignVerdict(
         campaign_id=campaign.campaign_id,
-        reason=campaign.reason,
-        simulated=bool(cards) and all(c.simulated for c in cards),
+        headline=_headline(campaign, choices) if conclusions.busy is None else _busy_sentence(conclusions.busy),
+        simulated="" if True not in simulated_flags else "some" if False in simulated_flags else "all",
+        tiles=(
+            _spent_tile(conclusions),
+            lost_tile(campaign.history.monthly),
+            saving_tile(moves if conclusions.decided else None),
+            _certainty_tile(conclusions),
+        ),
+        choices=tuple(choices),
+        actions=actions,
+        also_open=tuple(f for f in campaign.history.open_findings if f.headline not in named)[:FINDINGS],
         providers=tuple(sorted({c.provider for c in cards})),
         trials=dict(counts),
-        workloads=tuple(_workload(table, conclusions) for table in card_tables(cards)),
-        findings=tuple(findings),
+        workloads=tuple(_workload(table, conclusions.busy is None) for table in card_tables(cards)),
+        findings=tuple(sorted(campaign.findings, key=lambda f: (f.state not in OPEN_STATES, gravity(f.severity)))),
         series=drift_counts(campaign.drift),
         criteria=dict(Counter(j.outcome for c in cards for j in c.acceptance)),
-        costs=tuple(_costs(conclusions)),
-        busy=busy_sentence(conclusions.busy) if conclusions.busy is not None else "",
+        busy=conclusions.busy is not None,
     )
 
 
@@ -95,17 +204,16 @@ def drift_counts(drift: Sequence[SeriesDrift]) -> dict[str, int]:
 _WITHOUT_BASELINE = "without an earlier baseline"
 
 
-def busy_sentence(busy: BusyMachine) -> str:
-    """What comes first of a campaign that other load spoilt."""
+def _busy_sentence(busy: BusyMachine) -> str:
     close = f"close {join_words(busy.programs)} and run again" if busy.programs else "run again when it is idle"
     return f"this machine was busy (others used {format_percent(busy.share)}): no winner; {close}"
 
 
-def _workload(table: CardTable, conclusions: Conclusions) -> WorkloadVerdict:
+def _workload(table: CardTable, ranked: bool) -> WorkloadVerdict:
     metric = leading_metric(table.cards)
     rows = {c.provider: row for c in table.cards if (row := leading_row(c, metric)) is not None and row.value is not None}
     first_row = next(iter(rows.values()), None)
-    leading_providers = leaders(dict(rows)) if len(rows) > 1 and conclusions.busy is None else ()
+    leading_providers = leaders(dict(rows)) if len(rows) > 1 and ranked else ()
     higher = first_row is not None and first_row.direction == "higher_is_better"
     ordered = sorted(rows.items(), key=lambda item: ((-1 if higher else 1) * (item[1].value or 0.0), item[0]))
     scale = common_scale(first_row.unit if first_row else "", [row.value for _, row in ordered], metric)
@@ -120,7 +228,6 @@ def _workload(table: CardTable, conclusions: Conclusions) -> WorkloadVerdict:
         )
         for provider, row in ordered
     )
-    workload_decisions = [d for d in conclusions.decisions if d.kind == table.kind and table.workload in d.workloads]
     return WorkloadVerdict(
         kind=table.kind,
         workload=table.workload,
@@ -128,44 +235,141 @@ def _workload(table: CardTable, conclusions: Conclusions) -> WorkloadVerdict:
         metric=format_name(metric),
         arrow="↑" if higher else "↓" if first_row is not None and first_row.direction == "lower_is_better" else "",
         bars=bars,
-        choices=() if conclusions.busy is not None else _choices(workload_decisions) or _leader_sentence(bars),
-        weighed=bool(workload_decisions),
         without={c.provider: c.unusable or "not measured in any usable trial" for c in table.cards if c.provider not in rows},
     )
 
 
-def _choices(decisions: Iterable[Decision]) -> tuple[str, ...]:
-    """One line for the teams that get the same answer."""
-    teams_by_sentence: dict[str, list[str]] = {}
-    for decision in decisions:
-        teams_by_sentence.setdefault(first_sentence(decision), []).append(decision.team)
-    return tuple(f"{join_words(teams)}: {sentence}" for sentence, teams in teams_by_sentence.items())
+def choice_key(decided: TeamDecision) -> tuple[str, str, tuple[str, ...]]:
+    """Team, kind and workloads, by which a campaign's history names a choice."""
+    return decided.decision.team, decided.decision.kind, decided.preference.workloads
 
 
-def _leader_sentence(bars: Sequence[Bar]) -> tuple[str, ...]:
-    best_providers = [bar.provider for bar in bars if bar.best]
-    if len(bars) < 2:
-        return ()
-    if len(best_providers) == 1:
-        return (f"{best_providers[0]} leads; no team weighs this workload",)
-    return (f"no clear winner among {len(best_providers) or len(bars)}; no team weighs this workload",)
+def _before(decided: TeamDecision, campaign: CampaignData) -> str | None:
+    return campaign.history.choices.get(choice_key(decided))
 
 
-def _costs(conclusions: Conclusions) -> Iterable[str]:
-    """A sentence for each kind: the total, and the dearest providers."""
-    for kind in ("training", "inference"):
-        provider_costs = [c for c in conclusions.provider_costs if c.kind == kind]
-        priced = [(c.bill.total, c) for c in provider_costs if c.bill.total is not None]
-        if not provider_costs:
+def _verdict(decided: TeamDecision, campaign: CampaignData) -> Verdict:
+    decision, before = decided.decision, _before(decided, campaign)
+    if decision.first is None:
+        return "none"
+    if len(leaders_of(decision)) > 1:
+        return "unclear"
+    return "choose" if before is None else "stay" if before == decision.first.provider else "move"
+
+
+def _choice(decided: TeamDecision, conclusions: Conclusions, moves: Sequence[Switch]) -> ChoiceRow:
+    decision, verdict = decided.decision, _verdict(decided, conclusions.campaign)
+    before, names = _before(decided, conclusions.campaign) or "", decided.preference.workloads
+    best = next((m for m in moves if m.workload in names and m.provider == before and m.to == decision.first_name), None)
+    return ChoiceRow(
+        team=decision.team,
+        workloads=names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else ""),
+        verdict=verdict,
+        provider=certainty_text(decision) if verdict == "unclear" else decision.first_name or "",
+        before=before if verdict == "move" else "",
+        certainty=format_probability(decision.first.probability_first) if decision.first and verdict != "unclear" else "",
+        saves="" if best is None else _saves(best),
+        today=today_text(decision, conclusions.today.get(decision.choice)),
+    )
+
+
+def _saves(move: Switch) -> str:
+    return f"saves {format_money(move.usd)} a month" if move.usd else f"costs {format_percent(move.saving)} less"
+
+
+def _headline(campaign: CampaignData, choices: Sequence[ChoiceRow]) -> str:
+    # Of severity info only what moves a decision is a headline.
+    grave = [f for f in campaign.findings if f.severity != "info" or f.kind in ("performance", "price")]
+    counts = Counter(_finding_word(f) for f in grave)
+    parts = [format_count(n, word, _PLURALS.get(word, "")) for word, n in sorted(counts.items(), key=lambda c: _WORDS.index(c[0]))]
+    if moved := sum(r.verdict == "move" for r in choices):
+        parts.append(format_count(moved, "decision changes", "decisions change"))
+    if not parts:
+        stay, minor = sum(r.verdict == "stay" for r in choices), len(campaign.findings)
+        parts = [format_count(minor, "minor finding") if minor else "nothing changed"]
+        parts += [format_count(stay, "decision stays", "decisions stay")] if stay else []
+    return f"{campaign_name(campaign.campaign_id)}: {', '.join(parts)}"
+
+
+def campaign_name(campaign_id: str) -> str:
+    """`October 2026` for a monthly campaign, else its id."""
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", campaign_id):
+        return campaign_id
+    return f"{date.fromisoformat(f'{campaign_id}-01'):%B %Y}"
+
+
+_WORDS = ("regression", "price rise", "reliability problem", "gap in the data", "environment change", "price cut", "improvement", "finding")
+_PLURALS = {"gap in the data": "gaps in the data"}
+
+
+def _finding_word(finding: FindingRow) -> str:
+    """What a finding is called in a headline."""
+    if finding.kind == "performance":
+        return "improvement" if finding.direction == "improved" else "regression"
+    if finding.kind == "price":
+        return "price cut" if (finding.effect or 0.0) < 0 else "price rise"
+    return {"environment": "environment change", "reliability": "reliability problem", "missing_data": "gap in the data"}.get(
+        finding.kind, "finding"
+    )
+
+
+def _spent_tile(conclusions: Conclusions) -> Tile:
+    priced_costs = [c for c in conclusions.provider_costs if c.bill.paid is not None]
+    spent = combine_bills(c.bill for c in priced_costs)
+    if spent.paid is None or spent.share is None:
+        return Tile("Spent", "unknown", "no price declared or no result")
+    prefix = "at least; " if len(priced_costs) < len(conclusions.provider_costs) or not all(c.bill.complete for c in priced_costs) else ""
+    providers = format_count(len({c.provider for c in priced_costs}), "provider")
+    share = "" if spent.share == spent.paid else f"; the trials' share: {format_money(spent.share.amount)}"
+    return Tile("Spent", format_money(spent.paid.amount), f"{prefix}paid for machines of {providers}{share}")
+
+
+def _certainty_tile(conclusions: Conclusions) -> Tile:
+    decided = conclusions.decided
+    decisions = [d.decision for d in decided if d.decision.first is not None]
+    if not decisions:
+        none = "this machine was busy" if conclusions.busy is not None else "no team declares these workloads"
+        return Tile("Certainty", "–", f"no decision: {none}" if not decided else "no provider is eligible")
+    clear = sum(len(leaders_of(d)) == 1 for d in decisions)
+    probabilities = [d.winner.probability_first for d in decisions if d.winner is not None and d.winner.probability_first is not None]
+    ends = [format_probability(end(probabilities)) for end in (min, max)] if probabilities else []
+    note = f"decisions have a clear winner{f'; P(first) from {ends[0]} to {ends[1]}' if ends else ''}"
+    return Tile("Certainty", f"{clear} of {len(decisions)}", note, tone="good" if clear == len(decisions) else "")
+
+
+def _other_first_choices(conclusions: Conclusions, move: Switch) -> str:
+    """The clear first choices of the table that are not where the move leads: it ranks by the teams' weights, the move by cost alone."""
+    teams: dict[str, set[str]] = {}
+    for d in conclusions.decided:
+        first = d.decision.first
+        if move.workload in d.preference.workloads and first is not None and first.provider != move.to and len(leaders_of(d.decision)) == 1:
+            teams.setdefault(first.provider, set()).add(d.decision.team)
+    return "".join(
+        f"; by the weights of {join_words(sorted(team_names))}, {provider} {'stays' if provider == move.provider else 'is'} first"
+        for provider, team_names in sorted(teams.items())
+    )
+
+
+def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action, ...]:
+    campaign, actions = conclusions.campaign, list[tuple[str, Action]]()
+    for finding in campaign.history.open_findings:
+        usd = finding.usd_per_month or 0.0
+        if (finding.severity == "info" and usd <= 0) or _finding_word(finding) in ("improvement", "price cut"):
             continue
-        if not priced:
-            yield f"{kind} unknown: no declared price"
-            continue
-        currency = priced[0][0].currency
-        same_currency = [(total, c) for total, c in priced if total.currency == currency]
-        total = Money(sum(money.amount for money, _ in same_currency), currency)
-        dearest = sorted(same_currency, key=lambda pair: (-pair[0].amount, pair[1].provider))
-        parts = [f"{c.provider} {str(money).removesuffix(f' {currency}')}" for money, c in dearest[:3]]
-        remainder = [f"{len(same_currency) - 3} more"] if len(same_currency) > 3 else []
-        prefix = "" if len(same_currency) == len(provider_costs) and all(c.bill.complete for _, c in same_currency) else "at least "
-        yield f"{kind} {prefix}{total}: {', '.join([*parts, *remainder])}"
+        verb = {"price": "Negotiate or accept the price of", "performance": "Claim from, or rerun on,"}.get(finding.kind, "Check")
+        actions.append((finding.severity, Action(f"{verb} {finding.provider}", finding.headline, finding.owner or OPERATIONS, usd)))
+    for move in (m for m in moves if m.usd):
+        title = f"To save, run {move.workload} on {move.to} instead of {move.provider}"
+        less = f"{format_percent(move.saving)} less{cheapest_certainty(move)}"
+        why = f"{_saves(move)} ({less}){_other_first_choices(conclusions, move)}"
+        actions.append(("warn", Action(title, why, join_words(move.teams), move.usd)))
+    for d in conclusions.decided:
+        if _verdict(d, campaign) == "unclear":
+            names = [r.provider for r in leaders_of(d.decision)]
+            title = f"Repeat {d.preference.workloads[0]} on {join_words(names[:3])}"
+            actions.append(("info", Action(title, f"no clear winner among {len(names)}", d.decision.team)))
+    if not campaign.history.volumes:
+        reason = "without volumes neither losses nor savings have an amount"
+        actions.append(("", Action("Declare monthly volumes in alerts.yaml", reason, OPERATIONS)))
+    ranked = sorted(actions, key=lambda a: (-a[1].usd, gravity(a[0]), a[1].title))
+    return tuple(action for _, action in ranked[:ACTIONS])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from plumbline.alerts.digest import Entry
+from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.campaign_data import CampaignHistory, ChoiceKey, FindingRow
 from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.analysis.drift.environment import FACT_NAMES
@@ -23,7 +24,6 @@ from plumbline.metrics.formatting import join_words
 from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.findings import UNREADABLE_ERRORS
-from plumbline.workflows.monthly_costs import sum_costs
 
 MONTHS = 12
 _PAGE = 50

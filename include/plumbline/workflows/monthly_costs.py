@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
-from plumbline.analysis.campaign_data import MonthlyTotal, sum_monthly
 from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.decisions.decision_record import DecisionDocument
-from plumbline.analysis.decisions.savings import CostAnswer, Switch, answers_of, find_switches, relative_switches
+from plumbline.analysis.decisions.savings import CostAnswer, Switch, answers_of, switches_of
 from plumbline.analysis.prices.book import all_with_effective_prices, quote
 from plumbline.archive import Archive, FindingView, PriceView
 from plumbline.declarations import Declarations, Provider
@@ -51,11 +50,6 @@ def headlines(archive: Archive, declared: Declarations | None, views: Sequence[F
             cost = costs.get(view.finding_id)
             lines[view.finding_id] = headline(Finding.of(view.detail).with_state(view.state), cost.usd if cost is not None else None)
     return lines
-
-
-def sum_costs(costs: Iterable[MonthlyCost]) -> MonthlyTotal:
-    """Losses and gains apart. A finding that never has a cost counts for neither amount nor gap."""
-    return sum_monthly(cost.usd for cost in costs if cost.text)
 
 
 def _accepted(archive: Archive, declared: Declarations, views: Sequence[FindingView]) -> dict[tuple[str, str], PriceView]:
@@ -117,7 +111,7 @@ def stored_switches(archive: Archive, declared: Declarations, newest: Sequence[D
     names = sorted(declared.providers)
     priced = all_with_effective_prices(declared.providers.values(), archive.prices(names)) if names else {}
     answers = [answer for choice in wanted if choice in by_choice for answer in _answers(by_choice[choice], priced)]
-    return find_switches(answers, declared.alerts.volumes) if declared.alerts.volumes else relative_switches(answers)
+    return switches_of(answers, declared.alerts.volumes)
 
 
 def _answers(decision: DecisionDocument, priced: Mapping[str, Provider]) -> tuple[CostAnswer, ...]:

@@ -41,7 +41,7 @@ def entry(
         subject="performance",
         title=f"{name} is slower",
     )
-    return Entry(replace(made, **changes), MonthlyCost(usd, ""), opened, settled, teams)
+    return Entry(replace(made, **changes), MonthlyCost(usd, "costs money"), opened, settled, teams)
 
 
 def said(*entries: Entry) -> str:

@@ -9,15 +9,15 @@ from rich.cells import cell_len
 
 from plumbline.analysis.campaign_data import FindingRow
 from plumbline.cli import output, verdict
-from plumbline.presentation.verdicts import Bar, CampaignVerdict, WorkloadVerdict
+from plumbline.presentation.tiles import Tile
+from plumbline.presentation.verdicts import Bar, CampaignVerdict, ChoiceRow, WorkloadVerdict
 
 
 def workload(number: int, providers: int) -> WorkloadVerdict:
     bars = tuple(
         Bar(f"provider-{n:02d}", f"{100 + n} ms", f"{99 + n} … {101 + n}", (100 + n) / (100 + providers), n == 0) for n in range(providers)
     )
-    choice = ("platform: no clear winner among 9: provider-00 is first with 41 %",)
-    return WorkloadVerdict("training", f"workload-{number:02d}", f"workload-{number:02d} v1", "step time", "↓", bars, choice, True, {})
+    return WorkloadVerdict("training", f"workload-{number:02d}", f"workload-{number:02d} v1", "step time", "↓", bars, {})
 
 
 def campaign(workloads: int, providers: int, findings: int = 0) -> CampaignVerdict:
@@ -28,10 +28,20 @@ def campaign(workloads: int, providers: int, findings: int = 0) -> CampaignVerdi
         for n in range(findings)
     )
     return CampaignVerdict(
-        "2026-10", "monthly", False, tuple(f"provider-{n:02d}" for n in range(providers)), {"valid": 12},
-        tuple(workload(n, providers) for n in range(workloads)), rows, {"drifted": 1, "moved": 2, "steady": 17}, {"pass": 8, "fail": 1},
-        ("training 1.20 USD: provider-00 0.60, provider-01 0.60",),
-    )  # fmt: skip
+        campaign_id="2026-10",
+        headline="October 2026: 1 regression, 1 decision changes",
+        tiles=tuple(Tile(name, "1.20 USD", "of 2 providers") for name in ("Spent", "Lost a month", "Could be saved", "Certainty")),
+        choices=(
+            ChoiceRow("platform", "workload-00", "unclear", "provider-00 leads with 41 %", "", "", ""),
+            *(ChoiceRow("product", f"workload-{n:02d}", "stay", "provider-00", "", "91 %", "") for n in range(workloads)),
+        ),
+        providers=tuple(f"provider-{n:02d}" for n in range(providers)),
+        trials={"valid": 12},
+        workloads=tuple(workload(n, providers) for n in range(workloads)),
+        findings=rows,
+        series={"drifted": 1, "moved": 2, "steady": 17},
+        criteria={"pass": 8, "fail": 1},
+    )
 
 
 @pytest.fixture
@@ -52,7 +62,7 @@ def show(monkeypatch):
 def test_it_fits_one_screen(show, workloads, providers, findings):
     lines = show(campaign(workloads, providers, findings), most=5 if workloads < 10 else 10)
     assert all(cell_len(line) <= 80 for line in lines)
-    assert len(lines) <= (52 if workloads == 20 else 36)
+    assert len(lines) <= (52 if workloads == 20 else 40)
 
 
 def test_ten_of_fifty_are_shown_and_where_the_rest_is(show):
@@ -66,7 +76,14 @@ def test_the_best_comes_first_and_an_unclear_choice_is_named(show):
     lines = show(campaign(1, 3))
     bars = [line for line in lines if "█" in line]
     assert bars[0].split()[0] == "provider-00"
-    assert any("no clear winner among 9" in line for line in lines)
+    assert "no clear winner, provider-00 leads with 41 %" in " ".join(" ".join(lines).split())
+
+
+def test_the_headline_comes_first_and_choices_are_cut(show):
+    lines = show(campaign(9, 3))
+    assert lines[0] == "October 2026: 1 regression, 1 decision changes"
+    assert sum("stay with provider-00, 91 % sure" in line for line in lines) == 4 and any("5 × stay" in line for line in lines)
+    assert sum("stay with provider-00, 91 % sure" in line for line in show(campaign(9, 3), everything=True)) == 9
 
 
 def test_findings_have_a_symbol_and_one_line_each(show):

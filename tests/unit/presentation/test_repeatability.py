@@ -8,7 +8,7 @@ from tests.data.result_documents import document, provider, trial
 from tests.golden import Golden
 
 from plumbline.analysis.campaign_data import CampaignData
-from plumbline.presentation.summary import same_losses
+from plumbline.presentation.limits import same_losses
 from plumbline.results import Reproducibility, ResultDocument
 
 

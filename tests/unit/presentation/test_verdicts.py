@@ -28,11 +28,11 @@ def test_the_best_provider_comes_first(concluded):
     assert [bar.provider for bar in workload.bars] == [FAST, CHEAP]
     assert [bar.best for bar in workload.bars] == [True, False]
     assert max(bar.share for bar in workload.bars) == 1.0
-    assert workload.without == {} and workload.weighed
+    assert workload.without == {} and workload.leader == FAST
 
 
 def test_trials_and_series_are_counted(concluded):
     verdict = campaign_verdict(concluded)
     assert set(verdict.trials) == {"valid"} and verdict.providers == tuple(sorted((FAST, CHEAP)))
     assert verdict.series == {"without an earlier baseline": 2}
-    assert len(verdict.costs) == 1
+    assert [tile.name for tile in verdict.tiles] == ["Spent", "Lost a month", "Could be saved", "Certainty"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.fakes.labs import CHEAP, FAST, measure, serve, spread, team, world
 
+from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.decisions.certainty import with_certainty
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations
@@ -22,7 +23,7 @@ from plumbline.workflows.accept_price import accept_price
 from plumbline.workflows.baseline_decision import apply_answer, undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.decide import RecordedDecision, decide_all, last_stored
-from plumbline.workflows.monthly_costs import headlines, monthly_costs, sum_costs
+from plumbline.workflows.monthly_costs import headlines, monthly_costs
 from plumbline.workflows.read_prices import read_and_store_prices
 
 DAY = date(2025, 12, 2)

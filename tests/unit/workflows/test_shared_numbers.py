@@ -160,6 +160,24 @@ def test_what_the_campaign_cost(surfaces: Surfaces) -> None:
         assert said or len(surfaces.fleet) > 10, "a report of fifty providers names the dearest"
 
 
+def test_the_headline_and_its_money(surfaces: Surfaces) -> None:
+    said = surfaces.command("scorecard", surfaces.campaign)
+    strip = {tile["name"]: tile for tile in surfaces.command("status")}
+    overview = surfaces.page("/")
+    for name, lines in surfaces.reports.items():
+        text = " ".join(lines)
+        assert said["headline"] in text, name
+        assert all(tile["name"] in text and tile["value"] in text and tile["note"] in text for tile in said["tiles"]), name
+        assert all(action["title"] in text and action["why"] in text for action in said["actions"]), name
+        for row in said["choices"][:5]:
+            assert any(row["team"] in line and row["workloads"] in line and row["provider"] in line for line in lines), (name, row)
+    for tile in said["tiles"]:
+        if tile["name"] == "Lost a month":
+            assert strip[tile["name"]] == tile
+        if tile["name"] in strip:
+            assert strip[tile["name"]]["value"] in " ".join(overview)
+
+
 def test_who_is_first_and_how_sure(surfaces: Surfaces) -> None:
     listed = surfaces.page("/decisions")
     pages = {(d["team"], d["kind"]): surfaces.page(f"/decisions/{d['team']}/{d['kind']}") for d in surfaces.decisions}

@@ -17,7 +17,7 @@ from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Origin, Provider, load
 from plumbline.launch.monthly_estimate import estimate_trial_s
 from plumbline.metrics.formatting import format_money
-from plumbline.presentation.cover import cover
+from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results import Event, LaunchRecord, Reason, ResultDocument, Validity
 from plumbline.workflows.budget import apply_budget, budget_balance, expected_use, forecast_month
 from plumbline.workflows.campaign_bill import campaign_bill
@@ -180,9 +180,9 @@ def test_forecast_budget_bill_and_spend_call_one_of_eight_gpus_the_same(
     (told,) = spend_data(month.rows)
     assert (told["this_paid"], told["this_share"], told["next_paid"]) == (used.usd, used.share, forecast.use.usd)
     monkeypatch.setattr("plumbline.workflows.report.load", lambda: declared)
-    spent = cover(conclude(campaign_data(archive, "2026-11"))).tiles[0]
-    assert (spent.label, spent.value) == ("Spent", format_money(used.usd))
-    assert (format_money(used.share) in spent.detail) == (sold_by == "instance")
+    spent = campaign_verdict(conclude(campaign_data(archive, "2026-11"))).tiles[0]
+    assert (spent.name, spent.value) == ("Spent", format_money(used.usd))
+    assert (format_money(used.share) in spent.note) == (sold_by == "instance")
     planned = [asked.model_copy(update={"repeat": repeat}) for repeat in range(1, 9)]
     kept = apply_budget(archive, place, planned, NOW).kept
     assert len(kept) == (4 if sold_by == "instance" else 8), "the hard stop counts what is paid: 1 USD is spent, 4 of 5 are left"

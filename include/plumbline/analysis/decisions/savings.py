@@ -58,7 +58,12 @@ def switches(decided: Sequence[TeamDecision], volumes: Sequence[RentedVolume]) -
     return find_switches([answer for d in decided for answer in cost_answers(d)], volumes)
 
 
-def cost_answers(decided: TeamDecision) -> tuple[CostAnswer, ...]:
+def switches_of(answers: Sequence[CostAnswer], volumes: Sequence[RentedVolume]) -> tuple[Switch, ...]:
+    """Every switch that saves, the best first: in USD a month at the declared volumes, as shares of the cost where none is declared."""
+    return find_switches(answers, volumes) if volumes else relative_switches(answers)
+
+
+def cost_answers(decided: TeamDecision, usual: str | None = None) -> tuple[CostAnswer, ...]:
     """What a live decision says of costs at the prices that it rests on: one for each of its workloads that has a cheapest setup."""
     current = decided.current
 
@@ -66,7 +71,7 @@ def cost_answers(decided: TeamDecision) -> tuple[CostAnswer, ...]:
         basis = quote(current.providers[provider], current.day, purchase).basis if provider in current.providers else None
         return None if basis is None else basis.usd_per_hour
 
-    return answers_of(decided.decision, decided.cheapest, price)
+    return answers_of(decided.decision, decided.cheapest, price, usual)
 
 
 def answers_of(decision: Decision, cheapest: Sequence[Cheapest], price: PriceOf, usual: str | None = None) -> tuple[CostAnswer, ...]:

@@ -26,9 +26,9 @@ from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.cover import OPERATIONS
 from plumbline.presentation.findings_inbox import group_findings
 from plumbline.presentation.metric_history import finding_chart, finding_history
+from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
 from plumbline.results.sample import Series
 from plumbline.workflows.alert import digest_entries

@@ -10,6 +10,7 @@ from pathlib import Path
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.decisions.decision_record import DecisionDocument, read_decisions
 from plumbline.analysis.fleet import Fleet, pooled_costs
@@ -21,7 +22,7 @@ from plumbline.dashboard.pages.reports import report_file
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
-from plumbline.dashboard.status_strip import Tile, ask_airflow, status_tiles
+from plumbline.dashboard.status_strip import ask_airflow, status_tiles
 from plumbline.declarations import Declarations
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart, index_chart
@@ -29,11 +30,12 @@ from plumbline.presentation.decisions import DecisionRow, decision_row
 from plumbline.presentation.findings_inbox import InboxGroup, group_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, density_of, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
+from plumbline.presentation.tiles import Tile
 from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 from plumbline.workflows.campaign_history import speed_index
 from plumbline.workflows.fleet import primary_number, read_fleet
-from plumbline.workflows.monthly_costs import monthly_costs, stored_switches, sum_costs
+from plumbline.workflows.monthly_costs import monthly_costs, stored_switches
 
 MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
 TREND_HEIGHT = 300

@@ -273,3 +273,8 @@ def _fleet_lines(rows: Sequence[tuple[str, str]], indices: Mapping[str, Mapping[
     times = [at for at, _ in halves]
     area = {"fill": "toself", "fillcolor": "$basearea", "name": "middle half of the others"}
     return [line([*times, *times[::-1]], [*(q[0] for _, q in halves), *(q[2] for _, q in halves[::-1])], "$base", width=0, **area), middle]
+
+
+def cover_charts(conclusions: Conclusions) -> tuple[Chart, ...]:
+    """Cost against speed, and the year's index."""
+    return tuple(c for c in (pareto_chart(conclusions), index_chart(conclusions.campaign.history.index)) if c is not None)

@@ -12,9 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from plumbline.analysis.conclusions import Conclusions
+from plumbline.presentation.charts.fleet import cover_charts
 from plumbline.presentation.charts.static import png
-from plumbline.presentation.cover import cover
 from plumbline.presentation.html.report import report_templates
+from plumbline.presentation.verdicts import campaign_verdict
 
 
 def write_mail(conclusions: Conclusions, report: Path, to: Sequence[str] = (), attachments: Sequence[Path] = ()) -> Path:
@@ -22,7 +23,7 @@ def write_mail(conclusions: Conclusions, report: Path, to: Sequence[str] = (), a
 
     `report`: the HTML file that `write_report` wrote; the text part is the Markdown beside it.
     """
-    page_one = cover(conclusions)
+    page_one = campaign_verdict(conclusions)
     campaign = conclusions.campaign
     message = EmailMessage(policy=SMTP)
     message["Subject"] = page_one.headline
@@ -31,7 +32,7 @@ def write_mail(conclusions: Conclusions, report: Path, to: Sequence[str] = (), a
     message["X-Unsent"] = "1"  # mail programs open it as a draft
     message.set_content(report.with_suffix(".md").read_text(encoding="utf-8"))
     colours = light_colours()
-    pictures = [(f"{chart.name}@plumbline", chart, png(chart, colours)) for chart in page_one.charts]
+    pictures = [(f"{chart.name}@plumbline", chart, png(chart, colours)) for chart in cover_charts(conclusions)]
     page = report_templates().get_template("mail.html.j2")
     written_at = campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0")
     html = page.render(page_one=page_one, campaign=campaign, written=written_at, pictures=pictures, colours=colours)

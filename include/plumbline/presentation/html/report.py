@@ -25,19 +25,19 @@ from plumbline.presentation.chart_evidence import ChartEvidence, read_evidence
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.costs import bill_chart
 from plumbline.presentation.charts.decisions import winner_change_chart
+from plumbline.presentation.charts.fleet import cover_charts
 from plumbline.presentation.charts.scorecards import campaign_charts
 from plumbline.presentation.charts.static import svg
 from plumbline.presentation.cost_forecasts import ForecastSection, PrecisionSection, forecast_section, precision_section
 from plumbline.presentation.costs import bill_tables, cost_rows
-from plumbline.presentation.cover import cover
 from plumbline.presentation.decisions import DecisionTables, decision_tables
 from plumbline.presentation.html.excerpt import MOST, cut_costs, dearest, leading_providers, table_excerpts
 from plumbline.presentation.imported_runs import imported_runs
+from plumbline.presentation.limits import comparison_limits
 from plumbline.presentation.scorecard_rows import acceptance_rows, campaign_rows, fact_rows, launch_rows
-from plumbline.presentation.summary import comparison_limits, summary_items
 from plumbline.presentation.tables import TableFormat, campaign_tables, write_tables
 from plumbline.presentation.trials import attempt_rows
-from plumbline.presentation.verdicts import drift_counts
+from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results.launch_record import effective_environment
 
 
@@ -120,12 +120,11 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
     return {
         "campaign": campaign,
         "written": campaign.written_at.strftime("%d %B %Y, %H:%M UTC").lstrip("0"),
-        "page_one": cover(conclusions),
-        "busy": conclusions.busy is not None,
+        "page_one": (page_one := campaign_verdict(conclusions)),
+        "cover_charts": cover_charts(conclusions),
         "excerpt": excerpt,
         "most": MOST,
         "most_attempts": MOST_ATTEMPTS,
-        "sentences": summary_items(listed_conclusions),
         "providers": names,
         "provider_count": len(names),
         "listed_providers": listed_providers,
@@ -153,7 +152,7 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
         "charts": (*charts, *([bill] if bill else []), *forecasts.visible, *forecasts.folded, *precisions.charts),
         "facts": fact_rows(facts, names if not excerpt else listed_providers),
         "drift_rows": drift,
-        "drift_summary": ", ".join(f"{n} {state}" for state, n in drift_counts(campaign.drift).items()),
+        "drift_summary": ", ".join(f"{n} {state}" for state, n in page_one.series.items()),
         "launches": lost[: MOST if excerpt else None],
         "launches_valid": () if excerpt else tuple(r for r in launches if r not in lost),
         "hidden_launches": len(launches) - len(lost[:MOST]) if excerpt else 0,

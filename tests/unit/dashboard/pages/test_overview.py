@@ -18,9 +18,10 @@ from plumbline.archive import Archive, DecisionRecord, FindingRecord, open_archi
 from plumbline.archive.audit import SERIES_REVIEWED
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages.overview import Overview, newest_decisions, overview
-from plumbline.dashboard.status_strip import Tile, ask_airflow
+from plumbline.dashboard.status_strip import ask_airflow
 from plumbline.declarations import Declarations, load
 from plumbline.presentation.heat_map import HeatCell, HeatView
+from plumbline.presentation.tiles import Tile
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 
 

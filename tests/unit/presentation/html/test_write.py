@@ -24,10 +24,10 @@ from plumbline.declarations import InferenceWorkload, SimulatedLauncher, Trial
 from plumbline.metrics.formatting import capitalize_first, format_name
 from plumbline.presentation.card_tables import card_tables
 from plumbline.presentation.charts.chart import Chart, log_axis
-from plumbline.presentation.cover import cover
-from plumbline.presentation.decisions import nearest_change
+from plumbline.presentation.decisions import decision_tables, nearest_change
 from plumbline.presentation.html.report import report_context, write_concluded, write_report
 from plumbline.presentation.scorecard_rows import campaign_rows
+from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results import Curve, LaunchRecord, PodRecord, Point, ResultDocument, ResultStore, evidence_files
 from plumbline.results.benchmark_files import read_benchmark_file
 from plumbline.results.benchmark_files.publish import published_results
@@ -183,13 +183,19 @@ def test_the_limits_speak_of_this_campaign(markdown: str, golden: Golden) -> Non
 
 
 def test_the_first_screen_answers_who_is_first_how_sure_what_it_costs_and_what_drifted(page: str, sample: CampaignData) -> None:
-    summary = body(page).split('<section id="summary" ')[1].split("</section>")[0]
-    labels = re.findall(r"<dt>(.*?)</dt>", summary)
-    assert labels[:6] == ["Measured", "First choice", "Cheapest", "Total cost", "Drift", "Acceptance"]
-    decided = next(d for d in conclude(sample).decided if (d.decision.team, d.decision.kind) == ("platform", "training"))
-    first = decided.decision.first_name
-    assert re.search(rf"{first}, (&gt; )?\d+ % sure\.", summary)
-    assert escape(nearest_change(decided)) in summary
+    cover = body(page).split('<header class="cover" ')[1].split("</header>")[0]
+    first = campaign_verdict(conclude(sample))
+    assert [tile for tile in first.tiles if tile.name not in cover or escape(tile.note) not in cover] == []
+    for row in first.rows:
+        assert all(escape(text) in cover for text in (row.team, row.workloads, row.label, row.provider, row.certainty)), row
+    assert escape(first.headline) in cover
+
+
+def test_each_decision_says_what_would_change_it_soonest_and_what_is_cheapest(page: str, sample: CampaignData) -> None:
+    section = body(page).split('<section id="decisions" ')[1].split("</section>")[0]
+    for decided in conclude(sample).decided:
+        assert escape(nearest_change(decided)) in section
+        assert all(escape(table.answer) in section for table in decision_tables(decided).cheapest)
 
 
 def test_a_changed_first_choice_is_drawn_beside_its_ranking(page: str, sample: CampaignData, tmp_path: Path) -> None:
@@ -284,7 +290,7 @@ def test_nothing_measured_is_a_report_too(sample: CampaignData, tmp_path: Path) 
     assert "12 missing" in text
     assert drawn(page.read_text()) == []
     empty = body(write_report(replace(sample, documents=(), planned=(), findings=(), drift=()), tmp_path / "none").read_text())
-    assert "No planned trials" in empty
+    assert "no trials" in empty
     assert "No training trials." in empty
 
 
@@ -346,7 +352,7 @@ def test_the_first_table_of_a_kind_explains_its_metrics_and_the_next_ones_link_t
 
 
 def test_markdown_is_the_cover_and_what_it_rests_on(sample: CampaignData, markdown: str) -> None:
-    first = cover(conclude(sample))
+    first = campaign_verdict(conclude(sample))
     assert markdown.startswith(f"# {first.headline}\n")
     rows = [line for line in markdown.splitlines() if line.startswith("| ")]
     assert all(any(row.team in line and row.label in line and row.provider in line for line in rows) for row in first.rows)

@@ -1,4 +1,4 @@
-"""The cover: headline, tiles, verdicts of decisions, actions; and its charts as static pictures."""
+"""A campaign's headline, tiles, choices and actions, as cover and mail show them; and the charts beside them as static pictures."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from plumbline.declarations.alerts import RentedVolume
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.metrics.formatting import format_money
 from plumbline.presentation.charts.static import png, svg
-from plumbline.presentation.cover import ROWS, campaign_name, choice_key, cover
 from plumbline.presentation.html.mail import check_recipients, light_colours, write_mail
 from plumbline.presentation.html.report import report_context, write_report
+from plumbline.presentation.verdicts import ROWS, campaign_name, campaign_verdict, choice_key
 
 RENTED = (RentedVolume.model_validate({"provider": "local-*", "time_per_month": "730h"}),)
 
@@ -40,7 +40,7 @@ def finding(kind: str, **more: object) -> FindingRow:
 
 
 def headline(data: CampaignData, *findings: FindingRow, **history: object) -> str:
-    return cover(conclude(replace(data, findings=findings, history=CampaignHistory(**history)))).headline  # type: ignore[arg-type]
+    return campaign_verdict(conclude(replace(data, findings=findings, history=CampaignHistory(**history)))).headline  # type: ignore[arg-type]
 
 
 def test_the_headline_counts_what_moved(sample: CampaignData, golden: Golden) -> None:
@@ -66,7 +66,7 @@ def test_a_decision_stays_moves_or_has_no_clear_winner(sample: CampaignData) -> 
         )
         one = replace(decided, decision=replace(decided.decision, ranking=ranked))
         history = CampaignHistory(choices={} if before is None else {choice_key(one): before})
-        (row,) = cover(replace(found, decided=(one,), campaign=replace(sample, history=history))).rows
+        (row,) = campaign_verdict(replace(found, decided=(one,), campaign=replace(sample, history=history))).rows
         return row.verdict, row.provider, row.before
 
     assert verdict(first) == ("stay", first, "")
@@ -76,10 +76,11 @@ def test_a_decision_stays_moves_or_has_no_clear_winner(sample: CampaignData) -> 
 
 
 def test_tiles_without_volumes_name_what_to_declare(sample: CampaignData) -> None:
-    first = cover(conclude(replace(sample, history=CampaignHistory(open_findings=(finding("performance"),)))))
+    history = CampaignHistory(open_findings=(finding("performance"),), monthly=sum_monthly([None]))
+    first = campaign_verdict(conclude(replace(sample, history=history)))
     lost, saved = first.tiles[1:3]
-    assert (lost.value, saved.value) == ("unknown", "unknown")
-    assert "alerts.yaml" in lost.detail and "alerts.yaml" in saved.detail
+    assert lost.value == "unknown" and re.fullmatch(r"\d+ %", saved.value), "what a move saves is a share of the cost"
+    assert "alerts.yaml" in lost.note and "alerts.yaml" in saved.note
     assert any("alerts.yaml" in action.title for action in first.actions)
 
 
@@ -90,9 +91,9 @@ def test_losses_and_savings_are_money_a_month(sample: CampaignData) -> None:
             sample, history=CampaignHistory(open_findings=waiting, volumes=RENTED, monthly=sum_monthly(f.usd_per_month for f in waiting))
         )
     )
-    first = cover(found)
+    first = campaign_verdict(found)
     assert first.tiles[1].value == "150.00 USD", "savings do not pay for losses"
-    assert re.findall(r"[\d.]+", first.tiles[1].detail)[-2:] == ["50.00", "1"], "saved; findings without an amount"
+    assert re.findall(r"[\d.]+", first.tiles[1].note)[-2:] == ["50.00", "1"], "saved; findings without an amount"
     moves = switches(found.decided, RENTED)
     assert first.tiles[2].value == format_money(sum(m.usd for m in moves))
     assert [a.usd for a in first.actions] == sorted((a.usd for a in first.actions), reverse=True) and len(first.actions) == 3
@@ -113,7 +114,7 @@ def test_a_move_names_the_teams_whose_weights_say_otherwise(sample: CampaignData
         chances = (chance, *[min(chance, 1 - chance)] * (len(ranked) - 1))
         ranking = tuple(replace(r, probability_first=p) for r, p in zip(ranked, chances, strict=True))
         decided.append(replace(one, decision=replace(one.decision, ranking=ranking)))
-    page = cover(replace(found, decided=tuple(decided)))
+    page = campaign_verdict(replace(found, decided=tuple(decided)))
     (action,) = [a for a in page.actions if a.title.startswith(f"To save, run {move.workload} ")]
     assert ("by the weights of" in action.why) is bool(says)
     assert says in action.why and all(team in action.why for team in move.teams if says)
@@ -185,7 +186,7 @@ def test_the_mail_shows_the_cover_and_brings_the_report(sample: CampaignData, tm
     file = write_mail(conclude(sample), report, ("vp@example.com",))
     data = file.read_bytes()
     mail = message_from_bytes(data, policy=policy.default)
-    assert (mail["Subject"], mail["To"], mail["X-Unsent"]) == (cover(conclude(sample)).headline, "vp@example.com", "1")
+    assert (mail["Subject"], mail["To"], mail["X-Unsent"]) == (campaign_verdict(conclude(sample)).headline, "vp@example.com", "1")
     html = mail.get_body(("html",)).get_content()  # type: ignore[union-attr]
     pictures = {part["Content-ID"].strip("<>") for part in mail.walk() if part.get_content_type() == "image/png"}
     assert pictures and all(f'src="cid:{name}"' in html for name in pictures)

@@ -1,0 +1,56 @@
+"""Numbers with a name, alike on a report's cover, in mails, on the overview and the command line; and what is lost and could be saved a month."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.analysis.campaign_data import MonthlyTotal
+from plumbline.analysis.decisions.savings import Switch
+from plumbline.metrics.formatting import format_count, format_money, format_percent, format_probability
+
+_DECLARE = "declare monthly volumes (alerts.yaml)"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One number. `note`: what it covers, or why it is unknown. `link`: a path of the pages, with `in_airflow` one of Airflow."""
+
+    name: str
+    value: str
+    note: str
+    link: str = ""
+    tone: Literal["", "good", "warn", "bad"] = ""
+    in_airflow: bool = False
+
+
+def lost_tile(month: MonthlyTotal) -> Tile:
+    """What open findings cost a month at the declared volumes; gains are named and not set off."""
+    link = "/findings?state=open"
+    if not month.known:
+        note = f"{format_count(month.unknown, 'finding')} without an amount: {_DECLARE}" if month.unknown else "no open finding costs money"
+        return Tile("Lost a month", "unknown" if month.unknown else "0 USD", note, link, "" if month.unknown else "good")
+    count, gains = format_count(month.known, "finding"), f"; others save {format_money(month.saved)}"
+    rest = f"{gains if month.saved and month.lost else ''}{f'; {month.unknown} without an amount' if month.unknown else ''}"
+    if month.saved and not month.lost:
+        return Tile("Saved a month", format_money(month.saved), f"{count}{rest}", link, "good")
+    return Tile("Lost a month", format_money(month.lost), f"{count}{rest}", link, "bad" if month.lost else "good")
+
+
+def saving_tile(moves: Sequence[Switch] | None) -> Tile:
+    """What all moves save and the one that saves most, without volumes as a share of the cost. `moves`: the best first, None without a
+    decision."""
+    if not moves:
+        reason = "no decision" if moves is None else "every team runs at its cheapest sufficient provider"
+        return Tile("Could be saved", "–" if moves is None else "0 USD", reason, "/decisions", "" if moves is None else "good")
+    best = moves[0]
+    note, link = f"{best.workload}: {best.provider} → {best.to}{cheapest_certainty(best)}", f"/workloads/{best.workload}"
+    if not best.usd:
+        return Tile("Could be saved", f"{format_percent(best.saving)}", f"of the cost: {note}. For USD {_DECLARE}", link, "warn")
+    most = f"a month; most ({format_percent(best.saving)} less): {note}"
+    return Tile("Could be saved", format_money(sum(m.usd for m in moves)), most, link, "warn")
+
+
+def cheapest_certainty(move: Switch) -> str:
+    return "" if move.probability is None else f", P(cheapest) {format_probability(move.probability)}"
