@@ -9,14 +9,11 @@ from plumbline.declarations.devices import device_memory
 from plumbline.declarations.providers import Accelerator, Provider
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.workloads.checkpoints import Checkpoint, FolderCheckpoint
-from plumbline.declarations.workloads.engines import engine
+from plumbline.declarations.workloads.engines import ENGINE_MEMORY_SHARE, engine
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.workloads.training import LanguageModel, Lora, SyntheticImages, SyntheticTokens, TokenFileData, TrainingWorkload
 from plumbline.metrics.formatting import format_bytes, format_percent
-
-_USABLE = 0.9
-"""Of an accelerator's memory: engines leave the rest to activations and CUDA (vLLM's gpu_memory_utilization)."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,13 @@ class ModelFit:
     @property
     def full_sequences(self) -> int:
         """Sequences as long as the context that the cache holds at a time, at most the declared ones."""
-        room = self.memory * _USABLE - self.weights
+        room = self.memory * ENGINE_MEMORY_SHARE - self.weights
         return self.sequences if not self.cache_of_one else max(0, min(self.sequences, int(room // self.cache_of_one)))
 
     @property
     def fits(self) -> bool:
         """Whether the weights and one sequence as long as the context do; engines refuse to start otherwise."""
-        return self.weights + self.cache_of_one <= self.memory * _USABLE
+        return self.weights + self.cache_of_one <= self.memory * ENGINE_MEMORY_SHARE
 
     @property
     def arithmetic(self) -> str:
@@ -60,7 +57,7 @@ class ModelFit:
             total += cache
             cache_text = f"{format_bytes(self.kv_per_token)} × {self.context:,} tokens × {self.sequences} sequences"
             parts.append(f"KV cache {cache_text} ({format_bytes(cache)})")
-        return f"{' + '.join(parts)} = {format_bytes(total)} of {format_percent(_USABLE)} of {format_bytes(int(self.each))} × {self.count} ({self.product})"
+        return f"{' + '.join(parts)} = {format_bytes(total)} of {format_percent(ENGINE_MEMORY_SHARE)} of {format_bytes(int(self.each))} × {self.count} ({self.product})"
 
 
 def model_fit(workload: InferenceWorkload, provider: Provider) -> ModelFit | None:

@@ -44,6 +44,10 @@ class WrongHardware(TrialFailure):
     failure_class = "wrong_hardware"
 
 
+class ProviderFault(TrialFailure):
+    failure_class = "provider_fault"
+
+
 class HarnessError(TrialFailure):
     failure_class = "harness_error"
 
@@ -70,6 +74,7 @@ RETRIED: frozenset[FailureClass] = frozenset(
     {
         "interrupted",  # preempted, evicted or killed: the next node may last
         "insufficient_capacity",  # capacity comes and goes within minutes
+        "provider_fault",  # the next node may be sound
         "launch_timeout",  # a slow node, pull or queue: the next try often meets a faster one
         "unreachable",  # networks and API servers recover
         "quota_exceeded",  # others who share the quota release it

@@ -54,8 +54,9 @@ def format_share(share: Proportion) -> str:
 def launch_row(launch: PromisedShare) -> PromiseRow:
     """Launches that started."""
     promised = "" if launch.promised is None else format_percent(launch.promised, 1)
-    doubt = f", {launch.doubtful} of the failures not for certain the provider's" if launch.doubtful else ""
-    measured = f"{launch.share.successes} of {launch.share.n} launches{doubt}" if launch.share.n else "no launches"
+    measured = f"{launch.share.successes} of {launch.share.n} launches" if launch.share.n else "no launches"
+    if launch.unproven:
+        measured += f"; {launch.unproven} more failed for a cause that is not proven to be the provider's"
     return PromiseRow("launch success", promised, measured, _interval(launch.share), _needed(launch, "launch", "failure"), launch)
 
 

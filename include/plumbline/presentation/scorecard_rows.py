@@ -155,8 +155,9 @@ def _measured_row(name: str, pooled_metrics: Sequence[PooledMetric]) -> TableRow
 def _launch_cell(card: Scorecard) -> Cell:
     launch = card.launch
     if launch.share.ratio is None:
-        return Cell("–", reason="no launches")
-    return _with_promise(Cell(format_percent(launch.share.ratio), format_share(launch.share)), launch_row(launch))
+        return Cell("–", reason=launch_row(launch).measured)
+    unproven = f"; {launch.unproven} more not proven to be the provider's" if launch.unproven else ""
+    return _with_promise(Cell(format_percent(launch.share.ratio), format_share(launch.share) + unproven), launch_row(launch))
 
 
 def _lead_time_cell(card: Scorecard, scale: Scale) -> Cell:
@@ -323,7 +324,7 @@ def _launch_row(card: Scorecard) -> LaunchRow:
         kind=card.kind,
         workload=f"{card.workload} v{card.version}",
         counts=tuple(card.counts.values()),
-        launches=f"{share.successes} of {share.n}",
+        launches=f"{share.successes} of {share.n}" + (f" (+ {card.launch.unproven} unproven)" if card.launch.unproven else ""),
         interval=f"{format_percent(share.low)} … {format_percent(share.high)}" if share.low is not None else "–",
         promised=promise.promised or "–",
         verdict=promise.verdict_text,

@@ -90,6 +90,7 @@ def _reliability(conclusions: Conclusions) -> Iterator[Row]:
             "launch_high": share.high,
             "launch_promised": launch.promised,
             "launch_verdict": launch.verdict,
+            "launches_unproven": launch.unproven,
             "launches_refused": refused.successes,
         }
 

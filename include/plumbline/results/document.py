@@ -28,6 +28,7 @@ FailureClass = Literal[
     "interrupted",
     "out_of_memory",
     "wrong_hardware",
+    "provider_fault",
     "harness_error",
     "server_error",
     "timeout",

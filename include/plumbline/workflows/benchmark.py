@@ -22,7 +22,7 @@ from plumbline.launch.cluster.operate import settle_abandoned as settled
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
 from plumbline.launch.collect import collect as collected
-from plumbline.launch.failures import InsufficientCapacity, Interrupted, raise_failure
+from plumbline.launch.failures import Interrupted, QuotaExceeded, raise_failure
 from plumbline.launch.plan import KINDS, RunRequest, plan
 from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
@@ -106,7 +106,7 @@ def run_trial(spec: Mapping[str, str]) -> Row:
     except OSError as error:
         if (why := installation.full_disk_message(error)) is None:
             raise
-        raise InsufficientCapacity(why) from error
+        raise QuotaExceeded(why) from error
     finally:
         progress.remove_progress(trial.trial_id)
     _log.info("%s", record.log_tail)

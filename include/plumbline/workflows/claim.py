@@ -18,7 +18,7 @@ from typing import Any
 from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.analysis.drift.environment import Group, fact_rule
 from plumbline.analysis.prices.book import quote
-from plumbline.analysis.scorecards.provisioning import launch_share
+from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, PROVIDER_FAULTS, UNPROVEN, launch_share
 from plumbline.archive import Archive, FindingView
 from plumbline.archive.trends import LaunchCounts
 from plumbline.declarations import Declarations, Provider
@@ -80,12 +80,19 @@ def _beyond_promises(finding: Finding, provider: Provider | None) -> str:
     file, sla = f"providers/{provider.name}.yaml", provider.sla
     if finding.kind == "reliability" and sla.launch_success is None and sla.provisioning_lead_time is None:
         return f"{file} declares no promise about launches (sla.launch_success, sla.provisioning_lead_time)."
+    if finding.kind == "reliability" and (causes := _causes(finding)) and not causes & PROVIDER_FAULTS:
+        return f"No failure of it is proven to be the provider's: {join_words(sorted(causes))}."
     if finding.kind == "performance" and not set(sla.speed_floors) & _workloads(finding):
         return f"{file} declares no promised speed of {join_words(sorted(_workloads(finding)))} (sla.speed_floors)."
     ours = [key for key in finding.attributed_to if fact_rule(key).group in _OURS and not key.startswith(_THEIRS)]
     if finding.kind == "performance" and ours:
         return f"The cause is not proven to be the provider's: {join_words(ours)} changed too, which our image brings."
     return ""
+
+
+def _causes(finding: Finding) -> set[str]:
+    """Classes of its failures that say whose they are; empty for one about errors of GPUs, or about failures after a good start."""
+    return {m.name for m in finding.members} & (PROVIDER_FAULTS | OPERATOR_FAULTS | UNPROVEN)
 
 
 def _workloads(finding: Finding) -> set[str]:
@@ -236,16 +243,19 @@ def _letter(
 
 def _counted(launches: Sequence[LaunchCounts]) -> list[str]:
     """The launches by campaign, so that the provider can check them."""
+    unproven = sum(n for c in launches for cause, n in c.ended.items() if cause in UNPROVEN)
+    apart = f" Not counted: {unproven} whose cause is not proven to be yours." if unproven else ""
     shares = [(c.campaign_id, share) for c in launches if (share := launch_share(c.ended)).n]
     counts = ", ".join(f"{campaign}: {share.successes} of {share.n}" for campaign, share in shares)
-    return [f"- Launches that started, without those that failed by our own fault: {counts}"] if shares else []
+    return [f"- Launches that started, without those that failed by our own fault: {counts}.{apart}"] if shares else []
 
 
 def _measured(finding: Finding) -> list[str]:
     """The metrics or facts that show it, against the accepted baseline."""
     against = f" (baseline: campaign {join_words(finding.baseline_campaigns)})" if finding.baseline_campaigns else ""
-    shown = [f"- {m.text}" for m in finding.members[:_MOST_LINES]] or [f"- {finding.evidence}"]
-    more = len(finding.members) - _MOST_LINES
+    members = [m for m in finding.members if m.name not in OPERATOR_FAULTS | UNPROVEN]
+    shown = [f"- {m.text}" for m in members[:_MOST_LINES]] or [f"- {finding.evidence}"]
+    more = len(members) - _MOST_LINES
     lines = [f"- Shown by campaign {join_words(finding.campaigns)}{against}"] if finding.campaigns else []
     return [*shown, *([f"- and {more} more, in finding.json"] if more > 0 else []), *lines]
 

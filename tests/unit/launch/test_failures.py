@@ -20,7 +20,10 @@ def test_each_class_has_one_exception() -> None:
 
 
 def test_only_what_time_can_mend_is_retried() -> None:
-    assert frozenset({"interrupted", "insufficient_capacity", "quota_exceeded", "launch_timeout", "unreachable"}) == failures.RETRIED
+    assert (
+        frozenset({"interrupted", "insufficient_capacity", "provider_fault", "quota_exceeded", "launch_timeout", "unreachable"})
+        == failures.RETRIED
+    )
 
 
 @pytest.mark.parametrize("failure_class", get_args(FailureClass))

@@ -38,6 +38,10 @@ def all_of(*changes: Change) -> Change:
 
 def one(tool: str, *changes: Change) -> Run:
     """The first run of the tool's sample after these changes."""
+    if tool == "sglang":
+        content = json.loads((DATA / FILES[tool]).read_bytes().splitlines()[0])
+        all_of(*changes)(content)
+        return read_benchmark_file(json.dumps(content).encode(), FILES[tool], tool).runs[0]
     return read(tool, all_of(*changes)).runs[0]
 
 
@@ -132,6 +136,9 @@ def test_an_empty_row_of_a_csv_is_a_run_without_a_figure_beside_the_others() -> 
         ("guidellm", [edited("benchmarks.0.metrics.request_totals.total", 42)], None, "2 of 42"),
         ("guidellm", [edited("benchmarks.0.metrics.request_totals", {"successful": 40, "errored": 0, "incomplete": 3, "total": 43})], 0.0, None),
         ("aiperf", [edited("input_config.phases.0.requests", 45)], None, "5 of 45"),
+        ("aiperf", [phase(type="concurrency", concurrency=4, requests=45, duration=60)], 0.0, None),
+        ("sglang", [updated(completed=0, total_output_tokens=0)], 1.0, None),
+        ("sglang", [updated(completed=96, errors=["", "refused"] * 60, total_output_tokens=96 * 48, request_throughput=3.2, output_throughput=153.6)], 0.2, None),
         ("aiperf", [updated(error_summary=[{"count": 10}], error_request_count={"unit": "requests", "avg": 10.0})], 0.2, None),
     ],
 )  # fmt: skip
@@ -210,11 +217,11 @@ def test_inferences_of_a_batch_are_not_requests() -> None:
         ("aiperf", [phase(type="poisson", rate_series={"points": []})],
          "open loop, poisson arrivals, a series of rates", "load_varies"),
         ("aiperf", [phase(type="constant", rate=20, rate_ramp={"duration": 5})],
-         "open loop, constant arrivals at 20 requests/s, a ramp of the rate over 5.00 s at the start", "load_varies"),
+         "open loop, constant arrivals at 20 requests/s, a ramp of the rate at the start", "load_varies"),
         ("aiperf", [lambda c: c["input_config"]["phases"].append({"kind": "profiling", "type": "concurrency", "concurrency": 8})],
          "unknown load, 2 phases one after another", "load_varies"),
         ("guidellm", [edited("benchmarks.0.config.strategy.rampup_duration", 30.0)],
-         "closed loop, 2 requests at a time, a ramp over 30.0 s at the start", "load_varies"),
+         "closed loop, 2 requests at a time, a ramp over 30 s at the start", "load_varies"),
         ("guidellm", [edited("benchmarks.0.config.strategy", {"type_": "throughput", "max_concurrency": 16})],
          "closed loop, 16 requests at a time", "closed_loop"),
         ("inference-perf", [edited("load_summary.achieved_rate", 2.0)], "open loop, 5 requests/s", "rate_differs"),
@@ -266,6 +273,23 @@ def test_older_layouts_are_read() -> None:
     assert (run.asked["input_tokens"], run.asked["output_tokens"]) == (200.0, 25.0)
 
 
+def test_genai_perfs_flat_command_line_is_read() -> None:
+    def older(content: Any) -> None:
+        content["input_config"] = {"model": ["tiny"], "service_kind": "openai", "streaming": True, "concurrency": 4, "request_rate": None}
+        del content["request_count"]
+
+    old, new = one("genai-perf", older), one("genai-perf")
+    assert (str(old.load), old.requests) == (str(new.load), None)
+    assert [m.value for m in old.metrics] == [m.value for m in new.metrics]
+
+
+def test_the_servers_count_of_tokens_does_not_contradict_the_clients() -> None:
+    at = "successes.throughput.output_tokens_per_sec"
+    by_server = 6.0205401658052935 * 24  # use_server_output_tokens, 7 % below the client's count
+    run = one("inference-perf", edited(at, by_server))
+    assert run.value("output_token_throughput") == pytest.approx(by_server) and "rate_contradicted" not in codes(run)
+
+
 def test_a_load_generator_that_does_not_count_errors_leaves_them_unknown() -> None:
     file = "mlperf-loadgen-6.0.17-offline.txt"
     kept = [line for line in (DATA / file).read_text().splitlines() if '"num_errors"' not in line]
@@ -285,7 +309,9 @@ def test_a_load_generator_that_does_not_count_errors_leaves_them_unknown() -> No
         ("inference-perf", {"load_summary": {}, "successes": {"count": 9, "rate": 1.0}, "failures": {}}, "Prometheus"),
         ("llmperf", [{"ttft_s": 0.1, "end_to_end_latency_s": 1.0}], "a row a request"),
         ("llmperf", {"1": {"concurrency": 1, "first-time-to-token_mean_in_ms": 190.0}}, "by concurrency"),
-        ("aiperf", [{"metadata": {}, "metrics": {}}], "a row a request"),
+        ("aiperf", [{"metadata": {"request_start_ns": 4}, "metrics": {}}], "a row a request"),
+        ("aiperf", {"metadata": {"aggregation_type": "confidence"}, "metrics": {}}, "aggregate"),
+        ("guidellm", "benchmarks:\n- type_: generative_benchmark\n", "YAML"),
         ("guidellm", {"version": "0.2", "run": {}, "scenario": {}, "results": {}}, "llm-d"),
         ("guidellm", {"benchmarks": [{"mode": "sweep"}]}, "before 0.2"),
         ("guidellm", "version: '0.2'\n\nrun:\n  uid: a\nscenario:\n", "llm-d"),

@@ -72,6 +72,11 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
                 record(FOUND),
                 record(price),
                 record(SLOWER),
+                record(
+                    replace(
+                        FOUND, finding_id="f5", members=(Member("image_error", "image_error × 3"), Member("unreachable", "unreachable × 1"))
+                    )
+                ),
                 record(replace(SLOWER, finding_id="f4", attributed_to=("driver.version", "torch.version"))),
             ]
         )
@@ -124,6 +129,7 @@ def test_what_is_not_promised_or_not_proven_is_not_claimed(archive: Archive) -> 
     assert why("f1", launch_success="99%") == ""
     assert "measured 2 of 6" in why("f1", launch_success="20%") and "needs" in why("f1", launch_success="20%")
     assert "no promise about launches" in why("f1", speed_floors=floor)
+    assert why("f5", launch_success="99%") == "No failure of it is proven to be the provider's: image_error and unreachable."
     assert "kind price" in why("f2", launch_success="99%")
     assert "no promised speed" in why("f3", launch_success="99%")
     assert "needs 6 repeats" in why("f3", speed_floors=floor), "two repeats below a floor prove nothing"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from plumbline.analysis.scorecards.scorecard import Row, Scorecard
 from plumbline.declarations import AnyWorkload, InferenceWorkload
-from plumbline.declarations.workloads.load import Arrivals, LoadPhaseSpec, Requests, mean_tokens
+from plumbline.declarations.workloads.load import Arrivals, LoadPhaseSpec, Requests, Tokens, mean_tokens
 from plumbline.metrics import METRICS
 from plumbline.results import MetricRow, Scalar
 from plumbline.results.benchmark_files.gaps import FEW_FAILURES
@@ -82,14 +82,18 @@ def _differing_requests(result: PublishedResult, card: Scorecard | None, request
     if requests.input_tokens is None:
         yield "the tool's prompts; here the workload's own"
     else:
-        yield from _differing_lengths("prompts", result.spec.get("input_tokens"), mean_tokens(requests.input_tokens))
-    tokens, finished = _measured(card, "output_token_throughput"), _measured(card, "request_throughput")
-    answered = tokens / finished if tokens and finished else mean_tokens(requests.output_tokens)
-    yield from _differing_lengths("answers", result.spec.get("output_tokens"), answered)
+        yield from _differing_lengths("prompts", result.spec.get("input_tokens"), _length(card, "input", requests.input_tokens))
+    yield from _differing_lengths("answers", result.spec.get("output_tokens"), _length(card, "output", requests.output_tokens))
     if requests.turns is not None:
         yield f"single requests, as far as the file says; here conversations of up to {requests.turns.count} turns"
     if requests.shared_prefix is not None:
         yield f"prompts without a declared prefix; here {requests.shared_prefix.tokens} shared tokens"
+
+
+def _length(card: Scorecard | None, kind: str, declared: Tokens) -> float:
+    """Mean tokens as the server read or answered them; as declared where nothing was measured."""
+    tokens, finished = _measured(card, f"{kind}_token_throughput"), _measured(card, "request_throughput")
+    return tokens / finished if tokens and finished else mean_tokens(declared)
 
 
 def _differing_lengths(title: str, there: Scalar, here: float) -> Iterator[str]:

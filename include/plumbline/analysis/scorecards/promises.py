@@ -23,31 +23,31 @@ _MEDIAN = 0.5
 
 @dataclass(frozen=True)
 class PromisedShare:
-    """The share of tries that held a promise. `promised`: None without a promise. `doubtful`: failures whose cause may not be the provider's;
-    a breach is judged without them. `needed`: tries in all that would show the promise kept if no further one fails; None unless it is not shown,
+    """The share of tries that held a promise. `promised`: None without a promise. `unproven`: further tries that failed for a
+    cause that is not proven to be the provider's, no part of `share`. `needed`: tries in all that would show the promise kept if no further one fails; None unless it is not shown,
     or where no number can (100 %)."""
 
     share: Proportion
     promised: float | None
     verdict: PromiseVerdict
     needed: int | None
-    doubtful: int = 0
+    unproven: int = 0
 
     @property
     def failures(self) -> int:
         return self.share.n - self.share.successes
 
 
-def judge_share(share: Proportion, promised: float | None, doubtful: int = 0) -> PromisedShare:
-    """Judge a measured share, `doubtful` of whose failures may not be the provider's."""
+def judge_share(share: Proportion, promised: float | None, unproven: int = 0) -> PromisedShare:
+    """Judge a measured share. `unproven`: see PromisedShare."""
     if promised is None:
-        return PromisedShare(share, None, "not_promised", None, doubtful)
-    failures, proven = share.n - share.successes, wilson_interval(share.successes, share.n - doubtful)
-    if proven.high is not None and proven.high < promised and binomial_at_most(proven.successes, proven.n, promised) <= _LEVEL:
-        return PromisedShare(share, promised, "broken", None, doubtful)
+        return PromisedShare(share, None, "not_promised", None, unproven)
+    failures = share.n - share.successes
+    if share.high is not None and share.high < promised and binomial_at_most(share.successes, share.n, promised) <= _LEVEL:
+        return PromisedShare(share, promised, "broken", None, unproven)
     if _shows_kept(share.n, failures, promised):
-        return PromisedShare(share, promised, "kept", None, doubtful)
-    return PromisedShare(share, promised, "not_shown", tries_to_keep(promised, failures), doubtful)
+        return PromisedShare(share, promised, "kept", None, unproven)
+    return PromisedShare(share, promised, "not_shown", tries_to_keep(promised, failures), unproven)
 
 
 def _shows_kept(n: int, failures: int, promised: float) -> bool:

@@ -13,30 +13,32 @@ from plumbline.declarations import Provider
 from plumbline.declarations.providers import ServiceLevel
 from plumbline.metrics.proportions import Proportion, wilson_interval
 
-NOT_STARTED = frozenset({"insufficient_capacity", "launch_timeout", "unreachable", "wrong_hardware"})
-"""Failure classes in which the provider did not deliver what was asked before the harness could start."""
+NOT_STARTED = frozenset({"insufficient_capacity", "wrong_hardware"})
+"""Failure classes in which the provider, as is proven, did not deliver what was asked."""
+PROVIDER_FAULTS = NOT_STARTED | {"provider_fault"}
+"""Failure classes whose cause is proven to be the provider's. A provider_fault comes after the start: its launch succeeded."""
 OPERATOR_FAULTS = frozenset({"bad_declaration", "image_error", "quota_exceeded"})
 """Failure classes that are no launch of the provider's: what was asked for was wrong, or more than was agreed."""
-
-
-DOUBTFUL = frozenset({"launch_timeout", "unreachable"})
-"""Of NOT_STARTED those whose cause may not be the provider's: a slow pull from our registry, our network. They prove no breach."""
+UNPROVEN = frozenset({"launch_timeout", "unreachable"})
+"""Failure classes whose cause may be ours or the provider's: a slow registry, an expired token, a network. No verdict rests on them."""
 
 
 def provider_launches(trials: Sequence[TrialSample]) -> tuple[TrialSample, ...]:
-    """Attempts that were launches of the provider's. Missing trials were not seen to launch or to fail; what failed by our fault is none."""
-    return tuple(t for t in trials if t.status != "missing" and t.failure_class not in OPERATOR_FAULTS)
+    """Attempts that were launches of the provider's. Missing trials were not seen to launch or to fail; what failed by our fault is none, and
+    what failed for an unproven cause is counted apart."""
+    return tuple(t for t in trials if t.status != "missing" and t.failure_class not in OPERATOR_FAULTS | UNPROVEN)
 
 
 def launch_share(ended: Mapping[str | None, int]) -> Proportion:
-    """Launches that started of all that were the provider's. `ended`: failure class → attempts, None for those that did not fail."""
-    tried = sum(n for cause, n in ended.items() if cause not in OPERATOR_FAULTS)
+    """Launches that started of those that did or that failed by the provider. `ended`: failure class → attempts, None for those that did not
+    fail."""
+    tried = sum(n for cause, n in ended.items() if cause not in OPERATOR_FAULTS | UNPROVEN)
     return wilson_interval(tried - sum(n for cause, n in ended.items() if cause in NOT_STARTED), tried)
 
 
 def launch_success(ended: Mapping[str | None, int], promised: float | None) -> PromisedShare:
     """Launch success against what the contract promises; `ended` as of `launch_share`."""
-    return judge_share(launch_share(ended), promised, sum(n for cause, n in ended.items() if cause in DOUBTFUL))
+    return judge_share(launch_share(ended), promised, sum(n for cause, n in ended.items() if cause in UNPROVEN))
 
 
 PHASE = "cold_start"

@@ -36,6 +36,7 @@ from plumbline.harness.inference.phases.checkpoint_quality import OutputCheck, l
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
+from plumbline.harness.inference.phases.path_limit import measure_path_limit
 from plumbline.harness.inference.phases.search import measure_search
 from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
@@ -56,7 +57,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
 
     `probed`: rows of the hardware probes, for the roofline. Raises TrialFailed with everything measured until then:
     image_error      no usable tritonserver, or no engine
-    unreachable, insufficient_capacity, bad_declaration: also of a checkpoint, see `fetch_for_trial`
+    unreachable, quota_exceeded, bad_declaration: also of a checkpoint, see `fetch_for_trial`
     server_error     it ends, its model does not load, or no request of warm-up or steady state succeeds
     timeout          it is not ready in time
     interrupted      a KeyboardInterrupt came
@@ -210,6 +211,7 @@ def _on_own_server(
         outputs.ask_reference(record, place)  # before the server starts: two of them would share memory and cores
     if nodes is not None:
         nodes.await_prepared("" if fetched is None else fetched.manifest.sha256, lambda note: record.report("cold_start", 0.0, note))
+    measure_path_limit(record, place, cores.client)
     served = assemble(workload, place, None if fetched is None else fetched.folder)
     record.report("cold_start", 0.0, f"starting {served.servers[0].program}" if n == 1 else f"starting {n} × {served.servers[0].program}")
     driver = Driver(record, served, Settings(cpus=cores.client))
@@ -379,6 +381,8 @@ def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping
     for field in ("engine_args", "parallel", "speculative", "adapters"):
         if value := declared[field]:
             facts[f"engine.{field.removeprefix('engine_')}"] = json.dumps(value, sort_keys=True)
+    if (share := about.get("gpu_memory_utilization")) is not None:
+        facts["engine.gpu_memory_utilization"] = share
     if "engine.args" in facts:
         facts["engine.args_from"] = "provider's" if any(backend == server.backend for backend in provider.engine_args) else "standard"
     return facts

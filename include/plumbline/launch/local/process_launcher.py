@@ -101,7 +101,7 @@ class ProcessRunner:
                 on_progress(ProgressLine(trial.trial_id, "queued", 0.0, note))
 
         if (why := _insufficient_disk(trial, store, work)) is not None:
-            return attempt.not_started(trial, "insufficient_capacity", why)
+            return attempt.not_started(trial, "quota_exceeded", why)
         try:
             with machine_lock(place.machine, trial.trial_id, work, self.patience_s, waiting) as hold:
                 return attempt.run(next_attempt(trial, store), place, work, hold)

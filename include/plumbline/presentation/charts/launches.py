@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from plumbline.analysis.scorecards.provisioning import NOT_STARTED, launch_share
+from plumbline.analysis.scorecards.provisioning import NOT_STARTED, UNPROVEN, launch_share
 from plumbline.archive.trends import LaunchCounts
 from plumbline.metrics.formatting import common_scale, format_name, format_percent
 from plumbline.presentation.charts.chart import Chart, Part, axis, error_bars, line, marks, plotly_time
@@ -14,7 +14,8 @@ from plumbline.presentation.charts.chart import Chart, Part, axis, error_bars, l
 
 @dataclass(frozen=True)
 class LaunchLine:
-    """One campaign as text; `refused`: failure causes of launches that did not start, with counts."""
+    """One campaign as text; `refused`: failure classes of launches that the provider did not deliver, with counts; `unproven`: those whose cause
+    is not proven, which are in no share."""
 
     campaign_id: str
     day: str
@@ -22,6 +23,7 @@ class LaunchLine:
     ratio: str
     interval: str
     refused: str
+    unproven: str
     lead_time: str
 
 
@@ -31,7 +33,6 @@ def launch_lines(counts: Sequence[LaunchCounts]) -> tuple[LaunchLine, ...]:
     lines = []
     for c in reversed(counts):
         share = launch_share(c.ended)
-        refused = sorted((n, cause) for cause, n in c.ended.items() if cause in NOT_STARTED)
         lines.append(
             LaunchLine(
                 campaign_id=c.campaign_id,
@@ -39,11 +40,18 @@ def launch_lines(counts: Sequence[LaunchCounts]) -> tuple[LaunchLine, ...]:
                 launches=f"{share.successes} of {share.n}",
                 ratio=format_percent(share.ratio, 1),
                 interval=f"{format_percent(share.low)} … {format_percent(share.high)}" if share.low is not None else "–",
-                refused=", ".join(f"{n} × {format_name(str(cause))}" for n, cause in reversed(refused)) or "–",
+                refused=_causes(c, NOT_STARTED) or "–",
+                unproven=_causes(c, UNPROVEN),
                 lead_time=unit.text(median(c.lead_times)) if c.lead_times else "–",
             )
         )
     return tuple(lines)
+
+
+def _causes(counts: LaunchCounts, classes: frozenset[str]) -> str:
+    """Most frequent first; empty without one."""
+    found = sorted(((n, str(cause)) for cause, n in counts.ended.items() if cause in classes), reverse=True)
+    return ", ".join(f"{n} × {format_name(cause)}" for n, cause in found)
 
 
 def launch_chart(counts: Sequence[LaunchCounts], promised: float | None) -> Chart | None:
@@ -63,7 +71,7 @@ def launch_chart(counts: Sequence[LaunchCounts], promised: float | None) -> Char
         name="launch success",
         section="provider",
         title="Launch success, higher is better",
-        caption="Share of launches whose harness started, over all workloads, without operator faults; bars: 95 % Wilson interval.",
+        caption="Share of launches whose harness started, over all workloads, without failures that are not proven to be the provider's; bars: 95 % Wilson interval.",
         data=data,
         layout={"xaxis": axis("", type="date"), "yaxis": axis("", tickformat=".0%", rangemode="tozero", range=[0, 1.04])},
     )

@@ -58,7 +58,7 @@ class TextFormat:
 
 FORMATS: dict[str, JsonFormat | TextFormat] = {
     "aiperf": JsonFormat(aiperf.FILE, aiperf.read, aiperf.MARKS, aiperf.OLDER),
-    "genai-perf": JsonFormat(genai_perf.FILE, genai_perf.read, genai_perf.MARKS),
+    "genai-perf": JsonFormat(genai_perf.FILE, genai_perf.read, genai_perf.MARKS, genai_perf.OLDER),
     "perf_analyzer": TextFormat(perf_analyzer.FILE, perf_analyzer.read),
     "vllm-bench": JsonFormat(vllm_bench.FILE, vllm_bench.read, vllm_bench.MARKS),
     "sglang": JsonFormat(sglang.FILE, sglang.read, sglang.MARKS),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from plumbline.metrics.formatting import format_significant
 from plumbline.results.benchmark_files.fields import Fields
 from plumbline.results.benchmark_files.gaps import finished
 from plumbline.results.benchmark_files.records import count, day_of, lengths, record_rows
@@ -52,15 +51,16 @@ def _failed(whole: Fields, figures: Fields) -> int | None:
 
 def _load_of_phases(phases: list[Fields]) -> tuple[Load, int | None]:
     """The measured load, and how many requests it was to send."""
-    measured = [p for p in phases if p.values.get("kind", "profiling") == "profiling"]
+    measured = [p for p in phases if (p.values.get("kind") or p.values.get("name")) != "warmup"]
     if len(measured) != 1:
         if not measured:
             raise phases[0].error("kind", "is warmup in every phase", "one phase of kind profiling")
-        requests = [p.maybe_whole("requests") for p in measured]
+        requests = [_planned(p, "requests", "duration", "sessions") for p in measured]
         total = sum(r for r in requests if r is not None) if None not in requests else None
         return Load("unknown", varies=f"{len(measured)} phases one after another"), total
     phase = measured[0]
-    kind, planned = phase.text("type", "concurrency, poisson, gamma, constant or another type of load"), phase.maybe_whole("requests")
+    kind = phase.text("type", "concurrency, poisson, gamma, constant or another type of load")
+    planned = _planned(phase, "requests", "duration", "sessions")
     limit, varies = phase.maybe_whole("concurrency", least=1), _ramp(phase, "concurrency_ramp", "rate_ramp")
     if kind == "concurrency":
         return Load("closed", limit or 1, varies=varies), planned
@@ -71,7 +71,7 @@ def _load_of_phases(phases: list[Fields]) -> tuple[Load, int | None]:
 
 def _load_of_loadgen(loadgen: Fields, config: Fields) -> tuple[Load, int | None]:
     """The same of a layout without phases."""
-    limit, planned = loadgen.maybe_whole("concurrency", least=1), loadgen.maybe_whole("request_count")
+    limit, planned = loadgen.maybe_whole("concurrency", least=1), _planned(loadgen, "request_count", "benchmark_duration")
     varies = _ramp(loadgen, "concurrency_ramp_duration", "request_rate_ramp_duration")
     prompts = config.maybe_part("input")
     if loadgen.has("user_centric_rate") or (prompts is not None and prompts.values.get("fixed_schedule") is True):
@@ -84,6 +84,11 @@ def _load_of_loadgen(loadgen: Fields, config: Fields) -> tuple[Load, int | None]
     return Load("closed", limit or 1, varies=varies), planned
 
 
+def _planned(part: Fields, requests: str, *earlier: str) -> int | None:
+    """How many requests were to be sent; None where something else may end the run before."""
+    return None if any(part.has(name) for name in earlier) else part.maybe_whole(requests)
+
+
 def _open(part: Fields, limit: int | None, kind: str | None, series: object, varies: str | None, rate: str, smoothness: str) -> Load:
     if series is not None:
         return Load("open", limit, None, kind, varies="a series of rates")
@@ -93,13 +98,8 @@ def _open(part: Fields, limit: int | None, kind: str | None, series: object, var
 
 
 def _ramp(part: Fields, *names: str) -> str | None:
-    for name in names:
-        value = part.values.get(name)
-        seconds = value.get("duration") if isinstance(value, dict) else value
-        if value:
-            lasts = f" over {format_significant(seconds)} s" if isinstance(seconds, (int, float)) else ""
-            return f"a ramp of {'the rate' if 'rate' in name else 'concurrency'}{lasts} at the start"
-    return None
+    name = next((name for name in names if part.values.get(name)), None)
+    return f"a ramp of {'the rate' if 'rate' in name else 'concurrency'} at the start" if name else None
 
 
 def _gaps(figures: Fields) -> list[Gap]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ def json_documents(raw: bytes, file: str) -> list[Fields]:
     """The JSON objects of the file: one, a list of them, or one a line."""
     check_size(len(raw), file, MAX_FILE_BYTES)
     try:
-        parsed = from_json(raw, cache_strings="none")
+        parsed = from_json(raw.removeprefix(codecs.BOM_UTF8), cache_strings="none")
     except ValueError as error:
         lines = [(number, line) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
         if len(lines) < 2 or not lines[0][1].rstrip().endswith(b"}"):

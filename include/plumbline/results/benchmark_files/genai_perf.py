@@ -9,20 +9,23 @@ from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap
 
 FILE = "profile_export_genai_perf.json of `genai-perf profile`"
 MARKS = ("input_config.perf_analyzer", "request_throughput")
+OLDER = (("input_config.service_kind", "request_throughput"),)
+"""Marks of the layout before 0.0.9: input_config is the flat command line."""
 
 
 def read(whole: Fields) -> BenchmarkFile:
     """GenAI-Perf's inter-token latency is each request's mean: the field's TPOT. The file has no version, date or number of failures."""
     config = whole.part("input_config")
+    endpoint, load = config.maybe_part("endpoint") or config, config.maybe_part("perf_analyzer", "stimulus") or config
     requests = count(whole, "request_count")
     renamed = gap("tpot_as_itl", "the file's inter_token_latency is each request's mean: it is imported as time_per_output_token")
     run = Run(
-        load=_load(config.part("perf_analyzer", "stimulus")),
+        load=_load(load),
         metrics=tuple(record_rows(whole, requests)),
         requests=requests,
         gaps=(renamed,),
         asked=lengths(whole),
-        first_token_expected=bool(config.part("endpoint").values.get("streaming")),
+        first_token_expected=bool(endpoint.values.get("streaming")),
     )
     return BenchmarkFile("genai-perf", None, None, (finished(run),))
 

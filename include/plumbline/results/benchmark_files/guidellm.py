@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from plumbline.metrics.formatting import format_significant
 from plumbline.results.benchmark_files.fields import Fields
 from plumbline.results.benchmark_files.gaps import finished
 from plumbline.results.benchmark_files.run import BenchmarkFile, Load, Run, gap, latency_rows, outcome, rate_rows
@@ -79,7 +78,7 @@ def _load(benchmark: Fields, requests: int) -> Load:
     strategy = (benchmark.maybe_part("config") or benchmark.part("args")).part("strategy")
     kind = strategy.text("type_", "synchronous, concurrent, throughput, constant or poisson")
     ramp = next((s for name in ("rampup_duration", "startup_duration") if (s := strategy.maybe_number(name, "s"))), None)
-    varies = f"a ramp over {format_significant(ramp)} s at the start" if ramp else None
+    varies = f"a ramp over {ramp:.12g} s at the start" if ramp else None
     if kind == "synchronous":
         return Load("closed", concurrency=1, varies=varies)
     if kind == "concurrent":

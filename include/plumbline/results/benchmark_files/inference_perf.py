@@ -34,8 +34,11 @@ def read(whole: Fields) -> BenchmarkFile:
     }
     asked: dict[str, Scalar] = {name: mean for name, mean in lengths.items() if mean is not None}
     run = Run(_load(load_summary), (*rows, *ended), requests, gaps=(*_gaps(whole, rows), *unaccounted), asked=asked)
-    # Its throughput counts the client's tokens (output_len), also where the server counted them too.
-    return BenchmarkFile("inference-perf", None, None, (finished(run, length=answered),))
+    # Its throughput counts the client's tokens (output_len) or the server's, as use_server_output_tokens says, which the file does not.
+    tokens, rate = run.value("output_token_throughput") or 0.0, run.value("request_throughput") or 1.0
+    counted = [mean for mean in (answered, lengths["output_tokens"]) if mean]
+    nearest = min(counted, key=lambda mean: abs(tokens / rate - mean), default=None)
+    return BenchmarkFile("inference-perf", None, None, (finished(run, length=nearest),))
 
 
 def _load(summary: Fields) -> Load:

@@ -121,10 +121,11 @@ def rate_rows(part: Fields | None, metric: str, name: str, unit: str, requests: 
 def outcome(completed: int, failed: int | None, attempted: int | None, fields: str) -> tuple[list[MetricRow], list[Gap]]:
     """The error rate, and what became of requests that are neither completed nor failed. `fields`: those of the file that say so.
 
-    Without `failed`, every attempted request that did not complete has failed. Neither row nor gap where the file knows only the completed."""
+    Without `failed`, every attempted request that did not complete has failed. Neither row nor gap where the file knows only the completed,
+    unless there are none."""
     if failed is None:
         if attempted is None:
-            return [], []
+            return ([], []) if completed else ([metric_row("error_rate", 1.0, 0, method="completed = 0")], [])
         failed = max(0, attempted - completed)
     lost = max(0, (attempted or 0) - completed - failed)
     requests = completed + failed + lost

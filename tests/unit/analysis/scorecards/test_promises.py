@@ -45,11 +45,10 @@ def test_what_is_needed_is_enough_and_no_less(share: float, failures: int) -> No
         assert both is shown
 
 
-def test_failures_that_may_be_ours_prove_no_breach_and_no_kept_promise() -> None:
-    share = wilson_interval(27, 31)
-    assert judge_share(share, 0.99, doubtful=4).verdict == "not_shown"
-    assert judge_share(share, 0.99, doubtful=1).verdict == "broken"
-    assert judge_share(wilson_interval(400, 404), 0.99, doubtful=4).verdict == "not_shown"
+def test_failures_of_an_unproven_cause_change_no_verdict_and_are_kept() -> None:
+    for started, tried, verdict in ((27, 31, "broken"), (27, 27, "not_shown"), (400, 400, "kept")):
+        judged = judge_share(wilson_interval(started, tried), 0.99, unproven=40)
+        assert (judged.verdict, judged.share.n, judged.unproven) == (verdict, tried, 40)
 
 
 def test_without_a_promise_nothing_is_judged() -> None:

@@ -113,11 +113,20 @@ def test_launch_success_counts_attempts_and_what_the_promise_needs() -> None:
     launch = scorecard([*started, refused, ours, crashed, trial(13, status="missing")], place=place(sla={"launch_success": "99%"})).launch
     assert (launch.share.successes, launch.share.n) == (10, 11)
     assert (launch.verdict, launch.needed) == ("not_shown", 563)
-    for failure, verdict in (("insufficient_capacity", "broken"), ("launch_timeout", "not_shown"), ("unreachable", "not_shown")):
+    for failure, n, verdict, unproven in (
+        ("insufficient_capacity", 11, "broken", 0),
+        ("wrong_hardware", 11, "broken", 0),
+        ("launch_timeout", 10, "not_shown", 1),
+        ("unreachable", 10, "not_shown", 1),
+    ):
         another = scorecard([*started, refused, trial(11, status="failed", failure=failure)], place=place(sla={"launch_success": "99%"}))
-        assert (another.launch.share.successes, another.launch.share.n, another.launch.verdict) == (9, 11, verdict), (
-            "what may be our network or registry proves no breach"
+        found = another.launch
+        assert (found.share.successes, found.share.n, found.verdict, found.unproven) == (9, n, verdict, unproven), (
+            "what may be our network or registry is counted apart"
         )
+        assert another.capacity.refused.n == n
+    broke = scorecard([*started, trial(11, status="failed", failure="provider_fault")])
+    assert (broke.launch.share.successes, broke.launch.share.n) == (10, 10), "a GPU that fails later was launched"
     many = [trial(i, status="failed", failure="insufficient_capacity") for i in range(20)]
     assert scorecard(many, place=place(sla={"launch_success": "95%"})).launch.verdict == "broken"
     for failure in ("quota_exceeded", "image_error", "bad_declaration"):

@@ -27,12 +27,10 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int) -> tupl
     return record.failure_class, record.failure_detail or ""
 
 
-@pytest.mark.fault(
-    "too little free disk before a trial", ends="insufficient_capacity, not started", keeps="the launch record; retried later"
-)
+@pytest.mark.fault("too little free disk before a trial", ends="quota_exceeded, not started", keeps="the launch record; retried later")
 def test_a_trial_is_not_started_on_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, detail = launched(tmp_path, monkeypatch, 100 * 2**20)
-    assert kind == "insufficient_capacity"
+    assert kind == "quota_exceeded"
     assert "0.10 GiB" in detail and str(tmp_path / "work") in detail
 
 

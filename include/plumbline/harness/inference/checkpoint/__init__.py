@@ -135,7 +135,7 @@ def fetch_for_trial(
     """Fetch a workload's checkpoint and resolve the workload. Raises TrialFailed:
     bad_declaration        broken files, another manifest, no access, too large for the provider, or requests that the model cannot serve
     unreachable            the source does not answer
-    insufficient_capacity  the cache's disk is too small"""
+    quota_exceeded         the cache's disk is too small"""
     assert isinstance(workload.model, Checkpoint)
 
     def check(contents: Contents) -> None:
@@ -156,7 +156,7 @@ def failures_of(field: str) -> Iterator[None]:
     except FetchFailed as error:
         raise TrialFailed("unreachable", f"{field}: {error}") from error
     except caching.NoSpace as error:
-        raise TrialFailed("insufficient_capacity", f"{field}: {error}") from error
+        raise TrialFailed("quota_exceeded", f"{field}: {error}") from error
     except (BrokenCheckpoint, AccessRefused, ValueError) as error:
         raise TrialFailed("bad_declaration", f"{field}: {error}") from error
 

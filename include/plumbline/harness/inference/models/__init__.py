@@ -19,6 +19,7 @@ _SOURCES = {
     "vllm": ("vllm_model.py", *_GENERATION),
     "tensorrtllm": ("tensorrtllm_model.py", *_GENERATION),
     "transformers": ("transformers_model.py", "rows.py", *_GENERATION),
+    "path": ("path_model.py", *_GENERATION),
 }
 """By architecture, or by engine; the first file is the model itself, which Triton looks for as `model.py`."""
 
@@ -32,7 +33,7 @@ def sources_of(workload: InferenceWorkload) -> dict[str, Path]:
 
 def engine_sources(name: str) -> dict[str, Path]:
     """The files of a model on Triton's Python backend, by the name that each must have in the version folder: of an architecture of our own, or
-    of an engine (vllm, tensorrtllm, transformers)."""
+    of an engine (vllm, tensorrtllm, transformers, and path, which computes nothing)."""
     model, *others = _SOURCES[name]
     return {"model.py": _HERE / model} | {each: _HERE / each for each in others}
 

@@ -59,6 +59,7 @@ class TritonPythonModel(Generation):  # type: ignore[misc]
             "device": settings["device"],
             "dtype": str(config.model_config.dtype).removeprefix("torch."),
             "parameters": settings["parameters"],
+            "gpu_memory_utilization": arguments.gpu_memory_utilization,
             "kv_cache_tokens": blocks * config.cache_config.block_size if blocks else None,
         }
 

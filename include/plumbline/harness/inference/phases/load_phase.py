@@ -126,6 +126,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     if load.name != "warmup":
         rows.append(validity.cache_state_contradicted(record.workload, log, gained))
     if load.name == "steady":
+        rows += [validity.server_path_limited([row for row in record.result.metrics if row.phase == "steady"], record.path_limit)]
         rows += [validity.client_limited(log, record.trial.validity), validity.counts_differ(log, gained), *served.judgements(log)]
     record.result.judgements += [judgement for judgement in rows if judgement is not None]
     # Overload may drown a server, and that is a result; one that answers nothing at its steady load was not measured at all.

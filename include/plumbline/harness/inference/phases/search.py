@@ -70,7 +70,10 @@ def measure_search(driver: Driver, phase: int, spec: SearchPhaseSpec, prompts: P
     bracket = (state.held, state.failed) if state.held is not None and state.failed is not None else None
     record.result.metrics.append(metric_row("highest_sustained_rate", state.highest, len(state.probes), phase=spec.name, ci=bracket))
     if best is not None:
-        record.result.metrics += noted_lengths(metrics_of(best, record.workload.slo, None), record.workload.requests)
+        rows = metrics_of(best, record.workload.slo, None)
+        record.result.metrics += noted_lengths(rows, record.workload.requests)
+        if (limited := validity.server_path_limited(rows, record.path_limit)) is not None:
+            record.result.judgements.append(limited)
         record.result.telemetry += length_telemetry(best, record.workload.requests)
         record.result.stages += stages_of(best, None)
     if state.highest is None:

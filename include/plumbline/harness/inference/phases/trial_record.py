@@ -89,7 +89,7 @@ OVERHEAD_S = 5.0
 @dataclass
 class TrialRecord:
     """`probed`: rows of the hardware probes. `logs`: one a phase of load, or one a probe of a search. `private_texts`: what must appear in no
-    document and no evidence."""
+    document and no evidence. `path_limit`: tokens a second that the server's path carries without an engine; None where it is not measured."""
 
     trial: Trial
     workload: InferenceWorkload
@@ -102,6 +102,7 @@ class TrialRecord:
     usage: UsageTotals = field(default_factory=UsageTotals)
     done_s: float = 0.0
     private_texts: tuple[str, ...] = field(default=(), repr=False)
+    path_limit: float | None = None
     _fraction: float = 0.0
 
     @property

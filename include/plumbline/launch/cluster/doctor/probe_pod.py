@@ -147,7 +147,7 @@ def _follow(
             break
         age = time.time() - began
         if (wrong := observe.start_failure(pod)) is not None:
-            reason, message = wrong
+            _, reason, message = wrong
             troubled = troubled or time.time()
             if reason in observe.PERMANENT_FAILURES or time.time() - troubled > patience.trouble_s:
                 yield _start_failure_check(image, reason, _pull_failure(cluster, name) or message, pod)

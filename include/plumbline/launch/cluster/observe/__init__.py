@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from plumbline.launch.cluster.names import RANK
 from plumbline.launch.cluster.names import Row as Row
@@ -36,7 +36,8 @@ class LaunchObservation:
     """What the launcher observed of a launch from outside.
 
     `pods`: the newest copy of each pod, by rank. `gone`: names of pods that were deleted, not by the launcher. `events`: core/v1 Events
-    about the pods. `nodes`: Node objects by name, as of the pod's start. `expected`: requested pods.
+    about the pods. `nodes`: Node objects by name, as of the pod's start. `leaving`: nodes that were going down or gone when the launch was
+    closed, with the reason. `expected`: requested pods. `own`: containers that the launcher declares beside the trial's, for the verdict alone.
     """
 
     expected: int
@@ -45,6 +46,8 @@ class LaunchObservation:
     events: tuple[Row, ...] = ()
     nodes: Mapping[str, Row] = field(default_factory=dict)
     stop: StopCause | None = None
+    leaving: Mapping[str, str] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
 
 
 # A trigger's row is stored in Airflow's database and printed into the task's log: it holds the pods' status, never their environment,
@@ -138,6 +141,7 @@ def encode_observation(observation: LaunchObservation) -> dict[str, Any]:
         "gone": sorted(observation.gone),
         "events": [trim_event(event) for event in observation.events],
         "nodes": {name: trim_node(node, observation.pods) for name, node in observation.nodes.items()},
+        "leaving": dict(observation.leaving),
         "stop": None if observation.stop is None else asdict(observation.stop),
     }
 
@@ -151,13 +155,14 @@ def decode_observation(row: dict[str, Any]) -> LaunchObservation:
         gone=frozenset(row["gone"]),
         events=tuple(row["events"]),
         nodes=row["nodes"],
+        leaving=row.get("leaving", {}),
         stop=None if stop is None else StopCause(**stop),
     )
 
 
 CONTAINER = "harness"
 """The trial's container; a cluster may inject others, which may outlive it."""
-_TRAINER = "node"
+TRAINER = "node"
 """Its name in the pods of a TrainJob."""
 
 PERMANENT_FAILURES = frozenset({"InvalidImageName"})
@@ -203,7 +208,7 @@ def pod_phase(pod: Row) -> str:
 
 
 def is_scheduled(pod: Row) -> bool:
-    return bool((pod.get("spec") or {}).get("nodeName"))
+    return bool((pod.get("spec") or {}).get("nodeName")) and not unscheduled_reason(pod)
 
 
 def scheduled_at(pod: Row) -> float | None:
@@ -217,7 +222,7 @@ def scheduled_at(pod: Row) -> float | None:
 def container_of(pod: Row) -> str:
     """The name of the container that is the trial."""
     named = {container.get("name") for container in (pod.get("spec") or {}).get("containers") or ()}
-    return _TRAINER if _TRAINER in named and CONTAINER not in named else CONTAINER
+    return TRAINER if TRAINER in named and CONTAINER not in named else CONTAINER
 
 
 def harness_status(pod: Row) -> Row:
@@ -244,24 +249,47 @@ def has_ended(pod: Row) -> bool:
 
 
 def has_succeeded(pod: Row) -> bool:
-    """Whether it has ended and its harness exited with 0."""
-    if not has_ended(pod) or pod_phase(pod) == "Failed":
+    """Whether it has ended and its harness exited with 0; an injected container's exit does not count, the pod's own end does."""
+    if not has_ended(pod):
         return False
-    ended = terminated(pod)
-    return ended.get("exitCode") == 0 if ended else pod_phase(pod) == "Succeeded"
+    ended, status = terminated(pod), pod.get("status") or {}
+    if not ended:
+        return pod_phase(pod) == "Succeeded"
+    if pod_phase(pod) == "Failed" and (status.get("reason") or not any(map(_exit_code, containers_beside(pod)))):
+        return False
+    return ended.get("exitCode") == 0
+
+
+def containers_beside(pod: Row) -> list[Row]:
+    """Statuses of the init containers and sidecars, declared or injected."""
+    status, own = pod.get("status") or {}, container_of(pod)
+    rows = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return [row for row in rows if row.get("name") != own]
+
+
+def _exit_code(container: Row) -> int:
+    return int(((container.get("state") or {}).get("terminated") or {}).get("exitCode") or 0)
 
 
 def has_started(pod: Row) -> bool:
     return is_running(pod) or has_ended(pod)
 
 
-def start_failure(pod: Row) -> tuple[str, str] | None:
-    """Why the kubelet cannot start a container, as (reason, message), or None."""
+class StartFailure(NamedTuple):
+    """Why the kubelet cannot start a container, in its own words."""
+
+    container: str
+    reason: str
+    message: str
+
+
+def start_failure(pod: Row) -> StartFailure | None:
+    """Of the first container that cannot start, or None."""
     status = pod.get("status") or {}
     for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in START_FAILURES:
-            return str(waiting["reason"]), str(waiting.get("message") or "")
+            return StartFailure(str(container.get("name")), str(waiting["reason"]), str(waiting.get("message") or ""))
     return None
 
 
@@ -280,7 +308,7 @@ def describe_pod(pod: Row) -> str:
         return f"runs on {node}"
     if node:
         wrong = start_failure(pod)
-        return f"is on {node} and cannot start: {wrong[0]}" if wrong else f"is on {node} and starts"
+        return f"is on {node} and cannot start: {wrong.reason}" if wrong else f"is on {node} and starts"
     return "waits for a node"
 
 

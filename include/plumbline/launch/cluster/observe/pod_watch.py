@@ -310,7 +310,7 @@ class PodWatch:
                 self._trouble_since.pop(name, None)
                 continue
             since = self._trouble_since.setdefault(name, now)
-            if wrong[0] in observe.PERMANENT_FAILURES or now >= since + self.limits.patience_s:
+            if wrong.reason in observe.PERMANENT_FAILURES or now >= since + self.limits.patience_s:
                 return self._stop_cause(row, wrong)
         waiting = [row for row in rows if not observe.is_scheduled(row) and not observe.has_ended(row)]
         if waiting or len(rows) < self.limits.expected:
@@ -343,14 +343,18 @@ class PodWatch:
             return f"{newest.get('reason')}: {newest.get('message', '')}"
         return observe.unscheduled_reason(pod) or f"its state: {observe.describe_pod(pod)}"
 
-    def _stop_cause(self, pod: Row, wrong: tuple[str, str]) -> StopCause:
-        (reason, message), name = wrong, observe.name_of(pod)
+    def _stop_cause(self, pod: Row, wrong: observe.StartFailure) -> StopCause:
+        container, reason, message = wrong
+        name = observe.name_of(pod)
         kind: Literal["config_error", "image_error"] = "config_error" if reason in observe.CONFIG_FAILURES else "image_error"
         # A pod that backs off no longer reports the cause; the event of its last try does ("Error: …" only repeats the reason).
         about = [e for e in self._events.values() if e.get("reason") == "Failed" and e["involvedObject"].get("name") == name]
         causes = [str(e.get("message", "")) for e in sorted(about, key=event_time) if not str(e.get("message", "")).startswith("Error:")]
         cause = f"; {causes[-1]}" if causes and message not in causes[-1] else ""
-        return StopCause(kind, f"pod {name} on {pod['spec'].get('nodeName')} cannot start: {reason}: {message or 'no message'}{cause}")
+        what = "" if container == observe.container_of(pod) else f" its container {container}"
+        return StopCause(
+            kind, f"pod {name} on {pod['spec'].get('nodeName')} cannot start{what}: {reason}: {message or 'no message'}{cause}"
+        )
 
     def _describe_pods(self, rows: list[Row]) -> str:
         return (

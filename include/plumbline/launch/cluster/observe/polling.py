@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
-from plumbline.launch.cluster.observe import LaunchObservation, Row, container_of, has_ended, name_of, rank_of
+from plumbline.launch.cluster.observe import LaunchObservation, Row, container_of, has_ended, has_succeeded, name_of, rank_of
 from plumbline.launch.cluster.observe.pod_records import keep_ready_time
+from plumbline.launch.cluster.observe.scheduling import GOING_OR_COMING
 from plumbline.launch.failures import Interrupted, TrialFailure
 from plumbline.launch.local.process import TrialOutput
 from plumbline.results import log_transport
@@ -49,6 +50,7 @@ def merge_observations(before: LaunchObservation, now: LaunchObservation) -> Lau
         gone=before.gone | now.gone,
         events=tuple(events.values()),
         nodes={**now.nodes, **before.nodes},
+        leaving={**before.leaving, **now.leaving},
         stop=now.stop or before.stop,
     )
 
@@ -69,6 +71,28 @@ def _nodes(api: ClusterApi, observation: LaunchObservation) -> Mapping[str, Row]
     wanted = {name for pod in observation.pods if (name := pod.get("spec", {}).get("nodeName")) and name not in observation.nodes}
     nodes = {name: tolerate(f"read node {name}", partial(api.node, name), None) for name in sorted(wanted)}
     return {name: node for name, node in nodes.items() if node is not None}
+
+
+def poll_first_node(api: ClusterApi, observation: LaunchObservation) -> LaunchObservation:
+    """With the reason why the node of rank 0 goes down or is gone, if its pod ended well: such a node may have ended it."""
+    ended = [pod for pod in observation.pods if rank_of(pod) == 0 and has_succeeded(pod)]
+    name = str((ended[0].get("spec") or {}).get("nodeName") or "") if ended else ""
+    if not name:
+        return observation
+    unread: Row | None = {"metadata": {}}
+    node = tolerate(f"read node {name}", partial(api.node, name), unread)
+    why = "its node no longer exists" if node is None else _leaving(node)
+    return observation if why is None else replace(observation, leaving={**observation.leaving, name: why})
+
+
+def _leaving(node: Row) -> str | None:
+    if (node.get("metadata") or {}).get("deletionTimestamp"):
+        return "its node is being deleted"
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            return f"its node is not ready ({condition.get('reason') or 'no reason'})"
+    taints = [str(taint.get("key")) for taint in (node.get("spec") or {}).get("taints") or ()]
+    return next((f"its node goes down (taint {key})" for key in taints if GOING_OR_COMING.search(key)), None)
 
 
 def read_logs(api: ClusterApi, observation: LaunchObservation, most_s: float) -> tuple[bytes, str]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from plumbline.launch.cluster import observe
-from plumbline.launch.cluster.observe import LaunchObservation, Row, StopCause, StopReason, event_time
-from plumbline.launch.cluster.observe.pod_records import deletion_requested_at, ended_at, events_of, first_seen, parse_moment
+from plumbline.launch.cluster.observe import LaunchObservation, Row, StartFailure, StopCause, StopReason
+from plumbline.launch.cluster.observe.pod_records import deletion_requested_at, ended_at, events_of, first_seen, parse_moment, pod_timeline
+from plumbline.launch.cluster.observe.scheduling import judge_unscheduled
+from plumbline.launch.cluster.observe.start_failures import (
+    CREATION_FAILURES,
+    failed_beside,
+    judge_creation,
+    judge_rejection,
+    judge_start,
+    origin_of,
+)
 from plumbline.launch.failures import EXTERNAL_SIGNALS, FAILED, STORE_FAILED, UNUSABLE_INPUT, Outcome, last_lines, signal_name
 from plumbline.results import FailureClass, Validity
 
@@ -29,15 +38,9 @@ _REASONS: dict[str, _Known] = {
     "EvictionByEvictionAPI": ("interrupted", "its node was drained or removed by an autoscaler"),
     "DeletionByPodGC": ("interrupted", "its node no longer exists"),
     "TerminationByKubelet": ("interrupted", f"its node ran out of a resource or was shut down: {_RECLAIMED}"),
-    "UnexpectedAdmissionError": (
-        "insufficient_capacity",
-        "the node could not allocate the devices that it advertises: check its device plugin",
-    ),
-    "NodeAffinity": ("insufficient_capacity", "the node's labels changed before it started"),
     "SysctlForbidden": ("bad_declaration", "the node does not allow a sysctl that the pod requests"),
     "AppArmor": ("bad_declaration", "the node lacks the AppArmor profile that the pod requests"),
 }
-_OUT_OF: _Known = ("insufficient_capacity", "the node had less capacity than the scheduler assumed")
 _EVICTED: _Known = ("interrupted", f"its node ran out of a resource: {_RECLAIMED}")
 _EXCEEDED: _Known = (
     "bad_declaration",
@@ -50,7 +53,6 @@ _EVENTS = {
     "NodeNotReady": _REASONS["NodeLost"][1],
 }
 """What to check, by the event with which the cluster announces that it deletes a pod."""
-_GPU_RUNTIME = re.compile(r"nvidia-container|nvml|libnvidia|nvidia\.com/|cdi device", re.IGNORECASE)
 _OOM = re.compile(r"oom[- ]?kill|out of memory", re.IGNORECASE)
 
 
@@ -66,8 +68,9 @@ class PodVerdict:
     exit_code: int | None = None
 
 
-def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | None:
-    """Why the pod failed; None if it succeeded or has not failed yet. `events`: about the pod. `gone`: deleted by someone else."""
+def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool, own: Collection[str] = ()) -> PodVerdict | None:
+    """Why the pod failed; None if it succeeded or has not failed yet. `events`: about the pod. `gone`: deleted by someone else. `own`: see
+    LaunchObservation."""
     if observe.has_succeeded(pod):
         return None
     for evidence in (_by_status, _by_condition, _by_memory):
@@ -77,12 +80,16 @@ def pod_verdict(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | 
         return deleted
     wrong = observe.start_failure(pod)
     if wrong is not None and not observe.has_ended(pod):
-        return _reported(pod, start_failure_class(wrong[0]), f"cannot start: {wrong[0]}: {wrong[1]}", None)
-    return _by_exit(pod) if observe.has_ended(pod) else None
+        failure, text = _start(wrong, " ".join(str(event.get("message")) for event in events if event.get("reason") == "Failed"), own)
+        return _reported(pod, failure, text, None)
+    return _by_exit(pod, own) if observe.has_ended(pod) else None
 
 
-def start_failure_class(reason: str) -> FailureClass:
-    return "bad_declaration" if reason in observe.CONFIG_FAILURES else "image_error"
+def _start(wrong: StartFailure, cause: str, own: Collection[str]) -> tuple[FailureClass, str]:
+    failure, hint = judge_start(wrong, cause, {observe.CONTAINER, observe.TRAINER, *own})
+    origin = origin_of(wrong.container, own)
+    what = f" its container {wrong.container} ({origin})" if origin else ""
+    return failure, f"cannot start{what}: {wrong.reason}: {wrong.message}; {hint}"
 
 
 def pod_and_node(pod: Row) -> str:
@@ -95,14 +102,18 @@ def _by_status(pod: Row, events: Sequence[Row]) -> PodVerdict | None:
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
     if reason == "Evicted":
         known = _EXCEEDED if _OWN_LIMIT.search(message) else _EVICTED
-    elif reason.startswith("OutOf"):
-        known = _OUT_OF
+    elif (rejected := judge_rejection(reason, message, ran=_has_run(pod, events))) is not None:
+        known = rejected
     elif reason in _REASONS:
         known = _REASONS[reason]
     else:
         return None
     at = next((parse_moment(first_seen(event)) for event in events if event.get("reason") == reason), None)
     return _reported(pod, known[0], f"ended as {reason}: {message or 'no message'}; {known[1]}", at)
+
+
+def _has_run(pod: Row, events: Sequence[Row]) -> bool:
+    return any(event.name in ("started", "ready") for event in pod_timeline(pod, events))
 
 
 def _by_condition(pod: Row, _: Sequence[Row]) -> PodVerdict | None:
@@ -156,26 +167,25 @@ def _deleted(pod: Row, events: Sequence[Row], *, gone: bool) -> PodVerdict | Non
     return _reported(pod, "interrupted", text, requested_at)
 
 
-def _by_exit(pod: Row) -> PodVerdict:
-    ended = observe.terminated(pod)
+def _by_exit(pod: Row, own: Collection[str]) -> PodVerdict:
+    ended, beside = observe.terminated(pod), failed_beside(pod, own)
+    if "exitCode" not in ended and beside is not None:
+        # Ours failed as it was declared; nobody knows whose an injected one is.
+        return _reported(pod, "bad_declaration" if beside[1] else "launch_timeout", f"did not start the trial: {beside[0]}", None)
     if "exitCode" not in ended:
         status = pod.get("status") or {}
         reason = f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}"
         return _reported(pod, "interrupted", f"failed without an exit code ({reason}): its node may have lost it", None)
     code, message = int(ended["exitCode"]), str(ended.get("message") or "")
-    if ended.get("reason") in ("StartError", "RunContainerError", "ContainerCannotRun"):
-        if _GPU_RUNTIME.search(message):
-            text = f"got no GPUs: {message}; check the node's GPU driver and container toolkit"
-            return _reported(pod, "wrong_hardware", text, ended_at(pod))
-        return _reported(
-            pod,
-            "image_error",
-            f"could not be started ({ended['reason']}): {message}; check that the image contains the harness",
-            ended_at(pod),
-        )
+    if ended.get("reason") in CREATION_FAILURES:
+        failure, hint = judge_creation(message, ("launch_timeout", "its node could not start it; another one may"))
+        return _reported(pod, failure, f"could not be started ({ended['reason']}): {message}; {hint}", ended_at(pod))
     if ended.get("reason") == "ContainerStatusUnknown":
         return _reported(pod, "interrupted", f"was lost by its kubelet: {message}", ended_at(pod))
+    if code == 0:
+        return _reported(pod, "interrupted", f"failed though its harness ended with exit code 0: {_RECLAIMED}", ended_at(pod))
     failure, text = _exit_meaning(code, message)
+    text += f"; before it {beside[0]}" if beside is not None else ""
     return PodVerdict(failure, f"{pod_and_node(pod)} {text}", ended_at(pod), reported=False, exit_code=code)
 
 
@@ -206,7 +216,7 @@ def _reported(pod: Row, failure: FailureClass, text: str, at: datetime | None) -
 
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
-_NO_ROOM = re.compile(r"nodes? (are|is) available|insufficient|did ?n['o]t match|taint|not enough|no nodes", re.IGNORECASE)
+_KUEUE, _QUEUE = "kueue.x-k8s.io/", "kueue.x-k8s.io/queue-name"
 _FAR_FUTURE = datetime.max.replace(tzinfo=timezone.utc)
 
 
@@ -240,7 +250,8 @@ def _contradicts(observation: LaunchObservation) -> bool:
 def _first_failure(observation: LaunchObservation) -> PodVerdict | None:
     """Of the pod that failed first; within a second, a cause that the cluster reports precedes an exit code."""
     verdicts = (
-        pod_verdict(pod, events_of(pod, observation.events), gone=observe.name_of(pod) in observation.gone) for pod in observation.pods
+        pod_verdict(pod, events_of(pod, observation.events), gone=observe.name_of(pod) in observation.gone, own=observation.own)
+        for pod in observation.pods
     )
     return min((each for each in verdicts if each is not None), key=lambda each: (each.at or _FAR_FUTURE, not each.reported), default=None)
 
@@ -262,7 +273,10 @@ def _of_pods(observation: LaunchObservation, failed: PodVerdict, validity: Valid
 def _without_document(observation: LaunchObservation) -> Outcome:
     ended = [pod for pod in observation.pods if observe.has_succeeded(pod)]
     if ended:
-        name = observe.name_of(min(ended, key=observe.rank_of))
+        first = min(ended, key=observe.rank_of)
+        name = observe.name_of(first)
+        if (why := _node_left(first, observation)) is not None:
+            return "interrupted", f"pod {name} ended with exit code 0 and no result document: {why}; a retry may succeed"
         return (
             "harness_error",
             f"pod {name} ended with exit code 0, but the result store has no document; check that the pods write to launcher.results_url",
@@ -273,37 +287,50 @@ def _without_document(observation: LaunchObservation) -> Outcome:
     return "interrupted", f"the launch was ended before its pods, without a result document: {states}"
 
 
+def _node_left(pod: Row, observation: LaunchObservation) -> str | None:
+    """Why the pod's node may have ended it: a node that goes down stops the harness, and some record that as exit code 0."""
+    events = events_of(pod, observation.events)
+    if (disrupted := _by_condition(pod, events)) is not None:
+        return disrupted.detail
+    if (event := next((event for event in events if event.get("reason") in _EVENTS), None)) is not None:
+        return f"{event['reason']}: {event.get('message') or _EVENTS[event['reason']]}"
+    node = str((pod.get("spec") or {}).get("nodeName") or "")
+    unknown = None if node in observation.nodes else "nobody saw whether its node lived; if it did, check launcher.results_url"
+    return observation.leaving.get(node, unknown)
+
+
 def _join_reasons(validity: Validity) -> str:
     return "; ".join(reason.detail for reason in validity.reasons)
 
 
 def _not_scheduled(observation: LaunchObservation, stop: StopCause) -> Outcome:
     waiting = [pod for pod in observation.pods if not observe.is_scheduled(pod)]
-    messages = " ".join([stop.detail, *(_scheduler_message(pod, observation) for pod in waiting)])
+    messages = " ".join([stop.detail, *map(observe.unscheduled_reason, waiting)])
     if _QUOTA.search(messages):
         return "quota_exceeded", f"{stop.detail}; raise the namespace's ResourceQuota, or lower launcher.parallel"
-    if any(_gates(pod) for pod in waiting):
-        gates = ", ".join(sorted({gate for pod in waiting for gate in _gates(pod)}))
+    gates = sorted({gate for pod in waiting for gate in _gates(pod)})
+    foreign = [gate for gate in gates if not gate.startswith(_KUEUE)]
+    if gates and not foreign:
         return (
             "quota_exceeded",
-            f"{stop.detail}; its queue did not admit it (scheduling gate {gates}): check the Kueue workload and the quota of launcher.queue",
+            f"{stop.detail}; its queue did not admit it (scheduling gate {', '.join(gates)}): check the Kueue workload and the quota of launcher.queue",
         )
-    if _NO_ROOM.search(messages):
-        return (
-            "insufficient_capacity",
-            f"{stop.detail}; no node had room, the labels of launcher.node_selector, only tolerated taints (launcher.tolerations), "
-            "and for a fresh_node no earlier trial of the series",
-        )
-    return "launch_timeout", stop.detail
+    if gates:
+        named = f"scheduling gate {', '.join(foreign)}" if foreign != [_UNNAMED] else "a scheduling gate"
+        return "launch_timeout", f"{stop.detail}; {named} held it, which is not Kueue's: see the controller that sets it"
+    judged = judge_unscheduled(waiting, observation.events, stop.detail)
+    return ("launch_timeout", stop.detail) if judged is None else (judged[0], f"{stop.detail}; {judged[1]}")
 
 
-def _scheduler_message(pod: Row, observation: LaunchObservation) -> str:
-    warnings = [event for event in events_of(pod, observation.events) if event.get("type") == "Warning"]
-    return " ".join([observe.unscheduled_reason(pod), *(str(event.get("message")) for event in sorted(warnings, key=event_time)[-1:])])
+_UNNAMED = "unnamed"
 
 
 def _gates(pod: Row) -> list[str]:
-    return [str(gate.get("name")) for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+    """Names of its scheduling gates; of a pod that is gated by unnamed ones its queue's, or `_UNNAMED`."""
+    named = [str(gate.get("name")) for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+    if named or not any(c.get("reason") == "SchedulingGated" for c in (pod.get("status") or {}).get("conditions") or ()):
+        return named
+    return [f"{_KUEUE}admission" if _QUEUE in (pod["metadata"].get("labels") or {}) else _UNNAMED]
 
 
 def _not_started(observation: LaunchObservation, stop: StopCause) -> Outcome:
@@ -338,6 +365,15 @@ def _refused(_: LaunchObservation, stop: StopCause) -> Outcome:
     return "bad_declaration", f"the cluster refused the launch ({status}): {stop.detail}; `plumbline cluster doctor` finds the cause"
 
 
+def _cannot_start(observation: LaunchObservation, stop: StopCause) -> Outcome:
+    reason = "CreateContainerConfigError" if stop.reason == "config_error" else "ErrImagePull"
+    unseen = StartFailure(observe.CONTAINER, reason, stop.detail)
+    wrong = next((found for pod in observation.pods if (found := observe.start_failure(pod)) is not None), unseen)
+    failure, hint = judge_start(wrong, stop.detail, {observe.CONTAINER, observe.TRAINER, *observation.own})
+    origin = origin_of(wrong.container, observation.own)
+    return failure, f"{stop.detail}; {f'{wrong.container} is {origin}; ' if origin else ''}{hint}"
+
+
 def _classify_as(failure: FailureClass) -> Callable[[LaunchObservation, StopCause], Outcome]:
     return lambda _, stop: (failure, stop.detail)
 
@@ -345,8 +381,8 @@ def _classify_as(failure: FailureClass) -> Callable[[LaunchObservation, StopCaus
 _STOPS: dict[StopReason, Callable[[LaunchObservation, StopCause], Outcome]] = {
     "schedule_timeout": _not_scheduled,
     "startup_timeout": _not_started,
-    "image_error": _classify_as("image_error"),
-    "config_error": _classify_as("bad_declaration"),
+    "image_error": _cannot_start,
+    "config_error": _cannot_start,
     "deadline": _classify_as("timeout"),
     "unreachable": _unreachable,
     "refused": _refused,

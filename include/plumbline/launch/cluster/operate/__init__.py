@@ -12,7 +12,7 @@ from plumbline.launch import progress, stores
 from plumbline.launch.cluster import names, store_credentials
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.cluster.observe import LaunchObservation, StopCause, has_ended
-from plumbline.launch.cluster.observe.polling import merge_observations, poll_launch, read_logs, tolerate
+from plumbline.launch.cluster.observe.polling import merge_observations, poll_first_node, poll_launch, read_logs, tolerate
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.launch.cluster.operate.attempts import GRACE_S, UNFINISHED, Attempt
 from plumbline.launch.failures import Interrupted, Outcome, TrialFailure, is_retryable
@@ -74,7 +74,7 @@ def close_attempt(attempt: Attempt, observation: LaunchObservation | None = None
     """
     known = merge_observations(attempt.seen, observation) if observation else attempt.seen
     looking, selector = attempt.api(attempt.poll_patience_s), names.selector(attempt.trial)
-    attempt.seen = poll_launch(looking, selector, replace(known, stop=stop or known.stop))
+    attempt.seen = poll_first_node(looking, poll_launch(looking, selector, replace(known, stop=stop or known.stop)))
     # Deletion may take minutes, and this process may be ended meanwhile.
     tolerate("keep what was seen", attempt.save_state, None)
     text, tail = read_logs(looking, attempt.seen, most_s=attempt.poll_patience_s)
@@ -152,7 +152,8 @@ def _final_outcome(attempt: Attempt) -> Outcome:
         store = attempt.launcher.results_url
         why = f"the pods are gone, but {store} cannot be read: {error}"
         return "unreachable", store_credentials.explain_refusal(why, attempt.trial.provider, here=True)
-    failure, detail = classify_launch(attempt.seen, validity)
+    own = frozenset(each.name for each in (*attempt.launcher.init_containers, *attempt.launcher.sidecars))
+    failure, detail = classify_launch(replace(attempt.seen, own=own), validity)
     if failure is None or detail is None or attempt.seen.stop is not None:
         return failure, detail
     return failure, store_credentials.explain_refusal(detail, attempt.trial.provider, here=False)

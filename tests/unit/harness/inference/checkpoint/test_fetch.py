@@ -259,4 +259,4 @@ def test_a_full_disk_is_said_before_anything_is_fetched(llama: Path, cache: Path
     monkeypatch.setattr("plumbline.declarations.installation.shutil.disk_usage", lambda _: type("Usage", (), {"free": 1})())
     with pytest.raises(TrialFailed) as raised:
         fetch_for_trial(workload({"source": "url", "url": llama.as_uri()}), None, cache, None, (None, None), lambda _: None)
-    assert raised.value.failure_class == "insufficient_capacity"
+    assert raised.value.failure_class == "quota_exceeded"

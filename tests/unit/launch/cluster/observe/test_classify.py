@@ -37,7 +37,7 @@ FROM_PODS: dict[str, FailureClass] = {
     "evicted-memory": "interrupted",
     "deleted": "interrupted",
     "deadline-exceeded": "timeout",
-    "out-of-cpu": "insufficient_capacity",
+    "out-of-cpu": "bad_declaration",
     "unexpected-admission": "insufficient_capacity",
     "preempted": "interrupted",
     "tainted": "interrupted",
@@ -107,7 +107,7 @@ def test_what_befell_a_pod_after_its_document_was_written_changes_nothing(name: 
 
 STOPS: list[tuple[str, StopReason, str, FailureClass]] = [
     ("unschedulable-gpus", "schedule_timeout", "no node in time", "insufficient_capacity"),
-    ("unschedulable-selector", "schedule_timeout", "no node in time", "insufficient_capacity"),
+    ("unschedulable-selector", "schedule_timeout", "no node in time", "bad_declaration"),
     ("kueue-gated", "schedule_timeout", "no node in time", "quota_exceeded"),
     ("success", "schedule_timeout", "1 of 2 pods exist", "launch_timeout"),
     ("success", "schedule_timeout", 'Error creating: pods "x" is forbidden: exceeded quota: q', "quota_exceeded"),

@@ -51,7 +51,7 @@ def test_times_with_and_without_a_fraction() -> None:
 def test_trouble_of_an_init_container_counts() -> None:
     waiting = {"reason": "ErrImagePull", "message": "no"}
     row = {"metadata": {}, "status": {"initContainerStatuses": [{"name": "i", "state": {"waiting": waiting}}]}}
-    assert observe.start_failure(row) == ("ErrImagePull", "no")
+    assert observe.start_failure(row) == ("i", "ErrImagePull", "no")
     assert observe.start_failure(pod(waiting={"reason": "ContainerCreating"})) is None
 
 

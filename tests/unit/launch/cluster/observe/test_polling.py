@@ -6,8 +6,8 @@ import pytest
 from tests.fakes.fake_kubernetes import FakeKubernetes, Script
 
 from plumbline.launch.cluster.api import ClusterApi
-from plumbline.launch.cluster.observe import LaunchObservation
-from plumbline.launch.cluster.observe.polling import read_logs
+from plumbline.launch.cluster.observe import LaunchObservation, Row
+from plumbline.launch.cluster.observe.polling import poll_first_node, read_logs
 
 NS = "plumbline"
 
@@ -28,3 +28,27 @@ def test_logs_that_do_not_come_hold_up_no_deletion(most_s: float, read: int, mon
         text, tail = read_logs(ClusterApi("k8s_a", NS, patience_s=30.0, timeout_s=30.0), seen, most_s=most_s)
         assert tail == "hello", "rank 0 comes first"
         assert text.count(b"hello") == read
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ({}, None),
+        ({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}, "NodeStatusUnknown"),
+        (
+            {"spec": {"taints": [{"key": "cloud.google.com/impending-node-termination", "effect": "NoSchedule"}]}},
+            "impending-node-termination",
+        ),
+        ({"spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}}, None),
+        (None, "no longer exists"),
+    ],
+)
+def test_a_node_that_goes_down_is_seen_when_its_pod_ended_well(node: Row | None, why: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = {"name": "harness", "state": {"terminated": {"exitCode": 0}}}
+    pod: Row = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Succeeded", "containerStatuses": [ended]}}
+    with FakeKubernetes() as kube:
+        monkeypatch.setenv("AIRFLOW_CONN_K8S_A", kube.connection_json(NS))
+        if node is not None:
+            kube.store.create("nodes", "", {"metadata": {"name": "n1"}, **node})
+        seen = poll_first_node(ClusterApi("k8s_a", NS, patience_s=30.0, timeout_s=30.0), LaunchObservation(1, (pod,)))
+    assert (why or "") in seen.leaving.get("n1", "") and bool(seen.leaving) is (why is not None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.declarations.workloads.engines import Parallel, Speculative
+from plumbline.declarations.workloads.engines import ENGINE_MEMORY_SHARE, Parallel, Speculative
 from plumbline.harness.inference.server.backends import generation, repository
 from plumbline.harness.inference.server.backends.generation import Weights
 from plumbline.harness.inference.server.backends.repository import Repository, needs_precision
@@ -49,8 +49,9 @@ def engine_args(workload: InferenceWorkload, weights: Weights) -> dict[str, Any]
         **({"enable_expert_parallel": True} if parallel.expert > 1 else {}),
         "skip_tokenizer_init": weights.dummy and not workload.requests.text,
         **({"quantization": "fp8"} if model.precision == "fp8" and not weights.quantised else {}),
-        # Its compiler needs Triton (the language), which CPUs lack. The cache's size is set apart; this share of memory must only be free.
-        **({"enforce_eager": True, "gpu_memory_utilization": 0.5} if cpu else {}),
+        # On a CPU the cache's size is set apart; this share of memory must only be free.
+        "gpu_memory_utilization": 0.5 if cpu else ENGINE_MEMORY_SHARE,
+        **({"enforce_eager": True} if cpu else {}),  # vLLM's compiler needs Triton (the language), which CPUs lack
         **(
             {"kv_cache_dtype": {"bf16": "bfloat16"}.get(server.kv_cache_precision, server.kv_cache_precision)}
             if server.kv_cache_precision

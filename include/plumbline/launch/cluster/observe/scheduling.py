@@ -1,0 +1,135 @@
+"""Whose fault it is that a pod got no node: class and hint, from the words of scheduler and autoscaler. Pure.
+
+The scheduler counts nodes by the reason that its first refusing plugin gives (`0/5 nodes are available: 2 Insufficient nvidia.com/gpu, …`):
+taints, affinity and ports come before resources, volumes and spreading after them. So a node that lacks GPUs matches the declaration, and a node
+whose volume conflicts had GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from plumbline.launch.cluster.observe import Row, event_time, unscheduled_reason
+from plumbline.launch.cluster.observe.pod_records import events_of
+from plumbline.results import FailureClass
+
+Judged = tuple[FailureClass, str]
+"""Failure class, and what to look at."""
+
+_REFUSAL = re.compile(r"\d+/(?P<all>\d+) nodes are (?:un)?available:?\s*(?P<reasons>.+)", re.IGNORECASE | re.DOTALL)
+_PREEMPTION = re.compile(r"\.?\s*preemption: .*", re.IGNORECASE | re.DOTALL)
+_COUNTED = re.compile(r"(?:^|, )(\d+) (.+?)(?=, \d+ |$)", re.DOTALL)
+_LACKS = re.compile(r"insufficient (\S+?)[.,]?$", re.IGNORECASE)
+_GPU = re.compile(r"gpu|nvidia|amd\.com|gaudi|neuron|/tpu|accelerator", re.IGNORECASE)
+_NETWORK = re.compile(r"rdma|/efa|hugepages|infiniband|roce|/ib|sriov|hostdev|networking", re.IGNORECASE)
+_AFTER_RESOURCES = re.compile(r"volume|persistent|topology spread|pod (anti-)?affinity|claim", re.IGNORECASE)
+_ALL_CLAIMED = re.compile(r"cannot allocate all claims", re.IGNORECASE)
+GOING_OR_COMING = re.compile(
+    r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/|ToBeDeletedByClusterAutoscaler|DeletionCandidateOf|impending-node-termination"
+    r"|karpenter\.sh/(disrupt|disruption|unregistered)|node-termination-handler|startup-taint|agent-not-ready|spot-itn|remediat",
+    re.IGNORECASE,
+)
+"""Taints of a node that starts, goes down or is ill: nobody should tolerate them."""
+_NODE_STATE = re.compile(r"were unschedulable|too many pods|node\(s\) (were|had) not ready|out of disk|pressure", re.IGNORECASE)
+
+_AUTOSCALER = re.compile(r"scale.?up|nodepool|nodeclaim|node group|instance type", re.IGNORECASE)
+_STARTED_NODES = frozenset({"TriggeredScaleUp", "Nominated", "ProvisioningStarted"})
+_OWN_LIMIT = re.compile(
+    r"quota|limit ?exceeded|exceed\w* (the )?(approved|limit)|max(imum)? (node group|cluster|total|number|size)|CountExceeded|reservation",
+    re.IGNORECASE,
+)
+_OWN_SETTING = re.compile(
+    r"ip.?space.?exhausted|FreeAddresses|permission|unauthorized|forbidden|PriceTooLow|invalid (launch|parameter)|InvalidParameter",
+    re.IGNORECASE,
+)
+_CLOUD_IS_EMPTY = re.compile(
+    r"out.?of.?resources|resource.?pool.?exhausted|stock.?out|out of stock|insufficient\w*capacity|insufficient \S* ?capacity|unfulfillable"
+    r"|not have (sufficient|enough)|sku.?not.?available|allocation ?failed|allocation failure|overconstrained|out of host capacity"
+    r"|no \w* ?capacity|capacity (is )?(not|un)available|currently unavailable",
+    re.IGNORECASE,
+)
+_BACKOFF = re.compile(r"backoff|required offering", re.IGNORECASE)
+
+
+def judge_unscheduled(waiting: Sequence[Row], events: Iterable[Row], detail: str) -> Judged | None:
+    """Of pods that got no node; None if nobody said why. `detail`: what the watch quoted, which may be all that is left.
+
+    insufficient_capacity only where every node that matches lacks GPUs, or the cloud gave the autoscaler none."""
+    own = sorted((event for pod in waiting for event in events_of(pod, events)), key=event_time, reverse=True)
+    spoken = [(str(event.get("reason")), str(event.get("message") or "")) for event in own]
+    said = [unscheduled_reason(pod) for pod in waiting] + [message for _, message in spoken] + [detail]
+    refused = next((match for text in said if (match := _REFUSAL.search(text))), None)
+    for reason, message in (*spoken, ("", detail)):
+        if (judged := _by_autoscaler(reason, message)) is not None:
+            return judged
+    if refused is not None:
+        return _by_scheduler(int(refused["all"]), _PREEMPTION.sub("", refused["reasons"]), _accelerators(waiting))
+    if any(re.search(r"didn.t trigger scale-up|incompatible with nodepool", text) for text in said):
+        return "bad_declaration", _NO_MATCH
+    return None
+
+
+_NO_MATCH = (
+    "no node, and no pool of the autoscaler, matches: check launcher.node_selector, launcher.tolerations, volumes and launcher.resources"
+)
+
+
+def _accelerators(waiting: Sequence[Row]) -> Collection[str]:
+    """Resources that may be the pods' accelerators: those that they request by a name of such, else all extended ones but the network's."""
+    limits = [(c.get("resources") or {}).get("limits") or {} for pod in waiting for c in (pod.get("spec") or {}).get("containers") or ()]
+    extended = {name for each in limits for name in each if "/" in name and not _NETWORK.search(name)}
+    return {name for name in extended if _GPU.search(name)} or extended
+
+
+def _by_autoscaler(reason: str, message: str) -> Judged | None:
+    """None where it says nothing of the cloud: a pool that does not match, or none at all."""
+    if reason in _STARTED_NODES:
+        return "launch_timeout", "the autoscaler started a node, which was not ready in time: raise launcher.schedule_timeout"
+    if _REFUSAL.search(message):  # a scheduler's, whose taints and labels may be named after pools
+        return None
+    if reason not in ("NotTriggerScaleUp", "FailedScaleUp") and not _AUTOSCALER.search(message) and not _CLOUD_IS_EMPTY.search(message):
+        return None
+    if _OWN_LIMIT.search(message):
+        return "quota_exceeded", "a limit of yours, not the provider's room: raise the account's quota or the pool's greatest size"
+    if _OWN_SETTING.search(message):
+        return "bad_declaration", "the autoscaler may not, or cannot as it is set up: check its permissions, subnet and limits"
+    if _CLOUD_IS_EMPTY.search(message):
+        return "insufficient_capacity", "the cloud had no such instance for the autoscaler"
+    if _BACKOFF.search(message) or reason == "FailedScaleUp":
+        return "launch_timeout", "the autoscaler got no node and does not say why: see its own log"
+    return None
+
+
+def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str]) -> Judged:
+    counted = [(int(count), text.strip(" .")) for count, text in _COUNTED.findall(reasons.strip(" ."))]
+    lacking = {found[1]: count for count, text in counted if (found := _LACKS.search(text)) is not None}
+    other = [(count, text) for count, text in counted if not _LACKS.search(text)]
+    without_gpus = max((count for name, count in lacking.items() if _is_accelerator(name, accelerators)), default=0)
+    gpu_taint = next((text for _, text in other if "taint" in text and _GPU.search(text) and not GOING_OR_COMING.search(text)), None)
+    if gpu_taint is not None:
+        return "bad_declaration", f"nodes with GPUs are tainted ({gpu_taint}): add the taint to launcher.tolerations"
+    had_gpus = any(_AFTER_RESOURCES.search(text) for _, text in other)
+    if without_gpus and without_gpus >= nodes - sum(count for count, _ in other) and not had_gpus:
+        return "insufficient_capacity", "every node that matches lacked free GPUs"
+    if any(_passes(text) for _, text in other) or "waiting for" in reasons:
+        return "launch_timeout", "nodes start, go down, are closed or full of pods, or their devices are allocated"
+    if not counted:
+        return (
+            "bad_declaration",
+            "what the pod declares does not exist or cannot be: check launcher.volumes, resource claims and device classes",
+        )
+    if short := sorted(name for name in lacking if not _is_accelerator(name, accelerators)):
+        return "bad_declaration", f"nodes that match have too little {', '.join(short)}: lower launcher.resources, or select larger nodes"
+    return "bad_declaration", (
+        "no node matches the declaration: check launcher.node_selector, launcher.tolerations, volumes, and for a fresh_node earlier trials of "
+        "the series"
+    )
+
+
+def _is_accelerator(resource: str, requested: Collection[str]) -> bool:
+    return resource in requested or (not requested and bool(_GPU.search(resource)) and not _NETWORK.search(resource))
+
+
+def _passes(text: str) -> bool:
+    """Whether the reason is a node's or device's state of the moment, not what was declared."""
+    return bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or ("taint" in text and GOING_OR_COMING.search(text)))
