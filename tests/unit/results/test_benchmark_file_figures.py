@@ -224,6 +224,8 @@ def test_inferences_of_a_batch_are_not_requests() -> None:
          "closed loop, 2 requests at a time, a ramp over 30 s at the start", "load_varies"),
         ("guidellm", [edited("benchmarks.0.config.strategy", {"type_": "throughput", "max_concurrency": 16})],
          "closed loop, 16 requests at a time", "closed_loop"),
+        ("sglang", [updated(request_rate="trace")], "unknown load, a trace's arrival times", "load_varies"),
+        ("sglang", [edited("request_rate"), edited("dataset_name")], "unknown load", "unknown_load"),
         ("inference-perf", [edited("load_summary.achieved_rate", 2.0)], "open loop, 5 requests/s", "rate_differs"),
     ],
 )  # fmt: skip

@@ -86,7 +86,6 @@ def _load(benchmark: Fields, requests: int) -> Load:
     limit = strategy.maybe_whole("max_concurrency", least=1)
     if kind in ("constant", "poisson"):
         limit = limit if limit is not None and limit < requests else None
-        varies = varies or ("a burst at the start" if strategy.values.get("initial_burst") is True else None)
         return Load("open", limit, strategy.number("rate", "requests/s"), kind, varies=varies)
     if kind != "throughput":
         return Load("unknown", varies=varies)

@@ -55,7 +55,7 @@ _TEXT = (
     (r"^prompt_tokens,generation_tokens,ttft,", "LMBench's CSV, a row a request"),
     (r"^Successful requests,Benchmark duration \(s\),", "a table made from vLLM's console output, not the file that vLLM saves"),
     (r"^Metric,avg,min,max,", "the CSV of AIPerf or GenAI-Perf, beside which the tool writes a JSON file"),
-    (r"(?s)^(args|benchmarks|metadata):.*guidellm|generative_benchmark", "a YAML report of GuideLLM, which also writes JSON"),
+    (r"(?s)^(args|benchmarks|metadata):.*generative_benchmark", "a YAML report of GuideLLM, which also writes JSON"),
     (r"^Model,.*Throughput \(infer/sec\)", "a table of Triton's Model Analyzer"),
     (r"(?s)^version: *['\"]?0\.\d.*^(scenario|run):", "llm-d's Benchmark Report"),
     (r"^=+ Serving Benchmark Result =+", "console output of a serving benchmark, not the file that it saves"),

@@ -8,7 +8,7 @@ from plumbline.results.benchmark_files.run import BenchmarkFile, Run, gap, outco
 from plumbline.results.benchmark_files.vllm_bench import between_events, rate_or_limit, served
 
 FILE = "the JSON lines of SGLang's `python -m sglang.bench_serving`"
-MARKS = ("backend", "dataset_name", "request_rate", "completed", "total_output_tokens_retokenized")
+MARKS = ("backend", "completed", "total_output_tokens_retokenized")
 
 _LATENCIES = {
     "ttft": "time_to_first_token",

@@ -81,6 +81,8 @@ def _load(whole: Fields) -> Load:
 def rate_or_limit(whole: Fields, limit: int | None, arrivals: str, cv: float | None = None) -> Load:
     """The load of a `request_rate`, where infinity sends as many requests as the limit allows."""
     rate = whole.values.get("request_rate")
+    if rate in (None, "trace"):
+        return Load("unknown", limit, varies="a trace's arrival times" if rate else None)
     if rate in ("inf", float("inf")):
         return Load("closed", limit) if limit is not None else Load("at_once")
     return Load("open", limit, whole.number("request_rate", 'requests/s, or "inf"'), arrivals, cv)
