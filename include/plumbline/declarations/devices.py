@@ -9,7 +9,7 @@ _GIB = 2.0**30
 _MIG = re.compile(r"(?<![a-z0-9])((?:\d+c\.)?\d+g\.(\d+)gb(?:[.+](?:me(?:\.all)?|gfx|all))*)", re.IGNORECASE)
 _VGPU = re.compile(r"[A-Z0-9]-(?:\d+-)?(\d+)(?:[ACQ]|B4?)$")
 """NVIDIA's names of virtual GPUs end with GiB and a series: GRID-T4-16Q, NVIDIA-A40-24C, and NVIDIA-A100-3-20C of a MIG instance."""
-_PARTITION = re.compile(r"-(CPX|QPX|TPX|DPX)$")
+_PARTITION = re.compile(r"[-/](CPX|QPX|TPX|DPX)(_NPS\d)?$", re.IGNORECASE)
 _IN_NAME = re.compile(r"(?<![0-9.])(\d+)\s?GB", re.IGNORECASE)
 _MEMORY = (
     # Of the superchips' own names the number is the memory of the CPU beside the GPU, but for the one with 144 GB.
@@ -40,13 +40,14 @@ def part_of_card(name: str | None) -> str | None:
     """Which part of a card the name is of, such as `MIG 3g.20gb`, `vGPU of 20 GiB` or `CPX partition`; None of a whole card."""
     if name is None:
         return None
+    dashed = "-".join(name.split())
     if profile := mig_profile(name):
         return f"MIG {profile}"
-    if virtual := _VGPU.search(_dashed(name)):
+    if virtual := _VGPU.search(dashed):
         return f"vGPU of {virtual[1]} GiB"
-    if partition := _PARTITION.search(name):
-        return f"{partition[1]} partition"
-    if name.upper().endswith((".SHARED", "-SHARED")):
+    if partition := _PARTITION.search(dashed):
+        return f"{partition[1].upper()} partition"
+    if dashed.upper().endswith((".SHARED", "-SHARED")):
         return "a shared card"
     return "MIG" if re.search(r"\bMIG\b", name) else None
 
@@ -61,7 +62,7 @@ def device_memory(product: str) -> float | None:
     """Bytes of one device with this name; None if unknown, or if it has no memory of its own."""
     if found := _MIG.search(product):
         return float(found[2]) * _GIB
-    if virtual := _VGPU.search(_dashed(product)):
+    if virtual := _VGPU.search("-".join(product.split())):
         return float(virtual[1]) * _GIB
     spaced = _spaced(product)
     if part_of_card(product) is not None or _UNIFIED.search(spaced):
@@ -81,10 +82,6 @@ def device_model(text: str) -> str | None:
 
 def _spaced(text: str) -> str:
     return re.sub(r"[\s_./-]+", " ", text).upper()
-
-
-def _dashed(text: str) -> str:
-    return "-".join(text.split())
 
 
 @cache

@@ -43,7 +43,7 @@ class FactRule:
 
 FACT_RULES: tuple[FactRule, ...] = (
     FactRule(r"gpu\.count", "hardware", True, 1.0, ("compute", "memory", "network"), "GPUs"),
-    FactRule(r"gpu\.(\d+\.)?product", "hardware", True, 1.0, ("compute", "memory"), "GPU"),
+    FactRule(r"gpu\.(\d+\.)?(product|model|name\..*)", "hardware", True, 1.0, ("compute", "memory"), "GPU"),
     FactRule(r"gpu\.(\d+\.)?memory.*", "hardware", True, 0.7, ("memory",), "GPU memory"),
     FactRule(r"gpu\.(\d+\.)?mig.*", "hardware", True, 0.9, ("compute", "memory"), "MIG layout"),
     FactRule(r"gpu\.(\d+\.)?(slice|slices|lost|compute_partition|memory_partition)", "hardware", True, 0.9, ("compute", "memory")),
@@ -51,7 +51,7 @@ FACT_RULES: tuple[FactRule, ...] = (
     FactRule(r"gpu\.(\d+\.)?(nvlink|pcie).*", "hardware", True, 0.6, ("network",)),
     FactRule(r"gpu\.(\d+\.)?(.*clock.*|power_limit.*|persistence.*|ecc.*)", "limits and clocks", True, 0.95, ("compute", "memory")),
     FactRule(r"gpu\.allocatable", "hardware", True, 0.8, ("compute",), "allocatable GPUs"),
-    FactRule(r"gpu\.(replicas|sharing_strategy)", "limits and clocks", True, 0.95, ("compute", "memory")),
+    FactRule(r"gpu\.(replicas|sharing_strategy.*|partitions)", "limits and clocks", True, 0.95, ("compute", "memory")),
     FactRule(r"gpu\..*", "hardware", False, 0.2, ("compute",)),
     FactRule(r"cpu\.usable", "limits and clocks", True, 1.0, ("compute", "memory"), "usable cores"),
     FactRule(r"cpu\.usable_list", "limits and clocks", False, 0.1, ("compute",), "core list"),

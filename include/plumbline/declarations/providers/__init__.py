@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar, get_args
 from pydantic import Field, model_validator
 
 from plumbline.declarations.base import Declared, Name, extensible
+from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.providers.launcher_base import LauncherBase
 from plumbline.declarations.providers.launchers import Launcher
 from plumbline.declarations.providers.rates import (
@@ -210,6 +211,12 @@ class Provider(Declared):
         resource = self.launcher.accelerator_resource or ""
         if self.accelerator.kind == "amd" and resource.startswith("nvidia"):
             raise ValueError(f"launcher.gpu_resource is {resource}, but accelerator.kind is amd; expected amd.com/gpu")
+        part, product = part_of_card(resource), self.accelerator.product
+        if part is not None and product is not None and part_of_card(product) is None:
+            raise ValueError(
+                f"launcher.gpu_resource is {resource} ({part}), but accelerator.product {product} is a whole card; expected the part's product, "
+                f"such as {product}-{f'MIG-{part[4:]}' if part.startswith('MIG ') else 'SHARED'}"
+            )
         if self.sold_by == "gpu" and (self.accelerator.kind == "cpu" or self.launcher.hosted):
             raise ValueError(
                 f"sold_by gpu, but {'accelerator.kind is cpu' if self.accelerator.kind == 'cpu' else 'the launcher is an endpoint'}; expected "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.declarations.workloads.training import Lora, Reinforcement, TrainingWorkload
 
@@ -112,7 +113,7 @@ _PEAKS: tuple[tuple[str, dict[_Precision, float]], ...] = (
 
 def published_peak(device: str | None, precision: str) -> float | None:
     """FLOP/s that are published for a device at a precision; None of a device (or a slice of one) that is not in the table."""
-    if device is None or "MIG" in device:
+    if device is None or part_of_card(device) is not None:
         return None
     rates = next((rates for pattern, rates in _PEAKS if re.search(pattern, device)), {})
     peak = next((rate for name, rate in rates.items() if name == precision), None)

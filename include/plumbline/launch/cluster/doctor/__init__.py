@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from plumbline.declarations import KubernetesLauncher, Provider, Trial
 from plumbline.launch import stores
-from plumbline.launch.cluster import manifests
+from plumbline.launch.cluster import manifests, node_gpus
 from plumbline.launch.cluster.api import ApiAnswer, ClusterApi, NoAnswer
 from plumbline.launch.cluster.doctor import probe_pod
 from plumbline.launch.cluster.doctor.probe_pod import DoctorPatience
@@ -251,7 +251,7 @@ def _with_the_api(
     kinds = {trial.workload.kind: with_most(pods[trial.workload.name], list(pods.values())) for trial in reversed(trials)}
     largest = next(reversed(kinds.values()))
     lanes = [largest] * max(trial.workload.nodes for trial in trials) * launcher.trials_at_a_time
-    nodes = yield from _room(cluster, launcher, largest, lanes, pods)
+    nodes = yield from _room(cluster, provider, launcher, largest, lanes, pods)
     admitted = yield from _admission(cluster, largest)
     if patience is None:
         return
@@ -349,7 +349,7 @@ def _queue(cluster: ClusterApi, name: str) -> DoctorCheck:
 
 
 def _room(
-    cluster: ClusterApi, launcher: KubernetesLauncher, largest: Row, lanes: Sequence[Row], pods: Mapping[str, Row]
+    cluster: ClusterApi, provider: Provider, launcher: KubernetesLauncher, largest: Row, lanes: Sequence[Row], pods: Mapping[str, Row]
 ) -> Generator[DoctorCheck, None, bool]:
     """Checks of nodes and quota; returns whether a pod could get a node. `lanes`: all pods that may run at a time; `pods`: by workload."""
     nodes = cluster.ask("GET", "/api/v1/nodes")
@@ -358,10 +358,16 @@ def _room(
     if not nodes.ok or not running.ok:
         yield unknown("nodes", f"cannot be read: {(nodes if not nodes.ok else running).detail}")
     else:
-        lines = node_inventory.check_nodes(nodes.row["items"], largest, running.row["items"], launcher.gpu_resource)
-        usable = all(line.status == "ok" for line in lines)
+        rows, product = nodes.row["items"], provider.accelerator.product
+        lines = node_inventory.check_nodes(
+            rows, largest, running.row["items"], launcher.gpu_resource, product, _slices(cluster, launcher, rows)
+        )
+        usable = lines[-1].status == "ok"
         yield from (
-            replace(line, found=line.found + _most_demanding(line.found, pods)) if line.status == "failed" else line for line in lines
+            replace(line, found=line.found + _most_demanding(line.found, pods))
+            if (line.status, line.check) == ("failed", "room on a node")
+            else line
+            for line in lines
         )
     quotas = cluster.ask("GET", cluster.path("ResourceQuota"))
     if not quotas.ok:
@@ -382,6 +388,15 @@ def _most_demanding(found: str, pods: Mapping[str, Row]) -> str:
         if len(set(asked.values())) > 1:
             named.append(f"most {resource}: {max(asked, key=lambda name: asked[name])}")
     return f" ({', '.join(named)})" if named else ""
+
+
+def _slices(cluster: ClusterApi, launcher: KubernetesLauncher, nodes: Sequence[Row]) -> Sequence[Row]:
+    """ResourceSlices, if nodes with GPUs offer none as the resource; empty where they are not there or may not be read."""
+    if not any(n.has_gpus and not n.amount() for n in (node_gpus.NodeGpus(row, launcher.gpu_resource) for row in nodes)):
+        return ()
+    answers = (cluster.ask("GET", f"/apis/resource.k8s.io/{version}/resourceslices") for version in ("v1", "v1beta2", "v1beta1"))
+    found: Sequence[Row] = next((answer.row.get("items") or () for answer in answers if answer.ok), ())
+    return found
 
 
 def _admission(cluster: ClusterApi, pod: Row) -> Generator[DoctorCheck, None, bool]:

@@ -13,6 +13,7 @@ import yaml
 
 from plumbline.declarations import KubernetesLauncher, Provider, TrainingWorkload, Trial
 from plumbline.declarations.compatibility import scratch_needed
+from plumbline.declarations.devices import mig_profile
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.pods import SideContainer, Volume
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
@@ -31,6 +32,7 @@ from plumbline.launch.cluster.names import (
     pod_name,
     trial_image,
 )
+from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, PRODUCT_LABELS
 from plumbline.launch.failures import BadDeclaration
 from plumbline.results import ResultStore, signing
 
@@ -48,23 +50,22 @@ def _read_template(name: str) -> Any:
     return yaml.safe_load((_TEMPLATES / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
-PRODUCT = "nvidia.com/gpu.product"
-"""Label of NVIDIA's GPU feature discovery."""
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 HOSTNAME = "kubernetes.io/hostname"
 
 
 def node_selector(provider: Provider) -> dict[str, str]:
     """Labels that a node must carry.
 
-    The declared ones; and the declared accelerator's product as GPU feature discovery writes it, unless the declaration names a product or
-    an instance type, which implies one also where that discovery is not installed.
+    The declared ones; and the declared accelerator's product as GPU feature discovery writes it, unless the declaration names a product in
+    any vocabulary or an instance type, which implies one also where that discovery is not installed.
     """
-    declared = cluster_declaration(provider).node_selector
+    launcher = cluster_declaration(provider)
+    declared = launcher.node_selector
     accelerator = provider.accelerator
     selector = dict(declared)
-    if accelerator.kind == "nvidia" and accelerator.product is not None and not {PRODUCT, INSTANCE_TYPE} & declared.keys():
-        selector[PRODUCT] = label_value(accelerator.product)
+    if accelerator.kind == "nvidia" and accelerator.product is not None and not {INSTANCE_TYPE, *PRODUCT_LABELS} & declared.keys():
+        # A node whose cards are cut in several ways has a product for each resource.
+        selector[f"{launcher.gpu_resource}.product" if mig_profile(launcher.gpu_resource) else PRODUCT] = label_value(accelerator.product)
     return dict(sorted(selector.items()))
 
 

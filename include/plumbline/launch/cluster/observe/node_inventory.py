@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from plumbline.declarations import KubernetesLauncher, Provider
+from plumbline.declarations.devices import device_model
 from plumbline.launch import ProviderFacts
 from plumbline.launch.cluster.api import API_PATIENCE_S, ApiRefused, ClusterApi
-from plumbline.launch.cluster.manifests import PRODUCT, node_selector, tolerations
+from plumbline.launch.cluster.manifests import node_selector, tolerations
+from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, NodeGpus, claimed_devices
 from plumbline.launch.cluster.observe import Row
 from plumbline.launch.cluster.observe.pod_records import node_labels_facts
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, unknown
@@ -18,7 +20,6 @@ from plumbline.results import Scalar
 
 Amounts = Mapping[str, Decimal]
 _ENDED = ("Succeeded", "Failed")
-_PRODUCT = "nvidia.com/gpu.product"
 
 
 def amounts(quantities: Mapping[str, object] | None) -> dict[str, Decimal]:
@@ -38,65 +39,113 @@ def requested_resources(pod: Row) -> dict[str, Decimal]:
     return dict(total)
 
 
-def check_nodes(nodes: Sequence[Row], pod: Row, running: Iterable[Row], gpu_resource: str) -> list[DoctorCheck]:
-    """Whether nodes exist that a trial's pod selects, tolerates and fits on. `running`: pods of the namespace, the only visible ones."""
+def check_nodes(
+    nodes: Sequence[Row],
+    pod: Row,
+    running: Iterable[Row],
+    gpu_resource: str,
+    product: str | None = None,
+    slices: Sequence[Row] = (),
+) -> list[DoctorCheck]:
+    """Whether nodes exist that a trial's pod selects, tolerates and fits on, with GPUs of the declared `product` (a whole card, or the part
+    that it names). The last check decides. `running`: pods of the namespace, the only visible ones. `slices`: the cluster's ResourceSlices."""
     selector: Mapping[str, str] = pod["spec"].get("nodeSelector") or {}
     labels = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels (launcher.node_selector is empty)"
-    selected = [n for n in nodes if selector.items() <= (n["metadata"].get("labels") or {}).items()]
+    every = [NodeGpus(n, gpu_resource, claimed_devices(slices, n["metadata"]["name"])) for n in nodes]
+    selected = [n for n in every if selector.items() <= n.labels.items()]
     if not selected:
-        return [nothing_selected(nodes, selector, labels, gpu_resource)]
+        return [nothing_selected(every, selector, labels, gpu_resource, product)]
+    requested, tolerated = requested_resources(pod), pod["spec"].get("tolerations") or []
+    gpus = bool(requested.get(gpu_resource))
     lines = [ok("nodes", f"{_count_nodes(len(selected))} with {labels}{_products(selected)}")]
-    usable = [n for n in selected if is_ready(n)]
-    why = Counter(taint for n in usable for taint in untolerated_taints(n, pod["spec"].get("tolerations") or []))
-    allowed = [n for n in usable if not untolerated_taints(n, pod["spec"].get("tolerations") or [])]
+    usable = [n for n in selected if not n.unready(gpus)]
     if not usable:
-        return [
-            *lines,
-            failed(
-                "nodes ready",
-                f"none of {_count_nodes(len(selected))} is ready and schedulable",
-                "uncordon or repair a node (kubectl get nodes)",
-            ),
-        ]
+        reasons = _by_node((n.name, n.unready(gpus) or "") for n in selected)
+        found = f"none of {_count_nodes(len(selected))} is ready and schedulable: {reasons}"
+        return [*lines, failed("nodes ready", found, "wait for nodes that start; uncordon or repair the others (kubectl describe node)")]
+    taints = {n.name: untolerated_taints(n.node, tolerated) for n in usable}
+    allowed = [n for n in usable if not taints[n.name]]
     if not allowed:
-        taints = ", ".join(why)
+        found = f"no node without untolerated taints: {_by_node((name, ', '.join(own)) for name, own in taints.items())}"
+        fewest = min(taints.values(), key=len)
         return [
             *lines,
-            failed(
-                "taints",
-                f"no node without untolerated taints: {taints}",
-                f"add those that your trials may tolerate to launcher.tolerations: {taints}",
-            ),
+            failed("taints", found, f"if your trials may run there, add one node's to launcher.tolerations: {', '.join(fewest)}"),
         ]
-    lines.append(ok("taints", f"{len(allowed)} of {_count_nodes(len(selected))} ready and tolerated"))
-    return [*lines, _check_room(allowed, requested_resources(pod), list(running))]
+    starting = "" if len(usable) == len(selected) else f"; {_by_node((n.name, why) for n in selected if (why := n.unready(gpus)))}"
+    lines.append(ok("taints", f"{len(allowed)} of {_count_nodes(len(selected))} ready and tolerated{starting}"))
+    if gpus:
+        whole = [n for n in allowed if n.fault(product) is None]
+        if faults := [(n.name, why) for n in allowed if (why := n.fault(product) or n.loss) is not None]:
+            parts = any(n.fault(product) for n in allowed)
+            lines.append(failed("GPUs", _by_node(faults), _WHOLE if parts else "report the node to the provider (kubectl describe node)"))
+        if not whole:
+            return lines
+        allowed = whole
+    return [*lines, _check_room(allowed, requested, list(running))]
 
 
-def nothing_selected(nodes: Sequence[Row], selector: Mapping[str, str], labels: str, gpu_resource: str) -> DoctorCheck:
-    """A selector without a match fails if nodes with the GPU resource exist; without any, an autoscaler may add them."""
-    near = [n for n in nodes if gpu_resource in (n["status"].get("allocatable") or {})]
+_WHOLE = (
+    "select nodes with whole GPUs by launcher.node_selector; to measure parts, name them in accelerator.product and launcher.gpu_resource"
+)
+
+
+def nothing_selected(
+    nodes: Sequence[NodeGpus], selector: Mapping[str, str], labels: str, gpu_resource: str, product: str | None = None
+) -> DoctorCheck:
+    """A selector without a match fails if nodes with GPUs exist, and names their labels; without any, an autoscaler may add them."""
+    near = [n for n in nodes if n.has_gpus]
     if not near:
         return unknown(
             "nodes",
             f"no node among {len(nodes)} has {labels} or {gpu_resource}; an autoscaler must add such nodes on demand",
         )
-    wrong = {k: Counter((n["metadata"].get("labels") or {}).get(k, "absent") for n in near) for k in selector}
+    wrong = {k: Counter(v for n in near if (v := n.labels.get(k)) is not None) for k in selector}
     differs = "; ".join(
-        f"{k} is {', '.join(f'{v} ({count})' for v, count in values.most_common(3))}"
+        f"{k} is {', '.join(f'{v} ({count})' for v, count in values.most_common(3)) or 'on none'}"
         for k, values in wrong.items()
         if selector[k] not in values
     )
+    wanted = device_model(product or selector.get(PRODUCT) or "")
+    whole = [n for n in near if n.fault(product or selector.get(PRODUCT)) is None]
+    fitting = [n for n in whole if n.model == wanted] or [n for n in whole if n.model is None]
+    kinds = Counter(
+        _selector_text(n.selector, "no label of a product") + (f" ({n.fault(product)})" if n.fault(product) else "") for n in near
+    )
+    have = "; ".join(f"{count} × {kind}" for kind, count in kinds.most_common(4))
     return failed(
         "nodes",
-        f"no node has {labels}; of {_count_nodes(len(near))} with {gpu_resource}, {differs or 'none has all of these labels'}",
-        "correct launcher.node_selector or accelerator.product (kubectl get nodes --show-labels)",
+        f"no node has {labels}; of {_count_nodes(len(near))} with GPUs, {differs or 'none has all of these labels'}; they have: {have}",
+        _selector_remedy(fitting, whole),
     )
 
 
-def _check_room(allowed: Sequence[Row], requested: Amounts, running: Sequence[Row]) -> DoctorCheck:
+def _selector_remedy(fitting: Sequence[NodeGpus], whole: Sequence[NodeGpus]) -> str:
+    texts = Counter(_selector_text(n.selector, "", ": ") for n in fitting or whole)
+    selectors = " or ".join(f"{{{text}}}" for text, _ in texts.most_common(2) if text)
+    if not selectors:
+        return "correct launcher.node_selector or accelerator.product (kubectl get nodes --show-labels)"
+    other = "" if fitting else "correct accelerator.product, which these nodes do not have, and "
+    return f"{other}write launcher.node_selector: {selectors}"
+
+
+def _by_node(reasons: Iterable[tuple[str, str]]) -> str:
+    """Each reason once, behind the nodes that have it, such as `node-1, node-2 and 3 more: is cordoned`."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for name, why in reasons:
+        names[why].append(name)
+    more = {why: f" and {len(own) - 2} more" if len(own) > 2 else "" for why, own in names.items()}
+    return "; ".join(f"{', '.join(own[:2])}{more[why]}: {why}" for why, own in names.items())
+
+
+def _check_room(usable: Sequence[NodeGpus], requested: Amounts, running: Sequence[Row]) -> DoctorCheck:
+    allowed = [n.node for n in usable]
     whole = [n for n in allowed if _shortfall(amounts(n["status"].get("allocatable")), requested) == {}]
     if not whole:
-        best = min((_shortfall(amounts(n["status"].get("allocatable")), requested) for n in allowed), key=len)
+        short = [(n, _shortfall(amounts(n.node["status"].get("allocatable")), requested)) for n in usable]
+        node, best = min(short, key=lambda one: len(one[1]))
+        if node.resource in best and node.missing and node.amount() + node.missing >= requested[node.resource]:
+            return failed("room on a node", f"no node can hold a trial's pod: {node.name}: {node.loss}", "report the node to the provider")
         return failed(
             "room on a node",
             "no node can hold a trial's pod: "
@@ -150,11 +199,6 @@ def _shortfall(has: Amounts, requested: Amounts) -> dict[str, Decimal]:
     return {name: has.get(name, Decimal(0)) for name, value in requested.items() if has.get(name, Decimal(0)) < value}
 
 
-def is_ready(node: Row) -> bool:
-    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
-    return ready and not node["spec"].get("unschedulable")
-
-
 def untolerated_taints(node: Row, tolerations: Sequence[Row]) -> list[str]:
     """Such as `dedicated=gpu:NoSchedule`."""
     return [
@@ -172,8 +216,8 @@ def _tolerates(toleration: Row, taint: Row) -> bool:
     return toleration.get("key") == taint["key"] and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def _products(selected: Sequence[Row]) -> str:
-    products = Counter(p for n in selected if (p := (n["metadata"].get("labels") or {}).get(_PRODUCT)))
+def _products(selected: Sequence[NodeGpus]) -> str:
+    products = Counter(next(iter(n.selector.values())) for n in selected if set(n.selector) - {INSTANCE_TYPE})
     return f" ({', '.join(f'{count} × {product}' for product, count in products.most_common(3))})" if products else ""
 
 
@@ -195,8 +239,6 @@ _LABELS: dict[str, str] = {
     "gpu.memory": "amd.com/gpu.vram",
     "gpu.compute_units": "amd.com/gpu.cu-count",
     "gpu.mig_config": "nvidia.com/mig.config",
-    "gpu.sharing_strategy": "nvidia.com/gpu.sharing-strategy",
-    "gpu.replicas": "nvidia.com/gpu.replicas",
     "cpu.smt": "feature.node.kubernetes.io/cpu-hardware_multithreading",
 }
 _POOLS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool")
@@ -233,16 +275,24 @@ def discover_nodes(provider: Provider, launcher: KubernetesLauncher, *, patience
         remedy = "apply k8s/provider again; `plumbline cluster doctor` names the missing verbs"
         raise ApiRefused(refusal.status, f"the nodes of {provider.name} cannot be listed: {refusal.detail}; {remedy}") from None
     whole = _version(api)
-    usable = [n for n in selected if is_ready(n) and not untolerated_taints(n, tolerations(provider))]
+    gpus = provider.accelerator.kind != "cpu"
+    why = {n["metadata"]["name"]: NodeGpus(n, launcher.gpu_resource).unready(gpus) for n in selected}
+    usable = [n for n in selected if not why[n["metadata"]["name"]] and not untolerated_taints(n, tolerations(provider))]
     if not usable:
         return ProviderFacts((), whole, (_no_usable_node(others, selected, selector, launcher.gpu_resource),))
     nodes = tuple(node_facts(node, launcher.gpu_resource) for node in usable)
-    notes = [f"no node has {PRODUCT}={selector[PRODUCT]} now, so trials of {provider.name} cannot be scheduled"] if exchanged else []
+    notes = (
+        [
+            f"no node has {_selector_text({k: v for k, v in selector.items() if k not in launcher.node_selector})} now, so trials of {provider.name} cannot be scheduled"
+        ]
+        if exchanged
+        else []
+    )
     return ProviderFacts(nodes, whole, (*notes, *_missing_labels(provider, usable, nodes)))
 
 
-def _selector_text(selector: Mapping[str, str]) -> str:
-    return ",".join(f"{label}={value}" for label, value in selector.items())
+def _selector_text(selector: Mapping[str, str], none: str = "", sign: str = "=") -> str:
+    return ("," if sign == "=" else ", ").join(f"{label}{sign}{value}" for label, value in selector.items()) or none
 
 
 def _version(api: ClusterApi) -> dict[str, Scalar]:
@@ -271,7 +321,7 @@ def _no_usable_node(others: Sequence[Row], selected: Sequence[Row], selector: Ma
     labels = ", ".join(f"{k}={v}" for k, v in selector.items()) or "any labels"
     if selected:
         return f"facts unknown: none of {len(selected)} nodes with {labels} is ready and tolerated"
-    line = nothing_selected(others, selector, labels, gpu_resource)
+    line = nothing_selected([NodeGpus(node, gpu_resource) for node in others], selector, labels, gpu_resource)
     return f"facts unknown: {line.found}" + (f"; {line.remedy}" if line.remedy else "")
 
 
@@ -279,7 +329,7 @@ def _missing_labels(provider: Provider, rows: Sequence[Row], nodes: Sequence[Map
     notes = []
     if provider.accelerator.kind in _INSTALL:
         labels, remedy = _INSTALL[provider.accelerator.kind]
-        blind = [r["metadata"]["name"] for r, n in zip(rows, nodes, strict=True) if not {"driver.version", "gpu.product"} <= n.keys()]
+        blind = [r["metadata"]["name"] for r, n in zip(rows, nodes, strict=True) if not {"driver.version", "gpu.model"} <= n.keys()]
         if blind:
             names = ", ".join(blind[:3]) + (f" and {len(blind) - 3} more" if len(blind) > 3 else "")
             notes.append(

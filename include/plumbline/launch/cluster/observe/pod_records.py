@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from plumbline.launch.cluster.node_gpus import PRODUCT_LABELS, NodeGpus
 from plumbline.launch.cluster.observe import LaunchObservation, Row, container_of, event_time, harness_status, name_of, rank_of
 from plumbline.results import Event, Notice, PodRecord, Scalar
 
@@ -151,14 +152,18 @@ def _duration(text: str) -> float:
 JOB_FACT = "kubernetes.job"
 """Fact: the Job of a JobSet or TrainJob that created the pod."""
 
-# Labels by fact, in order of precedence. They come from Kubernetes, from the GPU feature discoveries, and
-# (product) from clouds whose nodes have no such discovery.
+# Labels by fact, in order of precedence. They come from Kubernetes and the GPU feature discoveries; clouds' own names of a product are facts
+# of their own (PRODUCT_LABELS), and `gpu.model` is the same in every vocabulary.
 _LABELS: dict[str, tuple[str, ...]] = {
     "host.instance_type": ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
     "host.region": ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
     "host.zone": ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
-    "gpu.product": ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator"),
-    "gpu.count": ("nvidia.com/gpu.count",),
+    **{fact: tuple(label for label, own in PRODUCT_LABELS.items() if own == fact) for fact in PRODUCT_LABELS.values()},
+    "gpu.sharing_strategy": ("nvidia.com/gpu.sharing-strategy",),
+    "gpu.sharing_strategy_gke": ("cloud.google.com/gke-gpu-sharing-strategy",),
+    "gpu.replicas": ("nvidia.com/gpu.replicas",),
+    "gpu.mig_size_gke": ("cloud.google.com/gke-gpu-partition-size",),
+    "gpu.partitions": ("amd.com/compute-memory-partition",),
     "gpu.memory_mib": ("nvidia.com/gpu.memory",),
     "gpu.mig_strategy": ("nvidia.com/mig.strategy",),
     "driver.version": ("nvidia.com/cuda.driver-version.full", "amd.com/gpu.driver-version"),
@@ -169,7 +174,7 @@ _PARTS = {
     "cuda.version": [f"nvidia.com/cuda.runtime.{part}" for part in ("major", "minor")],
 }
 """Labels of older feature discoveries, which split a version."""
-_NUMBERS = ("gpu.count", "gpu.memory_mib")
+_NUMBERS = ("gpu.memory_mib",)
 _INFO = {
     "kubernetes.version": "kubeletVersion",
     "kubernetes.runtime": "containerRuntimeVersion",
@@ -200,7 +205,8 @@ def node_labels_facts(node: Row) -> dict[str, Scalar]:
     for key in _NUMBERS:
         text = facts[key]
         facts[key] = int(text) if isinstance(text, str) and text.isdigit() else None
-    return facts
+    gpus = NodeGpus(node, "nvidia.com/gpu")
+    return facts | {"gpu.model": gpus.model, "gpu.count": gpus.cards}
 
 
 def _join_labels(labels: Mapping[str, str], parts: Sequence[str]) -> str | None:

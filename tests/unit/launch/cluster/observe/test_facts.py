@@ -59,6 +59,7 @@ def test_a_node_tells_its_gpus_its_driver_and_its_system_by_the_names_of_a_trial
         "gpu.allocatable": 8,
         "gpu.count": 8,
         "gpu.memory_mib": 81559,
+        "gpu.model": "H100",
         "gpu.product": "NVIDIA-H100-80GB-HBM3",
         "host.instance_type": "gpu-8",
         "host.region": "region-1",

@@ -86,6 +86,7 @@ def test_a_pod_whose_image_was_pulled_onto_a_gpu_node() -> None:
         "gpu.count": 8,
         "gpu.memory_mib": 81559,
         "gpu.mig_strategy": "single",
+        "gpu.model": "H100",
         "gpu.product": "NVIDIA-H100-80GB-HBM3",
         "host.instance_type": "gpu-8",
         "host.region": "region-1",

@@ -1,0 +1,183 @@
+"""What labels, resources and taints say about a node's GPUs, in the vocabularies of clouds and of the GPU discoveries."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from plumbline.declarations.devices import device_model, mig_profile, part_of_card
+from plumbline.launch.cluster.names import Row
+
+PRODUCT = "nvidia.com/gpu.product"
+"""Label of NVIDIA's GPU feature discovery."""
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+PRODUCT_LABELS = {
+    PRODUCT: "gpu.product",
+    "amd.com/gpu.product-name": "gpu.product",
+    "beta.amd.com/gpu.product-name": "gpu.product",
+    "cloud.google.com/gke-accelerator": "gpu.name.gke",
+    "eks.amazonaws.com/instance-gpu-name": "gpu.name.aws",
+    "karpenter.k8s.aws/instance-gpu-name": "gpu.name.aws",
+    "gpu.nvidia.com/class": "gpu.name.coreweave",
+    "nebius.com/gpu-name": "gpu.name.nebius",
+}
+"""Labels with a product, and the fact of each: a value in another vocabulary is another fact, so a new discovery is no other hardware."""
+COUNT_LABELS = (
+    "cloud.google.com/gke-accelerator-count",
+    "eks.amazonaws.com/instance-gpu-count",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "gpu.nvidia.com/count",
+)
+_GFD_COUNT = "nvidia.com/gpu.count"
+_PRESENT = re.compile(
+    r"nvidia\.com/gpu(\.present|\.clique)?|cloud\.google\.com/gke-gpu|nebius\.com/gpu|(kubernetes\.azure\.com/)?accelerator|"
+    r"resource\.nvidia\.com/computeDomain|feature\.node\.kubernetes\.io/pci-(03\d\d_)?(10de|1002)\.present|beta\.amd\.com/gpu\.device-id"
+)
+_PASSING = re.compile(
+    r"^node\.kubernetes\.io/|^node\.cloudprovider\.kubernetes\.io/|not-?ready|unregistered|uninitialized|initializ|startup|disrupt|terminat|"
+    r"shut-?down|ToBeDeleted|DeletionCandidate|drain|upgrad|maintenance|unhealthy|repair|remediat|quarantine|cordon",
+    re.IGNORECASE,
+)
+"""Keys of taints that come and go: of a node that starts, is repaired or goes down. Who tolerates them runs where nothing works yet."""
+
+
+@dataclass(frozen=True)
+class NodeGpus:
+    """A node, seen as GPUs of which a trial requests `resource`. `devices`: products that its ResourceSlices offer (DRA)."""
+
+    node: Row
+    resource: str
+    devices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.node["metadata"]["name"])
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        return self.node["metadata"].get("labels") or {}
+
+    def amount(self, resource: str | None = None, of: str = "allocatable") -> int:
+        value = str((self.node["status"].get(of) or {}).get(resource or self.resource, 0))
+        return int(value) if value.isdigit() else 0
+
+    @property
+    def capacity(self) -> int:
+        return max(self.amount(), self.amount(of="capacity"))
+
+    @property
+    def has_gpus(self) -> bool:
+        names = {*(label for label, value in self.labels.items() if value != "false"), *(self.node["status"].get("allocatable") or {})}
+        known = {self.resource, _GFD_COUNT, *COUNT_LABELS, *PRODUCT_LABELS}
+        return bool(names & known or self.devices or self.offered_as or any(map(_PRESENT.fullmatch, names)))
+
+    @property
+    def offered_as(self) -> dict[str, int]:
+        """Other resources by which GPUs or parts of them are offered, such as nvidia.com/mig-1g.10gb."""
+        names = (name for name in self.node["status"].get("allocatable") or {} if name != self.resource)
+        gpus = [n for n in names if re.match(r"nvidia\.com/(gpu|mig-)|amd\.com/(gpu$|[a-z]+_nps\d)", n)]
+        return {name: count for name in gpus if (count := self.amount(name))}
+
+    @property
+    def part(self) -> str | None:
+        """Which part of a card one `resource` is; None of a whole card."""
+        strategy = _first(self.labels, "cloud.google.com/gke-gpu-sharing-strategy", "nvidia.com/gpu.sharing-strategy")
+        if (strategy or "none") != "none" or self.replicas > 1:
+            clients = f", {self.replicas} clients a card" if self.replicas > 1 else ""
+            return f"a card shared by {strategy or 'several programs'}{clients}"
+        cut = self.labels.get("cloud.google.com/gke-gpu-partition-size") or self.labels.get(PRODUCT) or ""
+        mode = (_first(self.labels, "amd.com/compute-memory-partition", "amd.com/gpu.compute-memory-partition") or "spx").lower()
+        partition = re.search(r"/([cdqt]px)_", f"/{mode}_" if self.resource == "amd.com/gpu" else self.resource)
+        if partition:
+            return f"a partition of a card ({mode if 'px_' in mode else partition[1]})"
+        if self.labels.get("nvidia.com/vgpu.present") == "true":
+            return "a vGPU"
+        profile = mig_profile(self.resource) or mig_profile(cut)
+        return f"MIG {profile}" if profile else part_of_card(self.resource) or part_of_card(cut)
+
+    @property
+    def replicas(self) -> int:
+        text = _first(self.labels, "cloud.google.com/gke-max-shared-clients-per-gpu", "nvidia.com/gpu.replicas") or "1"
+        return int(text) if text.isdigit() else 1
+
+    @property
+    def cards(self) -> int | None:
+        """Whole cards by the labels. GFD counts MIG instances as GPUs."""
+        sliced = mig_profile(self.labels.get(PRODUCT, "")) is not None
+        text = _first(self.labels, *COUNT_LABELS, *(() if sliced else (_GFD_COUNT,))) or ""
+        return int(text) if text.isdigit() else None
+
+    @property
+    def missing(self) -> int:
+        """Devices that the node should offer and does not; 0 where a card may be cut into MIG instances of their own resource."""
+        counted = 0 if self.offered_as or mig_profile(self.part or "") else (self.cards or 0) * self.replicas
+        return max(0, self.capacity - self.amount(), counted - self.amount())
+
+    @property
+    def loss(self) -> str | None:
+        """Such as `one GPU is gone: 7 of 8 nvidia.com/gpu are allocatable`; None if all are there."""
+        if not self.missing:
+            return None
+        gone = "one GPU is gone" if self.missing == 1 else f"{self.missing} GPUs are gone"
+        return f"{gone}: {self.amount()} of {self.amount() + self.missing} {self.resource} are allocatable"
+
+    def fault(self, product: str | None) -> str | None:
+        """Why a trial that wants the declared product cannot use these GPUs, which are not lost; None if it can."""
+        if self.by_claim:
+            devices = f" ({', '.join(f'{n} × {name}' for name, n in Counter(self.devices).items())})" if self.devices else ""
+            return f"offers its GPUs by DRA{devices}, not as {self.resource}; claim them by pod_patch (resourceClaims)"
+        others = ", ".join(f"{count} × {name}" for name, count in self.offered_as.items())
+        if self.part and part_of_card(product) is None:
+            return f"one {self.resource} is {self.part}, not a whole GPU" + (f"; it offers {others}" if others else "")
+        return f"offers its GPUs as {others}, not as {self.resource}" if others and not self.capacity else None
+
+    @property
+    def by_claim(self) -> bool:
+        """Whether its GPUs are offered by dynamic resource allocation alone."""
+        return bool(self.devices or "resource.nvidia.com/computeDomain" in self.labels) and not self.capacity
+
+    def unready(self, gpus: bool = True) -> str | None:
+        """Why nothing can start on the node now, or None. `gpus`: a trial needs some."""
+        spec, labels = self.node["spec"], self.labels
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in self.node["status"].get("conditions") or [])
+        passing = [t["key"] for t in spec.get("taints") or [] if _PASSING.search(t["key"]) and t["effect"] != "PreferNoSchedule"]
+        state = labels.get("node.coreweave.cloud/state", "production")
+        driver, layout = labels.get("nvidia.com/gpu-driver-upgrade-state", ""), labels.get("nvidia.com/mig.config.state", "success")
+        nothing = self.has_gpus and not (self.capacity or self.by_claim or self.offered_as or self.part)
+        reasons = {
+            "is not ready": not ready,
+            "is cordoned": bool(spec.get("unschedulable")),
+            f"starts or goes down ({', '.join(passing)})": bool(passing),
+            f"is in state {state}": state != "production",
+            f"gets its driver ({driver})": gpus and driver not in ("", "upgrade-done", "upgrade-required"),
+            f"gets its MIG layout ({layout})": gpus and layout != "success",
+            f"offers no {self.resource} yet: its driver or device plugin does not run": gpus and nothing,
+        }
+        return ", ".join(why for why, holds in reasons.items() if holds) or None
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Labels of the node that choose nodes like it: its product in the first vocabulary that it has, and its instance type."""
+        product = next((label for label in PRODUCT_LABELS if label in self.labels), None)
+        return {label: self.labels[label] for label in (product, INSTANCE_TYPE) if label in self.labels and label is not None}
+
+    @property
+    def model(self) -> str | None:
+        names = (*(self.labels[label] for label in PRODUCT_LABELS if label in self.labels), *self.devices, *self.selector.values())
+        return next((model for name in names if (model := device_model(name))), None)
+
+
+def claimed_devices(slices: Sequence[Row], node: str) -> tuple[str, ...]:
+    """Products of the GPUs and MIG instances that ResourceSlices offer on a node; `basic` wraps a device before resource.k8s.io/v1beta2."""
+    devices = (
+        d for s in slices if s["spec"].get("nodeName") == node and "gpu" in s["spec"].get("driver", "") for d in s["spec"]["devices"]
+    )
+    attributes = [device.get("attributes") or (device.get("basic") or {}).get("attributes") or {} for device in devices]
+    return tuple(str((own.get("productName") or own.get("type") or {}).get("string", "GPU")) for own in attributes)
+
+
+def _first(labels: Mapping[str, str], *names: str) -> str | None:
+    return next((labels[name] for name in names if name in labels), None)
