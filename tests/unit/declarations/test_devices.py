@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
+from tests.fakes.trials import cluster_provider
 
 from plumbline.declarations.devices import device_memory, device_model, part_of_card
 
@@ -74,3 +76,14 @@ def test_one_model_in_every_vocabulary(name: str) -> None:
 )
 def test_other_models_and_none(name: str, model: str | None) -> None:
     assert device_model(name) == model
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared", "amd.com/cpx_nps4"])
+def test_a_provider_that_requests_parts_declares_a_part(resource: str) -> None:
+    with pytest.raises(ValidationError, match=r"launcher\.gpu_resource.*is a whole card"):
+        cluster_provider(
+            accelerator={"kind": "nvidia" if "nvidia" in resource else "amd", "product": "NVIDIA-H100-80GB-HBM3", "count": 1},
+            gpu_resource=resource,
+        )
+    declared = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "count": 1}
+    assert cluster_provider(accelerator=declared, gpu_resource="nvidia.com/mig-1g.10gb").accelerator.product == declared["product"]

@@ -61,8 +61,8 @@ def test_requests_are_limits_and_gpus_are_what_the_workload_needs() -> None:
     resources = container(GPUS)["resources"]
     assert resources["requests"] == resources["limits"] and resources["limits"]["nvidia.com/gpu"] == "8"
     assert resources["limits"]["rdma/ib"] == "8" and resources["limits"]["ephemeral-storage"] == "500Gi"
-    one = a_trial(provider=h100(gpu_resource="nvidia.com/gpu.shared"), declare={"needs": {"accelerator": "nvidia", "count": 1}})
-    assert container(one)["resources"]["limits"]["nvidia.com/gpu.shared"] == "1"
+    one = a_trial(provider=h100(gpu_resource="example.com/gpu"), declare={"needs": {"accelerator": "nvidia", "count": 1}})
+    assert container(one)["resources"]["limits"]["example.com/gpu"] == "1"
 
 
 def test_a_trial_that_fills_its_node_gets_all_gpus() -> None:
