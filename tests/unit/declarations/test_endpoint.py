@@ -135,6 +135,15 @@ def test_a_server_of_somebody_else_is_not_killed(broken: Break) -> None:
         ("{kind: endpoint, url: https://api.example.com, protocol: kserve_grpc, model: chat}", "expected grpc:// or grpcs://"),
         (HOSTED % "https://me:secret@api.example.com", "launcher.url"),
         (HOSTED % "https://api.example.com/v1?key=secret", "launcher.url"),
+        ((HOSTED % "https://api.example.com/v1").replace("}", ", headers: {X-Api-Key: secret}}"), "expected launcher.connection"),
+        ((HOSTED % "https://api.example.com/v1").replace("}", ", query: {api-key: secret}}"), "expected launcher.connection"),
+        ((HOSTED % "https://api.example.com/v1").replace("}", ", headers: {Content-Length: '7'}}"), "the client sets itself"),
+        ((HOSTED % "https://api.example.com/v1").replace("}", ", headers: {x-tenant: []}}"), "launcher.headers.x-tenant"),
+        ((HOSTED % "https://api.example.com/v1").replace("}", ', headers: {x-tenant: "a\\r\\nb: c"}}'), "launcher.headers"),
+        (
+            "{kind: endpoint, url: grpcs://api.example.com, protocol: kserve_grpc, model: chat, retry_after: wait}",
+            "expected protocol kserve_http",
+        ),
         ("{kind: endpoint, url: grpcs://api.example.com/v1, protocol: kserve_grpc, model: chat}", "expected grpcs://host:port"),
         ("{kind: endpoint, url: https://api.example.com, protocol: openai}", "launcher.model"),
         ("{kind: endpoint, url: https://api.example.com, protocol: rest, model: chat}", "launcher.protocol"),
@@ -151,3 +160,14 @@ def test_what_could_not_work_or_would_leak_a_key_is_refused(broken: Break, launc
 @pytest.mark.parametrize("address", ["http://localhost:8000/v1", "http://127.0.0.1:8000/v1", "http://[::1]:8000/v1", "http://127.1.2.3/v1"])
 def test_a_key_may_go_to_this_machine_in_clear(broken: Break, address: str) -> None:
     load(broken(HERE, LOCAL, HOSTED % address))
+
+
+def test_what_changes_the_load_is_part_of_the_specification_and_the_rest_a_fact(broken: Break) -> None:
+    more = ", headers: {x-priority: '5', x-tenant: [a, b]}, retry_after: wait, query: {api-version: 2024-10-21}, stream_options: false}"
+    launcher = external(broken, launcher=HOSTED.replace("}", more)).providers["here"].launcher
+    assert isinstance(launcher, EndpointLauncher)
+    spec: dict[str, dict[str, object]] = {"requests": {}}
+    launcher.extend_specification(spec)
+    assert spec["requests"] == {"exact_output": True, "headers": "x-priority: 5; x-tenant: a, b", "retry_after": "wait"}
+    assert launcher.declared_request["query"] == "api-version=2024-10-21" and launcher.declared_request["stream_options"] is False
+    assert [launcher.headers_of(i) for i in range(3)] == [{"x-tenant": "a"}, {"x-tenant": "b"}, {"x-tenant": "a"}]

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlencode, urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from plumbline.declarations.base import Name
 from plumbline.declarations.providers.launcher_base import LauncherBase
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[\x21-\x7e]([\x20-\x7e]{0,998}[\x21-\x7e])?$")]
+HeaderValues = Annotated[
+    tuple[HeaderValue, ...],
+    BeforeValidator(lambda given: (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list) else given),
+    Field(min_length=1, max_length=1000),
+]
 _OWN_HEADERS = frozenset(
     ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "accept-encoding", "user-agent", "te", "expect")
 )
@@ -53,7 +58,7 @@ class EndpointLauncher(LauncherBase):
     key_header: HeaderName = Field(
         "Authorization", description="header with the key: Authorization has it after Bearer, others, such as api-key, alone"
     )
-    headers: dict[HeaderName, HeaderValue | Annotated[tuple[HeaderValue, ...], Field(min_length=2, max_length=1000)]] = Field(
+    headers: dict[HeaderName, HeaderValues] = Field(
         default_factory=dict,
         description="further headers, such as a tenant or a priority: one value for each request, or a list whose values go out in turn",
     )
@@ -103,7 +108,7 @@ class EndpointLauncher(LauncherBase):
         if found := next(filter(_SECRET.search, self.query), None):
             raise ValueError(f"query.{found} would be written into every result, as a key must not be; expected launcher.connection")
         if self.protocol == "kserve_grpc":
-            several = next((name for name, value in self.headers.items() if isinstance(value, tuple)), None)
+            several = next((name for name, values in self.headers.items() if len(values) > 1), None)
             if several or self.query or self.retry_after == "wait":
                 what = f"headers.{several} has several values" if several else "query" if self.query else "retry_after"
                 raise ValueError(f"{what} with kserve_grpc, which has no place for it; expected protocol kserve_http or openai")
@@ -118,22 +123,24 @@ class EndpointLauncher(LauncherBase):
     @property
     def fixed_headers(self) -> dict[str, str]:
         """Headers that all requests share."""
-        return {name: value for name, value in self.headers.items() if isinstance(value, str)}
+        return {name: values[0] for name, values in self.headers.items() if len(values) == 1}
 
     def headers_of(self, number: int) -> dict[str, str]:
         """Headers of request `number` alone."""
-        return {name: value[number % len(value)] for name, value in self.headers.items() if not isinstance(value, str)}
+        return {name: values[number % len(values)] for name, values in self.headers.items() if len(values) > 1}
 
     @property
     def declared_request(self) -> dict[str, str | bool]:
         """What is declared of requests other than by default, as facts."""
-        headers = {name: ", ".join([value] if isinstance(value, str) else value) for name, value in self.headers.items()}
+        headers = "; ".join(f"{name}: {', '.join(values)}" for name, values in sorted(self.headers.items()))
         return {
-            **({"headers": "; ".join(f"{name}: {value}" for name, value in sorted(headers.items()))} if headers else {}),
+            **({"headers": headers} if headers else {}),
             **({"query": urlencode(sorted(self.query.items()))} if self.query else {}),
-            **({"max_tokens_field": self.max_tokens_field} if self.max_tokens_field != "max_tokens" else {}),
-            **({"stream_options": False} if not self.stream_options else {}),
-            **({"retry_after": self.retry_after} if self.retry_after != "fail" else {}),
+            **{
+                name: value
+                for name in ("max_tokens_field", "stream_options", "retry_after")
+                if (value := getattr(self, name)) != type(self).model_fields[name].default
+            },
         }
 
     hosted: ClassVar[bool] = True

@@ -8,15 +8,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from plumbline.harness.inference.client.stated_errors import stated_error, status_class
-from plumbline.harness.inference.load.request_log import STAGES, ErrorClass
+from plumbline.harness.inference.client.stated_errors import MESSAGE_LENGTH, stated_error, status_class
+from plumbline.harness.inference.load.request_log import STAGES, ErrorClass, Remark
 from plumbline.harness.inference.load.wire import SERVER_TIMES, Wire
 
 _LONGEST = 4 * 2**20
 _BOM = b"\xef\xbb\xbf"
 
 
-class EventTooLong(ValueError): ...
+class InvalidResponse(Exception):
+    """An invalid answer: class and detail of the request's failure."""
+
+    def __init__(self, error: ErrorClass, detail: str) -> None:
+        super().__init__(detail)
+        self.error: ErrorClass = error
+        self.detail = detail
 
 
 class NamedError(bytes):
@@ -35,7 +41,7 @@ class EventStream:
         self._begun = self._error = False
 
     def feed(self, received: bytes) -> list[bytes]:
-        """Data of the events that are complete now; EventTooLong if one exceeds 4 MiB."""
+        """Data of the events that are complete now; InvalidResponse if one exceeds 4 MiB."""
         received = self._rest + received
         if not self._begun:
             if _BOM.startswith(received):
@@ -59,8 +65,11 @@ class EventStream:
                 self._error = False
             elif line.startswith(b"event:"):
                 self._error = line[6:].strip() == b"error"
+            elif line.startswith(b"error:"):  # llama.cpp's own field
+                self._data.append(line[6:])
+                self._error = True
         if len(self._rest) + (sum(map(len, self._data)) if self._data else 0) > _LONGEST:
-            raise EventTooLong(f"an event is longer than {_LONGEST} bytes")
+            raise InvalidResponse("server_error", f"an event is longer than {_LONGEST} bytes")
         return events
 
     def unfinished(self) -> bytes:
@@ -72,26 +81,6 @@ class EventStream:
 #
 # An answer is fed the bytes of one successful (2xx) body as they come, and told when the body is complete. It knows no connection and no
 # clock; times are handed in.
-
-
-class InvalidResponse(Exception):
-    """An invalid answer: class and detail of the request's failure."""
-
-    def __init__(self, error: ErrorClass, detail: str) -> None:
-        super().__init__(detail)
-        self.error: ErrorClass = error
-        self.detail = detail
-
-
-@dataclass(frozen=True)
-class Remark:
-    """What most good answers do not have. `reasoned`: thoughts came before its content, or were counted; `content_at`: its first content token,
-    in the caller's clock, None: none came. `unsent`: tokens that were counted and did not come. `note`: what is unusual in words, or empty."""
-
-    reasoned: bool
-    content_at: float | None
-    unsent: int
-    note: str
 
 
 @dataclass
@@ -142,7 +131,7 @@ class GenerateResponse:
         return self._times
 
     def feed(self, data: bytes, now: float) -> None:
-        for event in complete_events(self._events, data):
+        for event in self._events.feed(data):
             chunk = _object(event)
             if "error" in chunk:
                 stated = stated_error(chunk["error"], chunk)
@@ -215,20 +204,18 @@ def spread(times: list[float], tokens: int) -> list[float]:
     return [times[i * len(times) // tokens] for i in range(tokens)] if len(times) < tokens else times
 
 
-def complete_events(events: EventStream, data: bytes) -> list[bytes]:
-    try:
-        return events.feed(data)
-    except EventTooLong as error:
-        raise InvalidResponse("server_error", str(error)) from error
+def quoted(text: bytes) -> str:
+    """Its beginning."""
+    return text[: MESSAGE_LENGTH // 2].decode("utf-8", "replace")
 
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
     except ValueError as error:
-        raise InvalidResponse("server_error", f"not JSON ({error}): {text[:80].decode('utf-8', 'replace')}") from error
+        raise InvalidResponse("server_error", f"not JSON ({error}): {quoted(text)}") from error
     if not isinstance(parsed, dict):
-        raise InvalidResponse("server_error", f"not a JSON object: {text[:80].decode('utf-8', 'replace')}")
+        raise InvalidResponse("server_error", f"not a JSON object: {quoted(text)}")
     return parsed
 
 

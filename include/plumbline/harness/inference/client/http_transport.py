@@ -9,11 +9,12 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 import httptools
 
-from plumbline.harness.inference.client.http_responses import GenerateResponse, InferResponse, InvalidResponse, ResponseReader
+from plumbline.harness.inference.client.http_responses import GenerateResponse, InferResponse, InvalidResponse, ResponseReader, quoted
 from plumbline.harness.inference.client.openai_responses import OpenAiResponse
 from plumbline.harness.inference.client.round_trip import split_address, tls_context
 from plumbline.harness.inference.client.stated_errors import asked_wait, body_message, status_class
@@ -212,7 +213,7 @@ class Http1Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         if self._answer is not None:
-            self._try(lambda answer: answer.feed(data if self._decoder is None else self._decoder.decoded(data), self._at))
+            self._try(lambda answer: answer.feed(data if self._decoder is None else self._decoder.decoded(data), self._at), data)
         elif len(self._refusal) < _QUOTED_BYTES:
             with suppress(InvalidResponse):
                 self._refusal += data if self._decoder is None else self._decoder.decoded(data)
@@ -265,11 +266,11 @@ class Http1Connection(asyncio.Protocol):
             self._sink.server_times(self._number, tuple(outcome.server_s))
         if outcome.usage is not None:
             self._sink.usage(self._number, outcome.usage)
-        if (remark := outcome.remark) is not None:
-            self._sink.remark(self._number, remark.reasoned, remark.content_at, remark.unsent, self._http.quoted(remark.note))
+        if outcome.remark is not None:
+            self._sink.remark(self._number, replace(outcome.remark, note=self._http.quoted(outcome.remark.note)))
 
-    def _try(self, step: Callable[[ResponseReader], None]) -> None:
-        """A step of the answer; after its first mistake the rest of the body is only read to its end."""
+    def _try(self, step: Callable[[ResponseReader], None], data: bytes = b"") -> None:
+        """A step of the answer, with `data`; after its first mistake the rest of the body is only read to its end."""
         answer, number = self._answer, self._number
         if answer is None or number is None or self._reported:
             return
@@ -278,6 +279,10 @@ class Http1Connection(asyncio.Protocol):
         except InvalidResponse as wrong:
             self._tell_arrived(answer, number)
             self._sink.fail(number, wrong.error, self._http.quoted(wrong.detail))
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            self._tell_arrived(answer, number)
+            what = f"an answer of an unknown form ({type(error).__name__}: {error}): {quoted(data)}"
+            self._sink.fail(number, "invalid_response", self._http.quoted(what))
 
     def _tell_arrived(self, answer: ResponseReader, number: int) -> None:
         self._reported = True

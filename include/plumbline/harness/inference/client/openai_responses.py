@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,15 +12,16 @@ from plumbline.harness.inference.client.http_responses import (
     EventStream,
     InvalidResponse,
     NamedError,
-    Remark,
-    complete_events,
+    quoted,
     spread,
 )
 from plumbline.harness.inference.client.stated_errors import MESSAGE_LENGTH, StatedError, body_message, stated_error, status_class
+from plumbline.harness.inference.load.request_log import Remark
 
 _BROKEN_OFF = frozenset(("error", "abort", "aborted", "cancelled", "timeout", "network_error", "insufficient_system_resource"))
 """Values of finish_reason of an answer that the server did not finish."""
-_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
+_FIELD = re.compile(rb"[A-Za-z_-]{1,20}:")
 """What a line of an event stream begins with."""
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """Fields of a delta with a thought's text: servers name it either way, and some both ways at once."""
@@ -68,13 +70,14 @@ class OpenAiResponse:
                 return
             self._began = True
             # By what it is: servers label streams as JSON, and errors as streams. The first bytes may be few.
-            if not any(beginning.startswith(name) or name.startswith(beginning) for name in _FIELDS):
+            named = _FIELD.match(beginning) if "event-stream" in self.content_type else None
+            if named is None and not any(beginning.startswith(name) or name.startswith(beginning) for name in _FIELDS):
                 self._whole = bytearray()
         self._at = now
         if self._whole is not None:
             self._whole += data
             return
-        for event in complete_events(self._events, data):
+        for event in self._events.feed(data):
             self._event(event, now)
 
     def _event(self, event: bytes, now: float) -> None:
@@ -101,14 +104,13 @@ class OpenAiResponse:
             ) from error
 
     def _chunk(self, chunk: Any, event: bytes, now: float) -> None:
+        if isinstance(chunk, list) and chunk and isinstance(chunk[0], dict):
+            chunk = chunk[0]
         if type(chunk) is not dict:
             if chunk is None or isinstance(chunk, str):
                 self._skipped += 1
                 return
-            if isinstance(chunk, list) and chunk and isinstance(chunk[0], dict) and "error" in chunk[0]:
-                chunk = chunk[0]
-            else:
-                raise InvalidResponse("server_error", f"not a JSON object: {quoted(event)}")
+            raise InvalidResponse("server_error", f"not a JSON object: {quoted(event)}")
         # Some servers send "error": null with each chunk.
         if error := chunk.get("error"):
             raise _stated(stated_error(error, chunk))
@@ -180,7 +182,7 @@ class OpenAiResponse:
         if self._whole is None and not self.over and not self._finish:
             raise InvalidResponse("server_error", f"the stream ended without [DONE], after {len(self._times)} events with text")
         prompt, cached, count, thoughts = usage_counts(self._usage or {}, self.asked)
-        if count > 1 and len(self._texts) == count + 1 and self._texts[-1] == "".join(self._texts[:-1]):
+        if count < len(self._texts) > 2 and self._texts[-1] == "".join(self._texts[:-1]):
             # The whole answer once more, as its own last event.
             self._texts.pop()
             self._times.pop()
@@ -201,9 +203,8 @@ class OpenAiResponse:
             f"{self._skipped} events skipped that are no JSON, as comments are" if self._skipped else "",
         )
         note = "; ".join(each for each in notes if each)
-        remark = None
-        if self._thought or thoughts > 0 or unsent or note:
-            remark = Remark(self._thought or thoughts > 0, self._content_at, unsent, note)
+        reasoned = self._thought or thoughts > 0
+        remark = Remark(reasoned, self._content_at, unsent, note) if reasoned or unsent or note else None
         usage = (prompt, cached, count if counted else -1, thoughts)
         return CompletedResponse(spread(self._arrivals(tokens), tokens - unsent), usage=usage if self._usage else None, remark=remark)
 
@@ -265,7 +266,7 @@ def _stated(error: StatedError, where: str = "") -> InvalidResponse:
 
 def _is_error(chunk: dict[str, Any]) -> bool:
     """Whether an object without choices is an error by its form."""
-    if chunk.get("object") == "error" or chunk.get("type") == "error" or "detail" in chunk or "__type" in chunk:
+    if chunk.get("object") == "error" or chunk.get("type") == "error" or {"detail", "errors", "__type"} & set(chunk):
         return True
     if isinstance(chunk.get("message"), str):
         return any(name in chunk for name in ("code", "status", "type", "statusCode", "status_code"))
@@ -320,7 +321,3 @@ def _count(fields: dict[str, Any], *names: str) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if type(value) is int and 0 <= value < 2**31 else -1
-
-
-def quoted(text: bytes) -> str:
-    return text[: MESSAGE_LENGTH // 2].decode("utf-8", "replace")

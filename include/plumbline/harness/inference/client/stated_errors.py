@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from plumbline.harness.inference.load.request_log import ErrorClass
 
@@ -71,13 +71,13 @@ def stated_error(error: Any, beside: Mapping[str, Any] | None = None) -> StatedE
                 said = [fields[name] for name in _ABOUT if isinstance(fields.get(name), (str, int)) and not isinstance(fields[name], bool)]
                 status = status or next((n for n in map(_status, said) if n is not None), None)
                 about += map(str, said)
-        beside = None
+        error, beside = (beside if error is True else error), None
         if isinstance(error, list):
             alone = len(error) == 1 and isinstance(error[0], Mapping) and "error" in error[0]
             error = error[0] if alone else "; ".join(map(_problem, error[:5]))
         if not isinstance(error, Mapping):
             break
-        inner = next((error[name] for name in ("error", "errors", *_SAID) if error.get(name) not in (None, "", {}, [])), None)
+        inner = next((error[name] for name in ("error", "errors", *_SAID) if error.get(name) not in (None, "", {}, [], True)), None)
         if inner is None:
             exception = next((name for name in error if name.endswith(("Exception", "Error")) and isinstance(error[name], Mapping)), None)
             about += [exception] if exception else []
@@ -95,17 +95,12 @@ def body_message(body: bytes) -> StatedError:
     text = body.decode("utf-8", "replace").strip().removeprefix("\ufeff")
     if text.startswith(("data:", "event:")):  # an error that was sent as the event of a stream
         text = next((line[5:].strip() for line in text.splitlines() if line.startswith("data:")), "")
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        parsed = None
-    if isinstance(parsed, (dict, list, str)):
-        return stated_error(parsed)
-    return StatedError(None, _one_line(text))
+    if text.startswith("<"):
+        return StatedError(None, _one_line(text))
+    return stated_error(text)
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(NamedTuple):
     """How long a server asks to wait, in seconds from now, at least 0, and in words."""
 
     seconds: float

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from plumbline.harness.inference.load.request_log import ErrorClass, RequestLog
+from plumbline.harness.inference.load.request_log import ErrorClass, Remark, RequestLog
 from plumbline.harness.inference.load.wire import Wire
 
 Tick = Callable[[int, int], None]
@@ -104,8 +104,8 @@ class Sink(Protocol):
     def usage(self, number: int, counts: tuple[int, ...]) -> None:
         """The server's own count of a request's tokens, as USAGE names them; -1: not reported."""
 
-    def remark(self, number: int, reasoned: bool, content_at: float | None, unsent: int, note: str) -> None:
-        """What is unusual in an answer, see http_responses.Remark."""
+    def remark(self, number: int, remark: Remark) -> None:
+        """What is unusual in an answer."""
 
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
         """A request failed; only the first failure is kept. It may go on; `ended` follows in any case."""

@@ -32,6 +32,17 @@ Zeros = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
 """Makes an array of zeros: numpy's own, or one in shared memory."""
 
 
+@dataclass(frozen=True)
+class Remark:
+    """What most good answers do not have. `reasoned`: thoughts came before its content, or were counted; `content_at`: its first content token,
+    in monotonic seconds, None: none came. `unsent`: tokens that were counted and did not come. `note`: what is unusual in words, or empty."""
+
+    reasoned: bool
+    content_at: float | None
+    unsent: int
+    note: str
+
+
 @dataclass
 class RequestLog:
     """One phase of n requests. Times are float64 seconds from `began`, the phase's start in monotonic seconds; NaN: did not happen.
@@ -248,13 +259,12 @@ class Recorder:
     def usage(self, number: int, counts: tuple[int, ...]) -> None:
         self._log.usage[number] = counts
 
-    def remark(self, number: int, reasoned: bool, content_at: float | None, unsent: int, note: str) -> None:
-        self._log.reasoned[number], self._log.unsent[number] = reasoned, unsent
-        if content_at is not None:
-            self._log.content_at[number] = content_at - self.began
-        if note:
-            before = self._log.details.get(number)
-            self._log.details[number] = f"{before}; {note}" if before else note
+    def remark(self, number: int, remark: Remark) -> None:
+        self._log.reasoned[number], self._log.unsent[number] = remark.reasoned, remark.unsent
+        if remark.content_at is not None:
+            self._log.content_at[number] = remark.content_at - self.began
+        if remark.note:
+            self._log.details[number] = "; ".join(filter(None, (self._log.details.get(number), remark.note)))
 
     def fail(self, number: int, error: ErrorClass, detail: str) -> None:
         self._log.fail(number, error, detail)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 from tests.fakes.trials import CONFIG, declared
 from tests.golden import Golden
@@ -12,7 +13,14 @@ from tests.unit.harness.inference.analysis.test_stages import VIEW
 from plumbline.declarations import Criterion, InferenceWorkload, load
 from plumbline.declarations.workloads import insufficient_observations
 from plumbline.harness.inference.analysis.metrics import metrics_of
-from plumbline.harness.inference.analysis.validity import client_limited, counts_differ, server_path_limited, too_few_requests
+from plumbline.harness.inference.analysis.validity import (
+    client_limited,
+    counts_differ,
+    pace_unmeasured,
+    prompt_cut,
+    server_path_limited,
+    too_few_requests,
+)
 from plumbline.harness.inference.load.schedule import schedule_of
 
 LIMITS = declared().thresholds.validity
@@ -113,3 +121,38 @@ def test_a_load_near_what_the_path_carries_without_an_engine_is_limited_by_it(sh
     assert (judgement is not None) == limited
     if judgement is not None:
         assert (judgement.level, judgement.reason.code) == ("degraded", "server_path_limited") and "81%" in judgement.reason.detail
+
+
+@pytest.mark.parametrize(
+    ("sent", "read", "cached", "ids", "cut"),
+    [
+        ([7900, 7900], [2051, 2051], -1, False, 2),
+        ([2000, 6000, 7900], [2300, 4099, 4099], -1, False, 2),
+        ([2000, 7900], [4700, 18500], -1, False, 0),
+        ([20, 20], [15, 15], -1, False, 0),
+        ([7900, 7900], [400, 400], 7500, False, 0),
+        ([7900, 7900], [7899, 7900], -1, True, 1),
+        ([7900, 7900], [-1, 0], -1, False, 0),
+    ],
+)
+def test_a_prompt_that_was_cut(sent: list[int], read: list[int], cached: int, ids: bool, cut: int) -> None:
+    log = log_of(n=len(sent))
+    log.load.input_tokens[:], log.usage[:, 0], log.usage[:, 1] = sent, read, cached
+    judgement = prompt_cut(log, ids=ids)
+    assert (judgement is None) == (cut == 0)
+    if judgement is not None:
+        assert judgement.level == "invalid" and f"in {cut} of {len(sent)} requests" in judgement.reason.detail
+
+
+def test_a_few_answers_that_came_at_once_are_no_reason_but_hidden_tokens_are() -> None:
+    log = log_of(n=10, tokens=5)
+    at_once = log.token_at.reshape(10, 5)
+    at_once[0] = at_once[0, 0]
+    assert pace_unmeasured(log) is None
+    at_once[:3] = at_once[:3, :1] + 1e-6 * np.arange(5)
+    judgement = pace_unmeasured(log)
+    assert judgement is not None and "3 of 10 answers" in judgement.reason.detail and "5 tokens came at once" in judgement.reason.detail
+    hidden = log_of(n=100, tokens=5)
+    hidden.received[7], hidden.unsent[7] = 2, 3
+    judgement = pace_unmeasured(hidden)
+    assert judgement is not None and "2 of 5 tokens were sent" in judgement.reason.detail

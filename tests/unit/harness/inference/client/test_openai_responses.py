@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from plumbline.harness.inference.client.http_responses import CompletedResponse, InvalidResponse, Remark, spread
+from plumbline.harness.inference.client.http_responses import CompletedResponse, InvalidResponse, spread
 from plumbline.harness.inference.client.openai_responses import OpenAiResponse, usage_counts
+from plumbline.harness.inference.load.request_log import Remark
 
 
 def event(data: Any) -> bytes:
@@ -228,6 +229,9 @@ def test_comments_sent_as_data_are_skipped_and_counted() -> None:
         ({"message": "slow", "statusCode": 429}, 429, "rate_limited"),
         ({"detail": "Not Found"}, 404, "server_error"),
         (b'event: error\ndata: {"message": "no", "code": 500}\n\n', 500, "server_error"),
+        (b'error: {"message": "no", "code": 500}\n\n', 500, "server_error"),
+        ({"error": True, "message": "model not found"}, 404, "server_error"),
+        ({"success": False, "errors": [{"code": 7009, "message": "too many requests"}]}, 429, "rate_limited"),
         (b"event: error\r\ndata: request timed out\r\n\r\n", 504, "unreachable"),
     ],
 )
@@ -265,6 +269,9 @@ def test_a_body_that_is_no_stream_is_read_as_what_it_is() -> None:
     assert failure(html, content_type="text/html") == ("server_error", "HTTP 200 with text/html, no event stream: Sign in")
     assert failure(b'{"error": {"message": "no", "code": 401}}')[1].startswith("error 401 in the stream: ")
     assert failure(b"no healthy upstream", content_type="text/plain")[1].endswith(": no healthy upstream")
+    plain = failure(b"Internal Server Error")
+    assert plain == ("server_error", "error 500 in the stream: HTTP 200 with text/event-stream, no event stream: Internal Server Error")
+    assert read(OpenAiResponse(9, False, content_type="text/event-stream"), b"x-field: y\n", *said("a"), "[DONE]").token_at == [1]
     assert failure() == ("server_error", "the answer has an empty body")
     assert read(OpenAiResponse(9, False, content_type="application/json"), *said("a"), "[DONE]").token_at == [0], (
         "a stream under another label"

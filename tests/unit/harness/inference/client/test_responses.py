@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.harness.inference.client.responses import ResponseChecker, ResponseProgress
 from plumbline.harness.inference.client.transport import Connection
-from plumbline.harness.inference.load.request_log import ErrorClass
+from plumbline.harness.inference.load.request_log import ErrorClass, Remark
 from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.load.wire import PERHAPS, causal_lm
 
@@ -32,7 +32,7 @@ class Heard:
     def usage(self, number: int, counts: tuple[int, ...]) -> None:
         raise AssertionError("gRPC has no usage")
 
-    def remark(self, number: int, reasoned: bool, content_at: float | None, unsent: int, note: str) -> None:
+    def remark(self, number: int, remark: Remark) -> None:
         raise AssertionError("gRPC has no thoughts")
 
     def told_to_wait(self, number: int, wait_s: float, error: ErrorClass, why: str, at: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plumbline.harness.inference.client.http_responses import EventStream, EventTooLong
+from plumbline.harness.inference.client.http_responses import EventStream, InvalidResponse
 
 STREAM = b': a comment\ndata: {"a": 1}\n\nevent: x\ndata:two\r\ndata: lines\r\n\r\n\n\ndata: last\r\r'
 
@@ -25,6 +25,6 @@ def test_an_event_is_complete_only_with_its_empty_line() -> None:
 
 def test_an_event_without_an_end_does_not_fill_the_memory() -> None:
     events = EventStream()
-    with pytest.raises(EventTooLong):
+    with pytest.raises(InvalidResponse):
         for _ in range(100):
             events.feed(b"data: " + b"x" * 100_000)
