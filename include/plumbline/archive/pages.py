@@ -36,7 +36,7 @@ from plumbline.archive.schema import (
     SeriesCampaign,
     Trial,
 )
-from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes, trial_view
+from plumbline.archive.trials import EFFECTIVE, USABLE, in_series_campaigns, outcomes, outcomes_by_campaign, trial_view
 from plumbline.results.finding import FLEET, OPEN_STATES, FindingKind, FindingState, Severity
 from plumbline.results.sample import no_usable_trial
 
@@ -382,6 +382,11 @@ class Overview:
             query = query.order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc()).limit(limit + 1)
             heads = [CampaignHead(row.campaign_id, row.reason, row.planned_at) for row in session.scalars(query)]
         return Slice(tuple(heads[:limit]), heads[limit - 1].campaign_id if len(heads) > limit else None)
+
+    def campaign_outcomes(self, campaigns: Sequence[str]) -> dict[str, Outcomes]:
+        """How the trials of each of these campaigns ended."""
+        with reading(self.engine) as session:
+            return outcomes_by_campaign(session, None, campaigns)
 
     def marked(self, campaigns: Sequence[str]) -> dict[str, tuple[Source, ...]]:
         """Of each of these campaigns, which other sources than our own measurements it has: "simulated", "imported"."""

@@ -60,11 +60,19 @@ def trials(
 def held_since(session: Session, provider: str, since: datetime) -> list[tuple[TrialView, HeldPart | None]]:
     """Attempts on a provider that began at `since` or later, in the order of their planning, with what their documents say about the time that they
     held it (None: nothing that can be read); corrections, for which nothing ran, left out."""
-    began = func.coalesce(Trial.started_at, Trial.planned_at)
+    return _held(session, Series.provider == provider, func.coalesce(Trial.started_at, Trial.planned_at) >= since)
+
+
+def held_in(session: Session, campaigns: Sequence[str]) -> list[tuple[TrialView, HeldPart | None]]:
+    """The same of all attempts of these campaigns."""
+    return _held(session, Trial.campaign_id.in_(campaigns))
+
+
+def _held(session: Session, *which: ColumnElement[bool]) -> list[tuple[TrialView, HeldPart | None]]:
     corrects = select(Correction.trial_pk).where(Correction.trial_pk == Trial.id).exists()
     query = select(Trial, Series, ~EFFECTIVE, Document.content).join(Series, Series.series_key == Trial.series_key)
     query = query.outerjoin(Document, Document.trial_pk == Trial.id)
-    query = query.where(Series.provider == provider, Series.source != "imported", began >= since, ~corrects)
+    query = query.where(*which, Series.source != "imported", ~corrects)
     query = query.order_by(Trial.planned_at, Trial.slot, Trial.repeat, Trial.series_key, Trial.attempt)
     return [(trial_view(trial, series, corrected), _held_part(content)) for trial, series, corrected, content in session.execute(query)]
 
@@ -113,7 +121,7 @@ def campaigns(session: Session, series_key: str | None = None, latest: int | Non
     query = query.order_by(Campaign.planned_at.desc(), Campaign.campaign_id.desc())
     chosen = session.execute(query.limit(latest) if latest is not None else query).all()[::-1]
     ids = [row.campaign_id for row in chosen] if series_key is not None or latest is not None else None
-    counted = _outcomes_by_campaign(session, series_key, ids)
+    counted = outcomes_by_campaign(session, series_key, ids)
     took_part = _series_by_campaign(session, series_key, ids)
     return [
         CampaignView(
@@ -158,7 +166,7 @@ def latest_campaign(session: Session, series_key: str) -> str | None:
     return session.scalars(query.order_by(SeriesCampaign.planned_at.desc(), SeriesCampaign.campaign_id.desc()).limit(1)).first()
 
 
-def _outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Outcomes]:
+def outcomes_by_campaign(session: Session, series_key: str | None, ids: Sequence[str] | None) -> dict[str, Outcomes]:
     """How the trials of each campaign ended, counted by the database: a year of a large installation does not pass through Python."""
     trial = (Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat)  # in the order of the natural key's index
     rank = func.row_number().over(partition_by=trial, order_by=(case((_ACCEPTED, 1), else_=0).desc(), Trial.attempt.desc()))
@@ -290,6 +298,7 @@ class Trials:
     series_campaigns = reads(series_campaigns)
     trials = reads(trials)
     held_since = reads(held_since)
+    held_in = reads(held_in)
     held_part = reads(held_part)
     document = reads(document)
     documents = reads(documents)

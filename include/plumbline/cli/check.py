@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
 from plumbline.analysis.prices.book import share_of
 from plumbline.cli.exit_status import UNUSABLE
 from plumbline.cli.output import Json, emit, err, out, table
@@ -146,6 +147,10 @@ def check(
             "ok": ok,
             "would_run": rows,
             "months": [_month(m) for m in months],
+            "month_sums": [
+                {"sum": label, "trials": trials, "node_hours": hours, "usd": use.usd, "share": use.share, "unpriced": use.unpriced}
+                for label, trials, hours, use in _sums(declared, months)
+            ],
             "warnings": warnings,
             "placeholders": [asdict(one) for one in examples],
             "pod_patches": patched,
@@ -226,6 +231,21 @@ def _month(month: MonthlyEstimate) -> dict[str, Any]:
     }
 
 
+def _sums(declared: Declarations, months: Sequence[MonthlyEstimate]) -> list[tuple[str, int, float, BudgetUse]]:
+    """(label, trials, node hours, use) of all enabled providers, what is simulated apart."""
+    groups = [
+        (label, [m for m in months if m.enabled and m.scheduled and declared.providers[m.provider].simulated is made_up])
+        for label, made_up in SUMS
+    ]
+    return [
+        (label, sum(m.trials for m in own), sum(m.node_hours for m in own), sum_known(m.use for m in own)) for label, own in groups if own
+    ]
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
+
+
 def _show(
     declared: Declarations, rows: list[dict[str, Any]], months: list[MonthlyEstimate], warnings: tuple[str, ...], everything: bool
 ) -> None:
@@ -257,13 +277,17 @@ def _show(
     )
     for month in months:
         if month.enabled or everything:
-            usd = "unknown" if month.use.usd is None else f"{month.use.usd:,.2f}" if month.use.usd >= 1 else f"{month.use.usd:.2g}"
+            usd = "unknown" if month.use.usd is None else _usd(month.use.usd)
             name = month.provider if month.enabled else f"{month.provider} (disabled)"
             costs.add_row(
                 name, str(month.trials), f"{month.node_hours:.2f}", usd, month.times, month.price, style=None if month.enabled else "dim"
             )
     if costs.row_count:
-        print_table(costs, None if everything else TOP)
+        sums = [
+            (label, str(trials), f"{hours:.2f}", f"{'≥ ' if use.unpriced else ''}{_usd(use.usd or 0.0)}", "", "")
+            for label, trials, hours, use in _sums(declared, months)
+        ]
+        print_table(costs, None if everything else TOP, sums=sums if costs.row_count > 1 else ())
     if not everything:
         out.print(_left_out(declared))
     for warning in warnings:

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.analysis.cost.bill import ITEMS, Bill, MixedUnits, Money
-from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs
+from plumbline.analysis.cost.bill import ITEMS, Bill, Item, MixedUnits, Money
+from plumbline.analysis.cost.campaign_bill import ProviderCost, outcome_costs, sum_costs
 from plumbline.analysis.cost.planned_bill import PlannedOption, plan_bills
 from plumbline.analysis.cost.unit_costs import Cost
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT, share_of
@@ -189,6 +189,7 @@ def campaign(
     with clear_errors(DeclarationError, LookupError, InvalidResult), read_archive() as archive:
         name = campaign_id or newest_campaign(archive)
         costs = campaign_bill(archive, load(), name).by_provider(day, way)
+    sums = sum_costs(costs)
     items = [item for item in ITEMS if any(p.bill.of(item) is not None for p in costs)]
 
     def show() -> None:
@@ -197,36 +198,41 @@ def campaign(
         numbers = (*counts, *headings, "total", "per finished run")
         shown = table(f"Campaign {name}, USD", "provider", "kind", *numbers, right=numbers)
         for p in costs:
-            least = "" if p.bill.complete else "≥ "
-            shown.add_row(
-                marked("{}[yellow]{}[/]", p.provider, " SIMULATED" if p.simulated else ""),
-                p.kind,
-                *(str(n) for n in (p.trials, p.finished, p.lost)),
-                *(_amount(p.bill.of(item)) for item in items),
-                _amount(p.bill.paid),
-                _amount(p.bill.share),
-                *("–" if money is None else f"{least}{_amount(money)}" for money in (p.bill.total, p.per_finished_run)),
-            )
-        print_table(shown, None if everything else TOP)
+            shown.add_row(marked("{}[yellow]{}[/]", p.provider, " SIMULATED" if p.simulated else ""), p.kind, *_figures(p, items))
+        print_table(
+            shown, None if everything else TOP, sums=[(p.provider, "", *_figures(p, items)[:-1], "") for p in sums if len(costs) > 1]
+        )
         if any(share_note(p.bill) for p in costs):
             out.print(f"  paid: whole instances while they are held; share: the trials' part, {OTHER_GPUS_TEXT}", style="dim")
         _gaps(costs)
 
-    rows = [
-        {
-            "provider": p.provider,
-            "kind": p.kind,
-            "simulated": p.simulated,
-            "trials": p.trials,
-            "finished": p.finished,
-            "lost": p.lost,
-            "per_finished_run": p.per_finished_run,
-            "why_not": p.why_not,
-            **as_data(p.bill),
-        }
-        for p in costs
-    ]
-    emit(as_json, {"campaign": name, "providers": rows}, show)
+    rows, totals = ([_cost_data(p) for p in group] for group in (costs, sums))
+    emit(as_json, {"campaign": name, "providers": rows, "sums": totals}, show)
+
+
+def _figures(cost: ProviderCost, items: Sequence[Item]) -> tuple[str, ...]:
+    least = "" if cost.bill.complete else "≥ "
+    return (
+        *(str(n) for n in (cost.trials, cost.finished, cost.lost)),
+        *(_amount(cost.bill.of(item)) for item in items),
+        _amount(cost.bill.paid),
+        _amount(cost.bill.share),
+        *("–" if money is None else f"{least}{_amount(money)}" for money in (cost.bill.total, cost.per_finished_run)),
+    )
+
+
+def _cost_data(p: ProviderCost) -> dict[str, Any]:
+    return {
+        "provider": p.provider,
+        "kind": p.kind,
+        "simulated": p.simulated,
+        "trials": p.trials,
+        "finished": p.finished,
+        "lost": p.lost,
+        "per_finished_run": p.per_finished_run,
+        "why_not": p.why_not,
+        **as_data(p.bill),
+    }
 
 
 def _gaps(costs: Sequence[ProviderCost]) -> None:

@@ -47,11 +47,7 @@ def _show(found: Spend, everything: bool) -> None:
     for row in found.rows:
         name = marked("{}[yellow]{}[/]", row.provider, " SIMULATED" if row.simulated else "")
         shown.add_row(name, row.workload, *row.cells, row.times)
-    print_table(shown, None if everything else TOP)
-    sums = table("", "sum", *numbers, right=numbers)
-    for row in found.sums:
-        sums.add_row(row.provider, *row.cells, style="bold")
-    out.print(sums)
+    print_table(shown, None if everything else TOP, sums=[(row.provider, "", *row.cells) for row in found.sums])
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
         out.print(f"  without a price: {why}", style="dim")
     out.print(f"  {NOTE}", style="dim")

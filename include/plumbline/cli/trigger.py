@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 import typer
 
-from plumbline.analysis.cost.budget import Balance, BudgetUse
+from plumbline.analysis.cost.budget import Balance, BudgetUse, Limit, sum_limits
 from plumbline.cli.campaign import load_declarations
 from plumbline.cli.exit_status import FAILED
 from plumbline.cli.output import Json, emit, fail, out, planning_archive, read_archive, table
+from plumbline.cli.tables import print_table
 from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
@@ -76,7 +77,8 @@ def budget(
     limited = [p for name, p in sorted(declared.providers.items()) if p.budget is not None and (not provider or name in provider)]
     with read_archive(empty=True) as archive:
         balances = [(budget_balance(archive, p, now), forecast_month(archive, declared, p, now).use) for p in limited]
-    emit(as_json, [_figures(*one) for one in balances], lambda: _show_balances(balances))
+    sums = sum_limits(b for b, _ in balances)
+    emit(as_json, {"budgets": [_figures(*one) for one in balances], "sums": sums}, lambda: _show_balances(balances, sums))
 
 
 def _row(one: StartedRun, address: str) -> dict[str, object]:
@@ -136,18 +138,17 @@ def _figures(balance: Balance, rerun: BudgetUse) -> dict[str, object]:
     }
 
 
-def _show_balances(balances: list[tuple[Balance, BudgetUse]]) -> None:
+def _show_balances(balances: list[tuple[Balance, BudgetUse]], sums: tuple[Limit, ...]) -> None:
     if not balances:
         out.print("no provider declares a budget; `budget: {usd_per_month: 5000}` in a declaration sets one")
         return
     columns = ("a month", "used", "left", "a whole rerun")
     shown = table(f"Budgets of {balances[0][0].month} (UTC)", "provider", "limit", *columns, right=columns)
     for b, rerun in balances:
-        if (limit := b.budget.gpu_hours_per_month) is not None:
-            shown.add_row(b.provider, "GPU-hours", *map(format_amount, (limit, b.used.gpu_hours, b.gpu_hours_left, rerun.gpu_hours)))
-        if (limit := b.budget.usd_per_month) is not None:
-            shown.add_row(b.provider, "USD", *map(format_amount, (limit, b.used.usd, b.usd_left, rerun.usd)))
-    out.print(shown)
+        for one in b.limits:
+            whole = rerun.usd if one.unit == "USD" else rerun.gpu_hours
+            shown.add_row(b.provider, one.unit, *map(format_amount, (one.limit, one.used, one.left, whole)))
+    print_table(shown, sums=[("total", one.unit, *map(format_amount, (one.limit, one.used, one.left)), "") for one in sums])
     for b, rerun in balances:
         if why := b.used.unpriced or rerun.unpriced:
             out.print(f"{b.provider}: {why}")

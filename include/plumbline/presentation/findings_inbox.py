@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from plumbline.archive import FindingView
+from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, Finding, gravity
+from plumbline.results.sample import Series
+
+MAX_OPEN_FINDINGS = 500
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,26 @@ def count_severities(views: Iterable[FindingView]) -> str:
     """Such as `1 page, 3 warn`, the gravest first; empty without a finding."""
     count = Counter(view.severity for view in views)
     return ", ".join(f"{count[severity]} {severity}" for severity in SEVERITIES if count[severity])
+
+
+def unsettled_findings(archive: Archive) -> list[FindingView]:
+    """Open and acknowledged ones, at most `MAX_OPEN_FINDINGS`, newest first."""
+    return archive.findings(OPEN_STATES, latest=MAX_OPEN_FINDINGS)
+
+
+def workloads_of(view: FindingView) -> set[str]:
+    """Workloads that a finding names; none of a provider as a whole."""
+    workloads = set()
+    for key in {view.series_key, *(view.detail.get("series") or ())} - {"", None}:
+        with suppress(LookupError, TypeError, ValueError, AttributeError):
+            workloads.add(Series.parse(key).workload)
+    return workloads
+
+
+def severity_order(views: Iterable[FindingView]) -> list[int]:
+    """A key that sorts what has the most of the gravest findings first."""
+    count = Counter(view.severity for view in views)
+    return [-count[severity] for severity in SEVERITIES]
 
 
 def group_findings(views: Sequence[FindingView], monthly: Mapping[str, float | None]) -> tuple[InboxGroup, ...]:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from plumbline.analysis.cost.budget import Balance, BudgetUse, budget_use, rounds_within_budget, sum_uses
 from plumbline.analysis.document_sample import held_seconds
-from plumbline.analysis.prices.book import with_effective_prices
+from plumbline.analysis.prices.book import all_with_effective_prices, with_effective_prices
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
@@ -42,9 +42,25 @@ def attempt_uses(archive: Archive, provider: Provider, since: datetime) -> Itera
     """Each attempt on the provider that began at `since` or later, and what it took at the effective price of its day."""
     priced = with_effective_prices(provider, archive.prices(provider.name))
     for attempt, document in archive.held_since(provider.name, since):
-        gpus, tokens = (None, ()) if document is None else (document.trial.workload.gpus, document.usage)
-        day = (attempt.started_at or attempt.planned_at).date()
-        yield attempt, budget_use(priced, _held_s(attempt, document, provider), day, gpus, tokens)
+        yield attempt, _use(priced, attempt, document)
+
+
+def campaign_uses(archive: Archive, declared: Declarations, campaigns: Sequence[str]) -> Iterator[tuple[TrialView, BudgetUse]]:
+    """The same of each attempt of these campaigns; without a declaration a provider has no price."""
+    priced = all_with_effective_prices(declared.providers.values(), archive.prices(sorted(declared.providers)))
+    for attempt, document in archive.held_in(campaigns):
+        provider = priced.get(attempt.provider)
+        yield attempt, undeclared_use(attempt.provider) if provider is None else _use(provider, attempt, document)
+
+
+def undeclared_use(name: str) -> BudgetUse:
+    """Of a provider that has no declaration any more: no price."""
+    return BudgetUse(usd=None, unpriced=f"{name} is no longer declared", share=None)
+
+
+def _use(priced: Provider, attempt: TrialView, document: HeldPart | None) -> BudgetUse:
+    gpus, tokens = (None, ()) if document is None else (document.trial.workload.gpus, document.usage)
+    return budget_use(priced, _held_s(attempt, document, priced), (attempt.started_at or attempt.planned_at).date(), gpus, tokens)
 
 
 def expected_use(archive: Archive, provider: Provider, workload: AnyWorkload, now: datetime, apart: str | None = None) -> BudgetUse:

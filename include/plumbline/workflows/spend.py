@@ -6,17 +6,17 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from plumbline.analysis.cost.bill import Money
-from plumbline.analysis.cost.budget import Balance, BudgetUse, sum_uses
+from plumbline.analysis.cost.budget import SUMS, Balance, BudgetUse, sum_known, sum_uses
 from plumbline.analysis.prices.book import OTHER_GPUS_TEXT
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import Declarations
-from plumbline.workflows.budget import attempt_uses, forecast_month
+from plumbline.workflows.budget import attempt_uses, campaign_uses, forecast_month, undeclared_use
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,7 @@ def spend(archive: Archive, declared: Declarations, now: datetime) -> Spend:
         provider = declared.providers.get(name)
         uses: dict[tuple[str, str], list[BudgetUse]] = defaultdict(list)
         if provider is None:
-            # No declaration, no price.
-            held: Iterable[tuple[TrialView, BudgetUse]] = (
-                (t, BudgetUse(usd=None, unpriced=f"{name} is no longer declared", share=None)) for t, _ in archive.held_since(name, before)
-            )
+            held: Iterable[tuple[TrialView, BudgetUse]] = ((t, undeclared_use(name)) for t, _ in archive.held_since(name, before))
         else:
             held = attempt_uses(archive, provider, before)
         simulated = provider is not None and provider.simulated
@@ -106,23 +103,24 @@ def spend(archive: Archive, declared: Declarations, now: datetime) -> Spend:
         rows += own
         if provider is not None and provider.budget is not None:
             balances.append(Balance(name, months[1], provider.budget, sum_uses(row.current for row in own)))
-    kinds = (("total", False), ("simulated", True))
     sums = tuple(
-        _sum(label, [r for r in rows if r.simulated is made_up]) for label, made_up in kinds if any(r.simulated is made_up for r in rows)
+        _sum(label, [r for r in rows if r.simulated is made_up]) for label, made_up in SUMS if any(r.simulated is made_up for r in rows)
     )
     return Spend(months, tuple(rows), sums, tuple(balances))
 
 
+def spend_by_campaign(archive: Archive, declared: Declarations, campaigns: Sequence[str]) -> dict[tuple[str, bool], BudgetUse]:
+    """(campaign, simulated) → what its attempts are paid."""
+    uses: dict[tuple[str, bool], list[BudgetUse]] = defaultdict(list)
+    for attempt, use in campaign_uses(archive, declared, campaigns):
+        uses[attempt.campaign_id, attempt.source == "simulated"].append(use)
+    return {key: sum_known(own) for key, own in uses.items()}
+
+
 def _sum(label: str, rows: Iterable[SpendRow]) -> SpendRow:
     """What has no price is left out, and then the sum is at least so much: `why` says of what."""
-    last, current, coming = (_known(column) for column in zip(*(row.months for row in rows), strict=True))
+    last, current, coming = (sum_known(column) for column in zip(*(row.months for row in rows), strict=True))
     return SpendRow(label, "", label == "simulated", last, current, coming)
-
-
-def _known(uses: Iterable[BudgetUse]) -> BudgetUse:
-    own = list(uses)
-    total = sum_uses(use for use in own if use.usd is not None)
-    return BudgetUse(total.gpu_hours, total.usd, "; ".join(dict.fromkeys(use.unpriced for use in own if use.unpriced)) or None, total.share)
 
 
 FIELDS = ("last", "this", "next")

@@ -136,6 +136,18 @@ def test_a_campaign_says_what_came_to_nothing_and_what_a_finished_run_cost(recor
     assert shown.count("≥ 0.0") == 2  # what is not in the total is in no run's share of it either
 
 
+def test_the_bills_of_a_campaign_have_a_sum(home, plumbline, said):
+    with open_archive() as archive:
+        for name in ("lab-2core", "lab-4core"):
+            archive.record(document(trial("inference", where=provider(name, prices=[PRICE]))), uri=f"file:///{name}")
+    found, _ = said("cost", "campaign")
+    (total,) = found["sums"]
+    assert (total["provider"], total["kind"], total["trials"]) == ("total", "", 2)
+    assert total["paid"]["amount"] == pytest.approx(sum(place["paid"]["amount"] for place in found["providers"])) == pytest.approx(0.08)
+    row = next(line for line in plumbline("cost", "campaign").stdout.splitlines() if line.strip().startswith("total "))
+    assert row.count("0.08") == 4, "the item, paid, share and total"
+
+
 def test_what_was_not_run_has_no_bill(recorded, plumbline):
     for words, said in (
         (("trial", "nothing"), 'the archive has no trial "nothing"'),

@@ -122,8 +122,9 @@ def test_budget_lists_what_is_used_and_left(
     open_archive().close()
     golden("cli.budget_of_nothing", plumbline("budget").stdout.strip())
     limit(config, 5)
-    ((row,), code) = said("budget")
-    assert code == 0
+    found, code = said("budget")
+    (row,) = found["budgets"]
+    assert (code, found["sums"]) == (0, []), "one provider is its own sum"
     assert (row["provider"], row["usd_per_month"], row["usd_used"], row["usd_left"], row["gpu_hours_left"]) == (
         "local-1core",
         5,

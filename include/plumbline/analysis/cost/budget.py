@@ -64,9 +64,35 @@ def sum_uses(uses: Iterable[BudgetUse]) -> BudgetUse:
     return total
 
 
+def sum_known(uses: Iterable[BudgetUse]) -> BudgetUse:
+    """All that have a price together; `unpriced` says of what the rest is, and then the USD are at least so much."""
+    own = list(uses)
+    total = sum_uses(use for use in own if use.usd is not None)
+    return BudgetUse(total.gpu_hours, total.usd, "; ".join(dict.fromkeys(use.unpriced for use in own if use.unpriced)) or None, total.share)
+
+
+SUMS = (("total", False), ("simulated", True))
+"""Under a table of money: the sum of what is paid, and apart that of what is simulated."""
+
+
 def expected_held_s(durations_s: Sequence[float], estimated_s: float) -> float:
     """Seconds (over all nodes) that a trial is expected to hold its provider: the median of the last ones of its series, else the estimate."""
     return median(durations_s) if durations_s else estimated_s
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit of a budget, or a sum of such. `used`, `left`: None where the cost is not known."""
+
+    unit: str
+    limit: float
+    used: float | None
+    left: float | None
+
+    @property
+    def share(self) -> float | None:
+        """The used part, 0…1."""
+        return None if self.used is None else min(self.used / self.limit, 1.0)
 
 
 @dataclass(frozen=True)
@@ -89,6 +115,16 @@ class Balance:
         """None without such a limit, or where the cost of what was used is not known; never below 0."""
         limit = self.budget.usd_per_month
         return None if limit is None or self.used.usd is None else _remaining(limit, self.used.usd)
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Those that the budget declares."""
+        of, used = self.budget, self.used
+        sides = (
+            ("GPU-hours", of.gpu_hours_per_month, used.gpu_hours, self.gpu_hours_left),
+            ("USD", of.usd_per_month, used.usd, self.usd_left),
+        )
+        return tuple(Limit(unit, limit, spent, left) for unit, limit, spent, left in sides if limit is not None)
 
     def with_used(self, more: BudgetUse) -> Balance:
         """The balance after that was used too."""
@@ -115,6 +151,23 @@ class Balance:
             parts.append(f"{left} of {_figure(self.budget.usd_per_month)} USD")
         why = f" ({self.used.unpriced})" if self.budget.usd_per_month is not None and self.used.usd is None else ""
         return f"{' and '.join(parts)} left of {self.month}{why}"
+
+
+def sum_limits(balances: Iterable[Balance]) -> tuple[Limit, ...]:
+    """The limits of one unit together, of each unit that several providers limit."""
+    by_unit: dict[str, list[Limit]] = {}
+    for balance in balances:
+        for limit in balance.limits:
+            by_unit.setdefault(limit.unit, []).append(limit)
+    return tuple(
+        Limit(unit, sum(one.limit for one in own), *(_total([getattr(one, name) for one in own]) for name in ("used", "left")))
+        for unit, own in by_unit.items()
+        if len(own) > 1
+    )
+
+
+def _total(parts: Sequence[float | None]) -> float | None:
+    return None if None in parts else sum(part for part in parts if part is not None)
 
 
 def rounds_within_budget(balance: Balance, rounds: Sequence[BudgetUse]) -> tuple[int, str | None]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import Literal
 
 from plumbline.analysis.cost.bill import Bill, Money, combine_bills
+from plumbline.analysis.cost.budget import SUMS
 from plumbline.analysis.cost.interruptions import loss_rate
 from plumbline.analysis.cost.token_costs import token_costs
 from plumbline.analysis.cost.trial_bill import TrialUsage, hour_price, trial_bill
@@ -126,13 +128,14 @@ def trial_bills(
 
 @dataclass(frozen=True)
 class ProviderCost:
-    """What a campaign's trials of one kind cost at one provider: a training run and an inference run are no runs of one size.
+    """What a campaign's trials of one kind cost at one provider: a training run and an inference run are no runs of one size. Of a sum, see
+    `sum_costs`, the kind is empty.
 
     `finished`: trials with a usable attempt; `lost`: attempts that came to nothing.
     """
 
     provider: str
-    kind: WorkloadKind
+    kind: WorkloadKind | Literal[""]
     simulated: bool
     bill: Bill
     trials: int
@@ -179,6 +182,21 @@ def provider_costs(
         bill = combine_bills(_bill(attempts, providers, on, purchase) for attempts in own.values()).condensed()
         costs.append(ProviderCost(name, kind, simulated[name, kind], bill, len(own), finished, lost))
     return tuple(costs)
+
+
+def sum_costs(costs: Sequence[ProviderCost]) -> tuple[ProviderCost, ...]:
+    """All providers and kinds together, what is simulated apart."""
+    return tuple(
+        ProviderCost(
+            label,
+            "",
+            made_up,
+            combine_bills(c.bill for c in own),
+            *(sum(getattr(c, name) for c in own) for name in ("trials", "finished", "lost")),
+        )
+        for label, made_up in SUMS
+        if (own := [c for c in costs if c.simulated is made_up])
+    )
 
 
 def _bill(attempts: Sequence[TrialUsage], providers: Mapping[str, Provider], on: date | None, purchase: Purchase) -> Bill:

@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from plumbline.analysis.decisions.decision_record import read_decisions
 from plumbline.archive import Archive, FindingView, Outcomes, SeriesView, TrialView
-from plumbline.archive.pages import CampaignHead, SeriesOutcome, Slice
+from plumbline.archive.pages import CampaignHead, Slice
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file, table_file, tables
@@ -42,12 +42,12 @@ class SeriesRow:
 
 @dataclass(frozen=True)
 class CampaignPage:
-    """`whole`: how all trials ended, None where the page does not hold all series of the campaign."""
+    """`whole`: how all trials of the campaign ended, whatever the filter."""
 
     head: CampaignHead
     rows: tuple[SeriesRow, ...]
     more_series: str | None
-    whole: Outcomes | None
+    whole: Outcomes
     trials: Slice[TrialView]
     findings: tuple[InboxGroup, ...]
     decisions: tuple[DecisionRow, ...]
@@ -91,7 +91,7 @@ def campaign_page(
             for part in series.rows
         ),
         more_series=series.after,
-        whole=_total_outcomes(series.rows) if series.after is None and series_after is None and fitting is None else None,
+        whole=archive.campaign_outcomes([campaign_id]).get(campaign_id, Outcomes()),
         trials=archive.trials_page(campaign_id, series_key, after, keys=keys),
         findings=group_findings([f for f in findings if fitting is None or _is_about(f, fitting)][:FINDINGS_SHOWN], {}),
         decisions=tuple(row for row in (decision_row(decision, head.planned_at) for decision in stored) if campaign_id in row.campaigns),
@@ -119,10 +119,6 @@ def _is_about(finding: FindingView, series: Collection[SeriesView]) -> bool:
     """Whether a finding names one of the series, or as a finding of a whole provider that of one."""
     series_keys = {finding.series_key, *(finding.detail.get("series") or ())} - {"", None}
     return any(s.series_key in series_keys if series_keys else s.provider == finding.provider for s in series)
-
-
-def _total_outcomes(parts: tuple[SeriesOutcome, ...]) -> Outcomes:
-    return Outcomes(**{name: sum(getattr(p.outcomes, name) for p in parts) for name in Outcomes.__dataclass_fields__})
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, reports: Path) -> APIRouter:

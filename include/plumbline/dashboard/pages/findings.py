@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, get_args
@@ -12,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.alerts.digest import Entry
+from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.drift.environment import EnvironmentChange, diff_environments
 from plumbline.archive import Archive, AuditView, FindingView, TrialView
 from plumbline.archive.pages import Slice
@@ -26,11 +26,10 @@ from plumbline.findings.decision_change import DECISION_CHANGE_PREFIX, decision_
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.metrics.formatting import format_change, format_name, join_words
 from plumbline.presentation.charts.chart import Chart
-from plumbline.presentation.findings_inbox import group_findings
+from plumbline.presentation.findings_inbox import group_findings, workloads_of
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.presentation.verdicts import OPERATIONS
 from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
-from plumbline.results.sample import Series
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable
 from plumbline.workflows.findings import UNREADABLE_ERRORS
@@ -217,7 +216,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         rows = [
             view
             for view in (*waiting, *page.rows)
-            if team_workloads is None or not (finding_workloads := _workloads(view)) or finding_workloads & team_workloads
+            if team_workloads is None or not (finding_workloads := workloads_of(view)) or finding_workloads & team_workloads
         ]
         following = where.query(**chosen, after=page.after) if page.after else None
         entries = digest_entries(archive, declarations, [view for view in rows if view.state in OPEN_STATES])
@@ -227,6 +226,7 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
         return pages.page(
             request,
             "findings.html.j2",
+            total=sum_costs(entry.cost for entry in entries.values()) if can_see_costs(request) else None,
             groups=[(g, form, owners[g.lead.view.finding_id]) for g, form in zip(groups, forms, strict=True)],
             chosen=where,
             own=chosen,
@@ -257,13 +257,3 @@ def _owners(archive: Archive, views: Sequence[FindingView], entries: Mapping[str
     taken = {e.subject: e.who for e in archive.audit(tuple(v.finding_id for v in views if v.state != "open")) if e.what in TAKEN}
     teams = {name: join_words(entry.teams) for name, entry in entries.items()}
     return {view.finding_id: taken.get(view.finding_id) or teams.get(view.finding_id) or OPERATIONS for view in views}
-
-
-def _workloads(view: FindingView) -> set[str]:
-    """Workloads that a finding names; none of a provider as a whole."""
-    keys = {view.series_key, *(view.detail.get("series") or ())} - {"", None}
-    workloads = set()
-    for key in keys:
-        with suppress(*UNREADABLE_ERRORS):
-            workloads.add(Series.parse(key).workload)
-    return workloads

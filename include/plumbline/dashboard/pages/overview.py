@@ -6,16 +6,19 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.alerts.monthly_cost import sum_costs
 from plumbline.analysis.conclusions import KINDS
+from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
 from plumbline.analysis.decisions.decision_record import DecisionDocument, read_decisions
 from plumbline.analysis.fleet import Fleet, pooled_costs
 from plumbline.analysis.scorecards.placings import place
-from plumbline.archive import Archive, FindingView, SeriesView
+from plumbline.archive import Archive, FindingView, Outcomes, SeriesView
+from plumbline.archive.pages import CampaignHead
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, Filter, filter_bar
 from plumbline.dashboard.pages.reports import report_file
@@ -24,32 +27,66 @@ from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.dashboard.status_strip import ask_airflow, status_tiles
 from plumbline.declarations import Declarations
+from plumbline.metrics.formatting import ABSENT, format_amount
 from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart, index_chart
 from plumbline.presentation.decisions import DecisionRow, decision_row
-from plumbline.presentation.findings_inbox import InboxGroup, group_findings
+from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.heat_map import LEGEND, VIEWS, HeatMap, HeatView, SeriesStatus, density_of, heat_map
 from plumbline.presentation.series_summary import drifted_series, format_age, shown_state
 from plumbline.presentation.tiles import Tile
-from plumbline.results.finding import OPEN_STATES
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
 from plumbline.workflows.campaign_history import speed_index
 from plumbline.workflows.fleet import primary_number, read_fleet
 from plumbline.workflows.monthly_costs import monthly_costs, stored_switches
+from plumbline.workflows.spend import spend_by_campaign
 
-MAX_OPEN_FINDINGS, CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 500, 12, 5
+CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 12, 5
 TREND_HEIGHT = 300
 
 
 @dataclass(frozen=True)
 class CampaignLine:
-    """`marks`: sources of its results other than our own measurements."""
+    """`marks`: sources of its results other than our own measurements. `findings`: open ones that it showed, such as `1 page, 2 warn`. `outcome`: of
+    its trials, in words, empty until it is read; `paid`: in USD, of a simulated campaign made up."""
 
     campaign_id: str
     reason: str
     age: str
     marks: tuple[str, ...]
     report: bool
+    findings: str
+    outcome: str
+    paid: str
+
+
+@dataclass(frozen=True)
+class CampaignFigures:
+    """Of the campaigns of the list. `paid`: by campaign and whether it is simulated."""
+
+    outcomes: Mapping[str, Outcomes]
+    paid: Mapping[tuple[str, bool], BudgetUse]
+
+    @property
+    def sums(self) -> tuple[tuple[str, str], ...]:
+        """(label, USD) of all campaigns together, what is simulated apart."""
+        groups = [(label, [use for (_, simulated), use in self.paid.items() if simulated is made_up]) for label, made_up in SUMS]
+        return tuple((label, format_paid(sum_known(own))) for label, own in groups if own)
+
+
+def format_paid(use: BudgetUse | None) -> str:
+    """USD; at least so much where a price is missing, an en dash where all are."""
+    if use is None or (use.unpriced and not use.usd):
+        return ABSENT
+    return ("≥ " if use.unpriced else "") + format_amount(use.usd)
+
+
+def format_outcome(outcomes: Outcomes) -> str:
+    """How the trials of a campaign ended, in words."""
+    if outcomes.usable == outcomes.planned:
+        return f"all {outcomes.planned:,} trials usable"
+    lost = ((getattr(outcomes, name), name) for name in ("invalid", "rejected", "failed", "missing"))
+    return f"{outcomes.usable:,} of {outcomes.planned:,} trials usable, {', '.join(f'{n:,} {name}' for n, name in lost if n)}"
 
 
 @dataclass(frozen=True)
@@ -67,6 +104,11 @@ class Overview:
     groups: tuple[InboxGroup, ...]
     open_findings: int
     campaigns: tuple[CampaignLine, ...]
+    paid: tuple[tuple[str, str], ...]
+
+    @property
+    def complete(self) -> bool:
+        return self.map is not None and all(c.outcome for c in self.campaigns)
 
 
 def overview(
@@ -80,17 +122,21 @@ def overview(
     workload: str = "",
     money: bool = True,
     active: Sequence[ActiveRun] | None = None,
-    remember: Callable[[Hashable, Callable[[], DrawnFleet]], DrawnFleet | None] = lambda _, make: make(),
+    remember: Callable[[Hashable, Callable[[], Any]], Any] = lambda _, make: make(),
 ) -> Overview:
     """The page, in a fixed number of statements whatever the number of providers. Imported series appear as campaigns only.
 
     `remember`: a cached answer, or what it makes, or None for a page that does not wait for it.
     """
     chosen = chosen or Filter()
-    unsettled = archive.findings(OPEN_STATES, latest=MAX_OPEN_FINDINGS)
+    unsettled = unsettled_findings(archive)
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN, between=chosen.span(now)).rows
     campaigns = [head.campaign_id for head in reversed(heads)]
-    drawn_fleet = remember(
+    figures: CampaignFigures | None = remember(
+        ("campaigns", tuple(campaigns)),
+        lambda: CampaignFigures(archive.campaign_outcomes(campaigns), spend_by_campaign(archive, declared, campaigns) if money else {}),
+    )
+    drawn_fleet: DrawnFleet | None = remember(
         (view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload, campaigns)
     )
     stored = read_decisions(archive.newest_decisions()) if money else ()
@@ -121,16 +167,34 @@ def overview(
         winners=newest_decisions(stored, declared, now),
         groups=groups[:FINDINGS_SHOWN],
         open_findings=len(open_findings),
-        campaigns=tuple(
-            CampaignLine(
-                c.campaign_id,
-                c.reason,
-                format_age(c.planned_at, now),
-                marks[c.campaign_id],
-                report_file(reports, c.campaign_id) is not None,
-            )
-            for c in heads
-        ),
+        campaigns=_campaign_lines(heads, marks, reports, unsettled, figures, now),
+        paid=figures.sums if figures else (),
+    )
+
+
+def _campaign_lines(
+    heads: Sequence[CampaignHead],
+    marks: Mapping[str, tuple[str, ...]],
+    reports: Path,
+    unsettled: Sequence[FindingView],
+    figures: CampaignFigures | None,
+    now: datetime,
+) -> tuple[CampaignLine, ...]:
+    """Those with the gravest open findings first, then the newest."""
+    troubles = {c.campaign_id: [f for f in unsettled if f.shown_by(c.campaign_id)] for c in heads}
+    paid = figures.paid if figures else {}
+    return tuple(
+        CampaignLine(
+            name := c.campaign_id,
+            c.reason,
+            format_age(c.planned_at, now),
+            marks[name],
+            report_file(reports, name) is not None,
+            count_severities(troubles[name]),
+            format_outcome(figures.outcomes.get(name, Outcomes())) if figures else "",
+            format_paid(paid.get((name, False)) or paid.get((name, True))) if figures else "",
+        )
+        for c in sorted(heads, key=lambda c: severity_order(troubles[c.campaign_id]))
     )
 
 
@@ -279,7 +343,7 @@ def router(
         view = view if money or view != "cost" else "speed"
         now, waits = pages.now(), waits_for(reader.archive(), parts)
 
-        def remember(query: Hashable, make: Callable[[], DrawnFleet]) -> DrawnFleet | None:
+        def remember(query: Hashable, make: Callable[[], Any]) -> Any:
             return fleets.get_if(bool(waits), reader.archive(), declared.now(), now.date(), (money, query), make)
 
         overview_page = overview(
@@ -301,7 +365,7 @@ def router(
             "overview.html.j2",
             o=overview_page,
             view=view,
-            later="" if overview_page.map else address_with(request, "all"),
+            later="" if overview_page.complete else address_with(request, "all"),
             chosen=chosen,
             bar=bar,
             views=views,

@@ -19,7 +19,7 @@ from plumbline.archive.repository import Span
 from plumbline.archive.trends import LaunchCounts
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import RANGE, Chosen, Filter, filter_bar
-from plumbline.dashboard.pages.overview import MAX_OPEN_FINDINGS
+from plumbline.dashboard.pages.workloads import cached_rankings, leads
 from plumbline.dashboard.parts import Parts, address_with, waits_for
 from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
@@ -32,9 +32,9 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import year_chart
 from plumbline.presentation.charts.launches import launch_chart, launch_lines, lead_time_chart
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
-from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings
+from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
-from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, Finding
+from plumbline.results.finding import FLEET, Finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
 from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import monthly_costs
@@ -93,10 +93,10 @@ def provider_lines(
     if chosen.team or chosen.kind or chosen.state or chosen.ranged:
         names = _filter_names(archive, declared, now, names, chosen)
     troubles: dict[str, list[FindingView]] = defaultdict(list)
-    for finding in archive.findings(OPEN_STATES, latest=MAX_OPEN_FINDINGS):
+    for finding in unsettled_findings(archive):
         for name in finding.providers:
             troubles[name].append(finding)
-    names.sort(key=lambda name: [-sum(f.severity == s for f in troubles[name]) for s in SEVERITIES])
+    names.sort(key=lambda name: severity_order(troubles[name]))
     names = names[names.index(after) + 1 if after in names else 0 :]
     page_names = names[:PROVIDERS_PER_PAGE]
     series = archive.series_of(page_names)
@@ -133,8 +133,7 @@ def _filter_names(archive: Archive, declared: Declarations, now: datetime, names
         s for s in archive.series_of(names) if chosen.kind in ("", s.kind) and (team_workloads is None or s.workload in team_workloads)
     ]
     if chosen.state:
-        unsettled = archive.findings(OPEN_STATES, latest=MAX_OPEN_FINDINGS)
-        drifted, reviews = drifted_series(unsettled), archive.newest_reviews([s.series_key for s in series])
+        drifted, reviews = drifted_series(unsettled_findings(archive)), archive.newest_reviews([s.series_key for s in series])
     matching_providers = set()
     for part in archive.newest_parts(series) if chosen.state or chosen.ranged else ():
         key = part.series.series_key
@@ -313,12 +312,23 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/providers", response_class=HTMLResponse)
-    def show_providers(request: Request, chosen: Chosen, after: str = "") -> Response:
+    def show_providers(request: Request, chosen: Chosen, after: str = "", parts: Parts = "") -> Response:
         money = can_see_costs(request)
+        rankings = cached_rankings(fleets, reader, declared, money, pages.now().date(), parts)
         lines, last_name = provider_lines(reader.archive(money), declared.now(money), pages.now(), after, chosen)
         bar = filter_bar("/providers", declared.now(), chosen, money)
         following = chosen.query(after=last_name) if last_name else ""
-        return pages.page(request, "providers.html.j2", lines=lines, after=after, following=following, chosen=chosen, bar=bar)
+        return pages.page(
+            request,
+            "providers.html.j2",
+            lines=lines,
+            leads=leads(rankings or {}),
+            later="" if rankings is not None else address_with(request, "all"),
+            after=after,
+            following=following,
+            chosen=chosen,
+            bar=bar,
+        )
 
     @routes.get("/providers/{provider}", response_class=HTMLResponse)
     def show_provider(

@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from plumbline.analysis.cost.budget import Balance
+from plumbline.analysis.cost.budget import sum_limits
 from plumbline.dashboard.rendering import PageRenderer, base_path
 from plumbline.dashboard.sources import ArchiveReader, DeclarationsReader
 from plumbline.metrics.formatting import format_amount
 from plumbline.workflows.spend import NOTE, spend, spend_csv
-
-
-@dataclass(frozen=True)
-class Limit:
-    """One limit of a provider. `share`: used part, 0…1; None if the cost is unknown."""
-
-    unit: str
-    limit: str
-    used: str
-    left: str
-    share: float | None
-
-
-@dataclass(frozen=True)
-class BudgetRow:
-    provider: str
-    limits: tuple[Limit, ...]
-    unpriced: str | None
-
-
-def _row(balance: Balance) -> BudgetRow:
-    sides = (
-        ("GPU-hours", balance.budget.gpu_hours_per_month, balance.used.gpu_hours, balance.gpu_hours_left),
-        ("USD", balance.budget.usd_per_month, balance.used.usd, balance.usd_left),
-    )
-    limits = tuple(_limit(unit, limit, used, remaining) for unit, limit, used, remaining in sides if limit is not None)
-    return BudgetRow(balance.provider, limits, balance.used.unpriced if balance.budget.usd_per_month is not None else None)
-
-
-def _limit(unit: str, limit: float, used: float | None, remaining: float | None) -> Limit:
-    if used is None or remaining is None:
-        return Limit(unit, format_amount(limit), "unknown", "unknown", None)
-    return Limit(unit, format_amount(limit), format_amount(used), format_amount(remaining), min(used / limit, 1.0))
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader) -> APIRouter:
@@ -54,7 +19,9 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     @routes.get("/spend", response_class=HTMLResponse)
     def show_spend(request: Request) -> Response:
         found = spend(reader.archive(), declared.now(), pages.now())
-        return pages.page(request, "spend.html.j2", spend=found, note=NOTE, budgets=[_row(each) for each in found.balances])
+        return pages.page(
+            request, "spend.html.j2", spend=found, note=NOTE, budget_sums=sum_limits(found.balances), format_amount=format_amount
+        )
 
     @routes.get("/spend.csv")
     def send_csv() -> Response:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -17,7 +18,7 @@ from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.pooling import Pooled, pool
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
 from plumbline.analysis.trial_sample import TrialSample
-from plumbline.archive import Archive
+from plumbline.archive import Archive, FindingView
 from plumbline.archive.pages import SeriesResult, WorkloadName
 from plumbline.dashboard.access import can_see_costs
 from plumbline.dashboard.filters import Chosen, filter_bar
@@ -30,6 +31,7 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.charts.fleet import cost_against_speed_chart
 from plumbline.presentation.charts.scorecards import headline_charts
 from plumbline.presentation.costs import CostRow, cost_rows
+from plumbline.presentation.findings_inbox import count_severities, severity_order, unsettled_findings, workloads_of
 from plumbline.presentation.heat_map import WorkloadRanking, rank_fleet
 from plumbline.presentation.imported_runs import ImportedRun, imported_runs
 from plumbline.presentation.scorecard_rows import CriterionRow, ScorecardRows, acceptance_rows, scorecard_rows
@@ -101,13 +103,30 @@ class SideBySide:
         return sum(v is not None and v.outcome == "pass" for row in self.criteria for v in row.verdicts)
 
 
-def workload_lines(archive: Archive, declared: Declarations) -> list[tuple[WorkloadName, bool, tuple[str, ...]]]:
-    """Every workload that ran here or is declared, by its newest version: whether it ever ran, and the teams that ask for it."""
+@dataclass(frozen=True)
+class WorkloadLine:
+    """One workload of the list, by its newest version. `ran`: ever here; `teams`: those that ask for it; `findings`: open ones, such as `1 page`."""
+
+    name: WorkloadName
+    ran: bool
+    teams: tuple[str, ...]
+    findings: str
+
+
+def workload_lines(archive: Archive, declared: Declarations) -> list[WorkloadLine]:
+    """Every workload that ran here or is declared, of each kind those with the gravest open findings first."""
     ran = archive.workload_names()
     newest = {(w.kind, w.workload): w for w in sorted(ran, key=lambda w: w.version)}
     known = {(str(w.kind), w.name): WorkloadName(w.kind, w.name, w.version) for w in declared.workloads.values()}
-    ordered = sorted({**known, **newest}.items(), key=lambda item: (item[0][0] != "training", item[0] not in newest, item[0][1]))
-    return [(name, key in newest, _teams(declared, key[1])) for key, name in ordered]
+    troubles: dict[str, list[FindingView]] = defaultdict(list)
+    for finding in unsettled_findings(archive):
+        for workload in workloads_of(finding):
+            troubles[workload].append(finding)
+    ordered = sorted(
+        {**known, **newest}.items(),
+        key=lambda item: (item[0][0] != "training", item[0] not in newest, severity_order(troubles[item[0][1]]), item[0][1]),
+    )
+    return [WorkloadLine(name, key in newest, _teams(declared, key[1]), count_severities(troubles[key[1]])) for key, name in ordered]
 
 
 def read_rankings(archive: Archive, declared: Declarations, on: date) -> dict[str, tuple[WorkloadRanking, datetime]]:
@@ -115,6 +134,27 @@ def read_rankings(archive: Archive, declared: Declarations, on: date) -> dict[st
     fleet = read_fleet(archive, declared, on)
     by_workload = {name: fleet.of(name) for name in dict.fromkeys(s.workload for s in fleet.series)}
     return {name: (rank_fleet(own, primary_number(declared, name)), max(s.planned_at for s in own)) for name, own in by_workload.items()}
+
+
+def cached_rankings(
+    fleets: AnswerCache, reader: ArchiveReader, declared: DeclarationsReader, money: bool, today: date, parts: Parts
+) -> dict[str, tuple[WorkloadRanking, datetime]] | None:
+    """The same; None if the page does not wait for it."""
+    return fleets.get_if(
+        bool(waits_for(reader.archive(), parts)),
+        *(reader.archive(), declared.now(), today, (money, "rankings")),
+        lambda: read_rankings(reader.archive(money), declared.now(money), today),
+    )
+
+
+def leads(rankings: Mapping[str, tuple[WorkloadRanking, datetime]]) -> dict[str, dict[str, list[str]]]:
+    """`best` and `cheapest` → provider → the workloads on which it is."""
+    found: dict[str, dict[str, list[str]]] = {"best": defaultdict(list), "cheapest": defaultdict(list)}
+    for workload, (ranking, _) in sorted(rankings.items()):
+        for name, line in (("best", ranking.best), ("cheapest", ranking.cheapest)):
+            if line is not None:
+                found[name][line.provider].append(workload)
+    return found
 
 
 def workload_page(archive: Archive, declared: Declarations, on: date, name: str, per: CostUnit) -> WorkloadPage | None:
@@ -231,16 +271,12 @@ def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsRea
     @routes.get("/workloads", response_class=HTMLResponse)
     def show_workloads(request: Request, chosen: Chosen, parts: Parts = "") -> Response:
         money, today = can_see_costs(request), pages.now().date()
-        rankings = fleets.get_if(
-            bool(waits_for(reader.archive(), parts)),
-            *(reader.archive(), declared.now(), today, (money, "rankings")),
-            lambda: read_rankings(reader.archive(money), declared.now(money), today),
-        )
+        rankings = cached_rankings(fleets, reader, declared, money, today, parts)
         all_lines, team_workloads = workload_lines(reader.archive(money), declared.now(money)), chosen.workloads(declared.now())
         lines = [
             line
             for line in all_lines
-            if chosen.kind in ("", line[0].kind) and (team_workloads is None or line[0].workload in team_workloads)
+            if chosen.kind in ("", line.name.kind) and (team_workloads is None or line.name.workload in team_workloads)
         ]
         return pages.page(
             request,

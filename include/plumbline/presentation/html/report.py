@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
+from plumbline.analysis.cost.campaign_bill import sum_costs
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.winner_change import StoredChange, WinnerChange
 from plumbline.metrics.formatting import capitalize_first, format_bytes, format_monthly, format_name
@@ -136,6 +137,7 @@ def report_context(conclusions: Conclusions) -> dict[str, Any]:
         "costs": cut_costs(cost_rows(conclusions.cards, names, conclusions.quotes), names, listed_providers),
         "quotes": conclusions.quotes,
         "bills": bill_tables(bills),
+        "bill_sums": bill_tables(sum_costs(conclusions.provider_costs)) if len(conclusions.provider_costs) > 1 else (),
         "hidden_bills": len(conclusions.provider_costs) - len(bills),
         "decisions": [
             DecisionSection(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.golden import Golden
 
-from plumbline.analysis.cost.budget import Balance, BudgetUse, budget_use, expected_held_s, rounds_within_budget
+from plumbline.analysis.cost.budget import Balance, BudgetUse, budget_use, expected_held_s, rounds_within_budget, sum_limits
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import Budget, Provider
 
@@ -40,6 +40,17 @@ def balance(gpu_hours: float | None = 100, usd: float | None = None, used: Budge
 def test_every_accelerator_of_an_instance_is_used_while_it_is_held_and_the_price_is_the_instances() -> None:
     assert budget_use(provider(), 1800.0, DAY) == BudgetUse(4.0, 20.0, share=20.0)
     assert budget_use(provider(**TWO_CORES), 1800.0, DAY) == BudgetUse(0.0, 20.0, share=20.0)
+
+
+def test_limits_of_one_unit_are_summed_where_several_providers_have_them() -> None:
+    used = BudgetUse(30.0, 90.0)
+    (gpu,) = sum_limits([balance(100, 200.0, used), balance(50, None, used)])
+    assert (gpu.unit, gpu.limit, gpu.used, gpu.left, gpu.share) == ("GPU-hours", 150.0, 60.0, 90.0, 0.4)
+    unknown = balance(None, 300.0, BudgetUse(1.0, None, "no price"))
+    assert [(s.unit, s.limit, s.used, s.left, s.share) for s in sum_limits([balance(None, 200.0, used), unknown])] == [
+        ("USD", 500.0, None, None, None)
+    ]
+    assert sum_limits([balance(100, 200.0)]) == ()
 
 
 def test_a_price_that_is_not_known_is_no_price_of_nothing() -> None:

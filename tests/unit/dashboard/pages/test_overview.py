@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -20,9 +21,11 @@ from plumbline.dashboard.app import create_app
 from plumbline.dashboard.pages.overview import Overview, newest_decisions, overview
 from plumbline.dashboard.status_strip import ask_airflow
 from plumbline.declarations import Declarations, load
+from plumbline.metrics.formatting import format_amount
 from plumbline.presentation.heat_map import HeatCell, HeatView
 from plumbline.presentation.tiles import Tile
 from plumbline.workflows.active_runs import ActiveRun, ReadActiveRuns
+from plumbline.workflows.spend import spend_by_campaign
 
 
 def cells(shown: Overview) -> dict[tuple[str, str], HeatCell]:
@@ -44,6 +47,31 @@ def test_a_workload_without_a_usable_trial_anywhere_has_a_column(tmp_path: Path,
     cell = cells(shown)["lab-2core", "nowhere"]
     assert (cell.level, cell.text) == (level, text)
     assert ("no usable trial: step_time_unsteady: neighbours" in cell.words) == (view == "speed")
+
+
+def test_campaigns_show_the_troubled_first_with_their_outcome_and_what_they_cost(tmp_path: Path) -> None:
+    price = {"purchase": "on_demand", "price": "3.6 USD/h", "since": "2025-01-01", "source": "price page"}
+    priced = replace(load(), providers={"local-1core": provider("local-1core", prices=[price])})
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        for campaign in ("2025-10", "2025-11", "2025-12"):
+            for repeat in (1, 2):
+                archive.record(document(trial(campaign=campaign, repeat=repeat, where=provider("local-1core"))), uri="file:///store")
+        archive.record(document(trial(campaign="2025-12", where=provider("gone"))), uri="file:///store")
+        archive.record(
+            document(trial(campaign="2025-11", repeat=3, where=provider("local-1core")), metrics=(), status="invalid"), uri="file:///store"
+        )
+        archive.save_findings([FindingRecord("f1", trial().series_key, "2025-11", "lab-2core", "performance", "page", "PAGE  slower")])
+        shown = overview(archive, priced, tmp_path, PLANNED + timedelta(days=1))
+        (paid,) = {use.usd for key, use in spend_by_campaign(archive, priced, ["2025-10"]).items()}
+        hidden = overview(archive, priced, tmp_path, PLANNED + timedelta(days=1), money=False)
+    first, *others = shown.campaigns
+    assert (first.campaign_id, first.findings, first.outcome) == ("2025-11", "1 page", "2 of 3 trials usable, 1 invalid")
+    assert {c.campaign_id: c.outcome for c in others} == {"2025-10": "all 2 trials usable", "2025-12": "all 3 trials usable"}
+    own = next(c for c in others if c.campaign_id == "2025-10")
+    assert paid and own.paid == format_amount(paid) and next(c.paid for c in others if c is not own).startswith("≥ ")
+    ((label, total),) = shown.paid
+    assert label == "total" and total == f"≥ {format_amount(paid * 7 / 2)}"
+    assert hidden.paid == () and {c.paid for c in hidden.campaigns} == {"–"}
 
 
 @pytest.mark.parametrize(("state", "drifted"), [("open", True), ("acknowledged", True), ("resolved", False)])
@@ -139,7 +167,7 @@ def test_the_page_costs_the_same_statements_however_many_providers_there_are(tmp
             archive.record(document(trial(where=provider(name))), uri="file:///store")
             asked[count] = statements(archive, tmp_path, declared)
         # Of few the year is drawn too.
-        assert asked[2] == asked[8] < 30 and asked[9] == asked[12] < asked[8]
+        assert asked[2] == asked[8] < 36 and asked[9] == asked[12] < asked[8]
         assert len(overview(archive, declared, tmp_path, PLANNED).map.rows) == len(names)
 
 

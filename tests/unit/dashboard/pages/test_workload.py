@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from tests.browser.sample import campaign, record
-from tests.data.result_documents import PLANNED, document, provider, training_metrics, trial
+from tests.data.result_documents import PLANNED, document, provider, training_metrics, training_workload, trial
 from tests.unit.results.test_benchmark_files import DATA, FILES
 
 from plumbline.analysis.fleet import FleetSeries
-from plumbline.archive import Outcomes, open_archive
+from plumbline.archive import FindingRecord, Outcomes, open_archive
 from plumbline.dashboard.app import create_app
+from plumbline.dashboard.pages.workloads import workload_lines
 from plumbline.declarations import load
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_name
@@ -151,6 +152,26 @@ def test_the_list_names_the_teams_that_ask_and_what_never_ran(client: TestClient
     )
     assert re.search(r'data-name="last run">\d+ \w+ ago|just now', line)
     assert "no results" in text[text.index("/workloads/vision-cpu") :].split("</tr>")[0]
+    providers = client.get("/providers").text
+    leader = re.search(r'data-name="best">(local-\dcore)<', line)
+    assert leader is not None
+    row = providers[providers.index(f"/providers/{leader[1]}") :].split("</tr>")[0]
+    assert re.search(r'data-name="best">[^<]*(chat-tiny-cpu|\d workloads)', row), "the list of providers marks who leads where"
+
+
+def test_the_list_has_the_troubled_first(tmp_path: Path) -> None:
+    with open_archive(f"sqlite:///{tmp_path / 'archive.db'}") as archive:
+        keys = {}
+        for name in ("gpt-a", "gpt-b", "gpt-c"):
+            asked = trial(workload=training_workload(name=name))
+            keys[name] = asked.series_key
+            archive.record(document(asked), uri="file:///store")
+        for number, (name, severity) in enumerate((("gpt-b", "warn"), ("gpt-c", "page"))):
+            archive.save_findings(
+                [FindingRecord(f"f{number}", keys[name], "2025-11", "lab-2core", "performance", severity, "it slowed", {})]
+            )
+        ran = [(line.name.workload, line.findings) for line in workload_lines(archive, load()) if line.ran]
+    assert ran == [("gpt-c", "1 page"), ("gpt-b", "1 warn"), ("gpt-a", "")]
 
 
 def test_a_workload_that_never_ran_says_so_and_an_unknown_one_has_no_page(client: TestClient) -> None:
