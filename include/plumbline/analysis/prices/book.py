@@ -105,7 +105,7 @@ def quote(provider: Provider, on: date, purchase: Purchase = "on_demand") -> Quo
     if provider.token_prices:
         return Quote(None, "billed by tokens and requests (token_prices), not by the hour")
     if not provider.price_list:
-        return Quote(None, f"no price is declared for {provider.name}")
+        return Quote(None, f"no price is declared for {provider.name}, and none is accepted")
     if not declared:
         others = ", ".join(sorted({p.purchase for p in provider.price_list}))
         return Quote(None, f"no {purchase} price is declared for {provider.name} (declared: {others})")

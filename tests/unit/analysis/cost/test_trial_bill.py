@@ -133,8 +133,8 @@ def test_what_is_not_declared_is_unknown_with_its_reason(golden: Golden) -> None
     [
         ({"held_s": None}, {}, "gpu", "the time that t1 held p was not recorded"),
         ({"held_s": None, "usable": False}, {}, "failed_launches", "the time that t1 held p was not recorded"),
-        ({}, {"prices": []}, "gpu", "no price is declared for p"),
-        ({"usable": False}, {"prices": []}, "failed_launches", "no price is declared for p"),
+        ({}, {"prices": []}, "gpu", "no price is declared for p, and none is accepted"),
+        ({"usable": False}, {"prices": []}, "failed_launches", "no price is declared for p, and none is accepted"),
         ({"measured_s": None}, {}, "idle", "when t1 measured was not recorded: its whole time counts as gpu"),
         ({"retention_s": None}, {}, "storage", "evidence.keep in upkeep.yaml sets no end, so the stored time is unknown"),
         (
