@@ -252,7 +252,7 @@ def judge_gpu_errors(counters: Iterable[GpuCounter], seconds: float) -> list[Jud
         judgements.append(
             degraded("row_remap_failure", f"{', '.join(broken)} could not replace faulty memory before the trial; replace it")
         )
-    lost = _lost_gpus(rows)
+    lost = lost_gpus(rows)
     if lost:
         judgements.append(degraded("gpu_lost", f"{', '.join(lost)} lost during the trial"))
     return judgements
@@ -266,7 +266,7 @@ def _is_relevant(row: GpuCounter, seconds: float) -> bool:
     return True
 
 
-def _lost_gpus(rows: Sequence[GpuCounter]) -> list[str]:
+def lost_gpus(rows: Sequence[GpuCounter]) -> list[str]:
     """GPUs that reported errors before and report none now; the driver's own reports, such as XID 79, may still come."""
     own = [row for row in rows if not row.counter.startswith("xid")]
     places = dict.fromkeys(_gpu_name(row) for row in own if row.before is not None)

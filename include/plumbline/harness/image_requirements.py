@@ -34,6 +34,10 @@ _FAULT_MESSAGES = (
     "Cannot find a working triton installation",
     "Python.h: No such file",
     "no kernel image is available for execution",  # torch was built for other GPUs
+    "driver on your system is too old",  # torch was built for a newer CUDA than the node's driver has
+    "CUDA driver version is insufficient",
+    "compiled with an unsupported toolchain",  # its PTX is of a newer CUDA
+    "unsupported display driver / cuda driver combination",  # its forward-compatibility libraries do not fit the driver
     "ModuleNotFoundError: No module named",
 )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from plumbline.declarations import Trial, installation
-from plumbline.harness import environment, measurement, probes, selfcheck
+from plumbline.harness import environment, hardware_faults, measurement, probes, selfcheck
 from plumbline.harness.contention_monitor import ContentionMonitor, ResumedContentionMonitor
 from plumbline.harness.delivery import StoreUnreachable, UnusableStore, deliver, evidence_entries, open_store
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
@@ -235,6 +235,10 @@ class _Run:
             except OSError as unwritten:  # on a full disk the class and its sentence are what there is
                 sys.stderr.write(f"the traceback could not be written: {unwritten}\n")
         measured.evidence = list(existing.values())
+        # Errors of a GPU explain a worker or server that ended, not an exception of the harness itself.
+        counters = self._gpu_health if isinstance(error, TrialFailed) else ()
+        if kind in ("harness_error", "server_error") and (why := hardware_faults.explain_failure(detail, counters)) is not None:
+            kind, detail = "provider_fault", f"{why}: {detail}"
         return measurement.failed_validity(kind, detail, [*measured.judgements, *self._gpu_errors])
 
     def _deliver(self, store: ResultStore, verdict: Validity) -> ResultDocument:

@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
+from plumbline.harness.hardware_faults import find_hardware_fault
 from plumbline.results import FAILED_AS_DECLARED, FailureClass, InvalidResult, LaunchRecord, ResultStore, Validity, log_transport
 
 
@@ -144,8 +145,14 @@ def trial_outcome(ended: ProcessEnd, store: ResultStore, folder: str, log_tail: 
         name = signal_name(-ended.code) or f"signal {-ended.code}"
         if -ended.code in EXTERNAL_SIGNALS:
             return "interrupted", f"the harness was ended by {name}, which the launcher did not send"
-        return "harness_error", f"the harness died of {name}: {log}"
-    return "harness_error", f"the harness ended with exit status {ended.code}: {log}"
+        return crash_outcome(f"the harness died of {name}: {log}", log_tail)
+    return crash_outcome(f"the harness ended with exit status {ended.code}: {log}", log_tail)
+
+
+def crash_outcome(detail: str, log_tail: str) -> tuple[FailureClass, str]:
+    """Of a harness that ended without a document, by the end of its log: the provider's hardware, else the harness."""
+    fault = find_hardware_fault(log_tail)
+    return ("harness_error", detail) if fault is None else ("provider_fault", f"{fault[0]}: {detail}")
 
 
 def _has_result(store: ResultStore, folder: str) -> bool:

@@ -175,7 +175,8 @@ def test_new_errors_of_a_gpu_are_in_the_document_also_of_a_trial_that_fails(home
         return measured
 
     document = ran(home, falling_off_the_bus)
-    assert (document.validity.status == "failed") == fails
+    assert document.validity.failure_class == ("provider_fault" if fails else None)
+    assert not fails or "xid_79 +1" in document.validity.reasons[0].detail
     assert "gpu_xid" in [reason.code for reason in document.validity.reasons]
     counters = {row.counter: (row.before, row.after, row.new) for row in document.gpu_health}
     assert counters == {"pcie_replays": (3, 3, 0), "xid": (0, 1, 1), "xid_79": (0, 1, 1)}

@@ -24,6 +24,7 @@ def test_last_lines_of_a_tail() -> None:
         ("s3://b/r: the result document could not be stored: NotDelivered: away", "unreachable"),
         ("s3://b/r: nothing was measured: StoreAway: no route", "unreachable"),
         ("KeyError: 'no such tensor'", "harness_error"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "provider_fault"),
     ],
 )
 def test_exit_status_1_is_the_stores_only_where_the_harness_says_so(tmp_path: Path, said: str, expected: str) -> None:

@@ -42,8 +42,8 @@ class CauseResolver:
         self._since_s: float | None = None
 
     def of(self, causes: Sequence[FailureCause]) -> FailureCause | None:
-        """The cause: at once if it is certain, else after some seconds without a better one."""
-        certain = next((cause for cause in causes if cause.certain), None)
+        """The cause: at once if it is certain, hardware that failed first, else after some seconds without a better one."""
+        certain = min((cause for cause in causes if cause.certain), key=lambda cause: cause.failure_class != "provider_fault", default=None)
         if certain is not None or not causes:
             return certain
         now = time.monotonic()

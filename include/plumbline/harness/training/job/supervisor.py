@@ -15,7 +15,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from plumbline.harness import engine_python, image_requirements
+from plumbline.harness import engine_python, hardware_faults, image_requirements
 from plumbline.harness.environment.container import oom_kills
 from plumbline.harness.gang.coordinator import FailureCause
 from plumbline.harness.gang.topology import Address, Topology
@@ -204,6 +204,8 @@ def _classify_exit(code: int, stderr: str, *, short_of_memory: bool) -> tuple[Fa
         if short_of_memory:
             return "out_of_memory", "was killed by the kernel: out of memory", False
         return "interrupted", "was killed by SIGKILL from outside the harness; the kernel reports no out-of-memory kill", True
+    if (fault := hardware_faults.find_hardware_fault(stderr)) is not None:
+        return "provider_fault", f"failed by the hardware ({fault[0]})", fault[1]
     if code in _PERMANENT_EXITS:
         return *_PERMANENT_EXITS[code], False
     if code > 0 and image_requirements.find_image_fault(stderr) is not None:

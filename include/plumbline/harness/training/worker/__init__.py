@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from plumbline.harness.image_requirements import ImageIncomplete
+from plumbline.harness.image_requirements import ImageIncomplete, find_image_fault
 from plumbline.harness.training.checkpoint import CheckpointRanks, SingleProcess
 from plumbline.harness.training.checkpoint.manager import CheckpointManager, TrainingState
 from plumbline.harness.training.learners import Samples, build_learner
@@ -58,7 +58,7 @@ class Trainer:
             if torch.version.cuda is None and torch.version.hip is None:
                 raise ImageIncomplete(f"the workload needs a GPU and torch {torch.__version__} of the image is built for CPUs alone")
             why = torch_setup.no_gpu_reason()
-            if "driver on your system is too old" in why:
+            if find_image_fault(why) is not None:
                 raise ImageIncomplete(f"torch {torch.__version__} of the image cannot use the node's driver: {why}")
             raise NoDevice(f"the workload needs a GPU and torch finds none: {why}")
         self._spec, self._log, group = spec, log, spec.group

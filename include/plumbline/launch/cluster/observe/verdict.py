@@ -20,7 +20,16 @@ from plumbline.launch.cluster.observe.start_failures import (
     judge_start,
     origin_of,
 )
-from plumbline.launch.failures import EXTERNAL_SIGNALS, FAILED, STORE_FAILED, UNUSABLE_INPUT, Outcome, last_lines, signal_name
+from plumbline.launch.failures import (
+    EXTERNAL_SIGNALS,
+    FAILED,
+    STORE_FAILED,
+    UNUSABLE_INPUT,
+    Outcome,
+    crash_outcome,
+    last_lines,
+    signal_name,
+)
 from plumbline.results import FailureClass, Validity
 
 # What became of a pod as its status, a condition or an event names it: class, and what to look at.
@@ -201,10 +210,10 @@ def _exit_meaning(code: int, message: str) -> tuple[FailureClass, str]:
     if code == FAILED:
         return "harness_error", f"ended with exit code {code} (failed): {log}"
     if (name := signal_name(code - 128)) is None:
-        return "harness_error", f"ended with exit code {code}: {log}"
+        return crash_outcome(f"ended with exit code {code}: {log}", message)
     if code - 128 in EXTERNAL_SIGNALS:
         return "interrupted", f"was ended by {name} (exit code {code}), which neither its memory nor the cluster explains: {log}"
-    return "harness_error", f"died of {name} (exit code {code}): {log}"
+    return crash_outcome(f"died of {name} (exit code {code}): {log}", message)
 
 
 def _reported(pod: Row, failure: FailureClass, text: str, at: datetime | None) -> PodVerdict:

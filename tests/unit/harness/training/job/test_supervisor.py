@@ -22,6 +22,13 @@ def test_a_certain_cause_is_taken_at_once_whatever_came_before() -> None:
     assert explanation.of([LOST, KILLED]) is KILLED
 
 
+def test_hardware_that_failed_explains_the_other_ranks_errors() -> None:
+    aborted = FailureCause("harness_error", "rank 0 got an error from its device", certain=True)
+    broken = FailureCause("provider_fault", "rank 3 met an uncorrectable ECC error", certain=True)
+    assert CauseResolver().of([LOST, aborted, broken]) is broken
+    assert CauseResolver().of([LOST, aborted]) is aborted
+
+
 def test_without_a_better_one_the_first_is_taken_after_a_while() -> None:
     explanation = CauseResolver(patience_s=0.0)
     explanation.of([LOST])
@@ -39,7 +46,10 @@ def test_without_a_better_one_the_first_is_taken_after_a_while() -> None:
         (-11, "", False, "harness_error", True),
         (-6, "terminate called after throwing an instance of 'std::bad_alloc'", False, "out_of_memory", False),
         (ExitCode.LOST_A_PEER, "", False, "harness_error", True),
-        (ExitCode.DEVICE_FAILED, "AcceleratorError: CUDA error: uncorrectable ECC error encountered", False, "harness_error", True),
+        (ExitCode.DEVICE_FAILED, "AcceleratorError: CUDA error: uncorrectable ECC error encountered", False, "provider_fault", True),
+        (ExitCode.DEVICE_FAILED, "AcceleratorError: CUDA error: an illegal memory access was encountered", False, "harness_error", True),
+        (ExitCode.NO_DEVICE, "NoDevice: Error 802: system not yet initialized", False, "provider_fault", False),
+        (-6, "NCCL WARN Failed to bind NVLink SHARP (NVLS) Multicast memory : CUDA error 2", False, "provider_fault", False),
         (ExitCode.OUT_OF_MEMORY, "", False, "out_of_memory", False),
         (ExitCode.NO_DEVICE, "", False, "wrong_hardware", False),
         (ExitCode.UNSUPPORTED, "", False, "bad_declaration", False),

@@ -230,6 +230,7 @@ def test_a_launch_that_was_ended_with_its_pods_still_running() -> None:
         (2, "trial.json: workload: expected …", "bad_declaration"),
         (3, "failed: loss is not finite", "harness_error"),
         (139, "", "harness_error"),
+        (134, "terminate called: CUDA error: uncorrectable ECC error encountered", "provider_fault"),
         (143, "", "interrupted"),
         (137, "", "interrupted"),
     ],
