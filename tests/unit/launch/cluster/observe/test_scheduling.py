@@ -143,6 +143,7 @@ def test_a_pool_that_does_not_match_says_nothing_of_the_cloud() -> None:
     assert classify_launch(LaunchObservation(1, stop=StopCause("schedule_timeout", said)), None)[0] == "bad_declaration"
 
 
+@pytest.mark.fault("the cloud has no instance for the autoscaler", ends="insufficient_capacity", keeps="the autoscaler's newest word")
 def test_the_newest_word_of_the_autoscaler_counts() -> None:
     said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
     empty, began = event("FailedScaleUp", "GCE out of resources", 3), event("TriggeredScaleUp", "pod triggered scale-up: [{b 0->1}]", 4)
@@ -150,6 +151,7 @@ def test_the_newest_word_of_the_autoscaler_counts() -> None:
     assert judged(said, began, event("FailedScaleUp", "GCE out of resources", 5))[0] == "insufficient_capacity"
 
 
+@pytest.mark.fault("a controller's scheduling gate is never removed", ends="launch_timeout", keeps="the gate's name")
 def test_a_foreign_gate_is_not_kueues_quota() -> None:
     def gated(*gates: str, queue: bool = False) -> tuple[FailureClass | None, str | None]:
         pod = waiting("Scheduling is blocked due to non-empty scheduling gates", gates=gates)

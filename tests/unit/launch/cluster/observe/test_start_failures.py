@@ -87,6 +87,7 @@ def test_what_the_runtime_says_when_it_cannot_start_it(message: str, expected: F
     assert (found, message in detail) == (expected, True)
 
 
+@pytest.mark.fault("an injected init container fails", ends="launch_timeout", keeps="its name, exit code and message; nobody's statistics")
 def test_another_container_is_named_and_whose_it_is() -> None:
     not_begun = {"name": "harness", "state": {"waiting": {"reason": "PodInitializing"}}}
     broken = pod(not_begun, init=(ended("mesh-init", 2, message="iptables: no"),), phase="Failed")
@@ -162,6 +163,7 @@ def test_a_pod_that_never_ran_and_is_rejected(reason: str, message: str, expecte
     assert judged(pod(phase="Failed", reason=reason, message=message))[0] == expected
 
 
+@pytest.mark.fault("a node goes down and its pod ends with exit code 0", ends="interrupted", keeps="the reason why the node left; retried")
 def test_exit_code_0_without_a_document_on_a_node_that_went_down_is_an_interruption() -> None:
     done = pod(ended("harness", 0), phase="Succeeded")
     assert judged(done)[0] == "harness_error", "its node lives: the pods write elsewhere"
