@@ -23,6 +23,7 @@ from plumbline.analysis.drift.comparison import (
     format_interval,
     format_metric_name,
 )
+from plumbline.analysis.scorecards.provisioning import OPERATOR_FAULTS, UNPROVEN
 from plumbline.findings import shorten
 from plumbline.findings.headline import without_share
 from plumbline.metrics import METRICS, leading_order
@@ -149,10 +150,19 @@ def _reliability(comparison: Comparison) -> Finding | None:
         severity=severity,
         title=f"{reliability.failures} of {reliability.attempts} attempts failed",
         evidence=f"{reliability.failures} of {reliability.attempts} attempts failed ({classes}) in campaign {comparison.candidate_campaign}",
-        explanation=f"{before}; failed: {', '.join(reliability.failed_trials[:3])}" + (" …" if len(reliability.failed_trials) > 3 else ""),
+        explanation=f"{before}; failed: {', '.join(reliability.failed_trials[:3])}"
+        + (" …" if len(reliability.failed_trials) > 3 else "")
+        + _not_the_providers(reliability.failed),
         members=[Member(name, f"{name} × {n}") for name, n in reliability.failed],
         attributed_to=[name for name, _ in reliability.failed],
     )
+
+
+def _not_the_providers(failed: Sequence[tuple[str, int]]) -> str:
+    """How many of the failures no promise counts; empty without one."""
+    ours, unproven = (sum(n for name, n in failed if name in classes) for classes in (OPERATOR_FAULTS, UNPROVEN))
+    parts = [f"{ours} by our own fault"] * bool(ours) + [f"{unproven} for a cause that is not proven to be the provider's"] * bool(unproven)
+    return f"; of these {', '.join(parts)}" if parts else ""
 
 
 _CORRECTED = {"gpu_ecc_corrected", "gpu_pcie_replays"}

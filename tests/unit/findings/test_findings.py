@@ -91,6 +91,14 @@ def test_failed_attempts_are_a_finding_by_class(review: Any, outcomes: Any) -> N
     assert [m.text for m in found.members] == ["timeout × 2", "out_of_memory × 1"] and "3 of 4" in found.title
 
 
+def test_failures_that_are_not_the_providers_are_said_to_be_so(review: Any, outcomes: Any) -> None:
+    ran = outcomes("valid", "failed:insufficient_capacity", "failed:bad_declaration", "failed:image_error", "failed:unreachable")
+    (found,) = review({"step_time": FIVE}, outcomes=ran, planned=5)
+    assert found.explanation.endswith("; of these 2 by our own fault, 1 for a cause that is not proven to be the provider's")
+    (found,) = review({"step_time": FIVE}, outcomes=outcomes("valid", "failed:insufficient_capacity"), planned=2)
+    assert "of these" not in found.explanation
+
+
 def test_nothing_succeeded_pages_though_there_is_nothing_to_compare(sample: Any, rules: Any, limits: Any, outcomes: Any) -> None:
     dead = sample("2026-11", {}, outcomes=outcomes("failed:unreachable", "failed:unreachable"), planned=2)
     (found,) = findings_of(compare([sample("2026-10", {"step_time": FIVE})], dead, rules=rules, limits=limits))
