@@ -307,7 +307,13 @@ def usage_counts(usage: dict[str, Any], asked: int | None = None) -> tuple[int, 
     thoughts = _count(_fields(usage, "completion_tokens_details", "output_tokens_details"), "reasoning_tokens")
     thoughts = thoughts if thoughts >= 0 else _count(usage, "reasoning_tokens")
     apart = _count(usage, "total_tokens") - prompt - completion
-    if asked is not None and prompt >= 0 and completion > 0 and 0 < apart <= asked - completion and thoughts in (-1, 0, apart):
+    if (
+        asked is not None
+        and prompt >= 0
+        and completion > 0
+        and apart <= asked - completion
+        and (thoughts == apart > 0 or (thoughts <= 0 and apart > _MARKS))
+    ):
         return prompt, cached, completion + apart, apart
     return prompt, cached, completion, thoughts
 

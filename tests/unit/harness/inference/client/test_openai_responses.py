@@ -154,6 +154,8 @@ def test_thoughts_come_before_the_first_content(thought: dict[str, Any]) -> None
         ({"completion_tokens": 2, "total_tokens": 305}, 2, 298),
         ({"completion_tokens": 300}, 4, 296),
         ({"completion_tokens": 3, "total_tokens": 8}, 3, 0),
+        ({"completion_tokens": 2, "total_tokens": 10}, 2, 0),
+        ({"completion_tokens": 2, "total_tokens": 9000}, 2, 0),
     ],
 )
 def test_tokens_that_were_only_counted_have_no_moment(usage: dict[str, Any], sent: int, unsent: int) -> None:
