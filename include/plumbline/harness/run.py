@@ -162,7 +162,7 @@ class _Run:
                 self._check_torch(self._facts)
                 environment.require_driver(self._facts)
                 self._check_locked_memory(self._facts)
-            self._check_hardware(self._facts)
+            environment.check_accelerators(trial.provider, trial.workload.gpus, self._facts)
             if trial.selfcheck:
                 self._progress("environment", 0.005, "running self-checks")
                 self._selfcheck = [*selfcheck.run_for_trial(trial), *self._selfcheck]
@@ -197,13 +197,8 @@ class _Run:
             self._contention = monitor.judgements(trial.validity)
         if earlier is not None:  # not before: looking around would count as the time that the recovery takes
             facts = environment.collect_facts()
-            self._check_hardware(facts)
+            environment.check_accelerators(trial.provider, trial.workload.gpus, facts)
             self._contention += environment_changes(self._facts, facts)
-
-    def _check_hardware(self, facts: Mapping[str, Scalar]) -> None:
-        wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, facts)
-        if wrong is not None:
-            raise TrialFailed("wrong_hardware", wrong)
 
     def _check_torch(self, facts: Mapping[str, Scalar]) -> None:
         installed = facts.get("torch.version")

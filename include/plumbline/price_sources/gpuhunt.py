@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from plumbline.declarations import Provider
+from plumbline.declarations.devices import part_of_card
 from plumbline.declarations.providers import GpuhuntSource
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.price_sources.base import NoPrice, typical_range
@@ -36,13 +37,15 @@ class GpuhuntPrices:
         observed on the catalog's own date.
 
         Raises PriceSourceDown without the package or its catalog; NoPrice for an unknown cloud, a marketplace, an instance type that is not
-        listed there, another number of GPUs than declared, no price above 0, or several prices of which none is known to be the provider's.
+        listed there, another number of GPUs than declared, a part of one, no price above 0, or several prices of which none is known to be the provider's.
         """
         cloud = self._declared.cloud or _CLOUD_NAMES.get(provider.cloud, provider.cloud)
         instance_type = self._declared.instance_type or provider.instance_type
         if cloud in _MARKETPLACES:
             why = f"{cloud} is a marketplace: its catalog lists single offers by number, each with its own price, and no instance type"
             raise NoPrice("gpuhunt", provider.name, why, _DECLARE)
+        if part := part_of_card(provider.accelerator.product):
+            raise NoPrice("gpuhunt", provider.name, f"accelerator.product is {part}, and catalogs count whole GPUs", _DECLARE)
         catalog = load_cloud(cloud, provider.name, self._declared.catalog, at, self._timeout_s)
         listed = [i for i in catalog.items if i.instance_name.lower() == instance_type.lower()]
         items = [i for i in listed if _for_sale(i)]

@@ -14,7 +14,7 @@ from tests.fakes.listening import somewhere
 from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import Provider, load
-from plumbline.declarations.providers import GpuhuntSource
+from plumbline.declarations.providers import Accelerator, GpuhuntSource
 from plumbline.price_sources import NoPrice, PriceSourceDown
 from plumbline.price_sources.gpuhunt import GpuhuntPrices
 from plumbline.price_sources.gpuhunt_catalog import load_version
@@ -256,6 +256,11 @@ def test_previews_and_clusters_are_other_products_than_the_instance(read: Read, 
 def test_a_purchase_that_is_not_sold_in_the_size_is_left_out(read: Read, tmp_path: Path) -> None:
     write_catalog(tmp_path / "catalog", aws=[AWS[0], offer(P5, "us-east-1", 2.0, gpus=1, spot=True)])
     assert [r.usd_per_instance_hour for r in read()] == [55.04]
+
+
+def test_a_part_of_a_gpu_has_not_the_price_of_the_whole(read: Read) -> None:
+    with pytest.raises(NoPrice, match=r"MIG 1g\.10gb, and catalogs count whole GPUs; .*declare what you pay"):
+        read(accelerator=Accelerator(kind="nvidia", product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", count=8))
 
 
 def test_a_marketplace_has_no_instance_types(read: Read, tmp_path: Path) -> None:

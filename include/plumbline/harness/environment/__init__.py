@@ -13,7 +13,7 @@ from plumbline.harness.environment import amd, container, cpu, host, nvidia, sof
 from plumbline.harness.environment.container import locked_memory_shortage
 from plumbline.harness.environment.cuda import open_fault, require_driver
 from plumbline.harness.environment.nvidia import product_name
-from plumbline.harness.measurement import Judgement, degraded
+from plumbline.harness.measurement import Judgement, TrialFailed, degraded
 from plumbline.results import Scalar
 
 __all__ = ["accelerator_mismatch", "collect_facts", "locked_memory_shortage", "open_fault", "product_name", "require_driver"]
@@ -76,6 +76,13 @@ def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mappi
     return None
 
 
+def check_accelerators(provider: Provider, requested: int | None, facts: Mapping[str, Scalar]) -> None:
+    """Raises TrialFailed where they differ from the declared ones: `provider_fault` if one is lost, else `wrong_hardware`."""
+    wrong = accelerator_mismatch(provider, requested, facts)
+    if wrong is not None:
+        raise TrialFailed("provider_fault" if lost_gpus(facts) else "wrong_hardware", wrong)
+
+
 def described_gpus(facts: Mapping[str, Scalar]) -> list[int]:
     """Numbers of the GPUs that answered, by the facts of a machine."""
     return sorted(int(name.split(".")[1]) for name in facts if re.fullmatch(r"gpu\.\d+\.product", name))
@@ -97,7 +104,7 @@ def hardware_judgements(facts: Mapping[str, Scalar], node: int = 0) -> list[Judg
         found = facts.get(f"gpu.{gpu}.{name}")
         return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
-    judgements = [degraded("gpu_lost", f"{line}{of} before the trial") for line in lost_gpus(facts)]
+    judgements = [degraded("gpu_lost", f"{line}{of}") for line in lost_gpus(facts)]
     gpus = described_gpus(facts)
     for gpu in gpus:
         limit, default = value(gpu, "power_limit_w"), value(gpu, "power_limit_default_w")

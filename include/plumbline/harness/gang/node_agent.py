@@ -64,9 +64,7 @@ class NodeAgent(ABC):
         self._link.send("hello", node=self._topology.node, name=name, trial=gang_identity(self._trial))
         self.facts = environment.collect_facts()
         environment.require_driver(self.facts)
-        wrong = environment.accelerator_mismatch(self._trial.provider, self._trial.workload.gpus, self.facts)
-        if wrong is not None:
-            raise TrialFailed("wrong_hardware", wrong)
+        environment.check_accelerators(self._trial.provider, self._trial.workload.gpus, self.facts)
         self._gpus.before = environment.hardware_judgements(self.facts, self._topology.node)
         inputs = self._prepare()
         answering = self._before_start.enter_context(inter_node.PeerServer())

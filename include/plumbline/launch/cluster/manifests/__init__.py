@@ -13,7 +13,7 @@ import yaml
 
 from plumbline.declarations import KubernetesLauncher, Provider, TrainingWorkload, Trial
 from plumbline.declarations.compatibility import scratch_needed
-from plumbline.declarations.devices import mig_profile
+from plumbline.declarations.devices import mig_profile, part_of_card
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.providers.pods import SideContainer, Volume
 from plumbline.harness.launcher_protocol import DELETIONS_VARIABLE, VOLUME_VARIABLE, Deletion, format_deletions
@@ -78,16 +78,28 @@ def tolerations(provider: Provider) -> list[Row]:
     return rows
 
 
-def gang_affinity(trial: Trial) -> Row:
-    """For a gang: pods near each other, each on its own node.
+_WHOLE_CARDS = [
+    {"key": "nvidia.com/gpu.sharing-strategy", "operator": "NotIn", "values": ["time-slicing", "mps"]},
+    {"key": "nvidia.com/vgpu.present", "operator": "NotIn", "values": ["true"]},
+    {"key": "cloud.google.com/gke-gpu-sharing-strategy", "operator": "DoesNotExist"},
+    {"key": "cloud.google.com/gke-gpu-partition-size", "operator": "DoesNotExist"},
+]
+"""Nodes whose GPUs are whole as far as their labels say; a pod on a shared GPU cannot tell."""
 
-    Both are preferences: a small cluster runs the gang all the same, and the record says where its pods were.
+
+def pod_affinity(trial: Trial) -> Row:
+    """Whole GPUs, unless parts are declared; for a gang also pods near each other, each on its own node.
+
+    The latter are preferences: a small cluster runs the gang all the same, and the record says where its pods were.
     """
     affinity: Row = {}
+    accelerator, launcher = trial.provider.accelerator, cluster_declaration(trial.provider)
+    if accelerator.kind == "nvidia" and part_of_card(accelerator.product) is None and part_of_card(launcher.gpu_resource) is None:
+        required = {"nodeSelectorTerms": [{"matchExpressions": copy.deepcopy(_WHOLE_CARDS)}]}
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
     if trial.workload.nodes > 1:
-        topology = cluster_declaration(trial.provider).topology
-        if topology is not None:
-            affinity["podAffinity"] = _preferred(trial, topology)
+        if launcher.topology is not None:
+            affinity["podAffinity"] = _preferred(trial, launcher.topology)
         affinity["podAntiAffinity"] = _preferred(trial, HOSTNAME)
     return affinity
 
@@ -281,7 +293,7 @@ def _optional_fields(trial: Trial) -> Row:
     return {
         "nodeSelector": node_selector(trial.provider),
         "tolerations": tolerations(trial.provider),
-        "affinity": gang_affinity(trial),
+        "affinity": pod_affinity(trial),
         "imagePullSecrets": [{"name": name} for name in launcher.image_pull_secrets],
         "priorityClassName": launcher.priority_class,
         "runtimeClassName": launcher.runtime_class,

@@ -53,20 +53,28 @@ def test_a_fresh_node_is_none_of_those_to_avoid() -> None:
     fresh = trial.model_copy(update={"placement": "fresh_node", "avoid_nodes": ("gpu-3", "gpu-17")})
     affinity = manifests.pod_manifest(fresh, requested_at=REQUESTED_AT)["spec"]["affinity"]
     (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert term == {
-        "matchFields": [
-            {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-3"]},
-            {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-17"]},
-        ]
-    }
-    assert manifests.gang_affinity(trial) == {} == manifests.gang_affinity(trial.model_copy(update={"avoid_nodes": ("gpu-3",)}))
-    assert manifests.gang_affinity(trial.model_copy(update={"placement": "fresh_node"})) == {}
+    assert term["matchFields"] == [
+        {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-3"]},
+        {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-17"]},
+    ]
+    assert term["matchExpressions"], "in addition to whole GPUs"
+    own = [manifests.pod_affinity(trial.model_copy(update=each)) for each in ({}, {"avoid_nodes": ("gpu-3",)}, {"placement": "fresh_node"})]
+    assert all("matchFields" not in str(affinity) for affinity in own)
+
+
+def test_a_trial_of_whole_gpus_keeps_off_nodes_that_share_them() -> None:
+    affinity = manifests.pod_affinity(a_trial(provider=h100(), declare=EIGHT_GPUS))
+    (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {"key": "nvidia.com/gpu.sharing-strategy", "operator": "NotIn", "values": ["time-slicing", "mps"]} in term["matchExpressions"]
+    part = {"kind": "nvidia", "product": "NVIDIA-H100-80GB-HBM3-SHARED", "count": 8}
+    assert manifests.pod_affinity(a_trial(provider=cluster_provider(accelerator=part), declare=EIGHT_GPUS)) == {}
+    assert manifests.pod_affinity(a_trial(provider=cluster_provider())) == {}, "of a CPU provider"
 
 
 def test_a_gang_prefers_nodes_of_its_own_near_each_other() -> None:
     trial = gang_trial(2, topology="topology.kubernetes.io/zone")
-    found = manifests.gang_affinity(trial)
+    found = manifests.pod_affinity(trial)
     for kind, key in (("podAffinity", "topology.kubernetes.io/zone"), ("podAntiAffinity", "kubernetes.io/hostname")):
         (wish,) = found[kind]["preferredDuringSchedulingIgnoredDuringExecution"]
         assert wish["podAffinityTerm"] == {"topologyKey": key, "labelSelector": {"matchLabels": {LAUNCH: launch_name(trial)}}}
-    assert manifests.gang_affinity(gang_trial(2)).keys() == {"podAntiAffinity"}
+    assert manifests.pod_affinity(gang_trial(2)).keys() == {"nodeAffinity", "podAntiAffinity"}
