@@ -229,7 +229,7 @@ def test_cores_that_are_not_there(home: Path, store: ResultStore, program: Any) 
     assert (fewer.node["cpus.declared"], fewer.node["cpus.used"]) == ("0,4095", "0")
     trial = trial_on(cpus=[4094, 4095]).model_copy(update={"trial_id": "another"})
     none = ProcessLauncher(program("note()")).launch(trial, store)
-    assert none.failure_class == "wrong_hardware"
+    assert none.failure_class == "bad_declaration"
     assert "4094,4095" in str(none.failure_detail)
     assert "process_started" not in names(none)
     assert store.launch(store.folder(trial)) == none

@@ -14,7 +14,7 @@ from plumbline.harness.environment.container import locked_memory_shortage
 from plumbline.harness.environment.cuda import open_fault, require_driver
 from plumbline.harness.environment.nvidia import product_name
 from plumbline.harness.measurement import Judgement, TrialFailed, degraded
-from plumbline.results import Scalar
+from plumbline.results import FailureClass, Scalar
 
 __all__ = ["accelerator_mismatch", "collect_facts", "locked_memory_shortage", "open_fault", "product_name", "require_driver"]
 
@@ -77,10 +77,12 @@ def accelerator_mismatch(provider: Provider, requested: int | None, facts: Mappi
 
 
 def check_accelerators(provider: Provider, requested: int | None, facts: Mapping[str, Scalar]) -> None:
-    """Raises TrialFailed where they differ from the declared ones: `provider_fault` if one is lost, else `wrong_hardware`."""
+    """Raises TrialFailed where they differ from the declared ones: `provider_fault` if one is lost, `bad_declaration` if a variable of ours hides
+    them, else `wrong_hardware`."""
     wrong = accelerator_mismatch(provider, requested, facts)
     if wrong is not None:
-        raise TrialFailed("provider_fault" if lost_gpus(facts) else "wrong_hardware", wrong)
+        hidden: FailureClass = "bad_declaration" if facts.get("gpu.hidden_because") else "wrong_hardware"
+        raise TrialFailed("provider_fault" if lost_gpus(facts) else hidden, wrong)
 
 
 def described_gpus(facts: Mapping[str, Scalar]) -> list[int]:

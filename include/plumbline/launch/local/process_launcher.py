@@ -146,7 +146,7 @@ class _LocalAttempt:
         self._node |= {"cpus.declared": _join_cpus(wanted), "cpus.used": _join_cpus(cpus)}
         if not cpus:
             unusable = f"launcher.cpus {_join_cpus(wanted)}: none is usable here; expected cores among {_join_cpus(usable)}"
-            return self.close(trial, "wrong_hardware", unusable)
+            return self.close(trial, "bad_declaration", unusable)
         with contextlib.ExitStack() as stack:
             name = f"{trial.trial_id}.a{trial.attempt}"
             folder = _temporary_folder(stack, work / f"{name}.launch")

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from tests.fakes.trials import declared
 
-from plumbline.harness.environment import accelerator_mismatch, hardware_judgements
+from plumbline.harness.environment import accelerator_mismatch, check_accelerators, hardware_judgements
 from plumbline.harness.environment.nvidia import DriverUnavailable, NvidiaDriver, nvidia_facts, visible_indices
 from plumbline.harness.gpu_meters import open_meters
 from plumbline.harness.gpu_monitor import GpuPhaseMonitor
+from plumbline.harness.measurement import TrialFailed
 
 GIB = 2**30
 H100 = "NVIDIA H100 80GB HBM3"
@@ -249,6 +250,12 @@ def test_hidden_gpus_are_told_from_none(monkeypatch: pytest.MonkeyPatch) -> None
     facts = nvidia_facts(nvml=Driver(card(0), card(1)))
     assert facts["gpu.count"] == 0 and facts["gpu.hidden_because"] == 'CUDA_VISIBLE_DEVICES is "-1", which shows none of 2 GPUs'
     assert "CUDA_VISIBLE_DEVICES" in str(accelerator_mismatch(h100_provider(), 1, facts))
+    with pytest.raises(TrialFailed, match="CUDA_VISIBLE_DEVICES") as caught:
+        check_accelerators(h100_provider(), 1, facts)
+    assert caught.value.failure_class == "bad_declaration", "our own variable hides them"
+    with pytest.raises(TrialFailed) as caught:
+        check_accelerators(h100_provider(), 1, {"gpu.count": 0})
+    assert caught.value.failure_class == "wrong_hardware"
 
 
 @pytest.mark.parametrize(

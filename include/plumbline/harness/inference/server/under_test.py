@@ -401,7 +401,7 @@ def replica_label(k: int, n: int, detail: str) -> str:
 def visible_devices(accelerator: Accelerator, replicas: int, each: int, inherited: Mapping[str, str]) -> list[dict[str, str]]:
     """Environment variables that show each replica its own `each` GPUs, by replica; empty ones on a CPU and for a single server.
 
-    `inherited`: this process's environment, whose own choice of GPUs is kept. Raises TrialFailed("wrong_hardware") if it shows too few.
+    `inherited`: this process's environment, whose own choice of GPUs is kept. Raises TrialFailed("bad_declaration") if it shows too few.
     """
     if accelerator.kind == "cpu" or replicas == 1:
         return [{} for _ in range(replicas)]
@@ -413,7 +413,7 @@ def visible_devices(accelerator: Accelerator, replicas: int, each: int, inherite
         inherited_devices = [str(i) for i in range(len(below) if below is not None else accelerator.count)]
     if len(inherited_devices) < replicas * each:
         raise TrialFailed(
-            "wrong_hardware", f"{replicas} replicas of {each} GPUs need {replicas * each}, but {len(inherited_devices)} are visible here"
+            "bad_declaration", f"{replicas} replicas of {each} GPUs need {replicas * each}, but {len(inherited_devices)} are visible here"
         )
     own = [inherited_devices[k * each : (k + 1) * each] for k in range(replicas)]
     if accelerator.kind != "amd":

@@ -17,12 +17,13 @@ Judged = tuple[FailureClass, str]
 """Failure class, and what to look at."""
 
 _REFUSAL = re.compile(r"\d+/(?P<all>\d+) nodes are (?:un)?available:?\s*(?P<reasons>.+)", re.IGNORECASE | re.DOTALL)
-_PREEMPTION = re.compile(r"\.?\s*preemption: .*", re.IGNORECASE | re.DOTALL)
+_MORE = re.compile(r"\.\s.*|\s*preemption: .*", re.DOTALL)
+"""What follows the reasons: claims, and why preemption does not help."""
 _COUNTED = re.compile(r"(?:^|, )(\d+) (.+?)(?=, \d+ |$)", re.DOTALL)
 _LACKS = re.compile(r"insufficient (\S+?)[.,]?$", re.IGNORECASE)
 _GPU = re.compile(r"gpu|nvidia|amd\.com|gaudi|neuron|/tpu|accelerator", re.IGNORECASE)
 _NETWORK = re.compile(r"rdma|/efa|hugepages|infiniband|roce|/ib|sriov|hostdev|networking", re.IGNORECASE)
-_AFTER_RESOURCES = re.compile(r"volume|persistent|topology spread|pod (anti-)?affinity|claim", re.IGNORECASE)
+_AFTER_RESOURCES = re.compile(r"volume|persistent|topology spread|pods? (anti-)?affinity|claim", re.IGNORECASE)
 _ALL_CLAIMED = re.compile(r"cannot allocate all claims", re.IGNORECASE)
 GOING_OR_COMING = re.compile(
     r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/|ToBeDeletedByClusterAutoscaler|DeletionCandidateOf|impending-node-termination"
@@ -63,8 +64,8 @@ def judge_unscheduled(waiting: Sequence[Row], events: Iterable[Row], detail: str
         if (judged := _by_autoscaler(reason, message)) is not None:
             return judged
     if refused is not None:
-        return _by_scheduler(int(refused["all"]), _PREEMPTION.sub("", refused["reasons"]), _accelerators(waiting))
-    if any(re.search(r"didn.t trigger scale-up|incompatible with nodepool", text) for text in said):
+        return _by_scheduler(int(refused["all"]), _MORE.sub("", refused["reasons"]), _accelerators(waiting))
+    if any(re.search(r"didn.t trigger scale-up|incompatible with (nodepool|provisioner)|no instance type", text) for text in said):
         return "bad_declaration", _NO_MATCH
     return None
 

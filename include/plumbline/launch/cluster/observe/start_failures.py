@@ -13,7 +13,7 @@ from plumbline.launch.cluster.observe.scheduling import Judged
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _PASSING = re.compile(
     r"\b429\b|too ?many ?requests|\b50[0234] (internal|bad gateway|service|gateway)|(status( code)?|response):? 50[0234]|deadline exceeded"
-    r"|time(d )? ?out|connection reset|unexpected EOF|temporary failure|server misbehaving|name .* is reserved",
+    r"|time(d )? ?out|connection reset|unexpected EOF|: EOF|RegistryUnavailable|resource temporarily unavailable|too many open files|temporary failure|server misbehaving|name .* is reserved",
     re.IGNORECASE,
 )
 _NEWER_DRIVER = re.compile(
@@ -31,7 +31,7 @@ _LATER: Judged = ("launch_timeout", "it may pass: a retry may succeed")
 
 def judge_start(failure: StartFailure, cause: str, own: Collection[str]) -> Judged:
     """Of a container that the kubelet cannot start. `cause`: what the events add. `own`: names of Plumbline's containers."""
-    text = f"{failure.message} {cause}"
+    text = f"{failure.reason}: {failure.message} {cause}"
     if _NO_SPACE.search(text):
         return _FULL_DISK
     if _PASSING.search(text):
@@ -55,9 +55,11 @@ def judge_creation(message: str, otherwise: Judged) -> Judged:
         return "wrong_hardware", "check the node's GPU driver and container toolkit"
     if _MOUNT.search(message):
         return "bad_declaration", "check launcher.volumes"
+    if _PASSING.search(message):
+        return _LATER
     if _IN_IMAGE.search(message):
         return "image_error", "check that the image contains the harness and is made for the node's architecture"
-    return _LATER if _PASSING.search(message) else otherwise
+    return otherwise
 
 
 def origin_of(container: str, own: Collection[str]) -> str:

@@ -345,8 +345,16 @@ def _gates(pod: Row) -> list[str]:
 def _not_started(observation: LaunchObservation, stop: StopCause) -> Outcome:
     late = [pod for pod in observation.pods if not observe.has_started(pod)]
     pulling = [pod for pod in late if _still_pulls(pod, observation)]
+    if _UNDECLARED.search(stop.detail):
+        return "bad_declaration", f"{stop.detail}; create what it names in the trial's namespace, or correct launcher.volumes"
     hint = f"; {len(pulling)} still pulled the image: raise launcher.startup_timeout, or use a nearer registry" if pulling else ""
     return "launch_timeout", f"{stop.detail}{hint}"
+
+
+_UNDECLARED = re.compile(
+    r"(secret|configmap|persistentvolumeclaim)s? \S+ not found|non-existent \w+ key|hostPath type check failed", re.IGNORECASE
+)
+"""Why a volume cannot be mounted that never will be."""
 
 
 def _still_pulls(pod: Row, observation: LaunchObservation) -> bool:

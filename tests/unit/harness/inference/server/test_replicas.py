@@ -60,7 +60,7 @@ def test_a_single_server_and_a_cpu_need_no_choice() -> None:
 def test_too_few_visible_gpus_are_refused() -> None:
     with pytest.raises(TrialFailed, match=r"\b8, .*\b4\b") as caught:
         visible_devices(NVIDIA, 8, 1, {"CUDA_VISIBLE_DEVICES": "0,1,2,3"})
-    assert caught.value.failure_class == "wrong_hardware"
+    assert caught.value.failure_class == "bad_declaration"
 
 
 def test_a_failure_names_its_replica_where_there_are_several() -> None:

@@ -148,6 +148,8 @@ def test_a_slow_pull_is_named() -> None:
     found, detail = classify_launch(scene("err-image-pull", late), None)
     assert (found, "launcher.startup_timeout" in (detail or "")) == ("launch_timeout", True)
     assert classify_launch(scene("missing-secret", late), None) == ("launch_timeout", late[1])
+    mount: StopCause = StopCause("startup_timeout", 'FailedMount: MountVolume.SetUp failed for volume "v" : configmap "plan" not found')
+    assert classify_launch(scene("err-image-pull", mount), None)[0] == "bad_declaration"
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ SCHEDULER: list[tuple[str, FailureClass]] = [
     ("1 node(s) had taint {sku: gpu}, that the pod didn't tolerate, 3 Insufficient nvidia.com/gpu.", "bad_declaration"),
     ("4 node(s) didn't have free ports for the requested pod ports.", "bad_declaration"),
     ("4 node(s) didn't match pod anti-affinity rules.", "bad_declaration"),
+    ("1 node(s) didn't satisfy existing pods anti-affinity rules, 3 Insufficient nvidia.com/gpu.", "bad_declaration"),
     ("4 node(s) didn't match pod topology spread constraints.", "bad_declaration"),
     ('persistentvolumeclaim "data" not found.', "bad_declaration"),
     ("pod has unbound immediate PersistentVolumeClaims.", "bad_declaration"),
@@ -79,7 +80,7 @@ SCHEDULER: list[tuple[str, FailureClass]] = [
 
 
 @pytest.mark.parametrize(("reasons", "expected"), SCHEDULER)
-@pytest.mark.parametrize("preemption", ["", NO_VICTIMS])
+@pytest.mark.parametrize("preemption", ["", NO_VICTIMS, f" no new claims to deallocate,{NO_VICTIMS}"])
 def test_a_refusal_is_the_providers_only_for_want_of_gpus(reasons: str, expected: FailureClass, preemption: str) -> None:
     failure, detail = judged(f"0/4 nodes are available: {reasons}{preemption}")
     assert failure == expected, detail

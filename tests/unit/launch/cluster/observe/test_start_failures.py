@@ -49,6 +49,8 @@ def judged(*pods: Row, own: tuple[str, ...] = (), validity: Validity | None = No
         ("ErrImagePull", "unexpected status code 503 Service Unavailable", "launch_timeout"),
         ("ErrImagePull", "net/http: TLS handshake timeout", "launch_timeout"),
         ("ErrImagePull", "dial tcp: i/o timeout", "launch_timeout"),
+        ("RegistryUnavailable", "registry is not available", "launch_timeout"),
+        ("ErrImagePull", "authorization token has expired", "image_error"),
         ("ErrImagePull", "write /var/lib/containerd/x: no space left on device", "launch_timeout"),
         ("CreateContainerConfigError", 'secret "results" not found', "bad_declaration"),
         ("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition", "launch_timeout"),
@@ -77,6 +79,7 @@ def test_why_the_trials_container_cannot_start(reason: str, message: str, expect
         ('unable to start container process: exec: "python3": executable file not found in $PATH', "image_error"),
         ("exec /usr/bin/python3: exec format error", "image_error"),
         ('error mounting "/data" to rootfs at "/data": not a directory', "bad_declaration"),
+        ("fork/exec /usr/bin/runc: resource temporarily unavailable", "launch_timeout"),
         ("unable to apply cgroup configuration: device or resource busy", "launch_timeout"),
     ],
 )
