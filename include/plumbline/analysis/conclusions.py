@@ -18,9 +18,8 @@ from plumbline.analysis.decisions.winner_change import StoredChange
 from plumbline.analysis.document_sample import campaign_numbers
 from plumbline.analysis.prices.book import Quote, quote
 from plumbline.analysis.scorecards.scorecard import Scorecard, primary_of, scorecards
-from plumbline.analysis.trial_sample import TrialSample, WorkloadKind
-
-KINDS: tuple[WorkloadKind, ...] = ("training", "inference")
+from plumbline.analysis.trial_sample import TrialSample
+from plumbline.declarations.teams import KINDS
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import Conclusions, conclude
 from plumbline.archive import open_archive
 from plumbline.cli.exit_status import BUSY, FAILED, INTERRUPTED, OK
@@ -300,16 +299,3 @@ def _show(concluded: Conclusions, outcome: Outcome) -> None:
     if outcome.report:
         out.print(marked("[bold]Report[/]    {}", outcome.report))
     out.print(marked("[bold]More[/]      plumbline scorecard {} -v", data.campaign_id))
-
-
-def show_drift(data: CampaignData) -> None:
-    """What moved since the accepted baseline, series by series, and the findings."""
-    out.print("\nSince the accepted baseline", style="bold")
-    for series in data.drift:
-        name = f"{series.provider} · {series.kind} {series.workload}"
-        against = f"{series.state.text} (against {', '.join(series.baseline)})"
-        out.print(f"  {name}: {against if series.verdicts else series.note or 'nothing to compare'}")
-    for finding in data.findings:
-        out.print(f"  {finding.severity.upper()}  {finding.headline}\n      {finding.explanation}")
-    if not data.findings:
-        out.print("  no finding")

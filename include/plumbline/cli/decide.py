@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from plumbline.analysis.decisions.certainty import leaders_of, with_certainty
-from plumbline.analysis.decisions.cheapest import Cheapest, Setup
+from plumbline.analysis.decisions.certainty import leaders_of
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document
 from plumbline.analysis.decisions.experiments import Experiment
@@ -21,8 +20,18 @@ from plumbline.cli.output import Json, clear_errors, emit, fail, marked, out, re
 from plumbline.cli.tables import TOP, print_table
 from plumbline.declarations import DeclarationError, load, parse_weights
 from plumbline.declarations.providers.rates import Purchase
-from plumbline.metrics.formatting import common_scale, format_amount, format_name, format_percent, join_words
-from plumbline.presentation.decisions import change_steps, change_title, experiment_rows, price_sentences, rank_rows, weight_sentences
+from plumbline.metrics.formatting import common_scale, format_amount, format_name, join_words
+from plumbline.presentation.decisions import (
+    CheapestTable,
+    SwingRow,
+    change_steps,
+    change_title,
+    cheapest_table,
+    experiment_rows,
+    price_rows,
+    rank_rows,
+    weight_rows,
+)
 from plumbline.workflows.current_results import decide_teams
 from plumbline.workflows.decide import DecisionsLocked, decide_all
 from plumbline.workflows.experiments import next_experiments
@@ -50,14 +59,14 @@ def show_decided(
     if decided.decision.note:
         _line(decided.decision.note)
     if details:
-        _changes("weight", weight_sentences(decided.weight_swings), None)
-        _changes("price", price_sentences(decided.price_swings), most)
+        _changes("weight", weight_rows(decided.weight_swings), None)
+        _changes("price", price_rows(decided.price_swings), most)
     if change is not None:
         _winner_change(change)
     if experiments:
         _experiments(experiments)
     for answer in decided.cheapest:
-        _cheapest(answer, most if details else 0)
+        _cheapest(cheapest_table(answer), most if details else 0)
     for names, reason in _group_by_reason(
         (each.provider, f"left out on {each.workload}: {each.reason}") for each in decided.current.left_out
     ):
@@ -131,13 +140,14 @@ def _gates(decided: TeamDecision, most: int | None) -> None:
         _line(f"Gate {gates[0].text}{on}: {', '.join(values)}{more}")
 
 
-def _changes(what: str, sentences: Sequence[str], most: int | None) -> None:
-    """What would change the first place, in the report's own sentences."""
-    if sentences:
+def _changes(what: str, rows: Sequence[SwingRow], most: int | None) -> None:
+    """What would change the first place, in the report's own words."""
+    if rows:
         _line(f"What another {what} would change:")
-        for sentence in sentences[:most]:
-            _line(f"  {sentence}")
-        _show_rest(len(sentences), most)
+        shown = table("", what, "now", "from there down", "from there up", right=("now",))
+        for row in rows:
+            shown.add_row(row.name, row.now, row.down, row.up)
+        print_table(shown, most)
 
 
 def _winner_change(change: StoredChange) -> None:
@@ -166,35 +176,20 @@ def _show_rest(count: int, most: int | None) -> None:
         _line(f"  and {count - most} more: --all", "dim")
 
 
-def _cheapest(answer: Cheapest, most: int | None) -> None:
-    requirements = join_words(answer.requirements) or "nothing is required"
-    best = answer.answer
-    if best is None:
-        _line(f"The cheapest setup that meets the requirement of {answer.workload} ({requirements}): {answer.note}")
-    else:
-        _line(
-            marked(
-                "The cheapest setup that meets the requirement of {} ({}): [bold]{}[/], {} {}",
-                *(answer.workload, requirements, with_certainty(best.provider, best.probability_cheapest)),
-                *(format_name(answer.metric), _cost(answer, best)),
-            )
+def _cheapest(answer: CheapestTable, most: int | None) -> None:
+    required = join_words(answer.requirements) or "nothing is required"
+    text = answer.answer if any(row.meets for row in answer.rows) else f"{answer.answer} {answer.note}".rstrip()
+    _line(
+        marked(
+            "The cheapest setup that meets the requirement of {} ({}), by {}: [bold]{}[/]", answer.workload, required, answer.metric, text
         )
+    )
     if most == 0:
         return
-    others = [setup for setup in answer.setups if setup is not best]
-    for setup in others[:most]:
-        _line(f"  {setup.provider}: {_cost(answer, setup)}{'' if setup.meets else '; ' + '; '.join(setup.why_not)}")
-    _show_rest(len(others), most)
-
-
-def _cost(answer: Cheapest, setup: Setup) -> str:
-    if setup.cost is None:
-        return "cost unknown"
-    scale = common_scale("USD", [s.cost for s in answer.setups], answer.metric, significant=4)
-    between = ""
-    if setup.low is not None and setup.high is not None and setup.coverage is not None:
-        between = f" ({format_percent(setup.coverage)}: {scale.number(setup.low)} … {scale.number(setup.high)}, n = {setup.n})"
-    return f"{scale.text(setup.cost)}{between}"
+    shown = table("", "provider", answer.metric, "interval", "n", "P(cheapest)", "", right=(answer.metric, "interval", "n", "P(cheapest)"))
+    for row in answer.rows:
+        shown.add_row(row.provider, row.cost, row.interval, str(row.n), row.probability, "" if row.meets else "; ".join(row.why_not))
+    print_table(shown, most)
 
 
 def _line(text: str | Text, style: str = "") -> None:

@@ -16,7 +16,7 @@ from plumbline.alerts import render
 from plumbline.alerts.slack.connection import CONNECTION
 from plumbline.analysis.conclusions import conclude
 from plumbline.archive import open_archive
-from plumbline.cli.campaign import CampaignProgress, load_declarations, show_drift, stop_on_signal
+from plumbline.cli.campaign import CampaignProgress, load_declarations, stop_on_signal
 from plumbline.cli.exit_status import FAILED, OK
 from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out, table
 from plumbline.cli.verdict import show_verdict
@@ -61,7 +61,7 @@ def demo_drift(
     shown = after.complete and {"environment", "performance"} <= kinds and attributed
 
     def tell() -> None:
-        show_drift(data)
+        show_verdict(campaign_verdict(conclude(data)))
         for finding in findings:
             out.print(marked("\n[bold]The alert[/] ({})", finding.kind))
             out.print(render(finding).text)

@@ -21,7 +21,7 @@ from plumbline.findings.headline import one_per_headline
 from plumbline.metrics.formatting import format_count, format_money, unknown_name
 from plumbline.presentation.findings_inbox import count_severities
 from plumbline.results import InvalidResult
-from plumbline.results.finding import OPEN_STATES, SYMBOLS, Finding, FindingState, gravity
+from plumbline.results.finding import OPEN_STATES, SYMBOLS, FindingState, gravity, read_finding
 
 findings = typer.Typer(help="List, show and answer findings: what drifted, and what was decided about it.", no_args_is_help=False)
 FindingId = Annotated[str, typer.Argument(help="its id, or how that begins", callback=completed("finding"))]
@@ -84,7 +84,7 @@ def _declared() -> Declarations | None:
 def _show_story(story: Sequence[FindingView], verbose: bool) -> None:
     """The findings of one headline."""
     view = story[0]
-    readable = _readable(view)
+    readable = read_finding(view)
     began = view.campaign_id or (readable.began if readable else f"{view.opened_at:%Y-%m-%d}")
     mark = "SIMULATED " if readable and readable.simulated else ""
     line = Text.assemble((f"{SYMBOLS[view.severity]} {view.severity:<4} ", SEVERITY_STYLES[view.severity]), (mark, "yellow"), view.headline)
@@ -95,13 +95,6 @@ def _show_story(story: Sequence[FindingView], verbose: bool) -> None:
         for text in (readable.evidence, readable.explanation) if readable else ("cannot be read in full: stored by another version",):
             if text:
                 out.print(f"       {text}")
-
-
-def _readable(finding: FindingView) -> Finding | None:
-    try:
-        return Finding.of(finding.detail).with_state(finding.state)
-    except (LookupError, TypeError, ValueError):
-        return None
 
 
 def _snoozed(finding: FindingView) -> str:
@@ -118,11 +111,11 @@ def show(finding_id: FindingId, as_json: Json = False) -> None:
         view = archive.finding(finding_id)
         history = archive.audit(finding_id)
         declared = _declared()
-        usd = workflows.monthly_costs.monthly_costs(archive, declared, [view])[finding_id].usd if declared and _readable(view) else None
+        usd = workflows.monthly_costs.monthly_costs(archive, declared, [view])[finding_id].usd if declared and read_finding(view) else None
         view = replace(view, headline=workflows.monthly_costs.headlines(archive, declared, [view])[finding_id])
 
     def tell() -> None:
-        finding = _readable(view)
+        finding = read_finding(view)
         text = (
             render(finding, None, AlertContext(usd=usd)).text
             if finding

@@ -11,13 +11,13 @@ from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request
 
-from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.drift.series_state import STATES
 from plumbline.analysis.fleet import COST_UNITS, CostUnit
 from plumbline.analysis.trial_sample import WorkloadKind
 from plumbline.archive.repository import Span
 from plumbline.dashboard.access import can_see_costs
 from plumbline.declarations import Declarations
+from plumbline.declarations.teams import KINDS
 from plumbline.presentation.series_summary import ORDER, StateName
 
 Months = Literal["", "3", "6", "12"]
@@ -94,10 +94,7 @@ class Filter:
 
     def workloads(self, declared: Declarations) -> frozenset[str] | None:
         """Workloads that the team decides about; None without a team."""
-        if not self.team:
-            return None
-        team = declared.teams.get(self.team)
-        return frozenset(w for kind in KINDS for p in (team.preferences(kind) if team else ()) for w in p.workloads)
+        return frozenset(w for _, _, p in declared.choices(self.team) for w in p.workloads) if self.team else None
 
 
 @dataclass(frozen=True)

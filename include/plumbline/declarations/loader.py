@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,7 +23,7 @@ from plumbline.declarations.providers.launchers import LauncherDefaults
 from plumbline.declarations.providers.launchers import apply_defaults as fill_in_defaults
 from plumbline.declarations.providers.rates import Contract
 from plumbline.declarations.references import References
-from plumbline.declarations.teams import Preference, Team
+from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.workloads import Workload, refused_run_cost
 from plumbline.declarations.workloads.evaluation import load_passage, load_questions, load_tasks
@@ -96,6 +96,13 @@ class Declarations:
     def enabled_providers(self) -> tuple[Provider, ...]:
         """By name."""
         return tuple(p for _, p in sorted(self.providers.items()) if p.enabled)
+
+    def choices(
+        self, team: str | None = None, kind: Literal["training", "inference"] | None = None
+    ) -> list[tuple[str, Literal["training", "inference"], Preference]]:
+        """Every choice that teams make, by team as declared; of one team and kind if asked."""
+        teams = [t for name, t in self.teams.items() if team in (None, name)]
+        return [(t.name, of, p) for t in teams for of in KINDS if kind in (None, of) for p in t.preferences(of)]
 
     def workloads_for(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
         """Workloads that the provider can and may run, by name."""

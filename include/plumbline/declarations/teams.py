@@ -12,6 +12,8 @@ from plumbline.declarations.base import Declared, Name
 from plumbline.declarations.workloads import Criterion, parse_metric_value, refused_run_cost
 from plumbline.metrics import METRICS, Metric, metric
 
+KINDS: tuple[Literal["training"], Literal["inference"]] = ("training", "inference")
+
 _MULTIPLE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*x\s+best\s*$")
 
 
@@ -196,7 +198,7 @@ class Team(Declared):
     def _require_a_preference(self) -> Team:
         if self.training is None and self.inference is None:
             raise ValueError("expected training or inference, with workloads and weights")
-        for kind in _KINDS:
+        for kind in KINDS:
             named = [w for preference in self.preferences(kind) for w in dict.fromkeys(preference.workloads)]
             if twice := sorted({w for w in named if named.count(w) > 1}):
                 raise ValueError(f'"{twice[0]}" is in two {kind} preferences; expected each workload in one')
@@ -206,9 +208,6 @@ class Team(Declared):
         """All of that kind, the main one first. Their workloads are disjoint."""
         main = self.training if kind == "training" else self.inference
         return (*((main,) if main else ()), *(self.also.training if kind == "training" else self.also.inference))
-
-
-_KINDS: tuple[Literal["training"], Literal["inference"]] = ("training", "inference")
 
 
 def parse_weights(text: str) -> dict[str, float]:

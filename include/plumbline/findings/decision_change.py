@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import takewhile
 
-from plumbline.analysis.decisions.certainty import with_certainty
-from plumbline.analysis.decisions.decision import Choice, Decision, Ranked
+from plumbline.analysis.decisions.certainty import with_certainty, with_probability
+from plumbline.analysis.decisions.decision import Choice, Decision
 from plumbline.analysis.decisions.decision_record import DecisionDocument, PreviousChoice, PriceAtDecision, read_decisions
 from plumbline.archive import Archive
 from plumbline.findings import Reconciliation, shorten
 from plumbline.findings.headline import cause_of, describe_price_change, is_price_change, price_cause
-from plumbline.metrics.formatting import format_change, format_count, format_money_change, format_probability, join_words
+from plumbline.metrics.formatting import format_change, format_count, format_money_change, join_words
 from plumbline.results.finding import DECISION_CHANGE_PREFIX as DECISION_CHANGE_PREFIX
 from plumbline.results.finding import ChoiceMove, Finding, FindingKind, Member, PriceMove, Severity, finding_id
 
@@ -211,7 +211,7 @@ def _updated(finding: Finding, now: DecisionDocument) -> Finding:
         severity=severity,
         evidence=f"team {now.team}, {now.kind}: {_format_first(now, 'now ')}{instead}",
         title=f"first choice of team {now.team} for {now.kind}: {now.first_name or 'none'}{instead}",
-        members=tuple(Member(r.provider, f"{i}. {_named(r)}") for i, r in enumerate(now.eligible, 1)),
+        members=tuple(Member(r.provider, f"{i}. {with_probability(r)}") for i, r in enumerate(now.eligible, 1)),
         moves=(ChoiceMove(now.team, now.kind, finding.instead_of, now.first_name),),
     )
 
@@ -266,13 +266,8 @@ def _with_shared_prices(findings: Sequence[Finding], clouds: Mapping[str, str]) 
     return joined
 
 
-def _named(ranked: Ranked) -> str:
-    chance = ranked.probability_first
-    return ranked.provider if chance is None else f"{ranked.provider} ({format_probability(chance)})"
-
-
 def _format_before(before: DecisionDocument) -> str:
-    return "before: " + (shorten([*map(_named, before.eligible)]) or "no provider was eligible")
+    return "before: " + (shorten([*map(with_probability, before.eligible)]) or "no provider was eligible")
 
 
 def _format_first(now: DecisionDocument, when: str = "") -> str:

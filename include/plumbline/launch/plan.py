@@ -22,6 +22,7 @@ from plumbline.declarations import (
     spec_hash,
     trial_id,
 )
+from plumbline.declarations.teams import KINDS
 from plumbline.declarations.workloads.prompts import FilePrompts
 from plumbline.launch import PlanError
 from plumbline.metrics.formatting import unknown_name
@@ -29,7 +30,6 @@ from plumbline.metrics.formatting import unknown_name
 __all__ = ["PlanError", "RunRequest", "declared_slots", "next_slot", "plan"]
 
 _T = TypeVar("_T")
-KINDS = ("training", "inference")
 MAX_REPEATS = 50
 _CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _SLOT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from plumbline.analysis.decisions.certainty import certainty_text, leaders_of, name_first
+from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, leaders_of, name_first
 from plumbline.analysis.decisions.cheapest import Cheapest
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.experiments import LEAST_GAIN, Experiment
-from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightSwing
+from plumbline.analysis.decisions.sensitivity import CHEAPEST, DEAREST, PriceFlip, PriceSwing, WeightFlip, WeightSwing
 from plumbline.analysis.decisions.winner_change import Cause, WinnerChange
 from plumbline.metrics.formatting import (
     common_scale,
@@ -75,16 +75,14 @@ class SwingRow:
 
 @dataclass(frozen=True)
 class DecisionTables:
-    """One decision. `by_weight`, `by_price`: `weights` and `prices` as sentences; empty without a choice. `differs`: why the first
-    one is not the cheapest. `nearest`: see nearest_change."""
+    """One decision. `weights`, `prices`: what another one would change; empty without a choice. `differs`: why the first one is not the
+    cheapest. `nearest`: see nearest_change."""
 
     decision: Decision
     rows: tuple[RankRow, ...]
     gates: tuple[GateRow, ...]
     weights: tuple[SwingRow, ...]
     prices: tuple[SwingRow, ...]
-    by_weight: tuple[str, ...]
-    by_price: tuple[str, ...]
     cheapest: tuple[CheapestTable, ...]
     differs: tuple[str, ...]
     nearest: str
@@ -127,11 +125,9 @@ def decision_tables(decided: TeamDecision, listed: TeamDecision | None = None, s
         gates=tuple(
             _gate_row(excerpt.decision, j) for j in range(len(excerpt.decision.ranking[0].gates) if excerpt.decision.ranking else 0)
         ),
-        weights=tuple(_weight_row(s) for s in decided.weight_swings),
-        prices=tuple(_price_row(s) for s in excerpt.price_swings),
-        by_weight=weight_sentences(decided.weight_swings),
-        by_price=price_sentences(excerpt.price_swings),
-        cheapest=tuple(_cheapest_table(cheapest, setups) for cheapest in decided.cheapest),
+        weights=weight_rows(decided.weight_swings),
+        prices=price_rows(excerpt.price_swings),
+        cheapest=tuple(cheapest_table(cheapest, setups) for cheapest in decided.cheapest),
         differs=first_against_cheapest(decided),
         nearest=nearest_change(excerpt),
     )
@@ -143,60 +139,26 @@ def _gate_row(decision: Decision, j: int) -> GateRow:
     return GateRow(gates[0].text, gates[0].workload, tuple((scale.text(g.value), g.passed) for g in gates))
 
 
-def _weight_row(swing: WeightSwing) -> SwingRow:
-    down, up = ("none" if flip is None else f"{format_percent(flip.weight)}: {flip.first}" for flip in (swing.below, swing.above))
-    return SwingRow(format_name(swing.metric), format_percent(swing.weight), down, up)
+def weight_rows(swings: Sequence[WeightSwing]) -> tuple[SwingRow, ...]:
+    def text(flip: WeightFlip | None) -> str:
+        return "none" if flip is None else f"{_weight(flip.weight)}: {flip.first}"
+
+    return tuple(SwingRow(format_name(s.metric), _weight(s.weight), text(s.below), text(s.above)) for s in swings)
 
 
-def _price_row(swing: PriceSwing) -> SwingRow:
+def price_rows(swings: Sequence[PriceSwing]) -> tuple[SwingRow, ...]:
+    """What no price changes says how far it was looked, as a part of the current price."""
+
     def text(flip: PriceFlip | None, limit: str) -> str:
         if flip is None:
-            return f"none {limit} of the current price"
+            return f"none {limit}"
         price = format_money(flip.usd_per_hour, "USD/h") if flip.usd_per_hour is not None else f"× {flip.factor:.3g}"
         return f"{price} ({format_change(flip.factor - 1, 0)}): {flip.first}"
 
-    current_price = format_money(swing.usd_per_hour, "USD/h")
-    down, up = text(swing.falls, f"down to {format_percent(CHEAPEST)}"), text(swing.rises, f"up to {format_percent(DEAREST)}")
-    return SwingRow(swing.provider, current_price, down, up)
-
-
-def weight_sentences(swings: Sequence[WeightSwing]) -> tuple[str, ...]:
-    """A sentence for each weight that can change the first choice, and one for all others."""
-    sentences, fixed = [], []
-    for swing in swings:
-        ends = [(end, flip) for end, flip in (("below", swing.below), ("above", swing.above)) if flip is not None]
-        if ends:
-            changes = join_words(f"{end} {_weight(flip.weight)} {flip.first} is first" for end, flip in ends)
-            sentences.append(f"{format_name(swing.metric)}, weight {_weight(swing.weight)}: {changes}.")
-        else:
-            fixed.append(format_name(swing.metric))
-    if fixed:
-        sentences.append(f"No weight of {join_words(fixed)} changes the first choice by itself.")
-    return tuple(sentences)
-
-
-def price_sentences(swings: Sequence[PriceSwing]) -> tuple[str, ...]:
-    """A sentence for each provider whose price can change the first choice, and one for all others."""
-    sentences, fixed = [], []
-    for swing in swings:
-        flips = [flip for flip in (swing.falls, swing.rises) if flip is not None]
-        if flips:
-            today = "" if swing.usd_per_hour is None else f" (now {format_money(swing.usd_per_hour, 'USD/h')})"
-            sentences.append(f"{swing.provider}{today}: {join_words(_flip_text(flip) for flip in flips)}.")
-        else:
-            fixed.append(swing.provider)
-    if fixed:
-        sentences.append(f"No price of {join_words(fixed)} between 0.1 and 10 times the current price changes the first choice.")
-    return tuple(sentences)
-
-
-def _flip_text(flip: PriceFlip) -> str:
-    price_text = (
-        f"{format_percent(flip.factor)} of the current price"
-        if flip.usd_per_hour is None
-        else f"{format_money(flip.usd_per_hour, 'USD/h')} ({format_change(flip.factor - 1)})"
+    ends = f"down to {format_percent(CHEAPEST)}", f"up to {format_percent(DEAREST)}"
+    return tuple(
+        SwingRow(s.provider, format_money(s.usd_per_hour, "USD/h"), text(s.falls, ends[0]), text(s.rises, ends[1])) for s in swings
     )
-    return f"at {price_text} or {'less' if flip.factor < 1 else 'more'} {flip.first} is first"
 
 
 def _weight(weight: float) -> str:
@@ -230,12 +192,11 @@ def _price_condition(price: PriceSwing, flip: PriceFlip) -> str:
     return f"{format_money(flip.usd_per_hour, 'USD/h')} instead of {format_money(price.usd_per_hour, 'USD/h')}"
 
 
-def _cheapest_table(cheapest: Cheapest, limit: int | None) -> CheapestTable:
+def cheapest_table(cheapest: Cheapest, limit: int | None = None) -> CheapestTable:
     scale = common_scale("USD", [s.cost for s in cheapest.setups], cheapest.metric, significant=4)
     best = cheapest.answer
     if best is not None:
-        certainty = "" if best.probability_cheapest is None else f", P(cheapest) {format_probability(best.probability_cheapest)}"
-        answer = f"{best.provider} at {scale.text(best.cost)}{certainty}."
+        answer = f"{best.provider} at {scale.text(best.cost)}{cheapest_text(best.probability_cheapest)}."
     else:
         failed = not cheapest.setups or any(j.outcome == "fail" for s in cheapest.setups for j in s.missed)
         answer = "No provider meets the requirements." if failed else "No provider is proven to meet the requirements."

@@ -11,7 +11,7 @@ from functools import cached_property
 from plumbline.archive import Archive, FindingView
 from plumbline.findings.cause import witnesses
 from plumbline.findings.headline import headline, stored_headline
-from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, Finding, gravity
+from plumbline.results.finding import FLEET, OPEN_STATES, SEVERITIES, UNREADABLE_ERRORS, Finding, gravity, read_finding
 from plumbline.results.sample import Series
 
 MAX_OPEN_FINDINGS = 500
@@ -76,7 +76,7 @@ def workloads_of(view: FindingView) -> set[str]:
     """Workloads that a finding names; none of a provider as a whole."""
     workloads = set()
     for key in {view.series_key, *(view.detail.get("series") or ())} - {"", None}:
-        with suppress(LookupError, TypeError, ValueError, AttributeError):
+        with suppress(*UNREADABLE_ERRORS):
             workloads.add(Series.parse(key).workload)
     return workloads
 
@@ -118,8 +118,5 @@ def _order(item: InboxItem) -> tuple[bool, int, bool, float, float, str]:
 
 
 def _item(view: FindingView, usd: float | None) -> InboxItem:
-    try:
-        finding = Finding.of(view.detail).with_state(view.state)
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return InboxItem(view, None, stored_headline(view), usd)
-    return InboxItem(view, finding, headline(finding, usd), usd)
+    finding = read_finding(view)
+    return InboxItem(view, finding, headline(finding, usd) if finding is not None else stored_headline(view), usd)

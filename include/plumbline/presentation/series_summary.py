@@ -9,7 +9,6 @@ from functools import partial
 from statistics import median
 from typing import Any, Literal
 
-from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.cost.unit_costs import COSTS, costs_of
 from plumbline.analysis.decisions.current_results import STALE_DAYS
 from plumbline.analysis.drift.series_state import SeriesState, SeriesStateName
@@ -18,6 +17,7 @@ from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.archive import Archive, FindingView, SeriesView
 from plumbline.archive.pages import MetricKey, SeriesResult
 from plumbline.declarations import Declarations
+from plumbline.declarations.teams import KINDS
 from plumbline.metrics import METRICS, leading, leading_names
 from plumbline.metrics.formatting import common_scale, format_count, format_name
 from plumbline.results.finding import gravity

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.analysis.campaign_data import MonthlyTotal
+from plumbline.analysis.decisions.certainty import cheapest_text
 from plumbline.analysis.decisions.savings import Switch
-from plumbline.metrics.formatting import format_count, format_money, format_percent, format_probability
+from plumbline.metrics.formatting import format_count, format_money, format_percent
 
 _DECLARE = "declare monthly volumes (alerts.yaml)"
 
@@ -45,12 +46,8 @@ def saving_tile(moves: Sequence[Switch] | None) -> Tile:
         reason = "no decision" if moves is None else "every team runs at its cheapest sufficient provider"
         return Tile("Could be saved", "–" if moves is None else "0 USD", reason, "/decisions", "" if moves is None else "good")
     best = moves[0]
-    note, link = f"{best.workload}: {best.provider} → {best.to}{cheapest_certainty(best)}", f"/workloads/{best.workload}"
+    note, link = f"{best.workload}: {best.provider} → {best.to}{cheapest_text(best.probability)}", f"/workloads/{best.workload}"
     if not best.usd:
         return Tile("Could be saved", f"{format_percent(best.saving)}", f"of the cost: {note}. For USD {_DECLARE}", link, "warn")
     most = f"a month; most ({format_percent(best.saving)} less): {note}"
     return Tile("Could be saved", format_money(sum(m.usd for m in moves)), most, link, "warn")
-
-
-def cheapest_certainty(move: Switch) -> str:
-    return "" if move.probability is None else f", P(cheapest) {format_probability(move.probability)}"

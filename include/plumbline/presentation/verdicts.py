@@ -14,7 +14,7 @@ from plumbline.analysis.busy_machine import BusyMachine
 from plumbline.analysis.campaign_data import CampaignData, FindingRow, SeriesDrift
 from plumbline.analysis.conclusions import Conclusions
 from plumbline.analysis.cost.bill import combine_bills
-from plumbline.analysis.decisions.certainty import certainty_text, leaders_of, today_text
+from plumbline.analysis.decisions.certainty import certainty_text, cheapest_text, leaders_of, today_text
 from plumbline.analysis.decisions.current_results import TeamDecision
 from plumbline.analysis.decisions.savings import Switch, cost_answers, switches_of
 from plumbline.analysis.drift.series_state import STATES
@@ -30,7 +30,7 @@ from plumbline.metrics.formatting import (
     join_words,
 )
 from plumbline.presentation.card_tables import CardTable, card_tables
-from plumbline.presentation.tiles import Tile, cheapest_certainty, lost_tile, saving_tile
+from plumbline.presentation.tiles import Tile, lost_tile, saving_tile
 from plumbline.results.finding import OPEN_STATES, gravity
 
 Verdict = Literal["move", "choose", "unclear", "none", "stay"]
@@ -360,7 +360,7 @@ def _actions(conclusions: Conclusions, moves: Sequence[Switch]) -> tuple[Action,
         actions.append((finding.severity, Action(f"{verb} {finding.provider}", finding.headline, finding.owner or OPERATIONS, usd)))
     for move in (m for m in moves if m.usd):
         title = f"To save, run {move.workload} on {move.to} instead of {move.provider}"
-        less = f"{format_percent(move.saving)} less{cheapest_certainty(move)}"
+        less = f"{format_percent(move.saving)} less{cheapest_text(move.probability)}"
         why = f"{_saves(move)} ({less}){_other_first_choices(conclusions, move)}"
         actions.append(("warn", Action(title, why, join_words(move.teams), move.usd)))
     for d in conclusions.decided:

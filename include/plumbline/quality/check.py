@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal
 
 from plumbline.declarations import Trial
+from plumbline.declarations.teams import KINDS
 from plumbline.quality.report import FailedExpectation, QualityReport, Verdict
 from plumbline.results import Reason, ResultDocument
 from plumbline.results.document import MACHINE_BUSY
-
-KINDS: tuple[Literal["training"], Literal["inference"]] = ("training", "inference")
 
 
 def spoilt_by_load(documents: Sequence[ResultDocument]) -> dict[str, Reason]:

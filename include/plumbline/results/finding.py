@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 FindingKind = Literal["performance", "environment", "price", "reliability", "missing_data", "self"]
 Severity = Literal["info", "warn", "page"]
@@ -221,3 +221,24 @@ def finding_id(provider: str, began: str, kind: FindingKind, subject: str) -> st
     """Twelve hex digits that name this drift of this provider: the same ones also when another series joins it. `began`: the campaign that
     showed it first, or the day."""
     return hashlib.sha256("\n".join((provider, began, kind, subject)).encode()).hexdigest()[:12]
+
+
+UNREADABLE_ERRORS = (LookupError, TypeError, ValueError, AttributeError)
+"""Raised by reading a stored finding of another shape; an archive that does not answer raises others."""
+
+
+class StoredFinding(Protocol):
+    """A finding's archived row."""
+
+    @property
+    def detail(self) -> Mapping[str, Any]: ...
+    @property
+    def state(self) -> FindingState: ...
+
+
+def read_finding(view: StoredFinding) -> Finding | None:
+    """The finding in its present state; None for one of another shape, such as a newer version's."""
+    try:
+        return Finding.of(view.detail).with_state(view.state)
+    except UNREADABLE_ERRORS:
+        return None

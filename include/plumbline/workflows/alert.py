@@ -20,19 +20,18 @@ from plumbline.alerts.monthly_cost import MonthlyCost
 from plumbline.alerts.slack.connection import Slack, is_channel_id
 from plumbline.alerts.slack_channel import attach_details
 from plumbline.alerts.thread import MOVED, is_recurrence
-from plumbline.analysis.conclusions import KINDS
 from plumbline.archive import open_archive
 from plumbline.declarations import Alerts, DeclarationError, Declarations, load
 from plumbline.declarations.installation import airflow_url
+from plumbline.declarations.teams import KINDS
 from plumbline.findings.decision_change import decision_impact, is_decision_change, parse_decision_subject
 from plumbline.findings.installation import InstallationFailure
 from plumbline.presentation.metric_history import finding_history
-from plumbline.results.finding import OPEN_STATES, Finding
+from plumbline.results.finding import OPEN_STATES, UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.baseline_decision import undecided_findings
 from plumbline.workflows.causes import unsettled_witnesses
 from plumbline.workflows.check_installation import reconcile_failures
-from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import SETTLED, monthly_cost_of, monthly_costs
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import Any
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, Trial, installation, installation_paths, load
 from plumbline.declarations import trial_id as make_trial_id
+from plumbline.declarations.teams import KINDS
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import PlanError, progress, stores
 from plumbline.launch.cluster.names import cluster_declaration
@@ -23,7 +24,7 @@ from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
 from plumbline.launch.collect import collect as collected
 from plumbline.launch.failures import Interrupted, QuotaExceeded, raise_failure
-from plumbline.launch.plan import KINDS, RunRequest, plan
+from plumbline.launch.plan import RunRequest, plan
 from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing

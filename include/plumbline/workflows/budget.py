@@ -17,9 +17,9 @@ from plumbline.analysis.prices.book import all_with_effective_prices, with_effec
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
+from plumbline.declarations.teams import KINDS
 from plumbline.findings import Reconciliation, provider_finding, shorten
 from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, limit_s
-from plumbline.launch.plan import KINDS
 from plumbline.results import HeldPart
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.findings import apply, readable_findings

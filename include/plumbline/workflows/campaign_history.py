@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -21,9 +20,8 @@ from plumbline.declarations import Declarations
 from plumbline.findings.headline import headline, one_per_headline, stored_headline
 from plumbline.metrics import METRICS, leading_names
 from plumbline.metrics.formatting import join_words
-from plumbline.results.finding import OPEN_STATES, Finding
+from plumbline.results.finding import OPEN_STATES, read_finding
 from plumbline.workflows.alert import digest_entries
-from plumbline.workflows.findings import UNREADABLE_ERRORS
 
 MONTHS = 12
 _PAGE = 50
@@ -74,8 +72,7 @@ def finding_row(view: FindingView, entry: Entry | None = None) -> FindingRow:
         view.finding_id, view.series_key, view.kind, view.severity, stored_headline(view), view.state,
         str(view.detail.get("explanation", "")), view.campaign_id, view.provider, effect=view.effect,
     )  # fmt: skip
-    with suppress(*UNREADABLE_ERRORS):
-        finding = Finding.of(view.detail).with_state(view.state)
+    if (finding := read_finding(view)) is not None:
         usd = entry.cost.usd if entry is not None else None
         direction = finding.direction_of(finding.series_key) or ""
         row = replace(row, headline=headline(finding, usd), evidence=finding.evidence, direction=direction)

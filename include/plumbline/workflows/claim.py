@@ -25,10 +25,9 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers import ServiceLevel
 from plumbline.metrics.formatting import capitalize_first, format_money, format_percent, join_words
 from plumbline.presentation.promises import PromiseRow, launch_row, lead_time_row, speed_row
-from plumbline.results.finding import Finding
+from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
 from plumbline.workflows.evidence_pack import EvidencePack, write_evidence_pack
-from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.promises import ProviderPromises, provider_promises
 

@@ -11,9 +11,8 @@ from plumbline.archive import Archive, FindingView
 from plumbline.declarations import Declarations
 from plumbline.findings.decision_change import is_decision_change
 from plumbline.metrics.units import SECONDS, parse
-from plumbline.results.finding import Finding
+from plumbline.results.finding import Finding, read_finding
 from plumbline.workflows.baseline_decision import QUESTION_KINDS, Answer, Rerun, apply_answer, can_reopen, plan_rerun, reopen
-from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.plan import ACTION_DAG, Action
 
 
@@ -117,9 +116,7 @@ def possible_actions(declared: Declarations, view: FindingView) -> tuple[Action,
     """Actions that the finding's state, kind and provider allow; of a settled one only to reopen it."""
     waiting: dict[str, list[Action]] = {"open": ["acknowledge", "resolve", "snooze"], "acknowledged": ["resolve", "snooze"]}
     actions = waiting.get(view.state, [])
-    try:
-        finding = Finding.of(view.detail).with_state(view.state)
-    except UNREADABLE_ERRORS:
+    if (finding := read_finding(view)) is None:
         return tuple(actions)
     if not actions:
         return ("reopen",) if can_reopen(finding) else ()

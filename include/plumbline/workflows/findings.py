@@ -9,10 +9,8 @@ from plumbline.archive import Archive
 from plumbline.archive.records import FindingRecord, FindingView
 from plumbline.findings import Reconciliation
 from plumbline.findings.headline import headline
-from plumbline.results.finding import Finding
+from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 
-UNREADABLE_ERRORS = (LookupError, TypeError, ValueError, AttributeError)
-"""Raised by reading a stored finding of another shape; an archive that does not answer raises others."""
 _log = logging.getLogger(__name__)
 
 

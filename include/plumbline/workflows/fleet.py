@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import date
 
-from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.cost.unit_costs import COSTS
 from plumbline.analysis.fleet import Fleet, FleetSeries, Number, usual_numbers, with_monthly_outcomes
 from plumbline.analysis.prices.book import Quote, all_with_effective_prices, charged, quote, share_of
@@ -14,6 +13,7 @@ from plumbline.analysis.trial_sample import SUSTAINED
 from plumbline.archive import Archive
 from plumbline.archive.samples import CurrentSeries
 from plumbline.declarations import Declarations, Provider, TrainingWorkload
+from plumbline.declarations.teams import KINDS
 from plumbline.workflows.current_results import select_series
 
 _COST_RATES = {number for c in COSTS for number in c.numbers} | {

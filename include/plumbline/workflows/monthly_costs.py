@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from plumbline.alerts.monthly_cost import MonthlyCost, monthly_cost
-from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.decisions.decision_record import DecisionDocument
 from plumbline.analysis.decisions.savings import CostAnswer, Switch, answers_of, switches_of
 from plumbline.analysis.prices.book import all_with_effective_prices, quote
@@ -16,10 +15,9 @@ from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.providers.rates import Purchase
 from plumbline.findings.headline import headline, stored_headline
 from plumbline.metrics.formatting import format_amount
-from plumbline.results.finding import Finding, FindingState
+from plumbline.results.finding import UNREADABLE_ERRORS, Finding, FindingState, read_finding
 from plumbline.results.sample import Series
 from plumbline.workflows.accept_price import price_in_force
-from plumbline.workflows.findings import UNREADABLE_ERRORS
 
 SETTLED: tuple[FindingState, ...] = ("accepted", "resolved")
 
@@ -45,10 +43,8 @@ def headlines(archive: Archive, declared: Declarations | None, views: Sequence[F
     """The first line of each finding by id, with its money; without declarations no money is known."""
     costs, lines = monthly_costs(archive, declared, views) if declared is not None else {}, {}
     for view in views:
-        lines[view.finding_id] = stored_headline(view)
-        with suppress(*UNREADABLE_ERRORS):
-            cost = costs.get(view.finding_id)
-            lines[view.finding_id] = headline(Finding.of(view.detail).with_state(view.state), cost.usd if cost is not None else None)
+        finding, cost = read_finding(view), costs.get(view.finding_id)
+        lines[view.finding_id] = headline(finding, cost.usd if cost else None) if finding is not None else stored_headline(view)
     return lines
 
 
@@ -97,7 +93,7 @@ def _cost_of(declared: Declarations, view: FindingView, finding: Finding, accept
         return price_in_force(accepted.get((provider.name, purchase)), provider, purchase, None, began)
 
     runs = {w.name for w in declared.workloads_for(provider)} if provider is not None else set()
-    wanted = {name for team in declared.teams.values() for kind in KINDS for p in team.preferences(kind) for name in p.workloads}
+    wanted = {name for _, _, preference in declared.choices() for name in preference.workloads}
     return monthly_cost(finding, declared.alerts, provider, began, price, runs & wanted)
 
 
@@ -107,7 +103,7 @@ def stored_switches(archive: Archive, declared: Declarations, newest: Sequence[D
     `newest`: the newest decision of each choice; those about declared choices count.
     """
     by_choice = {decision.choice: decision for decision in newest}
-    wanted = [(team.name, kind, tuple(p.workloads)) for team in declared.teams.values() for kind in KINDS for p in team.preferences(kind)]
+    wanted = [(team, kind, tuple(preference.workloads)) for team, kind, preference in declared.choices()]
     names = sorted(declared.providers)
     priced = all_with_effective_prices(declared.providers.values(), archive.prices(names)) if names else {}
     answers = [answer for choice in wanted if choice in by_choice for answer in _answers(by_choice[choice], priced)]

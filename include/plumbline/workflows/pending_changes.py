@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.archive import Archive, AuditView, open_archive
 from plumbline.declarations import Declarations, Provider
-from plumbline.launch.plan import KINDS
+from plumbline.declarations.teams import KINDS
 from plumbline.metrics.formatting import format_count
 from plumbline.workflows.plan import RunParameters
 

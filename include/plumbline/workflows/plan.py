@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol, get_args
 
 from plumbline.declarations import Declarations, Origin, Provider, Trial
 from plumbline.declarations.loader import AnyWorkload
-from plumbline.launch.plan import KINDS, PlanError, RunRequest, declared_slots, plan
+from plumbline.declarations.teams import KINDS
+from plumbline.launch.plan import PlanError, RunRequest, declared_slots, plan
 from plumbline.metrics.formatting import unknown_name
 
 DECISION_DAG = "baseline_decision"

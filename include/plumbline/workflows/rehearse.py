@@ -10,9 +10,10 @@ from datetime import datetime, timezone
 
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Trial
+from plumbline.declarations.teams import KINDS
 from plumbline.launch import stores
 from plumbline.launch.failures import RETRIED, TrialFailure
-from plumbline.launch.plan import KINDS, PlanError, declared_slots
+from plumbline.launch.plan import PlanError, declared_slots
 from plumbline.workflows import benchmark
 from plumbline.workflows.alert import send_alerts
 from plumbline.workflows.plan import RunParameters, trial_groups, trials_of

@@ -33,9 +33,9 @@ def test_one_workload_of_one_team(plumbline):
         "Team platform · training · gpt-test",
         "What another weight would change:",
         "What another price would change:",
-        f"{FAST} is first",
+        f"%: {FAST}",
         "Comparison class: standardised.",
-        f"The cheapest setup that meets the requirement of gpt-test (nothing is required): {CHEAP}",
+        f"The cheapest setup that meets the requirement of gpt-test (nothing is required), by cost per 1M trained tokens: {CHEAP} at ",
         f"2025-11.{CHEAP}.training.gpt-test.0200.r1",
     ):
         assert expected in result.stdout, expected

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.browser.sample import campaign
-from tests.golden import Golden
 
 from plumbline.analysis.campaign_data import CampaignData
 from plumbline.analysis.conclusions import conclude
@@ -19,7 +18,7 @@ from plumbline.declarations.economics import Economics
 from plumbline.presentation.charts.costs import bill_chart
 from plumbline.presentation.cost_forecasts import forecast_section, precision_section
 from plumbline.presentation.costs import bill_tables
-from plumbline.presentation.decisions import decision_tables, nearest_change, price_sentences, weight_sentences
+from plumbline.presentation.decisions import SwingRow, decision_tables, nearest_change, price_rows, weight_rows
 from plumbline.presentation.scorecard_rows import campaign_rows
 from plumbline.results import ResultDocument
 
@@ -38,33 +37,38 @@ def cost(*lines: Line, unknown: tuple[Unknown, ...] = (), finished: int = 2, los
     return ProviderCost("lab", "training", False, Bill(lines, unknown), 2, finished, lost)
 
 
-def test_a_weight_that_changes_the_first_place_says_where_and_others_are_named_together(golden: Golden) -> None:
+def test_a_weight_that_changes_the_first_place_says_where() -> None:
     swings = (
         WeightSwing("tokens_per_second", 0.4, WeightFlip(0.15, "b"), WeightFlip(0.9, "c")),
         WeightSwing("restart_penalty", 0.2, None, None),
     )
-    golden("presentation.weight_changes", "\n".join(weight_sentences(swings)))
-    assert weight_sentences(()) == ()
+    assert weight_rows(swings) == (
+        SwingRow("tokens per second", "40 %", "15 %: b", "90 %: c"),
+        SwingRow("restart penalty", "20 %", "none", "none"),
+    )
+    assert weight_rows(()) == ()
 
 
 def test_a_weight_near_the_end_never_reads_as_all_or_nothing() -> None:
-    (said,) = weight_sentences((WeightSwing("goodput", 0.5, WeightFlip(0.004, "b"), WeightFlip(0.996, "c")),))
-    assert "0.4 % b" in said and "99.6 % c" in said
+    (row,) = weight_rows((WeightSwing("goodput", 0.5, WeightFlip(0.004, "b"), WeightFlip(0.996, "c")),))
+    assert (row.down, row.up) == ("0.4 %: b", "99.6 %: c")
 
 
-def test_a_price_is_written_out_whatever_its_size(golden: Golden) -> None:
+def test_a_price_is_written_out_whatever_its_size() -> None:
     """Never as 1e+03, and today's never rounded."""
-    (said,) = price_sentences((PriceSwing("a", 999.64, PriceFlip(0.5, 499.8212, "b"), PriceFlip(9.99, 9986.4036, "c")),))
-    golden("presentation.price_changes_of_any_size", said)
+    (row,) = price_rows((PriceSwing("a", 999.64, PriceFlip(0.5, 499.8212, "b"), PriceFlip(9.99, 9986.4036, "c")),))
+    assert row == SwingRow("a", "999.64 USD/h", "499.82 USD/h (−50 %): b", "9,986 USD/h (+899 %): c")
 
 
-def test_a_price_that_changes_the_first_place_is_said_in_money_where_it_is_known(golden: Golden) -> None:
+def test_a_price_that_changes_the_first_place_is_said_in_money_where_it_is_known() -> None:
     swings = (
         PriceSwing("a", 20.0, None, PriceFlip(1.25, 25.0, "b")),
         PriceSwing("b", None, PriceFlip(0.5, None, "b"), None),
         PriceSwing("c", 30.0, None, None),
     )
-    golden("presentation.price_changes", "\n".join(price_sentences(swings)))
+    money, factor, none = price_rows(swings)
+    assert money.up == "25.00 USD/h (+25 %): b" and factor.down == "× 0.5 (−50 %): b"
+    assert none == SwingRow("c", "30.00 USD/h", "none down to 10 %", "none up to 1000 %")
 
 
 def test_the_nearest_change_is_true(sample: CampaignData) -> None:
@@ -73,13 +77,13 @@ def test_the_nearest_change_is_true(sample: CampaignData) -> None:
     assert nearest_change(decided).startswith(f"{decided.decision.ranking[1].provider} is first if ")
     section = decision_tables(decided)
     assert section.rows[0].provider == "local-2core"
-    assert any("local-1core" in s for s in section.by_price)
+    assert any("local-1core" in row.name for row in section.prices)
 
 
 def test_without_a_choice_nothing_would_change_it(tmp_path: Path) -> None:
     alone = conclude(campaign(tmp_path / "results", repeats=1, names=("local-1core",)))
     assert {nearest_change(d) for d in alone.decided} == {""}
-    assert all(s.by_weight == () for s in map(decision_tables, alone.decided))
+    assert all(s.weights == () for s in map(decision_tables, alone.decided))
 
 
 def test_what_nobody_can_judge_is_not_kept_and_says_why(sample: CampaignData) -> None:

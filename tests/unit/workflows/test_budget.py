@@ -16,7 +16,7 @@ from tests.golden import Golden
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Budget, Origin, Provider, Trial
-from plumbline.launch.plan import KINDS
+from plumbline.declarations.teams import KINDS
 from plumbline.results import Event
 from plumbline.results.finding import Finding
 from plumbline.workflows import benchmark

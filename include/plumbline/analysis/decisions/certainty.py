@@ -74,3 +74,13 @@ def today_text(decision: Decision, today: Decision | None) -> str:
 def with_certainty(provider: str, probability: float | None) -> str:
     """A provider with the probability of what is said of it, such as `cirrus (82 % sure)`; the name alone where it is unknown."""
     return provider if probability is None else f"{provider} ({format_probability(probability)} sure)"
+
+
+def with_probability(ranked: Ranked) -> str:
+    """The same in a list of several providers, of which one alone can be first: `cirrus (82 %)`."""
+    return ranked.provider if ranked.probability_first is None else f"{ranked.provider} ({format_probability(ranked.probability_first)})"
+
+
+def cheapest_text(probability: float | None) -> str:
+    """What follows the cheapest provider and its cost: `, P(cheapest) 82 %`; empty where it is unknown."""
+    return "" if probability is None else f", P(cheapest) {format_probability(probability)}"

@@ -163,9 +163,7 @@ def matching_preferences(
     """(team, kind, preference) of each choice that fits; LookupError if none does."""
     if team is not None and team not in declared.teams:
         raise LookupError(unknown_name("team", team, declared.teams))
-    teams = [t for name, t in sorted(declared.teams.items()) if team in (None, name)]
-    kinds: tuple[WorkloadKind, ...] = ("training", "inference")
-    fits = [(t.name, of, p) for t in teams for of in kinds if kind in (None, of) for p in t.preferences(of)]
+    fits: list[tuple[str, WorkloadKind, Preference]] = sorted(declared.choices(team, kind), key=lambda choice: choice[0])
     if workload is not None:
         narrowed = [(name, of, p.model_copy(update={"workloads": (workload,)})) for name, of, p in fits if workload in p.workloads]
         if not narrowed:

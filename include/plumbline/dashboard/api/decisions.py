@@ -71,10 +71,7 @@ class InvalidDecisionQuery(ValueError):
 def find_preference(declared: Declarations, team: str, kind: WorkloadKind, workload: str | None = None) -> Preference:
     """The declared choice, of this workload alone if named. LookupError if team, kind or workload match none; InvalidDecisionQuery if several
     choices match."""
-    declared_team = declared.teams.get(team)
-    preferences = [
-        p for p in (declared_team.preferences(kind) if declared_team is not None else ()) if workload is None or workload in p.workloads
-    ]
+    preferences = [p for _, _, p in declared.choices(team, kind) if workload is None or workload in p.workloads]
     if len(preferences) > 1:
         raise InvalidDecisionQuery(
             f"team {team} makes {len(preferences)} {kind} choices ({_choice_names(preferences)}); expected one of their workloads with it"

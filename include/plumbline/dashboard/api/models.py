@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.dataclasses import dataclass as validated
 
-from plumbline.archive.records import Action, Source
+from plumbline.archive.pages import CampaignHead
+from plumbline.archive.records import Action, Outcomes, SeriesView, Source
 from plumbline.results import Evidence, FailureClass, MetricRow, Reason, Status
-from plumbline.results.finding import FindingKind, FindingState, Severity
 
 T = TypeVar("T")
 
@@ -27,45 +28,15 @@ class Listed(BaseModel, Generic[T]):
     after: str | None = Field(description="hand it in as `after` for the next page; null on the last one")
 
 
-class SeriesOut(Answer):
-    """One workload on one provider, over time."""
-
-    series_key: str
-    kind: str
-    workload: str
-    version: int
-    provider: str
-    region: str
-    instance_type: str
-    source: Source
-
-
-class OutcomesOut(Answer):
-    """How many trials ended how; a trial counts once, by its best attempt."""
-
-    planned: int
-    usable: int
-    invalid: int
-    rejected: int
-    failed: int
-    missing: int
-
-
-class CampaignOut(Answer):
-    """The trials that answer one question."""
-
-    campaign_id: str
-    reason: str
-    planned_at: datetime
-
-
-class SeriesInCampaign(SeriesOut):
+@validated(frozen=True)
+class SeriesInCampaign(SeriesView):
     """A series' part of a campaign."""
 
-    outcomes: OutcomesOut
+    outcomes: Outcomes
 
 
-class CampaignDetail(CampaignOut):
+@validated(frozen=True)
+class CampaignDetail(CampaignHead):
     """A campaign with a page of the series that took part."""
 
     series: Listed[SeriesInCampaign]
@@ -140,39 +111,3 @@ class History(BaseModel):
     unit: str
     direction: str
     campaigns: Listed[CampaignPoints]
-
-
-class FindingOut(Answer):
-    """A drift that was detected. `effect` and its interval are ratios to the baseline minus 1."""
-
-    finding_id: str
-    series_key: str
-    campaign_id: str | None
-    provider: str
-    kind: FindingKind
-    severity: Severity
-    state: FindingState
-    headline: str
-    detail: dict[str, Any]
-    metric: str | None
-    effect: float | None
-    ci_low: float | None
-    ci_high: float | None
-    opened_at: datetime
-    updated_at: datetime
-    last_seen_at: datetime
-    snoozed_until: datetime | None
-
-
-class PriceOut(Answer):
-    """An accepted price of a whole instance, in USD an hour; `until` is null while it holds."""
-
-    provider: str
-    purchase: str
-    term: str | None
-    usd_per_hour: float
-    since: date
-    until: date | None
-    source: str
-    first_seen_at: datetime
-    last_seen_at: datetime

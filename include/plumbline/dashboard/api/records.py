@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from plumbline.analysis.decisions.decision_record import DecisionDocument, read_decisions
 from plumbline.analysis.trial_sample import WorkloadKind
-from plumbline.archive.pages import Slice
+from plumbline.archive.pages import CampaignHead, Slice
+from plumbline.archive.records import FindingView, PriceView, SeriesView
 from plumbline.dashboard.access import can_see_costs, require_cost_access
 from plumbline.dashboard.api import models as out
 from plumbline.dashboard.rendering import API_PREFIX, Attempt
@@ -20,6 +21,7 @@ from plumbline.results.finding import FindingKind, FindingState, Severity
 Limit = Annotated[int, Query(ge=1, le=200, description="rows of a page")]
 After = Annotated[str | None, Query(description="the `after` of the page before")]
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 def router(reader: ArchiveReader) -> APIRouter:
@@ -34,15 +36,15 @@ def router(reader: ArchiveReader) -> APIRouter:
         campaign_id: str | None = None,
         after: After = None,
         limit: Limit = 50,
-    ) -> out.Listed[out.SeriesOut]:
+    ) -> out.Listed[SeriesView]:
         """Series by key."""
-        return _to_list(out.SeriesOut, reader.archive().series_page(provider, kind, workload, campaign_id, after or "", limit))
+        return _listed(reader.archive().series_page(provider, kind, workload, campaign_id, after or "", limit))
 
     @routes.get("/campaigns", tags=["measured"])
-    def list_campaigns(after: After = None, limit: Limit = 50) -> out.Listed[out.CampaignOut]:
+    def list_campaigns(after: After = None, limit: Limit = 50) -> out.Listed[CampaignHead]:
         """Campaigns, those planned last first."""
         with _valid_cursor():
-            return _to_list(out.CampaignOut, reader.archive().campaigns_page(after, limit))
+            return _listed(reader.archive().campaigns_page(after, limit))
 
     @routes.get("/campaigns/{campaign_id}", tags=["measured"])
     def one_campaign(campaign_id: str, after: After = None, limit: Limit = 50) -> out.CampaignDetail:
@@ -52,7 +54,7 @@ def router(reader: ArchiveReader) -> APIRouter:
         if head is None:
             raise HTTPException(404, f'the archive has no campaign "{campaign_id}"')
         part = archive.campaign_series(campaign_id, (), after, limit)
-        rows = tuple(out.SeriesInCampaign(**vars(row.series), outcomes=_to_model(out.OutcomesOut, row.outcomes)) for row in part.rows)
+        rows = tuple(out.SeriesInCampaign(**vars(row.series), outcomes=row.outcomes) for row in part.rows)
         return out.CampaignDetail(**vars(head), series=out.Listed(items=rows, after=part.after))
 
     @routes.get("/trials", tags=["measured"])
@@ -61,7 +63,8 @@ def router(reader: ArchiveReader) -> APIRouter:
     ) -> out.Listed[out.TrialOut]:
         """Attempts in the order in which they were recorded, of one campaign and one series if asked."""
         with _valid_cursor():
-            return _to_list(out.TrialOut, reader.archive().trials_page(campaign_id, series_key, after, limit))
+            page = reader.archive().trials_page(campaign_id, series_key, after, limit)
+        return out.Listed(items=tuple(_to_model(out.TrialOut, row) for row in page.rows), after=page.after)
 
     @routes.get("/trials/{trial_id}", tags=["measured"])
     def one_trial(trial_id: str, attempt: Attempt = None) -> out.TrialDetail:
@@ -126,18 +129,16 @@ def router(reader: ArchiveReader) -> APIRouter:
         provider: str | None = None,
         after: After = None,
         limit: Limit = 50,
-    ) -> out.Listed[out.FindingOut]:
+    ) -> out.Listed[FindingView]:
         """Findings, newest first."""
         with _valid_cursor():
-            return _to_list(
-                out.FindingOut, reader.archive(can_see_costs(request)).findings_page(state, kind, severity, provider, after, limit)
-            )
+            return _listed(reader.archive(can_see_costs(request)).findings_page(state, kind, severity, provider, after, limit))
 
     @routes.get("/prices", tags=["concluded"], dependencies=[Depends(require_cost_access)])
-    def list_prices(provider: str | None = None, after: After = None, limit: Limit = 50) -> out.Listed[out.PriceOut]:
+    def list_prices(provider: str | None = None, after: After = None, limit: Limit = 50) -> out.Listed[PriceView]:
         """Prices that were accepted, by provider, purchase and day."""
         with _valid_cursor():
-            return _to_list(out.PriceOut, reader.archive().prices_page(provider, after, limit))
+            return _listed(reader.archive().prices_page(provider, after, limit))
 
     @routes.get("/decisions", tags=["concluded"], dependencies=[Depends(require_cost_access)])
     def list_decisions(
@@ -166,5 +167,5 @@ def _to_model(model: type[M], row: Any) -> M:
     return model.model_validate(row, from_attributes=True)
 
 
-def _to_list(model: type[M], part: Slice[Any]) -> out.Listed[M]:
-    return out.Listed(items=tuple(_to_model(model, row) for row in part.rows), after=part.after)
+def _listed(part: Slice[T]) -> out.Listed[T]:
+    return out.Listed(items=part.rows, after=part.after)

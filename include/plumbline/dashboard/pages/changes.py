@@ -19,9 +19,8 @@ from plumbline.dashboard.rendering import PageRenderer
 from plumbline.dashboard.sources import AnswerCache, ArchiveReader, DeclarationsReader
 from plumbline.findings.cause import slowdown
 from plumbline.metrics.formatting import format_change
-from plumbline.results.finding import Finding
+from plumbline.results.finding import UNREADABLE_ERRORS, Finding
 from plumbline.results.sample import Series
-from plumbline.workflows.findings import UNREADABLE_ERRORS
 
 FINDINGS_READ = 1000
 

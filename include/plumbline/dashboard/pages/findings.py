@@ -29,10 +29,9 @@ from plumbline.presentation.charts.chart import Chart
 from plumbline.presentation.findings_inbox import group_findings, workloads_of
 from plumbline.presentation.metric_history import finding_chart, finding_history
 from plumbline.presentation.verdicts import OPERATIONS
-from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity
+from plumbline.results.finding import OPEN_STATES, SEVERITIES, Finding, FindingKind, FindingState, Severity, read_finding
 from plumbline.workflows.alert import digest_entries
 from plumbline.workflows.claim import CLAIMABLE_KINDS, Claimable, claimable
-from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import SETTLED as SETTLED_STATES
 from plumbline.workflows.monthly_costs import monthly_cost_of
 from plumbline.workflows.plan import Action
@@ -91,9 +90,7 @@ def finding_page(archive: Archive, declared: Declarations, finding_id: str, now:
     """LookupError for an unknown id."""
     view = archive.finding(finding_id)
     page = FindingPage(view, tuple(_threads(archive, finding_id)), _commands(view, now), tuple(archive.audit(finding_id)))
-    try:
-        finding = Finding.of(view.detail).with_state(view.state)
-    except UNREADABLE_ERRORS:
+    if (finding := read_finding(view)) is None:
         return page
     history, cost = finding_history(archive, finding), monthly_cost_of(archive, declared, view)
     return replace(

@@ -12,7 +12,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from plumbline.alerts.monthly_cost import sum_costs
-from plumbline.analysis.conclusions import KINDS
 from plumbline.analysis.cost.budget import SUMS, BudgetUse, sum_known
 from plumbline.analysis.decisions.decision_record import DecisionDocument, read_decisions
 from plumbline.analysis.fleet import Fleet, pooled_costs
@@ -254,9 +253,7 @@ def draw_fleet(
 
 
 def _cheapest(fleet: Fleet, declared: Declarations) -> tuple[tuple[str, str], ...]:
-    decided_workloads = [
-        w for kind in ("inference", "training") for team in declared.teams.values() for p in team.preferences(kind) for w in p.workloads
-    ]
+    decided_workloads = [w for kind in ("inference", "training") for _, _, p in declared.choices(kind=kind) for w in p.workloads]
     cheapest = []
     for workload in dict.fromkeys((*decided_workloads, *sorted({s.workload for s in fleet.series}))):
         placings = place(pooled_costs(fleet.of(workload))[1], lower_is_better=True)
@@ -311,9 +308,7 @@ def _filter_fleet(fleet: Fleet, declared: Declarations, chosen: Filter, status: 
 def newest_decisions(stored: Sequence[DecisionDocument], declared: Declarations, now: datetime) -> tuple[DecisionRow, ...]:
     """Of each declared choice its newest stored decision, or that there is none. `stored`: one of each choice."""
     by_choice = {decision.choice: decision for decision in stored}
-    declared_choices = [
-        (team.name, kind, tuple(p.workloads)) for team in declared.teams.values() for kind in KINDS for p in team.preferences(kind)
-    ]
+    declared_choices = [(team, kind, tuple(preference.workloads)) for team, kind, preference in declared.choices()]
     return tuple(
         decision_row(by_choice[choice], now) if choice in by_choice else DecisionRow(DecisionDocument(*choice), decided=False)
         for choice in declared_choices

@@ -10,7 +10,6 @@ from typing import get_args
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from plumbline.analysis.decisions.current_results import matching_preferences
 from plumbline.analysis.prices.book import all_with_effective_prices, prices_in_force, with_effective_prices
 from plumbline.archive import Archive, FindingView, PriceReadingView, PriceView
 from plumbline.dashboard.rendering import PageRenderer
@@ -243,7 +242,7 @@ def _choices(archive: Archive, declared: Declarations, provider: str) -> list[di
     measured = {part.series.workload for part in archive.newest_usable(providers=[provider])}
     return [
         {"team": team, "kind": kind, "workload": workload}
-        for team, kind, preference in (matching_preferences(declared, None, None, None) if declared.teams else ())
+        for team, kind, preference in declared.choices()
         for workload in preference.workloads
         if workload in measured
     ]

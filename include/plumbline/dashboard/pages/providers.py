@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -34,9 +33,8 @@ from plumbline.presentation.charts.launches import launch_chart, launch_lines, l
 from plumbline.presentation.charts.trend import Quantity, Trend, TrendEvent, read_trend, trend_chart
 from plumbline.presentation.findings_inbox import InboxGroup, count_severities, group_findings, severity_order, unsettled_findings
 from plumbline.presentation.series_summary import SeriesSummary, drifted_series, format_age, series_summaries, shown_state
-from plumbline.results.finding import FLEET, Finding
+from plumbline.results.finding import FLEET, read_finding
 from plumbline.workflows.campaign_history import FleetYear, fleet_lane, fleet_year
-from plumbline.workflows.findings import UNREADABLE_ERRORS
 from plumbline.workflows.monthly_costs import monthly_costs
 from plumbline.workflows.promises import LAUNCH_CAMPAIGNS
 
@@ -299,11 +297,9 @@ def year_events(archive: Archive, trend: Trend | None, year: FleetYear, name: st
     planned_times = {head.campaign_id: head.planned_at for head in year.campaigns}
     events = [e for e in (trend.events if trend is not None else ()) if e.kind in ("environment", "price")]
     for view in archive.findings_page(provider=name, kind="performance", limit=FINDINGS_DRAWN).rows:
-        with suppress(*UNREADABLE_ERRORS):
-            words = headline(Finding.of(view.detail))
-            events.append(
-                TrendEvent(planned_times.get(view.campaign_id or "", view.opened_at), "finding", words, f"/findings/{view.finding_id}")
-            )
+        if (finding := read_finding(view)) is not None:
+            at, link = planned_times.get(view.campaign_id or "", view.opened_at), f"/findings/{view.finding_id}"
+            events.append(TrendEvent(at, "finding", headline(finding), link))
     return tuple(sorted(events, key=lambda event: event.at))
 
 

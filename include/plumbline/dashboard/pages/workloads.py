@@ -255,13 +255,7 @@ def _source_trials(results: CurrentResults, workload: str, providers: Sequence[s
 
 
 def _teams(declared: Declarations, workload: str) -> tuple[str, ...]:
-    return tuple(
-        sorted(
-            team.name
-            for team in declared.teams.values()
-            if any(workload in p.workloads for kind in ("training", "inference") for p in team.preferences(kind))
-        )
-    )
+    return tuple(sorted({team for team, _, preference in declared.choices() if workload in preference.workloads}))
 
 
 def router(pages: PageRenderer, reader: ArchiveReader, declared: DeclarationsReader, fleets: AnswerCache) -> APIRouter:

@@ -157,18 +157,10 @@ def _intervals(names: Sequence[str], rows: Mapping[str, tuple[Row, Row]], x_fact
         return {}  # fifty crosses hide each other
     intervals: Part = {}
     for i, (along, factor) in enumerate((("error_x", x_factor), ("error_y", y_factor))):
-        interval_rows = [rows[n][i] for n in names]
-        up = [0.0 if r.high is None else (r.high - _value(r)) / factor for r in interval_rows]
-        down = [0.0 if r.low is None else (_value(r) - r.low) / factor for r in interval_rows]
-        intervals[along] = {
-            "type": "data",
-            "symmetric": False,
-            "array": up,
-            "arrayminus": down,
-            "color": colour,
-            "thickness": 1,
-            "width": 0,
-        }
+        own = [rows[n][i] for n in names]
+        intervals[along] = error_bars(
+            [_value(r) for r in own], [r.low for r in own], [r.high for r in own], factor, colour, thickness=1, width=0
+        )
     return intervals
 
 
