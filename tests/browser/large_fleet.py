@@ -40,7 +40,7 @@ TRAINING = (
     "vision-retrain-gpu",
     "vision-retrain-8gpu",
 )
-INFERENCE = ("chat-1b-gpu", "chat-8b", "chat-8b-fp8", "chat-small-gpu", "embedding-gpu", "embedding-node-gpu")
+INFERENCE = ("chat-1b-gpu", "chat-8b", "chat-8b-1gpu", "chat-small-gpu", "embedding-gpu", "embedding-node-gpu")
 REGIONS = ("us-east", "us-west", "eu-north", "eu-west", "ap-south", "ap-east")
 # USD for each hour of a GPU, speed as a share of the usual, and the GPU.
 CLOUDS = {

@@ -110,10 +110,16 @@ class Declarations:
             w for _, w in sorted(self.workloads.items()) if (kind is None or w.kind == kind) and incompatibility(w, provider) is None
         )
 
-    def monthly_workloads(self, provider: Provider, kind: str | None = None) -> tuple[AnyWorkload, ...]:
-        """Workloads of the provider's monthly rerun, by name: its own `workloads`, else all fitting ones that are not on demand only."""
-        declared = provider.workloads
-        return tuple(w for w in self.workloads_for(provider, kind) if (not w.on_demand_only if declared is None else w.name in declared))
+    def monthly_workloads(self, provider: Provider, kind: str | None = None, month: int | None = None) -> tuple[AnyWorkload, ...]:
+        """Workloads of the provider's rerun in `month` (1 to 12; None: in any), by name: its own `workloads`, else all fitting ones of the
+        standard set."""
+        named = provider.workloads
+        return tuple(
+            w
+            for w in self.workloads_for(provider, kind)
+            if (w.name in named if named is not None else _in_standard_set(w, provider))
+            and (month is None or w.months is None or month in w.months)
+        )
 
     def left_out(self, provider: Provider) -> tuple[tuple[AnyWorkload, str], ...]:
         """Workloads, by name, that the provider's monthly rerun skips for want of an engine or scratch disk, and why. A provider's own `workloads`
@@ -125,6 +131,13 @@ class Declarations:
             if not workload.on_demand_only and (why := reason_to_skip(workload, provider)) is not None:
                 skipped.append((workload, why))
         return tuple(skipped)
+
+
+def _in_standard_set(workload: AnyWorkload, provider: Provider) -> bool:
+    """Not on demand only, on no more nodes than a trial may take, and deleting a pod only where a declared volume outlives it."""
+    most = provider.nodes if provider.launcher.runs_pods else provider.launcher.most_nodes
+    deletes = isinstance(workload, TrainingWorkload) and bool(workload.pod_deletions)
+    return not workload.on_demand_only and workload.nodes <= most and (not deletes or provider.launcher.checkpoint_volume)
 
 
 def load(config: Path | None = None) -> Declarations:

@@ -90,7 +90,7 @@ def without_defaults(trial: Trial) -> dict[str, Any]:
 
 
 _CRITERIA_FIELDS = {"acceptance", "drift", "slo", "loss"}
-_OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "primary"}
+_OUTSIDE_FIELDS = {"description", "repeats", "providers", "needs", "on_demand_only", "months", "primary"}
 # The limit does not change what a trial measures, so it must not start a new series.
 _LIMITS: dict[str, Any] = {"server": {"ready_timeout"}}
 # `selection` is the prompts' hash; how they are compressed differs between machines, and privacy changes no request.

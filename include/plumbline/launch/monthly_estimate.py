@@ -105,7 +105,9 @@ def estimate_month(
     `durations_s`: by workload, seconds over all nodes of the last trials.
     """
     lasted = durations_s or {}
-    scheduled = tuple(estimate_workload(provider, w, on, lasted.get(w.name, ())) for w in declared.monthly_workloads(provider))
+    scheduled = tuple(
+        estimate_workload(provider, w, on, lasted.get(w.name, ())) for w in declared.monthly_workloads(provider, month=on.month)
+    )
     quoted = quote(provider, on)
     return MonthlyEstimate(provider.name, provider.enabled, scheduled, str(quoted.basis or quoted.reason))
 

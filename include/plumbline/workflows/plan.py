@@ -132,7 +132,7 @@ def trials_of(parameters: RunParameters, declared: Declarations, provider: Provi
     wanted = (
         [w for w in fitting.values() if w.name in parameters.workloads]
         if parameters.workloads is not None
-        else list(declared.monthly_workloads(provider, kind))
+        else list(declared.monthly_workloads(provider, kind, planned_at.month))
     )
     if parameters.slot is not None:
         wanted = [w for w in wanted if parameters.slot in declared_slots(provider, w)]

@@ -175,7 +175,8 @@ def missing_data_findings(
     if provider is None:
         providers = list(declared.enabled_providers())
     left_out = {key_of(w, p): p for p in providers for w, _ in declared.left_out(p)}
-    expected = {key_of(w, p): p for p in providers for w in declared.monthly_workloads(p)} | left_out
+    month = int(campaign_id[-2:])
+    expected = {key_of(w, p): p for p in providers for w in declared.monthly_workloads(p, month=month)} | left_out
     last = {
         key: max((c for c, _ in archive.series_campaigns(key, _MONTHS) if missing_data.is_monthly(c) and c <= campaign_id), default=None)
         for key in expected

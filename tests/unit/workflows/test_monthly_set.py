@@ -148,6 +148,29 @@ def test_a_workload_that_a_small_scratch_disk_leaves_out_is_named_with_both_numb
     assert not [w for w in measurement_gaps(replace(here, providers={large.name: large})) if "does not measure" in w]
 
 
+def test_a_provider_with_two_nodes_measures_the_network_between_them_too() -> None:
+    here, provider = enabled()
+    two = provider.model_copy(update={"nodes": 2})
+    assert {w.name for w in here.monthly_workloads(two)} == STANDARD | {"collectives-2node"}
+    (network,) = [each for each in estimate_month(here, two, TODAY).scheduled if each.workload == "collectives-2node"]
+    assert network.nodes == 2 and network.trials == 3 and 120 < network.trial_s <= 330
+    assert two.of_trial() == provider.of_trial(), "it changes no measurement"
+
+
+def test_the_deleted_pod_is_measured_once_a_quarter_where_a_volume_outlives_it() -> None:
+    here, provider = enabled()
+    claimed = provider.model_copy(update={"launcher": provider.launcher.model_copy(update={"volume_claim": "checkpoints"})})
+    found = {month: {w.name for w in here.monthly_workloads(claimed, month=month)} - STANDARD for month in range(1, 13)}
+    assert {month for month, names in found.items() if names == {"pretrain-1b-gpu-pod-delete"}} == {1, 4, 7, 10}
+    assert not set().union(*(names for month, names in found.items() if month not in (1, 4, 7, 10)))
+    asked = RunParameters("2026-11", MONTHLY_REASON, slot="02:00")
+    planned = {month: trials_of(asked, here, claimed, "training", datetime(2026, month, 1, 2, tzinfo=timezone.utc)) for month in (10, 11)}
+    counts = {month: sum(t.workload.name == "pretrain-1b-gpu-pod-delete" for t in trials) for month, trials in planned.items()}
+    assert counts == {10: 2, 11: 0}
+    named = replace(asked, slot=None, workloads=("pretrain-1b-gpu-pod-delete",))
+    assert len(trials_of(named, here, claimed, "training", datetime(2026, 11, 5, tzinfo=timezone.utc))) == 2, "on demand in any month"
+
+
 def test_the_standard_inference_workloads_search_for_their_highest_rate() -> None:
     here, provider = enabled()
     served = here.monthly_workloads(provider, "inference")

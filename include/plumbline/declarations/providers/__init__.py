@@ -185,6 +185,9 @@ class Provider(Declared):
     manual_steps: tuple[Annotated[str, Field(min_length=3)], ...] | None = Field(
         None, description="manual steps before a trial can run, one sentence each; [] for none"
     )
+    nodes: int = Field(
+        1, ge=1, le=1024, description="machines of this kind that one trial may take: the monthly rerun has no workload of more nodes"
+    )
     workloads: tuple[Name, ...] | None = Field(
         None,
         min_length=1,
@@ -259,7 +262,7 @@ class Provider(Declared):
         paid = {"sold_by": "instance", "price_sources": (), "token_prices": (), "rates": (), "overhead": (), "invoices": ()}
         terms = ("lead_time_share", "speed_floors", "clause", "credit", "contact")
         promised = self.sla.model_copy(update={name: getattr(ServiceLevel(), name) for name in terms})
-        unseen = {"workloads": None, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, "sla": promised}
+        unseen = {"workloads": None, "nodes": 1, "watch": MonitoringConfig(), "budget": None, "manual_steps": None, "sla": promised}
         return self.model_copy(update={**unseen, **paid})
 
     @property

@@ -260,6 +260,9 @@ class Workload(Declared):
     needs: Needs
     providers: tuple[Name, ...] | None = Field(None, description="only these providers; every enabled one that fits if omitted")
     on_demand_only: bool = Field(False, description="planned only when named: in a request, or by a provider's `workloads`")
+    months: tuple[Annotated[int, Field(ge=1, le=12)], ...] | None = Field(
+        None, min_length=1, description="of the monthly rerun, such as [1, 4, 7, 10] for once a quarter; every month if omitted"
+    )
     repeats: Repeats
     acceptance: tuple[Criterion, ...] = ()
     primary: Primary | None = Field(
@@ -276,9 +279,9 @@ class Workload(Declared):
         return value
 
     def of_trial(self) -> Self:
-        """The workload as its trials carry it, without `primary` and `whole_node`: they do not change the measurement, and an earlier harness
-        would refuse them as unknown."""
-        return self.model_copy(update={"primary": None, "needs": self.needs.model_copy(update={"whole_node": False})})
+        """The workload as its trials carry it, without `primary`, `months` and `whole_node`: they do not change the measurement, and an
+        earlier harness would refuse them as unknown."""
+        return self.model_copy(update={"primary": None, "months": None, "needs": self.needs.model_copy(update={"whole_node": False})})
 
     @property
     def gpus(self) -> int | None:

@@ -71,9 +71,7 @@ def test_every_workload_of_the_house_passes_the_quality_checks_as_it_is(tmp_path
     report = check(documents, trials, tmp_path, "simulated")
     assert not report.problems and {key: v.reasons for key, v in report.verdicts.items() if v.action != "accept"} == {}
     assert all(document.simulated for document in documents)
-    # As the harness would judge it: an engine with dummy weights of its own has no reference for its cheaper precision.
     unchecked = {d.trial.workload.name: [r.code for r in d.validity.reasons] for d in documents if d.validity.status != "valid"}
-    assert unchecked.pop("chat-8b-fp8") == ["quality_unchecked"]
     assert {code for codes in unchecked.values() for code in codes} <= {"search_open"}
 
 
