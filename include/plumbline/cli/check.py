@@ -25,6 +25,7 @@ from plumbline.declarations import (
     load,
 )
 from plumbline.declarations.loader import Placeholder, find_placeholders
+from plumbline.declarations.untried import never_run_on
 from plumbline.launch.cluster import manifests
 from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.names import cluster_declaration
@@ -204,6 +205,8 @@ def _row(provider: Provider, workload: AnyWorkload, each: WorkloadEstimate, mont
         "servers": workload.replicas_on(provider.accelerator.count) if isinstance(workload, InferenceWorkload) else None,
         "charged": _charged(provider, workload),
         "caveats": [share.caveat] if share is not None and share.caveat else [],
+        # What the archive has trials of was run here.
+        "never_run_on": None if each.measured else never_run_on(workload, provider),
     }
 
 
@@ -252,6 +255,7 @@ def _show(
     columns = ("provider", "launcher", "kind", "workload", "slots (UTC)", "repeats a slot", "trials", "node hours")
     shown = table("What a month measures", *columns, right=columns[-3:])
     charged: dict[str, set[str]] = {}
+    untried: dict[str, set[str]] = {}
     for row in rows:
         why_not = "disabled" if not row["enabled"] else "on demand only" if row["on_demand_only"] else None
         if why_not is None or everything:
@@ -267,11 +271,15 @@ def _show(
                 style="dim" if why_not else None,
             )
             charged.setdefault(row["charged"], set()).add(row["workload"])
+            if row["never_run_on"] is not None:
+                untried.setdefault(row["never_run_on"], set()).add(row["workload"])
     if shown.row_count:
         print_table(shown, None if everything else TOP)
     for part, workloads in sorted(charged.items()):
         if part not in _PLAIN:
             out.print(f"charged {part}: {', '.join(sorted(workloads))}")
+    for kinds, workloads in sorted(untried.items()):
+        out.print(f"never run on this kind ({kinds}): {', '.join(sorted(workloads))}; look at the first trial with care", style="yellow")
     costs = table(
         "What a month comes to, paid", "provider", "trials", "node hours", "USD", "times", "price", right=("trials", "node hours", "USD")
     )

@@ -135,9 +135,10 @@ class Declarations:
 
 def _in_standard_set(workload: AnyWorkload, provider: Provider) -> bool:
     """Not on demand only, on no more nodes than a trial may take, and deleting a pod only where a declared volume outlives it."""
-    most = provider.nodes if provider.launcher.runs_pods else provider.launcher.most_nodes
     deletes = isinstance(workload, TrainingWorkload) and bool(workload.pod_deletions)
-    return not workload.on_demand_only and workload.nodes <= most and (not deletes or provider.launcher.checkpoint_volume)
+    return (
+        not workload.on_demand_only and workload.nodes <= provider.nodes_of_a_trial and (not deletes or provider.launcher.checkpoint_volume)
+    )
 
 
 def load(config: Path | None = None) -> Declarations:

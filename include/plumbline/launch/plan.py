@@ -265,10 +265,13 @@ def possible_trials(declared: Declarations, provider: Provider, now: datetime) -
     for kind in KINDS:
         if provider.launcher.image_for(kind) is None:
             continue
-        candidates = declared.workloads_for(provider, kind) or [
+        named = provider.workloads or ()
+        candidates = [w for w in declared.workloads_for(provider, kind) if w.nodes <= provider.nodes_of_a_trial or w.name in named] or [
             other
             for w in declared.workloads.values()
-            if w.kind == kind and incompatibility(other := _whole_node_variant(w, provider), provider) is None
+            if w.kind == kind
+            and w.nodes <= provider.nodes_of_a_trial
+            and incompatibility(other := _whole_node_variant(w, provider), provider) is None
         ]
         for workload in candidates:
             world = Declarations({here.name: here}, {workload.name: workload}, {}, declared.thresholds)

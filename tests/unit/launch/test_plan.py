@@ -177,7 +177,10 @@ def test_several_nodes_and_images_are_a_clusters_matter() -> None:
     gang = changed(gpt, parallelism={"nodes": 2})
     with pytest.raises(PlanError, match="2 nodes"):
         plan(world(workloads=[gang]), ask(providers=["local-1core"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)
-    assert plan(world([cluster_provider()], [gang]), ask(), PLANNED_AT)
+    two = cluster_provider().model_copy(update={"nodes": 2})
+    assert plan(world([two], [gang]), ask(), PLANNED_AT)
+    with pytest.raises(PlanError, match="nothing to run"):
+        plan(world([cluster_provider()], [gang]), ask(), PLANNED_AT)
     only_inference = cluster_provider(images={"inference": "localhost/plumbline/cpu:test"})
     with pytest.raises(PlanError, match=r"launcher\.images\.training"):
         plan(world([only_inference], [gpt]), ask(providers=["cluster-a"], workloads=["gpt-tiny-cpu"]), PLANNED_AT)

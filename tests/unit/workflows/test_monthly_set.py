@@ -160,6 +160,7 @@ def test_a_provider_with_two_nodes_measures_the_network_between_them_too() -> No
 def test_the_deleted_pod_is_measured_once_a_quarter_where_a_volume_outlives_it() -> None:
     here, provider = enabled()
     claimed = provider.model_copy(update={"launcher": provider.launcher.model_copy(update={"volume_claim": "checkpoints"})})
+    here = replace(here, providers={claimed.name: claimed})
     found = {month: {w.name for w in here.monthly_workloads(claimed, month=month)} - STANDARD for month in range(1, 13)}
     assert {month for month, names in found.items() if names == {"pretrain-1b-gpu-pod-delete"}} == {1, 4, 7, 10}
     assert not set().union(*(names for month, names in found.items() if month not in (1, 4, 7, 10)))
@@ -288,7 +289,7 @@ def test_a_series_that_reported_and_is_left_out_now_is_missed(home: Path, monkey
             archive.record(simulate(trial), uri="file:///nowhere")
         # A simulated provider lacks nothing: only what the declarations say of it is changed here.
         monthly, left_out = Declarations.monthly_workloads, Declarations.left_out
-        monkeypatch.setattr(Declarations, "monthly_workloads", lambda *a: tuple(w for w in monthly(*a) if w.name != gone.name))
+        monkeypatch.setattr(Declarations, "monthly_workloads", lambda *a, **k: tuple(w for w in monthly(*a, **k) if w.name != gone.name))
         assert check_missing_data(second.replace(day=3)) == [], "no longer expected, and nothing says why"
         monkeypatch.setattr(Declarations, "left_out", lambda self, p: ((gone, "no scratch disk"), *left_out(self, p)))
         (missing,) = check_missing_data(second.replace(day=3))

@@ -279,6 +279,11 @@ class Provider(Declared):
         return self.launcher
 
     @property
+    def nodes_of_a_trial(self) -> int:
+        """Machines that a trial of the monthly rerun may take at most."""
+        return self.nodes if self.launcher.runs_pods else self.launcher.most_nodes
+
+    @property
     def simulated(self) -> bool:
         """Whether its results are simulated; they never mix with measured ones."""
         return self.launcher.simulated

@@ -1,0 +1,36 @@
+"""Kinds of hardware and engine on which the harness itself was never run: a first trial there may find its mistakes.
+
+docs/hardware-probes.md has what was measured: training and Triton's Python backend on one NVIDIA GPU; CPUs."""
+
+from __future__ import annotations
+
+from plumbline.declarations.providers import Provider
+from plumbline.declarations.workloads.inference import InferenceWorkload
+from plumbline.declarations.workloads.training import TrainingWorkload
+
+_TITLES = {
+    "vllm": "vLLM on GPUs",
+    "tensorrtllm": "TensorRT-LLM",
+    "openai": "an engine's own server on GPUs",
+    "onnxruntime": "ONNX Runtime on GPUs",
+    "pytorch": "Triton's PyTorch backend on GPUs",
+}
+"""Of `server.backend`; the others were run on a GPU."""
+
+
+def never_run_on(workload: TrainingWorkload | InferenceWorkload, provider: Provider) -> str | None:
+    """Such as `AMD GPUs, several GPUs`; None where the harness was run on this kind, or it does not matter: simulations, hosted models."""
+    accelerator = provider.accelerator
+    if accelerator.kind == "cpu" or provider.simulated or provider.launcher.hosted:
+        return None
+    kinds = ["AMD GPUs"] if accelerator.kind == "amd" else []
+    if isinstance(workload, InferenceWorkload):
+        kinds += [title] if (title := _TITLES.get(workload.server.backend)) is not None else []
+        gpus = workload.needs.count * workload.replicas_on(accelerator.count)
+    else:
+        gpus = workload.parallelism.processes
+    if workload.nodes > 1:
+        kinds.append("several nodes of GPUs")
+    elif gpus > 1:
+        kinds.append("several GPUs")
+    return ", ".join(kinds) or None
