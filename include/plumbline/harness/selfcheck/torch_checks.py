@@ -169,8 +169,8 @@ def energy_counter(
         last = opened.joules(0)
     finally:
         opened.close()
-    if first is None or last is None:
-        return CheckLine.failed("energy_counter", "the GPU's counter of energy stopped answering")
+    if first is None or last is None or len(samples) < 2:
+        return CheckLine.failed("energy_counter", "the GPU's counter of energy or its power stopped answering")
     expected = integrate_power(samples)
     reason = f"the driver's counter of energy, expected by the integral of {len(samples)} samples of its power"
     return CheckLine.compared("energy_counter", last - first, expected, _ENERGY_TOLERANCE * expected, "J", reason)
@@ -182,11 +182,14 @@ def integrate_power(samples: Sequence[tuple[float, float]]) -> float:
 
 
 def _sample_while_busy(work: Callable[[], None], meters: Meters, seconds: float) -> list[tuple[float, float]]:
-    samples = [(time.monotonic(), meters.read(0)["power"])]
-    while samples[-1][0] - samples[0][0] < seconds:
+    samples, until = list[tuple[float, float]](), time.monotonic() + seconds
+    while True:
+        now, watts = time.monotonic(), meters.read(0).get("power")
+        if watts is not None:  # a single reading may be none
+            samples.append((now, watts))
+        if now >= until:
+            return samples
         work()
-        samples.append((time.monotonic(), meters.read(0)["power"]))
-    return samples
 
 
 def _matmul_load() -> Callable[[], None]:

@@ -88,7 +88,7 @@ class NodeGpus:
         if (strategy or "none") != "none" or self.replicas > 1:
             clients = f", {self.replicas} clients a card" if self.replicas > 1 else ""
             return f"a card shared by {strategy or 'several programs'}{clients}"
-        cut = self.labels.get("cloud.google.com/gke-gpu-partition-size") or self.labels.get(PRODUCT) or ""
+        cut = _first(self.labels, "cloud.google.com/gke-gpu-partition-size", PRODUCT, "nvidia.com/mig.config") or ""
         mode = (_first(self.labels, "amd.com/compute-memory-partition", "amd.com/gpu.compute-memory-partition") or "spx").lower()
         partition = re.search(r"/([cdqt]px)_", f"/{mode}_" if self.resource == "amd.com/gpu" else self.resource)
         if partition:
@@ -96,7 +96,10 @@ class NodeGpus:
         if self.labels.get("nvidia.com/vgpu.present") == "true":
             return "a vGPU"
         profile = mig_profile(self.resource) or mig_profile(cut)
-        return f"MIG {profile}" if profile else part_of_card(self.resource) or part_of_card(cut)
+        named = f"MIG {profile}" if profile else part_of_card(self.resource) or part_of_card(cut)
+        return named or (
+            f"a part of a card ({self.amount()} are offered of {self.cards})" if 0 < (self.cards or 0) < self.amount() else None
+        )
 
     @property
     def replicas(self) -> int:

@@ -3,12 +3,14 @@ cut, claimed, lost or not there yet."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.fakes.trials import H100, cluster_provider
 
 from plumbline.analysis.drift.environment import diff_nodes
+from plumbline.launch.cluster import doctor
 from plumbline.launch.cluster.manifests import node_selector
 from plumbline.launch.cluster.node_gpus import INSTANCE_TYPE, PRODUCT, NodeGpus, claimed_devices
 from plumbline.launch.cluster.observe.node_inventory import check_nodes, node_facts
@@ -172,10 +174,12 @@ SHARED = {
             node({PRODUCT: "NVIDIA-A100-SXM4-80GB", "nvidia.com/mig.strategy": "mixed"}, **{"mig-1g.10gb": "12"}),
             "12 × nvidia.com/mig-1g.10gb",
         ),
+        (node({**AKS, "nvidia.com/mig.config": "all-1g.10gb"}, gpu="56"), "MIG 1g.10gb"),
+        (node(GKE, gpu="80"), "80 are offered of 8"),
         (node({PRODUCT: "NVIDIA-A40-24C", "nvidia.com/vgpu.present": "true"}), "a vGPU"),
-        (node({"nvidia.com/gpu.clique": "a1.0", "resource.nvidia.com/computeDomain": "0df7"}, other="0"), "DRA"),
+        (node({"nvidia.com/gpu.clique": "a1.0", "resource.nvidia.com/computeDomain": "0df7"}, **{"example.com/other": "1"}), "DRA"),
     ],
-    ids=["time-slicing", "renamed", "gke sharing", "gke mig", "mig single", "mig mixed", "vgpu", "dra"],
+    ids=["time-slicing", "renamed", "gke sharing", "gke mig", "mig single", "mig mixed", "mig config", "unlabelled", "vgpu", "dra"],
 )
 def test_shares_slices_and_claims_are_named_and_are_no_room_for_a_trial(row: Row, part: str) -> None:
     lines = checks(row, selector={}, gpus=1)
@@ -244,10 +248,29 @@ def test_resource_slices_tell_what_dra_offers(wrapped: bool) -> None:
     nic = {"driver": "dra.net", "nodeName": "n1", "devices": [{"name": "nic"}]}
     slices = [{"spec": spec}, {"spec": nic}]
     assert claimed_devices(slices, "n1") == ("NVIDIA GB200",) * 4 and claimed_devices(slices, "n2") == ()
-    lines = checks(node({}, other="0"), selector={}, slices=slices)
+    lines = checks(node({}, **{"example.com/other": "1"}), selector={}, slices=slices)
     assert "offers its GPUs by DRA (4 × NVIDIA GB200)" in lines["GPUs"].found
 
 
 def test_a_cpu_provider_is_not_asked_about_gpus() -> None:
     pod = {"spec": {"containers": [{"name": "harness", "resources": {"requests": {"cpu": "2"}}}]}, "metadata": {"name": "p"}, "status": {}}
     assert [line.status for line in check_nodes([node(SHARED, gpu="0")], pod, [], GPU)] == ["ok"] * 3
+
+
+@pytest.mark.parametrize("served", ["v1", "v1beta2", "v1beta1", None])
+def test_the_doctor_reads_resource_slices_in_the_version_that_the_cluster_serves(served: str | None) -> None:
+    asked: list[str] = []
+
+    class Cluster:
+        def ask(self, method: str, path: str) -> SimpleNamespace:
+            asked.append(path)
+            return SimpleNamespace(ok=served is not None and f"/{served}/" in path, row={"items": [{"spec": {}}]})
+
+    launcher = cluster_provider(accelerator=H100).launcher
+    assert len(doctor._slices(Cluster(), launcher, [node({"nvidia.com/gpu.clique": "a1.0"}, **{"example.com/other": "1"})])) == (
+        served is not None
+    )  # type: ignore[arg-type]
+    asked.clear()
+    assert doctor._slices(Cluster(), launcher, [node(GFD), node({}, **{"example.com/other": "1"})]) == () and asked == [], (
+        "GPUs are offered as the resource"
+    )  # type: ignore[arg-type]
