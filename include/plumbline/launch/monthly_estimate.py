@@ -10,7 +10,7 @@ from plumbline.analysis.cost.budget import BudgetUse, budget_use, expected_held_
 from plumbline.analysis.cost.unit_costs import HOUR_S, sustained
 from plumbline.analysis.prices.book import quote
 from plumbline.declarations import AnyWorkload, Declarations, InferenceWorkload, Provider, TrainingWorkload
-from plumbline.declarations.workloads.engines import engine
+from plumbline.declarations.workloads.engines import PATH_MEASURED, engine
 from plumbline.declarations.workloads.load import LoadPhaseSpec, max_phase_seconds
 from plumbline.harness.training.flops import flops_per_step, published_peak
 from plumbline.harness.training.worker_protocol import VERIFIED_LOADS
@@ -39,6 +39,8 @@ class _Allowance:
 _GPU = _Allowance(45.0, 60.0, 45.0, 90.0, 150.0, 45.0, 5.0, 15.0, 312e12, 2e9, 4e9)
 _CPU = _Allowance(1.0, 4.0, 3.0, 30.0, 60.0, 3.0, 0.5, 1.0, 7.5e10, 5e8, 1e9)
 _UTILIZATION, _RECOMPUTED = 0.35, 1.3
+_PATH_S = 25.0
+"""Of a trial's measurement of its server's path without an engine."""
 _SIMULATED_LIMIT_S = 3600.0
 """Counted for a simulated trial without times; such trials have no limit."""
 _BYTES_PER_PARAMETER, _HUB_PARAMETERS = 12.0, 110e6
@@ -160,7 +162,8 @@ def _inference_s(workload: InferenceWorkload, allow: _Allowance) -> float:
     backend = workload.server.backend
     server = 0.0 if backend == "external" else allow.server_s if engine(backend).starts_slowly else allow.plain_server_s
     starts = 2 if workload.quality is not None else 1  # one more for the reference
-    return server * starts + sum(max_phase_seconds(phase) + allow.drain_s for phase in workload.phases)
+    path = _PATH_S if backend in PATH_MEASURED else 0.0
+    return server * starts + path + sum(max_phase_seconds(phase) + allow.drain_s for phase in workload.phases)
 
 
 def measurement_gaps(declared: Declarations) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def test_the_month_of_an_enabled_node_of_eight_gpus_is_told_with_its_node_hours_
     found, code = said("check", "--config", config)
     assert code == 0 and found["warnings"] == []
     month = next(m for m in found["months"] if m["provider"] == "example-coreweave-h100")
-    assert month["enabled"] and month["trials"] == 21 and month["node_hours"] <= 3.9
+    assert month["enabled"] and month["trials"] == 21 and month["node_hours"] <= 4
     assert month["usd"] == pytest.approx(month["node_hours"] * 49.24) and "49.24 USD/h" in month["price"]
     own = [row for row in found["would_run"] if row["provider"] == month["provider"]]
     assert sum(row["trials"] for row in own) == 21

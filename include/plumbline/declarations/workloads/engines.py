@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 GROUP = "plumbline.inference_engines"
+PATH_MEASURED = ("vllm", "tensorrtllm")
+"""Engines of which a trial first measures what the path of their tokens carries without them."""
 ENGINE_MEMORY_SHARE = 0.9
 """Of an accelerator's memory that engines may take (vLLM's gpu_memory_utilization); the rest is for activations and CUDA."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from plumbline.declarations.workloads.engines import PATH_MEASURED
 from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.phases.load_phase import Driver, sequential_load
@@ -19,16 +20,15 @@ from plumbline.harness.inference.server.under_test import ManagedTriton
 from plumbline.harness.measurement import TrialFailed
 from plumbline.results import metric_row
 
-MEASURED_FOR = ("vllm", "tensorrtllm")
 _MOST_SEQUENCES, _REQUESTS, _TOKENS, _PROMPT_TOKENS = 128, 4, 96, 128
 
 
 def measure_path_limit(record: TrialRecord, place: Place, client_cpus: tuple[int, ...] | None) -> None:
     """Start the trial's servers with an engine that computes nothing, keep all sequences busy for a few seconds, and note the rate in `record`.
 
-    Nothing for backends other than those in MEASURED_FOR. A failure costs the row, which has its reason, not the trial."""
+    Nothing for backends other than those in PATH_MEASURED. A failure costs the row, which has its reason, not the trial."""
     workload = record.workload
-    if workload.server.backend not in MEASURED_FOR:
+    if workload.server.backend not in PATH_MEASURED:
         return
     record.report("cold_start", 0.0, "measuring the path of the tokens without the engine")
     folder = place.workdir / "path-limit"
