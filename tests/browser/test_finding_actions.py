@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,31 @@ def test_a_finding_is_accepted_by_keyboard_from_the_inbox(installation: tuple[st
         assert (archive.audit("f1")[-1].who, archive.audit("f1")[-1].why) == ("ann", "driver 2 stays")
     assert complaints == []
     page.close()
+
+
+def test_the_inbox_is_walked_opened_and_answered_by_its_keys(tmp_path: Path, chromium: Browser) -> None:
+    url = f"sqlite:///{tmp_path / 'archive.db'}"
+    with open_archive(url) as archive:
+        archive.record(document(trial(campaign="2025-12")), uri="file:///store")
+        for name, severity in (("f1", "page"), ("f2", "warn")):
+            stored(archive, replace(drifted(), finding_id=name, severity=severity, subject=name, attributed_to=()))  # type: ignore[arg-type]
+    with served(create_app(archive_url=url, reports=tmp_path, acting=acting_as(AppliedRuns(url)))) as address:
+        page = chromium.new_page()
+        page.goto(f"{address}/findings")
+        expect(page.locator("#keys")).to_be_visible()
+        focus = page.locator(":focus")
+        visited = []
+        for key in ("j", "j", "j", "k"):
+            page.keyboard.press(key)
+            visited.append(focus.get_attribute("href"))
+        assert visited == ["/findings/f1", "/findings/f2", "/findings/f2", "/findings/f1"], "the ends hold"
+        page.keyboard.press("e")
+        expect(focus).to_have_attribute("name", "why")
+        page.keyboard.type("jek")
+        expect(focus).to_have_value("jek")
+        page.keyboard.press("Escape")
+        expect(focus).to_have_attribute("href", "/findings/f1")
+        expect(page.locator("details.acting[open]")).to_have_count(0)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/findings/f1")
+        page.close()

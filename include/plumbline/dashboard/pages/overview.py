@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -42,12 +42,13 @@ from plumbline.workflows.spend import spend_by_campaign
 
 CAMPAIGNS_SHOWN, FINDINGS_SHOWN = 12, 5
 TREND_HEIGHT = 300
+PAID = "paid"
 
 
 @dataclass(frozen=True)
 class CampaignLine:
     """`marks`: sources of its results other than our own measurements. `findings`: open ones that it showed, such as `1 page, 2 warn`. `outcome`: of
-    its trials, in words, empty until it is read; `paid`: in USD, of a simulated campaign made up."""
+    its trials, in words; `paid`: in USD, of a simulated campaign made up, empty until it is computed."""
 
     campaign_id: str
     reason: str
@@ -59,18 +60,14 @@ class CampaignLine:
     paid: str
 
 
-@dataclass(frozen=True)
-class CampaignFigures:
-    """Of the campaigns of the list. `paid`: by campaign and whether it is simulated."""
+Paid = Mapping[tuple[str, bool], BudgetUse]
+"""(campaign, whether it is simulated) → what its attempts are paid."""
 
-    outcomes: Mapping[str, Outcomes]
-    paid: Mapping[tuple[str, bool], BudgetUse]
 
-    @property
-    def sums(self) -> tuple[tuple[str, str], ...]:
-        """(label, USD) of all campaigns together, what is simulated apart."""
-        groups = [(label, [use for (_, simulated), use in self.paid.items() if simulated is made_up]) for label, made_up in SUMS]
-        return tuple((label, format_paid(sum_known(own))) for label, own in groups if own)
+def sum_paid(paid: Paid) -> tuple[tuple[str, str], ...]:
+    """(label, USD) of all campaigns together, what is simulated apart."""
+    groups = [(label, [use for (_, simulated), use in paid.items() if simulated is made_up]) for label, made_up in SUMS]
+    return tuple((label, format_paid(sum_known(own))) for label, own in groups if own)
 
 
 def format_paid(use: BudgetUse | None) -> str:
@@ -105,10 +102,6 @@ class Overview:
     campaigns: tuple[CampaignLine, ...]
     paid: tuple[tuple[str, str], ...]
 
-    @property
-    def complete(self) -> bool:
-        return self.map is not None and all(c.outcome for c in self.campaigns)
-
 
 def overview(
     archive: Archive,
@@ -121,7 +114,7 @@ def overview(
     workload: str = "",
     money: bool = True,
     active: Sequence[ActiveRun] | None = None,
-    remember: Callable[[Hashable, Callable[[], Any]], Any] = lambda _, make: make(),
+    remember: Callable[[tuple[Any, ...], Callable[[], Any]], Any] = lambda _, make: make(),
 ) -> Overview:
     """The page, in a fixed number of statements whatever the number of providers. Imported series appear as campaigns only.
 
@@ -131,10 +124,7 @@ def overview(
     unsettled = unsettled_findings(archive)
     heads = archive.campaigns_page(limit=CAMPAIGNS_SHOWN, between=chosen.span(now)).rows
     campaigns = [head.campaign_id for head in reversed(heads)]
-    figures: CampaignFigures | None = remember(
-        ("campaigns", tuple(campaigns)),
-        lambda: CampaignFigures(archive.campaign_outcomes(campaigns), spend_by_campaign(archive, declared, campaigns) if money else {}),
-    )
+    paid: Paid | None = remember((PAID, tuple(campaigns)), lambda: spend_by_campaign(archive, declared, campaigns)) if money else {}
     drawn_fleet: DrawnFleet | None = remember(
         (view, chosen, workload), lambda: draw_fleet(archive, declared, unsettled, now, view, chosen, workload, campaigns)
     )
@@ -166,22 +156,22 @@ def overview(
         winners=newest_decisions(stored, declared, now),
         groups=groups[:FINDINGS_SHOWN],
         open_findings=len(open_findings),
-        campaigns=_campaign_lines(heads, marks, reports, unsettled, figures, now),
-        paid=figures.sums if figures else (),
+        campaigns=_campaign_lines(heads, marks, archive.campaign_outcomes(campaigns), reports, unsettled, paid, now),
+        paid=sum_paid(paid or {}),
     )
 
 
 def _campaign_lines(
     heads: Sequence[CampaignHead],
     marks: Mapping[str, tuple[str, ...]],
+    outcomes: Mapping[str, Outcomes],
     reports: Path,
     unsettled: Sequence[FindingView],
-    figures: CampaignFigures | None,
+    paid: Paid | None,
     now: datetime,
 ) -> tuple[CampaignLine, ...]:
     """Those with the gravest open findings first, then the newest."""
     troubles = {c.campaign_id: [f for f in unsettled if f.shown_by(c.campaign_id)] for c in heads}
-    paid = figures.paid if figures else {}
     return tuple(
         CampaignLine(
             name := c.campaign_id,
@@ -190,8 +180,8 @@ def _campaign_lines(
             marks[name],
             report_file(reports, name) is not None,
             count_severities(troubles[name]),
-            format_outcome(figures.outcomes.get(name, Outcomes())) if figures else "",
-            format_paid(paid.get((name, False)) or paid.get((name, True))) if figures else "",
+            format_outcome(outcomes.get(name, Outcomes())),
+            format_paid(paid.get((name, False)) or paid.get((name, True))) if paid is not None else "",
         )
         for c in sorted(heads, key=lambda c: severity_order(troubles[c.campaign_id]))
     )
@@ -338,8 +328,10 @@ def router(
         view = view if money or view != "cost" else "speed"
         now, waits = pages.now(), waits_for(reader.archive(), parts)
 
-        def remember(query: Hashable, make: Callable[[], Any]) -> Any:
-            return fleets.get_if(bool(waits), reader.archive(), declared.now(), now.date(), (money, query), make)
+        def remember(query: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+            # What campaigns are paid takes longer than all else: it comes by itself.
+            wait = waits == "all" if query[0] == PAID else bool(waits)
+            return fleets.get_if(wait, reader.archive(), declared.now(), now.date(), (money, query), make)
 
         overview_page = overview(
             reader.archive(money),
@@ -360,7 +352,8 @@ def router(
             "overview.html.j2",
             o=overview_page,
             view=view,
-            later="" if overview_page.complete else address_with(request, "all"),
+            later="" if overview_page.map else address_with(request, "main"),
+            paid_later="" if all(c.paid for c in overview_page.campaigns) else address_with(request, "all"),
             chosen=chosen,
             bar=bar,
             views=views,

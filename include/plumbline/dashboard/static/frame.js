@@ -2,7 +2,7 @@
 // On a narrow screen the navigation is one line that scrolls: its current entry is in sight.
 {
   const nav = document.querySelector("nav.places"), entry = nav && nav.querySelector("[aria-current]");
-  if (entry) nav.scrollLeft = entry.offsetLeft - nav.offsetLeft - 24;
+  if (entry) nav.scrollLeft = entry.offsetLeft - nav.offsetLeft - 28;
 }
 // Links to Airflow's own pages (target "_top"), inside Airflow: its frame may not navigate the page around it, but that page may itself.
 (() => {

@@ -70,12 +70,12 @@ def cost_against_speed_chart(series: Sequence[FleetSeries], first: Number | None
     return Chart(
         name="cost-against-speed",
         section="overview",
-        title=f"{series[0].workload}: {format_name(metric)} against cost",
+        title=f"{series[0].workload}: {format_name(metric)} against {format_name(cost_metric)}",
         caption="Mark: median over usable repeats, linked to its provider; lines: intervals. No provider is cheaper and faster than one of the "
         "Pareto line.",
         data=data,
         layout={
-            "xaxis": axis(f"{format_name(cost_metric)}, {cost_scale.suffix}{BETTER['lower_is_better']}"),
+            "xaxis": axis(f"{cost_scale.suffix}{BETTER['lower_is_better']}"),
             "yaxis": axis(f"{speed_scale.suffix}{BETTER.get(definition.direction, '')}"),
             "hovermode": "closest",
         },

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from plumbline.analysis.drift.compare import SeriesPair, compare, compare_series
+from plumbline.declarations import load
+from plumbline.declarations.workloads import DriftLimits
 
 FIVE = [1.000, 1.004, 0.997, 1.002, 0.999]
 
@@ -48,6 +50,17 @@ def test_too_noisy_to_say_is_insufficient_data_with_the_way_out(sample: Any, rul
     )
     step = row_of(found, "step_time")
     assert step.verdict == "insufficient_data" and (step.repeats_needed is None or step.repeats_needed > 5)
+
+
+def test_lead_time_is_watched_once_a_threshold_is_declared(sample: Any, rules: Any, limits: Any) -> None:
+    """As `metrics: {provisioning_lead_time: …}` of thresholds.yaml; the catalogue has none, as a start on a busy machine varies by half."""
+    lead = ("provisioning_lead_time", "value", "cold_start")
+    before, after = sample("b", {lead: times(90)}), sample("c", {lead: times(270)})
+    drift = rules.model_copy(update={"metrics": {lead[0]: DriftLimits.model_validate({"warn": "50%", "page": "100%"})}})
+    declared = load().thresholds.model_copy(update={"drift": drift})
+    watched = compare([before], after, rules=drift, limits=lambda metric: declared.drift_limits(None, metric))
+    assert (watched.verdict, row_of(watched, lead[0]).verdict, row_of(watched, lead[0]).page) == ("regressed", "regressed", 1.0)
+    assert row_of(compare([before], after, rules=rules, limits=limits), lead[0]).verdict is None
 
 
 def test_a_significant_but_tiny_move_is_unchanged(sample: Any, rules: Any, limits: Any) -> None:
