@@ -26,7 +26,7 @@ _NETWORK = re.compile(r"rdma|/efa|hugepages|infiniband|roce|/ib|sriov|hostdev|ne
 _AFTER_RESOURCES = re.compile(r"volume|persistent|topology spread|pods? (anti-)?affinity|claim", re.IGNORECASE)
 _ALL_CLAIMED = re.compile(r"cannot allocate all claims", re.IGNORECASE)
 GOING_OR_COMING = re.compile(
-    r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/|ToBeDeletedByClusterAutoscaler|DeletionCandidateOf|impending-node-termination"
+    r"\bnode\.kubernetes\.io/(not-ready|unreachable|unschedulable|out-of|network-unavailable|\w+-pressure)|node\.cloudprovider\.kubernetes\.io/|ToBeDeletedByClusterAutoscaler|DeletionCandidateOf|impending-node-termination"
     r"|karpenter\.sh/(disrupt|disruption|unregistered)|node-termination-handler|startup-taint|agent-not-ready|spot-itn|remediat",
     re.IGNORECASE,
 )

@@ -171,6 +171,9 @@ def test_a_foreign_gate_is_not_kueues_quota() -> None:
     [
         ("node.kubernetes.io/unreachable", True),
         ("node.cloudprovider.kubernetes.io/uninitialized", True),
+        ("node.kubernetes.io/disk-pressure", True),
+        ("node.kubernetes.io/instance-type", False),
+        ("feature.node.kubernetes.io/pci-10de.present", False),
         ("ToBeDeletedByClusterAutoscaler", True),
         ("cloud.google.com/impending-node-termination", True),
         ("karpenter.sh/unregistered", True),
