@@ -165,13 +165,17 @@ GPUS |= {f"gpu.{i}.product": "NVIDIA-H100-80GB-HBM3" for i in range(8)}
         ({**GPUS, "gpu.3.product": "NVIDIA-A100"}, "accelerators (training)"),
     ],
 )
-def test_one_pod_takes_the_accelerators_and_looks(kube: FakeKubernetes, tmp_path: Path, seen: dict[str, Any], failing: str | None) -> None:
+def test_a_pod_of_each_image_takes_the_accelerators_and_looks(
+    kube: FakeKubernetes, tmp_path: Path, seen: dict[str, Any], failing: str | None
+) -> None:
     kube.script("pl-doctor-*", said((tmp_path / "store").as_uri(), torch="2.9.0", accelerators=seen))
     images = {"training": "localhost/plumbline/gpu:test", "inference": "localhost/plumbline/triton:test"}
     told = examined(provider_at(tmp_path / "store", accelerator=H100, images=images))
     assert (failing in wrong(told)) if failing else not wrong(told), told
     pods = [c.body for c in kube.called("POST */pods") if not c.query]
-    assert [pod["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu") for pod in pods] == ["8", None]
+    assert [pod["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu") for pod in pods] == ["8", "8"], (
+        "each image meets the driver"
+    )
     assert kube.leftovers() == []
 
 

@@ -207,8 +207,8 @@ def examine_cluster(
 ) -> Iterator[DoctorCheck]:
     """Check the cluster of the provider's `launcher`, leaving nothing behind.
 
-    `trials`: what must fit, at least one (`possible_trials`). `patience`: with the small pods that are started; None starts none. `gpu`: one
-    of them takes a trial's accelerators.
+    `trials`: what must fit, at least one (`possible_trials`). `patience`: with the pods that are started, one an image; None starts none. `gpu`:
+    they take a trial's accelerators.
     """
     try:
         cluster = ClusterApi(launcher.connection, launcher.namespace, timeout_s=_TIMEOUT_S)
@@ -263,10 +263,9 @@ def _with_the_api(
     for kind, largest in reversed(kinds.items()):
         image = launcher.image_for(kind)
         if image is not None and image not in checked:
-            gpus = gpus_requested if not checked else 0
             checked.add(image)
-            pod = probe_pod.doctor_pod_manifest(largest, launcher, time.time(), patience, gpus=gpus)
-            yield from probe_pod.run_doctor_pod(cluster, pod, kind, patience, provider, gpus)
+            pod = probe_pod.doctor_pod_manifest(largest, launcher, time.time(), patience, gpus=gpus_requested)
+            yield from probe_pod.run_doctor_pod(cluster, pod, kind, patience, provider, gpus_requested)
 
 
 def with_most(pod: Row, pods: Sequence[Row]) -> Row:

@@ -57,7 +57,7 @@ def accelerator_checks(
         yield failed(f"memlock ({what})", problem, remedy)
 
 
-# The pod is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. One of them takes the
+# The pod is a trial's pod with little to do: same image, node selection, tolerations, account, secrets and security. It takes the
 # trial's accelerators for a few seconds.
 
 
