@@ -79,7 +79,7 @@ def cost_against_speed_chart(series: Sequence[FleetSeries], first: Number | None
             "yaxis": axis(f"{speed_scale.suffix}{BETTER.get(definition.direction, '')}"),
             "hovermode": "closest",
         },
-        height=420,
+        height=360,
         wide=True,
     )
 
