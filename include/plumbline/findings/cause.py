@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from plumbline.analysis.drift.environment import FACT_NAMES, fact_name
-from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
 from plumbline.findings.headline import cause_of, is_price_change
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_change, format_limit
 from plumbline.results.finding import FLEET, OPEN_STATES, CauseEvidence, Finding, FindingKind, Member, Severity, finding_id, gravity
 from plumbline.results.sample import Series
+
+if TYPE_CHECKING:  # it loads numpy and scipy, which a list of findings does not need
+    from plumbline.analysis.drift.pooled import PooledCause, PooledEffect, SeriesShift
 
 _RUNS = {"training": "trainings", "inference": "inference workloads"}
 

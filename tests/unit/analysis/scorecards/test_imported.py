@@ -34,7 +34,7 @@ def results(change: Callable[[Any], None] = lambda content: None) -> list[Publis
     """The runs of vLLM's file after a change, at 8 requests/s with the workload's lengths."""
     content = json.loads((DATA / FILES["vllm-bench"]).read_bytes())
     content.update(
-        request_rate=8.0, request_throughput=8.0, total_input_tokens=24 * 40, total_output_tokens=16 * 40, output_throughput=128.0
+        request_rate=12.0, request_throughput=12.0, total_input_tokens=24 * 40, total_output_tokens=16 * 40, output_throughput=192.0
     )
     change(content)
     raw = json.dumps(content).encode()
@@ -66,11 +66,11 @@ def test_at_the_same_load_a_figure_of_the_same_definition_has_a_ratio() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"request_rate": 8.5, "request_throughput": 8.5},
+        {"request_rate": 12.7, "request_throughput": 12.7},
         {"request_rate": "inf", "max_concurrency": 8},
         {"burstiness": 0.5},
         {"total_input_tokens": 30 * 40},
-        {"total_output_tokens": 12 * 40, "output_throughput": 8.0 * 12},
+        {"total_output_tokens": 12 * 40, "output_throughput": 12.0 * 12},
         {"request_rate": "inf", "ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 15},
     ],
 )
@@ -114,7 +114,7 @@ def test_failures_here_take_the_ratio_too() -> None:
 
 
 def test_answers_are_compared_as_long_as_they_were_not_as_declared() -> None:
-    here = value_card(request_throughput=8.0, output_token_throughput=8.0 * 4)
+    here = value_card(request_throughput=12.0, output_token_throughput=12.0 * 4)
     found = compared_with(here)
     assert ratio(found, "request_latency")[1] == ("other_load",) and found.differs == ("answers of 16 tokens on average; here 4",)
     assert compared_with(here, total_output_tokens=4 * 40, output_throughput=32.0).differs == ()
@@ -123,7 +123,7 @@ def test_answers_are_compared_as_long_as_they_were_not_as_declared() -> None:
 @pytest.mark.parametrize(("cv", "same"), [(0.5, True), (0.6, False)])
 def test_gamma_arrivals_are_the_same_load_if_their_gaps_vary_alike(cv: float, same: bool) -> None:
     assert isinstance(CHAT, InferenceWorkload)
-    gamma = Arrivals.model_validate({"gamma": {"rate": "8/s", "cv": cv}})
+    gamma = Arrivals.model_validate({"gamma": {"rate": "12/s", "cv": cv}})
     phases = tuple(p.model_copy(update={"arrivals": gamma}) if getattr(p, "name", "") == "steady" else p for p in CHAT.phases)
     found = compared_with(value_card(), CHAT.model_copy(update={"phases": phases}), burstiness=4.0)  # cv = 1 / √4
     assert (found.differs == ()) == same
