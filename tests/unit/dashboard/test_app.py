@@ -24,7 +24,7 @@ from plumbline.archive.migrate import head, upgrade
 from plumbline.dashboard.app import create_app
 from plumbline.dashboard.sources import ArchiveReader, NoArchive
 from plumbline.declarations import load
-from plumbline.metrics.formatting import format_name
+from plumbline.metrics.formatting import capitalize_first, format_name
 from plumbline.presentation.html.report import write_report
 from plumbline.presentation.series_summary import format_age
 from plumbline.results import Curve, Event, Evidence, LaunchRecord, Notice, PodRecord, Point, ResultStore, Telemetry, metric_row
@@ -216,7 +216,7 @@ def test_curves_are_a_table_by_their_places(tmp_path: Path) -> None:
 
 def test_findings_by_state_with_their_explanation_and_as_text(client: TestClient) -> None:
     text = client.get("/findings?state=open").text
-    assert EXPLANATION in text
+    assert capitalize_first(EXPLANATION) in text
     assert HOSTILE not in text
     assert "&lt;script&gt;" in text
     assert 'id="7a11c2d94e0b"' in text and "snoozed" not in text, "messages lead to it there"
