@@ -61,7 +61,7 @@ def fill(archive: Archive) -> None:
         for repeat, seconds in enumerate(times, 1):
             asked = trial(campaign=name, repeat=repeat, planned_at=planned)
             archive.record(document(asked, metrics=training_metrics(step_time=seconds)), uri=f"file:///{asked.trial_id}")
-    for repeat, reason in ((4, "launch_timeout"), (5, "image_error")):
+    for repeat, reason in ((4, "insufficient_capacity"), (5, "image_error")):
         asked = trial(campaign="2025-11", repeat=repeat)
         archive.record(failed(asked, reason), uri=f"file:///{asked.trial_id}")
     archive.save_findings(
@@ -85,7 +85,7 @@ def fill(archive: Archive) -> None:
     where = provider_declared("cloud", launcher={"kind": "simulated", "seed": 1}, cloud="simulated")
     for repeat in (1, 2):
         asked = trial(campaign="2025-11", repeat=repeat, where=where)
-        archive.record(failed(asked, "launch_timeout"), uri=f"file:///{asked.trial_id}")
+        archive.record(failed(asked, "insufficient_capacity"), uri=f"file:///{asked.trial_id}")
 
 
 def rows(engine: Engine, sql: str, variables: Mapping[str, str | Sequence[str]]) -> list[dict[str, Any]]:
@@ -139,7 +139,7 @@ def test_the_trend_shows_repeats_and_medians_in_their_unit(reader: Engine) -> No
 def test_launches_are_those_of_the_scorecard(reader: Engine) -> None:
     (row,) = rows(reader, panel("Launches that started")["targets"][0]["rawSql"], chosen(reader))
     attempts = [document(trial(campaign="c", repeat=r)) for r in range(1, 10)]
-    attempts += [failed(trial(campaign="c", repeat=10), "launch_timeout"), failed(trial(campaign="c", repeat=11), "image_error")]
+    attempts += [failed(trial(campaign="c", repeat=10), "insufficient_capacity"), failed(trial(campaign="c", repeat=11), "image_error")]
     share = scorecard([sample_of(d) for d in attempts]).launch.share
     assert (row["launches"], row["started"]) == (share.n, share.successes) == (10, 9)
 

@@ -42,10 +42,15 @@ _FAULT_MESSAGES = (
 )
 
 
+_WARNING = re.compile(r"W\d{4} \d{2}:")
+
+
 class ImageIncomplete(Exception):
     """The image lacks what the declaration needs; the message says what, and what works without it."""
 
 
 def find_image_fault(stderr: str) -> str | None:
-    """The last line of output that names something missing from the image; None without one."""
-    return next((line.strip() for line in reversed(stderr.splitlines()) if any(words in line for words in _FAULT_MESSAGES)), None)
+    """The last line of output that names something missing from the image; None without one. A warning of Triton ends nothing: without a
+    GPU each of its servers warns of the driver."""
+    lines = (line.strip() for line in reversed(stderr.splitlines()) if not _WARNING.match(line))
+    return next((line for line in lines if any(words in line for words in _FAULT_MESSAGES)), None)
