@@ -155,7 +155,7 @@ def test_a_character_may_be_torn_apart_and_the_last_chunk_left_out() -> None:
         (502, {"Content-Type": "text/html"}, b"<html><h1>502 Bad Gateway</h1><hr>nginx</html>", "unreachable", "HTTP 502: 502 Bad Gateway nginx"),
         (429, {"retry-after-ms": "1338"}, b'{"error": {"message": "Slow down", "type": "tokens"}}', "rate_limited", "HTTP 429, the server asks to wait 1.338 s: Slow down"),
         (503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, b"", "unreachable", "HTTP 503, the server asks to wait until 2015-10-21 07:28:00 UTC, which has passed"),
-        (422, {"Content-Encoding": "gzip"}, gzip.compress(b'{"detail": [{"loc": ["body", "x"], "msg": "no"}, {"loc": ["y"], "msg": "nor"}]}'), "server_error", "HTTP 422: body.x: no; y: nor"),
+        (422, {"Content-Encoding": "gzip"}, gzip.compress(b'{"detail": [{"loc": ["body", "x"], "msg": "no"}, {"loc": ["y"], "msg": "nor"}]}', mtime=0), "server_error", "HTTP 422: body.x: no; y: nor"),
         (500, {}, b'data: {"error": "boom"}\n\n', "server_error", "HTTP 500: boom"),
     ],
 )  # fmt: skip
