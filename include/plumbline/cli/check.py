@@ -31,7 +31,7 @@ from plumbline.launch.cluster.manifests.patch import differences, unknown_fields
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.monthly_estimate import MonthlyEstimate, WorkloadEstimate, estimate_month, estimate_workload, measurement_gaps
 from plumbline.launch.plan import typical_trials
-from plumbline.metrics.formatting import format_count
+from plumbline.metrics.formatting import format_amount, format_count
 from plumbline.workflows.budget import forecast_month
 
 _LONG = 60
@@ -245,10 +245,6 @@ def _sums(declared: Declarations, months: Sequence[MonthlyEstimate]) -> list[tup
     ]
 
 
-def _usd(amount: float) -> str:
-    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
-
-
 def _show(
     declared: Declarations, rows: list[dict[str, Any]], months: list[MonthlyEstimate], warnings: tuple[str, ...], everything: bool
 ) -> None:
@@ -285,14 +281,14 @@ def _show(
     )
     for month in months:
         if month.enabled or everything:
-            usd = "unknown" if month.use.usd is None else _usd(month.use.usd)
+            usd = "unknown" if month.use.usd is None else format_amount(month.use.usd)
             name = month.provider if month.enabled else f"{month.provider} (disabled)"
             costs.add_row(
                 name, str(month.trials), f"{month.node_hours:.2f}", usd, month.times, month.price, style=None if month.enabled else "dim"
             )
     if costs.row_count:
         sums = [
-            (label, str(trials), f"{hours:.2f}", f"{'≥ ' if use.unpriced else ''}{_usd(use.usd or 0.0)}", "", "")
+            (label, str(trials), f"{hours:.2f}", f"{'≥ ' if use.unpriced else ''}{format_amount(use.usd or 0.0)}", "", "")
             for label, trials, hours, use in _sums(declared, months)
         ]
         print_table(costs, None if everything else TOP, sums=sums if costs.row_count > 1 else ())

@@ -85,10 +85,10 @@ def _without(one: WorkloadVerdict, indent: int = 2) -> None:
 def _choices(verdict: CampaignVerdict, everything: bool) -> None:
     for number, row in enumerate(verdict.choices if everything else verdict.rows):
         style = "" if row.verdict == "stay" else "bold yellow" if row.verdict in ("move", "unclear") else "bold"
-        told = Text.assemble(f"{row.team} · {row.workloads}: ", (row.sentence, style))
+        line = Text.assemble(f"{row.team} · {row.workloads}: ", (row.sentence, style))
         for aside in filter(None, (row.saves, row.today)):
-            told.append(f"; {aside}", "dim")
-        out.print(_named_row("" if number else "Choices", told))
+            line.append(f"; {aside}", "dim")
+        out.print(_named_row("" if number else "Choices", line))
     if verdict.more and not everything:
         out.print(_named_row("", Text(f"and {verdict.more}: --all", "dim")))
 

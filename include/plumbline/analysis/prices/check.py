@@ -129,7 +129,7 @@ def check_price(
 
 
 def implausible(reading: Reading, accepted: float | None, on_demand: float | None) -> str | None:
-    """Why a price is implausible; None if it is plausible. `on_demand`: what other purchases are held against."""
+    """Why a price is implausible; None if it is plausible. `on_demand`: what other purchases are compared with."""
     price = reading.usd_per_gpu_hour
     if not price > 0:
         return f"the source says {price:g} USD, and nothing costs nothing"

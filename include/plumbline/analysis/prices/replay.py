@@ -83,7 +83,7 @@ def replay_readings(readings: Iterable[Reading]) -> ReplayResult:
     done = ReplayResult()
     series: dict[Key, _Series] = {}
     on_demand: dict[str, float] = {}
-    # What an hour costs on demand is known before the other purchases of the same time are held against it.
+    # What an hour costs on demand is known before the other purchases of the same time are compared with it.
     for reading in sorted(readings, key=lambda r: (r.observed_at, r.purchase != "on_demand")):
         key = reading.provider, reading.purchase, reading.term
         one = series.setdefault(key, _Series())

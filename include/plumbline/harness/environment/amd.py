@@ -147,8 +147,8 @@ def _facts(driver: AmdDriver, root: Path) -> dict[str, Scalar]:
         facts |= {f"gpu.{position}.{name}": value for name, value in _gpu_facts(driver, device).items()}
     if not devices and (every := driver.every_device()):
         settings = ((name, os.environ.get(name)) for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"))
-        told = " and ".join(f'{name} is "{value}"' for name, value in settings if value is not None)
-        facts["gpu.hidden_because"] = f"{told}, which shows none of {len(every)} GPUs"
+        shown = " and ".join(f'{name} is "{value}"' for name, value in settings if value is not None)
+        facts["gpu.hidden_because"] = f"{shown}, which shows none of {len(every)} GPUs"
     return facts
 
 

@@ -236,7 +236,7 @@ def _gpu_facts(driver: NvidiaDriver, device: NvidiaDevice) -> dict[str, Scalar]:
         return driver.amount(f"nvmlDeviceGet{function}", device.card, *arguments)
 
     product, memory, part = _identity(driver, device)
-    # Of a part nobody knows the power: the card's limit is not its own.
+    # The power of a part is unknown: the card's limit is not its own.
     power, standard = (None if part else amount(name) for name in ("EnforcedPowerLimit", "PowerManagementDefaultLimit"))
     capability, persistence, ecc, mig = ask("CudaComputeCapability"), ask("PersistenceMode"), ask("EccMode"), ask("MigMode")
     facts: dict[str, Scalar] = {

@@ -36,9 +36,10 @@ _PRESENT = re.compile(
     r"nvidia\.com/gpu(\.present|\.clique)?|cloud\.google\.com/gke-gpu|nebius\.com/gpu|(kubernetes\.azure\.com/)?accelerator|"
     r"resource\.nvidia\.com/computeDomain|feature\.node\.kubernetes\.io/pci-(03\d\d_)?(10de|1002)\.present|beta\.amd\.com/gpu\.device-id"
 )
-_PASSING = re.compile(
-    r"^node\.kubernetes\.io/|^node\.cloudprovider\.kubernetes\.io/|not-?ready|unregistered|uninitialized|initializ|startup|disrupt|terminat|"
-    r"shut-?down|ToBeDeleted|DeletionCandidate|drain|upgrad|maintenance|unhealthy|repair|remediat|quarantine|cordon",
+PASSING_TAINT = re.compile(
+    r"^node\.kubernetes\.io/(not-ready|unreachable|unschedulable|out-of|network-unavailable|\w+-pressure)|^node\.cloudprovider\.kubernetes\.io/|"
+    r"not-?ready|unregistered|uninitialized|initializ|startup|disrupt|terminat|shut-?down|ToBeDeleted|DeletionCandidate|spot-itn|drain|upgrad|"
+    r"maintenance|unhealthy|repair|remediat|quarantine|cordon",
     re.IGNORECASE,
 )
 """Keys of taints that come and go: of a node that starts, is repaired or goes down. Who tolerates them runs where nothing works yet."""
@@ -146,7 +147,7 @@ class NodeGpus:
         """Why nothing can start on the node now, or None. `gpus`: a trial needs some."""
         spec, labels = self.node["spec"], self.labels
         ready = any(c["type"] == "Ready" and c["status"] == "True" for c in self.node["status"].get("conditions") or [])
-        passing = [t["key"] for t in spec.get("taints") or [] if _PASSING.search(t["key"]) and t["effect"] != "PreferNoSchedule"]
+        passing = [t["key"] for t in spec.get("taints") or [] if PASSING_TAINT.search(t["key"]) and t["effect"] != "PreferNoSchedule"]
         state = labels.get("node.coreweave.cloud/state", "production")
         driver, layout = labels.get("nvidia.com/gpu-driver-upgrade-state", ""), labels.get("nvidia.com/mig.config.state", "success")
         nothing = self.has_gpus and not (self.capacity or self.by_claim or self.offered_as or self.part)

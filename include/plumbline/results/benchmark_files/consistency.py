@@ -1,4 +1,4 @@
-"""Rates of a run held against its own latencies and lengths: a figure that the same file contradicts is not imported."""
+"""Rates of a run compared with its own latencies and lengths: a figure that the same file contradicts is not imported."""
 
 from __future__ import annotations
 

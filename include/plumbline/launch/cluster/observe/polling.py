@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from plumbline.harness.launcher_protocol import parse_progress
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
+from plumbline.launch.cluster.node_gpus import PASSING_TAINT
 from plumbline.launch.cluster.observe import LaunchObservation, Row, container_of, has_ended, has_succeeded, name_of, rank_of
 from plumbline.launch.cluster.observe.pod_records import keep_ready_time
-from plumbline.launch.cluster.observe.scheduling import GOING_OR_COMING
 from plumbline.launch.failures import Interrupted, TrialFailure
 from plumbline.launch.local.process import TrialOutput
 from plumbline.results import log_transport
@@ -92,7 +92,7 @@ def _leaving(node: Row) -> str | None:
         if condition.get("type") == "Ready" and condition.get("status") != "True":
             return f"its node is not ready ({condition.get('reason') or 'no reason'})"
     taints = [str(taint.get("key")) for taint in (node.get("spec") or {}).get("taints") or ()]
-    return next((f"its node goes down (taint {key})" for key in taints if GOING_OR_COMING.search(key)), None)
+    return next((f"its node goes down (taint {key})" for key in taints if PASSING_TAINT.search(key)), None)
 
 
 def read_logs(api: ClusterApi, observation: LaunchObservation, most_s: float) -> tuple[bytes, str]:

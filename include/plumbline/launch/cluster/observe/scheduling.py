@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from plumbline.launch.cluster.node_gpus import PASSING_TAINT
 from plumbline.launch.cluster.observe import Row, event_time, unscheduled_reason
 from plumbline.launch.cluster.observe.pod_records import events_of
 from plumbline.results import FailureClass
@@ -21,16 +22,11 @@ _MORE = re.compile(r"\.\s.*|\s*preemption: .*", re.DOTALL)
 """What follows the reasons: claims, and why preemption does not help."""
 _COUNTED = re.compile(r"(?:^|, )(\d+) (.+?)(?=, \d+ |$)", re.DOTALL)
 _LACKS = re.compile(r"insufficient (\S+?)[.,]?$", re.IGNORECASE)
-_GPU = re.compile(r"gpu|nvidia|amd\.com|gaudi|neuron|/tpu|accelerator", re.IGNORECASE)
+GPU_RESOURCE = re.compile(r"gpu|nvidia|amd\.com|gaudi|neuron|/tpu|accelerator", re.IGNORECASE)
 _NETWORK = re.compile(r"rdma|/efa|hugepages|infiniband|roce|/ib|sriov|hostdev|networking", re.IGNORECASE)
 _AFTER_RESOURCES = re.compile(r"volume|persistent|topology spread|pods? (anti-)?affinity|claim", re.IGNORECASE)
 _ALL_CLAIMED = re.compile(r"cannot allocate all claims", re.IGNORECASE)
-GOING_OR_COMING = re.compile(
-    r"\bnode\.kubernetes\.io/(not-ready|unreachable|unschedulable|out-of|network-unavailable|\w+-pressure)|node\.cloudprovider\.kubernetes\.io/|ToBeDeletedByClusterAutoscaler|DeletionCandidateOf|impending-node-termination"
-    r"|karpenter\.sh/(disrupt|disruption|unregistered)|node-termination-handler|startup-taint|agent-not-ready|spot-itn|remediat",
-    re.IGNORECASE,
-)
-"""Taints of a node that starts, goes down or is ill: nobody should tolerate them."""
+_TAINT = re.compile(r"taint \{([^:{}\s]+)")
 _NODE_STATE = re.compile(r"were unschedulable|too many pods|node\(s\) (were|had) not ready|out of disk|pressure", re.IGNORECASE)
 
 _AUTOSCALER = re.compile(r"scale.?up|nodepool|nodeclaim|node group|instance type", re.IGNORECASE)
@@ -53,7 +49,7 @@ _BACKOFF = re.compile(r"backoff|required offering", re.IGNORECASE)
 
 
 def judge_unscheduled(waiting: Sequence[Row], events: Iterable[Row], detail: str) -> Judged | None:
-    """Of pods that got no node; None if nobody said why. `detail`: what the watch quoted, which may be all that is left.
+    """Of pods that got no node; None if neither scheduler nor autoscaler said why. `detail`: what the watch quoted, which may be all that is left.
 
     insufficient_capacity only where every node that matches lacks GPUs, or the cloud gave the autoscaler none."""
     own = sorted((event for pod in waiting for event in events_of(pod, events)), key=event_time, reverse=True)
@@ -79,7 +75,7 @@ def _accelerators(waiting: Sequence[Row]) -> Collection[str]:
     """Resources that may be the pods' accelerators: those that they request by a name of such, else all extended ones but the network's."""
     limits = [(c.get("resources") or {}).get("limits") or {} for pod in waiting for c in (pod.get("spec") or {}).get("containers") or ()]
     extended = {name for each in limits for name in each if "/" in name and not _NETWORK.search(name)}
-    return {name for name in extended if _GPU.search(name)} or extended
+    return {name for name in extended if GPU_RESOURCE.search(name)} or extended
 
 
 def _by_autoscaler(reason: str, message: str) -> Judged | None:
@@ -106,7 +102,7 @@ def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str]) -> Ju
     lacking = {found[1]: count for count, text in counted if (found := _LACKS.search(text)) is not None}
     other = [(count, text) for count, text in counted if not _LACKS.search(text)]
     without_gpus = max((count for name, count in lacking.items() if _is_accelerator(name, accelerators)), default=0)
-    gpu_taint = next((text for _, text in other if "taint" in text and _GPU.search(text) and not GOING_OR_COMING.search(text)), None)
+    gpu_taint = next((text for _, text in other if "taint" in text and GPU_RESOURCE.search(text) and not _taint_passes(text)), None)
     if gpu_taint is not None:
         return "bad_declaration", f"nodes with GPUs are tainted ({gpu_taint}): add the taint to launcher.tolerations"
     had_gpus = any(_AFTER_RESOURCES.search(text) for _, text in other)
@@ -128,9 +124,13 @@ def _by_scheduler(nodes: int, reasons: str, accelerators: Collection[str]) -> Ju
 
 
 def _is_accelerator(resource: str, requested: Collection[str]) -> bool:
-    return resource in requested or (not requested and bool(_GPU.search(resource)) and not _NETWORK.search(resource))
+    return resource in requested or (not requested and bool(GPU_RESOURCE.search(resource)) and not _NETWORK.search(resource))
 
 
 def _passes(text: str) -> bool:
     """Whether the reason is a node's or device's state of the moment, not what was declared."""
-    return bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or ("taint" in text and GOING_OR_COMING.search(text)))
+    return bool(_NODE_STATE.search(text) or _ALL_CLAIMED.search(text) or _taint_passes(text))
+
+
+def _taint_passes(text: str) -> bool:
+    return any(PASSING_TAINT.search(key) for key in _TAINT.findall(text))

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from plumbline.launch.cluster import observe
 from plumbline.launch.cluster.observe import Row, StartFailure
-from plumbline.launch.cluster.observe.scheduling import Judged
+from plumbline.launch.cluster.observe.scheduling import GPU_RESOURCE, Judged
 
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _PASSING = re.compile(
@@ -87,7 +87,6 @@ _ADMISSION = re.compile(
     r"^(UnexpectedAdmissionError|NodeAffinity|NodeName|NodePorts|TaintToleration|\w*AffinityError|\w*AlignmentError|OutOf.+)$"
 )
 _AMOUNTS = re.compile(r"requested: (\d+).*capacity: (\d+)")
-_GPU_RESOURCE = re.compile(r"gpu|nvidia|amd\.com|gaudi|neuron|accelerator", re.IGNORECASE)
 
 
 def judge_rejection(reason: str, message: str, *, ran: bool) -> Judged | None:
@@ -97,7 +96,7 @@ def judge_rejection(reason: str, message: str, *, ran: bool) -> Judged | None:
         return None
     if ran:
         return "interrupted", "it had run: its kubelet restarted and did not take it back; a retry may succeed"
-    if (reason == "UnexpectedAdmissionError" or reason.startswith("OutOf")) and _GPU_RESOURCE.search(f"{reason} {message}"):
+    if (reason == "UnexpectedAdmissionError" or reason.startswith("OutOf")) and GPU_RESOURCE.search(f"{reason} {message}"):
         return "insufficient_capacity", "the node could not give the GPUs that it advertises: check its device plugin"
     if (amounts := _AMOUNTS.search(message)) is not None and int(amounts[1]) > int(amounts[2]):
         return "bad_declaration", "the node never has as much: lower launcher.resources, or select larger nodes"

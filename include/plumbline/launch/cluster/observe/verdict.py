@@ -304,7 +304,7 @@ def _node_left(pod: Row, observation: LaunchObservation) -> str | None:
     if (event := next((event for event in events if event.get("reason") in _EVENTS), None)) is not None:
         return f"{event['reason']}: {event.get('message') or _EVENTS[event['reason']]}"
     node = str((pod.get("spec") or {}).get("nodeName") or "")
-    unknown = None if node in observation.nodes else "nobody saw whether its node lived; if it did, check launcher.results_url"
+    unknown = None if node in observation.nodes else "whether its node lived was not seen; if it did, check launcher.results_url"
     return observation.leaving.get(node, unknown)
 
 

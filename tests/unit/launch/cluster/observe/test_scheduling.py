@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from plumbline.launch.cluster.node_gpus import PASSING_TAINT
 from plumbline.launch.cluster.observe import LaunchObservation, Row, StopCause
-from plumbline.launch.cluster.observe.scheduling import GOING_OR_COMING
 from plumbline.launch.cluster.observe.verdict import classify_launch
 from plumbline.results import FailureClass
 
@@ -184,4 +184,4 @@ def test_a_foreign_gate_is_not_kueues_quota() -> None:
     ],
 )
 def test_taints_of_nodes_that_come_or_go(key: str, passes: bool) -> None:
-    assert bool(GOING_OR_COMING.search(key)) is passes
+    assert bool(PASSING_TAINT.search(key)) is passes
