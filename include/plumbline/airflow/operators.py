@@ -48,7 +48,7 @@ class LaunchOperator(_Base):  # type: ignore[misc]  # airflow's types are not fo
     _attempt: Attempt | None = None
 
     def open(self) -> Row | None:
-        """Adopt or announce this try's attempt; the result of `execute` if the attempt has ended."""
+        """Adopt or announce this try's attempt; the row that the task returns, if the attempt has ended."""
         with _as_failure():
             self._attempt, record = adopt_or_announce(self.spec)
         return None if record is None else self._ended(record)

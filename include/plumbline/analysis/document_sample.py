@@ -111,7 +111,7 @@ def held_seconds(document: ResultDocument | HeldPart) -> float | None:
 
 
 def billed_seconds(document: ResultDocument) -> float | None:
-    """As `held_s`; 0 of an attempt that was launched, seen to its end and never had a place."""
+    """As `held_seconds`; 0 of an attempt that was launched, seen to its end and never had a place."""
     seconds = held_seconds(document)
     return 0.0 if seconds is None and document.launch is not None and document.validity.status == "failed" else seconds
 

@@ -81,7 +81,7 @@ def import_published(session: Session, now: datetime, results: Sequence[Publishe
 
 
 def published_result(session: Session, trial_id: str) -> PublishedResult | None:
-    """An imported result as it was imported; None if there is none of that id. BadResult if it no longer holds."""
+    """An imported result as it was imported; None if there is none of that id. InvalidResult if it no longer holds."""
     query = select(Document.content).join(Trial, Trial.id == Document.trial_pk)
     content = session.scalars(query.where(Trial.trial_id == trial_id, Trial.launcher == IMPORTED_LAUNCHER)).first()
     if content is None:

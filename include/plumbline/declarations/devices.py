@@ -75,7 +75,7 @@ def device_memory(product: str) -> float | None:
 
 
 def device_model(text: str) -> str | None:
-    """`H100` of NVIDIA-H100-80GB-HBM3, nvidia-h100-80gb, H100_NVLINK_80GB, gd-8xh100ib-i128 or Standard_ND96isr_H100_v5."""
+    """H100 of NVIDIA-H100-80GB-HBM3, nvidia-h100-80gb, H100_NVLINK_80GB, gd-8xh100ib-i128 or Standard_ND96isr_H100_v5."""
     found = _MODEL.search(_spaced(text))
     return found[1] if found else None
 

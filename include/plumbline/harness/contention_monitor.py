@@ -385,7 +385,7 @@ _PROC = Path("/proc")
 class ProcessTreeCpu:
     """A process tree under `root`. A process that was seen in it stays in it, even if its parent dies first.
 
-    A child's time lies in its own /proc/<pid>/stat while it lives and in its parent's `cutime`/`cstime` once it was waited
+    A child's time lies in its own /proc/<pid>/stat while it lives and in its parent's own (cutime, cstime) once it was waited
     for: the sum over the living tree therefore never forgets a child, whether or not it was ever seen alive.
     """
 

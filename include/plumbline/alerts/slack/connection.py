@@ -141,7 +141,7 @@ _PAGE = 200
 
 
 def iterate_messages(method: Callable[..., Any], **arguments: Any) -> Iterator[dict[str, Any]]:
-    """Messages of `conversations_history` (newest first) or `conversations_replies` (oldest first), page by page.
+    """Messages of a channel's history (newest first) or of a thread's replies (oldest first), page by page; `method`: of Slack's client.
 
     Raises what Slack's client raises.
     """

@@ -170,7 +170,7 @@ def provider_costs(
     retention_s: float | None = None,
     rejected: Collection[Attempt] = (),
 ) -> tuple[ProviderCost, ...]:
-    """A campaign's cost by provider and kind, in the order of their names; arguments as those of `campaign_bills`."""
+    """A campaign's cost by provider and kind, in the order of their names; arguments as those of `trial_bills`."""
     uses = _uses(documents, retention_s, rejected)
     simulated = {(d.trial.provider.name, d.trial.workload.kind): d.simulated for d in documents}
     kinds = {d.trial.trial_id: d.trial.workload.kind for d in documents}
@@ -250,7 +250,7 @@ class CampaignBill:
     retention_s: float | None
 
     def bills(self, on: date | None = None, purchase: Purchase = "on_demand") -> dict[str, Bill]:
-        """The bill of each trial; see `campaign_bills`."""
+        """The bill of each trial; see `trial_bills`."""
         return trial_bills(self.documents, self.providers, on, purchase, retention_s=self.retention_s, rejected=self.rejected)
 
     def by_provider(self, on: date | None = None, purchase: Purchase = "on_demand") -> tuple[ProviderCost, ...]:

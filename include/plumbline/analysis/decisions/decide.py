@@ -97,7 +97,7 @@ def decide(
 ) -> Decision:
     """Rank the providers that ran the preference's workloads.
 
-    `trials`: priced trials (see `inputs.priced`) of any provider, kind and workload; others than asked for are left out. A provider whose trials
+    `trials`: priced trials (see `with_costs`) of any provider, kind and workload; others than asked for are left out. A provider whose trials
     are set apart is not eligible, for their reason.
     """
     own = [t for t in last_attempts(trials) if t.kind == kind and t.workload in preference.workloads]

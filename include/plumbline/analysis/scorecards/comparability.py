@@ -33,7 +33,7 @@ class Incomparable:
     """One reason not to compare. `weight` refused: the numbers answer different questions; caution: they may be read with this in mind.
 
     `providers`: the columns that it concerns. `reason` names them, with what each has. `code`: of what limits a comparison that is made,
-    `native_stack` or one of `stack.Limitation`; else empty. `sides`: of a refusal, the providers by what they have.
+    `native_stack` or one of `Limitation`; else empty. `sides`: of a refusal, the providers by what they have.
     """
 
     kind: WorkloadKind

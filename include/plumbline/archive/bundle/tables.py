@@ -64,7 +64,7 @@ def write_table(path: Path, table: Table, rows: Sequence[Row]) -> None:
 def read_table(path: Path, table: Table) -> list[Row]:
     """The rows of a file, with the columns that this version's table has; none if there is no such file.
 
-    BadResult, naming file, column and what is expected, for a file that exceeds a bound or holds what the column cannot.
+    InvalidResult, naming file, column and what is expected, for a file that exceeds a bound or holds what the column cannot.
     """
     if not path.exists():
         return []

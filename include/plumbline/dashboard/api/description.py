@@ -30,7 +30,7 @@ class ApiParameter:
 
 @dataclass(frozen=True)
 class ApiCall:
-    """One thing that may be asked. `answer`: the fields of what comes back, nested ones after their parent with `depth`."""
+    """One thing that may be asked. `answer`: the fields of what comes back, nested ones after their parent with their depth."""
 
     method: str
     path: str

@@ -341,7 +341,7 @@ class LauncherDefaults(Declared):
 
 
 def apply_defaults(provider: Any, defaults: LauncherDefaults) -> list[str]:
-    """Add the defaults to a provider's data, as read from its file; the fields of `launcher` that were added, such as `env.NCCL_DEBUG`."""
+    """Add the defaults to a provider's data, as read from its file; the fields of `launcher` that were added, of `env` each variable."""
     launcher = provider.get("launcher") if isinstance(provider, dict) else None
     if not isinstance(launcher, dict) or launcher.get("kind") not in ("kubernetes", "local"):
         return []

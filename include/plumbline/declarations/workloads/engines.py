@@ -192,7 +192,7 @@ class EngineOptions(Declared):
 
     @property
     def fetched_files(self) -> dict[str, Checkpoint]:
-        """Drafts and adapters that are fetched before the server starts, by their field: `speculative`, `adapters.legal`."""
+        """Drafts and adapters that are fetched before the server starts, by their field: `speculative`, and `adapters` with the adapter's name."""
         declared = {"speculative": self.speculative.model} if self.speculative is not None else {}
         named_files: dict[str, object] = {**declared, **{f"adapters.{name}": files for name, files in (self.adapters or {}).items()}}
         return {field: files for field, files in named_files.items() if isinstance(files, Checkpoint)}

@@ -118,7 +118,7 @@ class TaskEvaluation(Declared):
 
 
 def metric_of(task: str) -> str:
-    """The metric of a task's accuracy: `task_accuracy_arc_easy`."""
+    """The metric of a task's accuracy; of arc-easy `task_accuracy_` and arc_easy."""
     return f"task_accuracy_{re.sub(r'[^a-z0-9]+', '_', task.lower())}"
 
 

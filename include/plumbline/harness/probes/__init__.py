@@ -9,7 +9,7 @@ All rows are in phase `environment`. On a CPU they take three to five seconds in
     disk        disk_write_bandwidth, disk_read_bandwidth: where checkpoints go
     dataset     dataset_read_bandwidth: as batches are read
 
-A failed probe costs its rows, never the trial. `peer` and `inter_node` probe between nodes.
+A failed probe costs its rows, never the trial. `inter_node` probes between nodes.
 """
 
 from __future__ import annotations

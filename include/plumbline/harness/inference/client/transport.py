@@ -144,7 +144,7 @@ class Connection(Protocol):
         """Give a request up and cancel it on the server; it is not reported any more."""
 
     def resume_reading(self) -> None:
-        """Begin to take answers in on a connection that was opened `stalled`."""
+        """Begin to take answers in on a connection that was opened stalled."""
 
     def close(self) -> None:
         """Close at once, without further reports."""

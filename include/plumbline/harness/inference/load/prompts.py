@@ -252,13 +252,13 @@ def corpus_words() -> tuple[str, ...]:
 def corpus_pieces() -> tuple[str, ...]:
     """What text is made of: every word with a space before it, small and capital, followed by nothing, a comma or a full stop.
 
-    Piece (word · 2 + capital) · 3 + mark. The words' order is that of `words`.
+    Piece (word · 2 + capital) · 3 + mark. The words' order is that of `corpus_words`.
     """
     return tuple(f" {form}{mark}" for word in corpus_words() for form in (word, word.capitalize()) for mark in MARKS)
 
 
 def corpus_stream(n: int, rng: np.random.Generator) -> Indices:
-    """Text of `n` pieces, int64 [n] into `pieces`: words by Zipf's law, sentences of random length that begin with a capital."""
+    """Text of `n` pieces, int64 [n] into `corpus_pieces`: words by Zipf's law, sentences of random length that begin with a capital."""
     weights = 1.0 / np.arange(3, CORPUS_WORDS + 3)
     word = np.searchsorted(np.cumsum(weights / weights.sum())[:-1], rng.random(n), side="right")
     chance = rng.random(n)

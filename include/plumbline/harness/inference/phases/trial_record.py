@@ -160,7 +160,7 @@ def write_requests(logs: Sequence[RequestLog], requests: Requests, folder: Path)
     context's lengths, from 0.
 
     `…_s` are seconds from the start of the phase, except `token_times_s` [received tokens], which count from the request's scheduled time,
-    and the server's own durations by stage (`queue_s`, `prefill_s` …). Null: did not happen. `status` is `ok` or the class of the error;
+    and the server's own durations by stage. Null: did not happen. `status` is `ok` or the class of the error;
     `usage_…` is the server's own count of the request's tokens, `unsent_tokens` those of it that did not come, `first_content_s` the first token
     that is no thought;
     `replica` is the server that it went to, where several share the load; `after` is the request that this one followed, `turn` (from 1) its place in its conversation.

@@ -178,7 +178,7 @@ def failure_causes(workers: Sequence[RankProcess]) -> list[FailureCause]:
 
 
 def wait_for_any(workers: Sequence[RankProcess], others: Sequence[Any], seconds: float) -> None:
-    """Return as soon as a running worker ends or one of `others` (things with a `fileno`) can be read, else after `seconds`."""
+    """Return as soon as a running worker ends or one of `others` (things with a file descriptor) can be read, else after `seconds`."""
     running = [worker for worker in workers if not worker.ended]
     handles = [worker.handle for worker in running if worker.handle is not None]
     if len(handles) < len(running):

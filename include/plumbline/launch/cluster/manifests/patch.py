@@ -62,7 +62,7 @@ def differences(before: Any, after: Any, where: FieldPath = ()) -> Iterator[tupl
 
 
 def unknown_fields(pod: Row) -> list[str]:
-    """Paths of fields that the API's client has no model for, such as `spec.affinity.nodeAfinity`. Imports the client (two seconds)."""
+    """Paths of fields that the API's client has no model for, such as a misspelt spec.affinity.nodeAfinity. Imports the client (two seconds)."""
     from kubernetes.client import models
 
     return [format_path(where) for where in _unknown_paths(pod, "V1Pod", models, ())]
