@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -33,6 +34,17 @@ class Declared(BaseModel):
     """Base of all declarations: unknown keys are errors, values are never coerced, instances never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, revalidate_instances="never")
+
+
+def removed(instead: str, default: object = None) -> AfterValidator:
+    """Of a field whose feature is gone: trials of the archive carry its `default`, any other value is an error that names what to use instead."""
+
+    def refuse(value: object) -> object:
+        if value != default:
+            raise ValueError(f"was removed; expected it omitted: {instead}")
+        return value
+
+    return AfterValidator(refuse)
 
 
 class Extensible(NamedTuple):

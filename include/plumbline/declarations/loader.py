@@ -26,7 +26,7 @@ from plumbline.declarations.references import References
 from plumbline.declarations.teams import KINDS, Preference, Team
 from plumbline.declarations.thresholds import Thresholds
 from plumbline.declarations.workloads import Workload, refused_run_cost
-from plumbline.declarations.workloads.evaluation import load_passage, load_questions, load_tasks
+from plumbline.declarations.workloads.evaluation import load_passage, load_questions
 from plumbline.declarations.workloads.inference import InferenceWorkload
 from plumbline.declarations.workloads.prompts import load_prompts
 from plumbline.declarations.workloads.traces import load_trace_rows
@@ -284,7 +284,6 @@ def _read_companions(data: Any, root: Path | None, declaration_file: Path) -> li
         *load_trace_rows(data, traces),
         *load_prompts(data, prompts),
         *load_questions(data, evaluations),
-        *load_tasks(data, evaluations),
         *load_passage(data, evaluations),
     ]
 

@@ -5,10 +5,9 @@ The rows are in `catalogue.toml`. Metric, statistic, unit and direction are sepa
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any, Literal, get_args
@@ -52,35 +51,9 @@ def _row(group: Any, name: str, better: str | None = None, statistic: str = "val
     return Metric(name=name, group=group, direction=direction, statistic=statistic, **columns)
 
 
-class _Catalogue(dict[str, Metric]):
-    """Metrics by name. A row `task_accuracy_*` stands for every name that begins so: those are found by name, and are in no listing."""
-
-    def __init__(self, rows: Mapping[str, Metric]) -> None:
-        super().__init__({name: row for name, row in rows.items() if not name.endswith("*")})
-        self._families = {name[:-1]: row for name, row in rows.items() if name.endswith("*")}
-
-    def __missing__(self, name: str) -> Metric:
-        for prefix, row in self._families.items():
-            if name.startswith(prefix) and _MEMBER.fullmatch(name, len(prefix)):
-                return replace(row, name=name, description=row.description.replace("*", name.removeprefix(prefix)))
-        raise KeyError(name)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.get(name) is not None
-
-    def get(self, name: str, default: Any = None) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            return default
-
-
-_MEMBER = re.compile(r"[a-z0-9][a-z0-9_]*")
-
-
-def _read() -> _Catalogue:
+def _read() -> dict[str, Metric]:
     tables = tomllib.loads(files(__name__).joinpath("catalogue.toml").read_text(encoding="utf-8"))
-    return _Catalogue({name: _row(group, name, **columns) for group, rows in tables.items() for name, columns in rows.items()})
+    return {name: _row(group, name, **columns) for group, rows in tables.items() for name, columns in rows.items()}
 
 
 METRICS = _read()

@@ -171,9 +171,6 @@ class EndpointLauncher(LauncherBase):
             )
         if workload.evaluation is not None and not self.protocol.startswith("openai"):
             return f"its evaluation needs answers as text, which {self.protocol} does not give; expected protocol openai or openai_chat"
-        tasks = workload.evaluation.lm_eval if workload.evaluation is not None else None
-        if tasks is not None and tasks.chat != (self.protocol == "openai_chat"):
-            return f"its evaluation.lm_eval.chat is {str(tasks.chat).lower()}, with {self.protocol}; expected {str(not tasks.chat).lower()}"
         if self.protocol == "openai_chat" and not workload.requests.text:
             return "it sends token ids, but openai_chat takes text only; expected requests: {text: true}"
         if self.protocol.startswith("openai") and workload.model.architecture == "encoder":

@@ -13,7 +13,7 @@ from plumbline.declarations.base import Declared
 from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED, Checkpoint, ServedModel
 from plumbline.declarations.workloads.engines import EngineOptions, check_engine_options, engine, engines_of, registered_or_own
-from plumbline.declarations.workloads.evaluation import Evaluation, Quality, metric_of
+from plumbline.declarations.workloads.evaluation import Evaluation, Quality
 from plumbline.declarations.workloads.load import (
     ContextPhaseSpec,
     FaultPhaseSpec,
@@ -301,16 +301,7 @@ class InferenceWorkload(Workload):
         for criterion in self.acceptance:
             if criterion.phase not in measured:
                 raise ValueError(f'"{criterion.text}" names a phase that is not declared; expected one of {", ".join(sorted(measured))}')
-        self._criteria_of_tasks()
         return self
-
-    def _criteria_of_tasks(self) -> None:
-        tasks = self.evaluation.lm_eval if self.evaluation is not None else None
-        known = [metric_of(name) for name in tasks.tasks] if tasks is not None else []
-        for criterion in self.acceptance:
-            if criterion.metric.startswith(metric_of("")) and criterion.metric not in known:
-                expected = f"one of {', '.join(known)}" if known else "evaluation: {lm_eval: {tasks: […]}}"
-                raise ValueError(f'"{criterion.text}" names a task that evaluation.lm_eval does not; expected {expected}')
 
     def _own_lengths(self) -> None:
         """A growing context sets the lengths of prompts itself, and each token of them must be computed."""
@@ -404,12 +395,8 @@ class InferenceWorkload(Workload):
             raise ValueError("evaluation of a model whose weights are random; expected a checkpoint (model.source), or backend external")
         if self.retrieval is not None or isinstance(self.model, Encoder):
             raise ValueError("evaluation of a model that generates no text by itself; expected a causal LM without retrieval")
-        tasks = evaluation.lm_eval
-        for field, lost in (("lost", evaluation.lost), ("lm_eval.lost", tasks and tasks.lost)):
-            if lost is not None and quality is None:
-                raise ValueError(
-                    f"evaluation.{field} without quality: there is no reference to compare with; expected quality, or accuracy alone"
-                )
+        if evaluation.lost is not None and quality is None:
+            raise ValueError("evaluation.lost without quality: there is no reference to compare with; expected quality, or accuracy alone")
 
     def _retrieved(self, retrieval: Retrieval) -> None:
         if (refused := unsupported_retrieval(retrieval, self.model, self.server.backend, self.requests, self.phases)) is not None:

@@ -32,13 +32,12 @@ from plumbline.harness.inference.load.prompts import Prompt, Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
 from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
 from plumbline.harness.inference.phases import quality, trial_record
-from plumbline.harness.inference.phases.checkpoint_quality import OutputCheck, loaded_tasks, reference_workload
+from plumbline.harness.inference.phases.checkpoint_quality import OutputCheck, reference_workload
 from plumbline.harness.inference.phases.context import measure_context
 from plumbline.harness.inference.phases.fault import measure_fault
 from plumbline.harness.inference.phases.load_phase import Driver, measure_phase, prepare_cache
 from plumbline.harness.inference.phases.path_limit import measure_path_limit
 from plumbline.harness.inference.phases.search import measure_search
-from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator
 from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRecord
 from plumbline.harness.inference.server import backends, control, under_test
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
@@ -72,12 +71,12 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
         credentials = launcher_protocol.take_models_credentials()
-        with other_nodes(record) as nodes, loaded_tasks(record, credentials[0]) as tasks:
-            fetched, outputs = _fetch(record, credentials, tasks) if checkpoint and not trial.provider.launcher.hosted else (None, None)
+        with other_nodes(record) as nodes:
+            fetched, outputs = _fetch(record, credentials) if checkpoint and not trial.provider.launcher.hosted else (None, None)
             schedule, prompts = _load(record, fetched, credentials[0])
             record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
             if trial.provider.launcher.hosted:
-                _on_endpoint(record, schedule, prompts, OutputCheck(workload, tasks=tasks))
+                _on_endpoint(record, schedule, prompts, OutputCheck(workload))
             else:
                 _on_own_server(record, schedule, prompts, fetched, outputs, nodes)
     except TrialFailed as failure:
@@ -93,9 +92,7 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     return record.measured()
 
 
-def _fetch(
-    record: TrialRecord, credentials: tuple[str | None, dict[str, object] | None], tasks: TaskEvaluator | None
-) -> tuple[FetchedCheckpoint, OutputCheck | None]:
+def _fetch(record: TrialRecord, credentials: tuple[str | None, dict[str, object] | None]) -> tuple[FetchedCheckpoint, OutputCheck | None]:
     """Before any server starts, so that its start is measured without the network; with the reference's files, which are not measured."""
 
     def note(text: str) -> None:
@@ -121,7 +118,7 @@ def _fetch(
     if record.workload.quality is not None:
         reference = get(reference_workload(record.workload))
         record.result.hashes["reference_manifest"] = reference[0].manifest.sha256
-    return fetched, OutputCheck.of(record.workload, fetched.folder, reference, tasks)
+    return fetched, OutputCheck.of(record.workload, fetched.folder, reference)
 
 
 _COMPANION = "manifest."

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from plumbline.declarations import InferenceWorkload, load
-from plumbline.declarations.workloads.evaluation import Evaluation, EvaluationError, Question, load_questions, load_tasks, read_questions
+from plumbline.declarations.workloads.evaluation import Evaluation, EvaluationError, Question, load_questions, read_questions
 
 LINES = '{"prompt": "2 + 2 =", "answer": "4"}\n\n{"prompt": "Sky?", "choices": ["blue", "green"], "answer": "A"}\n{"prompt": "Year?", "pattern": "\\\\b20\\\\d\\\\d\\\\b"}\n'
 
@@ -84,70 +83,12 @@ def test_a_problem_names_its_field(folder: Path, declared: dict[str, object], fi
     assert found == field and "expected" in message
 
 
-TASK = "task: own\ndataset_path: json\ndataset_kwargs: {data_files: {test: data.jsonl}}\nprocess_docs: !function utils.clean\n"
+def test_tasks_of_lm_eval_are_refused_with_what_to_use() -> None:
+    with pytest.raises(ValidationError, match="local-completions"):
+        Evaluation.model_validate_json(json.dumps({"file": "own.jsonl", "lm_eval": {"tasks": ["arc_easy"]}}))
 
 
-def tasks(folder: Path, **fields: object) -> tuple[list[tuple[tuple[str | int, ...], str]], dict[str, object]]:
-    lm_eval: dict[str, object] = {"tasks": ["own"], "folder": "own", **fields}
-    return load_tasks({"evaluation": {"lm_eval": lm_eval}}, folder), lm_eval
-
-
-def test_a_trial_carries_the_files_of_its_own_tasks(folder: Path) -> None:
-    (folder / "own" / "__pycache__").mkdir(parents=True)
-    for name, text in (("own.yaml", TASK), ("data.jsonl", "{}\n"), ("utils.py", "def clean(docs): ..."), ("__pycache__/x.py", "")):
-        (folder / "own" / name).write_text(text)
-    problems, found = tasks(folder)
-    assert problems == []
-    assert found["files"] == {"data.jsonl": "{}\n", "own.yaml": TASK, "utils.py": "def clean(docs): ..."}
-    evaluation = Evaluation.model_validate_json(json.dumps({"lm_eval": found}))
-    assert Evaluation.model_validate_json(evaluation.model_dump_json()) == evaluation
-    assert evaluation.file is None and evaluation.lm_eval is not None and evaluation.lm_eval.files == found["files"]
-
-
-@pytest.mark.parametrize(
-    ("files", "named"),
-    [
-        ({}, ["own", "folder"]),
-        ({"data.jsonl": ""}, [".yaml"]),
-        ({"own.yaml": "task: ["}, ["own/own.yaml", "YAML"]),
-        ({"own.yaml": "- task"}, ["own/own.yaml", "mapping"]),
-        ({"own.yaml": TASK}, ["own/own.yaml", "data.jsonl"]),
-        ({"own.yaml": "task: own", "more.txt": "x" * 2**20}, ["bytes"]),
-    ],
-)
-def test_a_folder_that_holds_no_tasks_is_refused_when_read(folder: Path, files: dict[str, str], named: list[str]) -> None:
-    for name, text in files.items():
-        (folder / "own").mkdir(exist_ok=True)
-        (folder / "own" / name).write_text(text)
-    (problem,) = tasks(folder)[0]
-    assert problem[0] == ("evaluation", "lm_eval", "folder")
-    assert all(name in problem[1] for name in [*named, "expected"])
-
-
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({}, ["file", "lm_eval"]),
-        ({"lm_eval": {"tasks": []}}, ["lm_eval.tasks"]),
-        ({"lm_eval": {"tasks": ["a_b", "a-b"]}}, ["a_b", "a-b", "task_accuracy_a_b"]),
-        ({"lm_eval": {"tasks": ["a"], "accuracy": {"b": "50%"}}}, ["accuracy", "b"]),
-        ({"sample": 3, "lm_eval": {"tasks": ["a"]}}, ["sample", "file"]),
-    ],
-)
-def test_an_evaluation_asks_something(fields: dict[str, object], named: list[str]) -> None:
-    with pytest.raises(ValidationError) as refused:
-        Evaluation.model_validate_json(json.dumps(fields))
-    (error,) = refused.value.errors()
-    assert all(name in f"{'.'.join(map(str, error['loc']))} {error['msg']}" for name in named)
-
-
-def test_a_criterion_can_name_a_declared_task_only() -> None:
-    base = load().workloads["chat-hosted"].model_dump(mode="json", exclude_defaults=True) | {"kind": "inference"}
-
-    def made(criterion: str) -> InferenceWorkload:
-        fields = {"evaluation": {"lm_eval": {"tasks": ["arc_easy"], "limit": 200}}, "acceptance": [criterion]}
-        return InferenceWorkload.model_validate_json(json.dumps(base | fields))
-
-    assert made("task_accuracy_arc_easy >= 60% in cold_start").acceptance[0].limit == 0.6
-    with pytest.raises(ValidationError, match="task_accuracy_arc_easy"):
-        made("task_accuracy_arc >= 60% in cold_start")
+def test_an_archived_trial_without_tasks_is_read_and_its_hash_stays() -> None:
+    archived = Evaluation.model_validate_json(json.dumps({"file": "own.jsonl", "lm_eval": None}))
+    assert archived.model_dump(mode="json", exclude_defaults=True) == {"file": "own.jsonl"}
+    assert "lm_eval" not in Evaluation.model_json_schema()["properties"]

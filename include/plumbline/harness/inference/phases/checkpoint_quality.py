@@ -1,20 +1,17 @@
-"""Output quality of a served checkpoint: against a reference on the same engine, and on the user's evaluation set and tasks."""
+"""Output quality of a served checkpoint: against a reference on the same engine, and on the user's evaluation set."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from plumbline.declarations import InferenceWorkload, installation_paths
+from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
 from plumbline.declarations.workloads.evaluation import Evaluation, Quality
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint
@@ -30,14 +27,13 @@ from plumbline.harness.inference.phases.outputs import (
     output_client,
 )
 from plumbline.harness.inference.phases.quality import QualityResult, judge_agreement, quality_prompts
-from plumbline.harness.inference.phases.task_evaluation import TaskEvaluator, TaskScores, accuracy_rows, judge_tasks, task_evaluator
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
 from plumbline.harness.inference.server.under_test import all_running
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
 from plumbline.metrics import Phase
 from plumbline.metrics.proportions import wilson_interval
-from plumbline.results import MetricRow, Scalar, metric_row
+from plumbline.results import MetricRow, metric_row
 
 _CONTINUATION = 32
 """Tokens that the reference adds to each prompt at most. It ends where the model ends: a forced token would not be its choice."""
@@ -48,15 +44,13 @@ _PHASE: Phase = "cold_start"
 @dataclass(frozen=True)
 class ReferenceOutputs:
     """What the reference answered. `sequences`: each prompt with its continuation; `scores`: of the continuations, of which `continued` are the
-    lengths; `passage`: of the windows of the declared text; `right`: of each question; `tasks`: of lm-eval. `unreported`: why there are no
-    scores."""
+    lengths; `passage`: of the windows of the declared text; `right`: of each question. `unreported`: why there are no scores."""
 
     sequences: tuple[TokenIds, ...] = ()
     continued: tuple[int, ...] = ()
     scores: tuple[TokenScores, ...] = ()
     passage: tuple[TokenScores, ...] = ()
     right: NDArray[np.bool_] | None = None
-    tasks: Sequence[TaskScores] | None = None
     unreported: str | None = None
 
 
@@ -75,26 +69,22 @@ def reference_workload(workload: InferenceWorkload) -> InferenceWorkload:
     return workload.model_copy(update={"model": model, "server": server, "replicas": None})
 
 
-def ask_reference(
-    client: OutputClient, workload: InferenceWorkload, tokens: PromptTokens, tasks: TaskEvaluator | None = None
-) -> ReferenceOutputs:
+def ask_reference(client: OutputClient, workload: InferenceWorkload, tokens: PromptTokens) -> ReferenceOutputs:
     """The reference's outputs, from its server. TrialFailed as of `OutputClient`."""
     quality = workload.quality
     assert quality is not None
-    right = evaluate(client, workload.evaluation) if workload.evaluation is not None and workload.evaluation.questions else None
+    right = evaluate(client, workload.evaluation) if workload.evaluation is not None else None
     prompts = _prompts(workload, quality, tokens)
     room = int(workload.model.context or _LONGEST_PROMPT) - max(map(len, prompts)) - 1
-    solved: Sequence[TaskScores] | None = None
     try:
-        solved = None if tasks is None else tasks.evaluate(client, tokens)
         answers = client.continuations(prompts, min(_CONTINUATION, room))
         sequences = [np.concatenate(pair) for pair in zip(prompts, answers, strict=True)]
         continued = tuple(map(len, answers))
         scores = [each.last(n) for each, n in zip(client.scores(sequences), continued, strict=True)]
         passage = client.scores(_windows(workload, quality, tokens))
     except NotReported as error:
-        return ReferenceOutputs(right=right, tasks=solved, unreported=str(error))
-    return ReferenceOutputs(tuple(sequences), continued, tuple(scores), tuple(passage), right, solved)
+        return ReferenceOutputs(right=right, unreported=str(error))
+    return ReferenceOutputs(tuple(sequences), continued, tuple(scores), tuple(passage), right)
 
 
 def check(
@@ -103,39 +93,19 @@ def check(
     tokens: PromptTokens | None,
     reference: ReferenceOutputs | None,
     workdir: Path,
-    tasks: TaskEvaluator | None = None,
 ) -> QualityResult:
     """Rows of phase cold_start, and what makes the trial invalid. `tokens`: needed with a quality only."""
     rows: list[MetricRow] = []
     judgements: list[Judgement | None] = []
-    answered: list[tuple[str, NDArray[np.bool_], NDArray[np.bool_] | None]] = []
-    facts: dict[str, Scalar] = {}
+    evidence: list[EvidenceFile] = []
     count = 0
-    if workload.evaluation is not None and workload.evaluation.questions:
+    if workload.evaluation is not None:
         right = evaluate(client, workload.evaluation)
         count += len(right)
         before = None if reference is None else reference.right
         rows += _accuracy_rows(right, before)
         judgements += _judge_accuracy(right, before, workload.evaluation)
-        answered.append(("", right, before))
-    if tasks is not None:
-        began = tasks.asked
-        solved_before = None if reference is None else reference.tasks
-        try:
-            solved = tasks.evaluate(client, tokens)
-        except NotReported as error:
-            judgements.append(invalid("quality_unchecked", f"{error}: the accuracy in tasks of lm-eval is not known"))
-        else:
-            rows += accuracy_rows(solved, tasks.version)
-            judgements += judge_tasks(tasks.declared, solved, solved_before)
-            answered += [
-                (part, right, None if solved_before is None else solved_before[i].right[part])
-                for i, task in enumerate(solved)
-                for part, right in task.right.items()
-            ]
-            facts = tasks.facts(solved)
-        count += tasks.asked - began
-    evidence = [_write_answers(workdir / "evaluation.parquet", answered)] if answered else []
+        evidence.append(_write_answers(workdir / "evaluation.parquet", right, before))
     if workload.quality is not None and reference is not None:
         assert tokens is not None
         try:
@@ -146,7 +116,7 @@ def check(
             judgements.append(invalid("quality_unchecked", f"{error}: the speed is measured, the quality of the outputs is not"))
         else:
             rows, judgements, count = rows + comparison.rows, [*judgements, *comparison.judgements], count + comparison.asked
-    return QualityResult(rows, [each for each in judgements if each is not None], count, evidence, facts)
+    return QualityResult(rows, [each for each in judgements if each is not None], count, evidence)
 
 
 def check_questions(declared: Evaluation, context: int, tokens: PromptTokens) -> None:
@@ -210,8 +180,8 @@ def _prompts(workload: InferenceWorkload, quality: Quality, tokens: PromptTokens
     """The evaluation set's questions, else parts of the declared text, else random ids; each leaves half of the context free."""
     context, vocabulary = int(workload.model.context or 2 * _LONGEST_PROMPT), int(workload.model.vocabulary or 0)
     longest = min(_LONGEST_PROMPT, context // 2)
-    if workload.evaluation is not None and workload.evaluation.questions:
-        texts = [question.text for question in workload.evaluation.questions[: quality.prompts]]
+    if workload.evaluation is not None:
+        texts = [question.text for question in (workload.evaluation.questions or ())[: quality.prompts]]
         return [ids[-longest:] for ids in tokens.read(texts, chat=workload.evaluation.chat)]
     if quality.passage is not None:
         (ids,) = tokens.read([quality.passage], chat=False)
@@ -250,39 +220,11 @@ def _judge_accuracy(right: NDArray[np.bool_], before: NDArray[np.bool_] | None, 
     return [*judged]
 
 
-def _write_answers(file: Path, answered: Sequence[tuple[str, NDArray[np.bool_], NDArray[np.bool_] | None]]) -> EvidenceFile:
-    """Which questions were answered right, by task of lm-eval (empty: the evaluation set); no text of question or answer."""
-    tables = []
-    for task, right, before in answered:
-        columns: dict[str, Any] = {"task": [task] * len(right)} if any(name for name, _, _ in answered) else {}
-        columns |= {"question": np.arange(len(right)), "right": right} | ({} if before is None else {"reference_right": before})
-        tables.append(pa.table(columns))
-    table = pa.concat_tables(tables, promote_options="default")
-    pq.write_table(table, file)
-    return EvidenceFile("evaluation", file, table.num_rows)
-
-
-@contextmanager
-def loaded_tasks(record: TrialRecord, token: str | None) -> Iterator[TaskEvaluator | None]:
-    """lm-eval with the workload's tasks, before anything is fetched or started; None if it declares none. `token`: of the hub.
-
-    TrialFailed as of `task_evaluator`, and "bad_declaration" for tasks that the server cannot answer."""
-    evaluation, access = record.workload.evaluation, record.trial.provider.launcher.model_access
-    if evaluation is None or evaluation.lm_eval is None:
-        yield None
-        return
-    record.report("cold_start", 0.0, "loading the tasks of lm-eval")
-    cache = Path(access.cache) if access.cache else installation_paths().cache / "models"
-    variables = {"HF_HOME": os.environ.get("HF_HOME", str(cache / "lm-eval"))}
-    if token is not None:
-        variables["HF_TOKEN"] = token
-    if access.mirror is not None and access.mirror.startswith(("http://", "https://")):
-        variables["HF_ENDPOINT"] = access.mirror
-    with task_evaluator(evaluation.lm_eval, record.workdir, variables) as tasks:
-        if record.trial.provider.launcher.hosted:
-            tasks.require_generation()
-        record.event("tasks_loaded")
-        yield tasks
+def _write_answers(file: Path, right: NDArray[np.bool_], before: NDArray[np.bool_] | None) -> EvidenceFile:
+    """Which questions of the evaluation set were answered right; no text of question or answer."""
+    columns = {"question": np.arange(len(right)), "right": right} | ({} if before is None else {"reference_right": before})
+    pq.write_table(pa.table(columns), file)
+    return EvidenceFile("evaluation", file, len(right))
 
 
 Reference = tuple[FetchedCheckpoint, InferenceWorkload]
@@ -291,17 +233,15 @@ Reference = tuple[FetchedCheckpoint, InferenceWorkload]
 
 @dataclass
 class OutputCheck:
-    """Of the workload as its checkpoint resolved it. `tokens`: by the checkpoint's tokenizer; None: an external server reads text. `tasks`: of
-    lm-eval, which ends with the check."""
+    """Of the workload as its checkpoint resolved it. `tokens`: by the checkpoint's tokenizer; None: an external server reads text."""
 
     workload: InferenceWorkload
     tokens: PromptTokens | None = None
     reference: Reference | None = None
     answered: ReferenceOutputs | None = None
-    tasks: TaskEvaluator | None = None
 
     @classmethod
-    def of(cls, workload: InferenceWorkload, folder: Path, reference: Reference | None, tasks: TaskEvaluator | None) -> OutputCheck | None:
+    def of(cls, workload: InferenceWorkload, folder: Path, reference: Reference | None) -> OutputCheck | None:
         """None if the workload declares neither quality nor evaluation. `folder`: of the served checkpoint.
 
         TrialFailed("bad_declaration") for a question that is too long for the model."""
@@ -310,9 +250,7 @@ class OutputCheck:
         tokens = PromptTokens(CheckpointTokenizer(folder, workload.model.context), folder)
         if workload.evaluation is not None and workload.model.context is not None:
             check_questions(workload.evaluation, workload.model.context, tokens)
-        if tasks is not None:
-            tasks.context = workload.model.context
-        return cls(workload, tokens, reference, tasks=tasks)
+        return cls(workload, tokens, reference)
 
     def ask_reference(self, record: TrialRecord, place: Place) -> None:
         """Start the reference, if there is one, on the same engine, ask it, and stop it. TrialFailed as of a server under test."""
@@ -328,7 +266,7 @@ class OutputCheck:
             with all_running(served.servers):
                 record.event("reference_ready")
                 client = output_client(served.target(), self.tokens)
-                self.answered = ask_reference(client, model, self.tokens, self.tasks)
+                self.answered = ask_reference(client, model, self.tokens)
         finally:
             log = served.servers[0].log
             if log.exists() and not record.private_texts:
@@ -341,16 +279,13 @@ class OutputCheck:
         counted: list[TokenCounts] = []
         client = output_client(target, self.tokens, counted.append)
         try:
-            result = check(client, self.workload, self.tokens, self.answered, record.workdir, self.tasks)
+            result = check(client, self.workload, self.tokens, self.answered, record.workdir)
         finally:
             if record.workload.server.backend == "external":
                 for counts in counted:  # a hosted model bills them as it bills the load's
                     record.usage.add_answer("cold_start", counts)
-        if self.tasks is not None:
-            self.tasks.close()  # nothing of it stays beside the load
         record.event("outputs_checked")
         record.result.metrics += result.rows
         record.result.judgements += result.judgements
         record.result.evidence += result.evidence
-        record.result.facts |= result.facts
         return result.asked

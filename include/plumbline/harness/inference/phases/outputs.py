@@ -24,15 +24,13 @@ from plumbline.harness.inference.client.openai_responses import usage_counts
 from plumbline.harness.inference.client.round_trip import http_connection
 from plumbline.harness.inference.client.stated_errors import body_message
 from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Tokenized, Unread
+from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
 from plumbline.harness.measurement import TrialFailed
 
 TokenIds = NDArray[np.int32]
 _ANSWER_WITHIN_S = 300.0
 _AT_ONCE = 16
 _QUOTED_BYTES = 300
-_MOST_STOPS = 4
-"""As OpenAI documents them."""
 T = TypeVar("T")
 TokenCounts = tuple[int, int, int, int]
 """Of one answer, by the server's own count, as request_log.USAGE names them; -1: not reported."""
@@ -56,9 +54,9 @@ class TokenScores:
 class OutputClient(Protocol):
     """Each method raises TrialFailed("server_error") if the server refuses, fails or does not answer."""
 
-    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
+    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool) -> list[str]:
         """Greedy answers that end where the model ends them, after `output_tokens` at the latest. `chat`: a text goes through the chat template,
-        as conversations always do. `stop`: texts after which a server may end an answer; one that cannot goes on."""
+        as conversations always do."""
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
         """Greedy tokens after each prompt until the model ends, its end of text included, at most `output_tokens`. NotReported if the server
@@ -75,16 +73,13 @@ class PromptTokens:
 
     def __init__(self, tokenizer: ServedTokenizer, folder: Path) -> None:
         self._tokenizer, self._folder = tokenizer, folder
-        self._known: dict[str, Tokenized] = {}
+        self._known: dict[str, TokenIds] = {}
 
     def read(self, prompts: Sequence[Unread], *, chat: bool) -> list[TokenIds]:
         """Of each prompt; `chat`: of each text as a user's message in the chat template."""
-        return [each.ids for each in self.tokenized([_message(prompt) if chat else prompt for prompt in prompts])]
-
-    def tokenized(self, prompts: Sequence[Unread]) -> list[Tokenized]:
-        """Of each text as it is, of each conversation in the chat template."""
-        keys = [json.dumps(prompt) for prompt in prompts]
-        new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in self._known}
+        asked = [_message(prompt) if chat else prompt for prompt in prompts]
+        keys = [json.dumps(prompt) for prompt in asked]
+        new = {key: prompt for key, prompt in zip(keys, asked, strict=True) if key not in self._known}
         try:
             read = self._tokenizer.read(list(new.values())) if new else []
         except ValueError as error:
@@ -92,7 +87,7 @@ class PromptTokens:
         for key, each in zip(new, read, strict=True):
             if isinstance(each, TemplateFailed):
                 raise TrialFailed("bad_declaration", f"the checkpoint's chat template fails: {each.reason}")
-            self._known[key] = each
+            self._known[key] = each.ids
         return [self._known[key] for key in keys]
 
     def text(self, ids: Sequence[int]) -> str:
@@ -113,7 +108,7 @@ class TritonOutputs:
     def __init__(self, address: str, model: str, tokens: PromptTokens) -> None:
         self._address, self._model, self._tokens = address, model, tokens
 
-    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
+    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool) -> list[str]:
         read = self._tokens.read(prompts, chat=chat)
         requests = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(read)]
         return [self._tokens.text(np.concatenate(tensors[wire.TOKENS]).tolist()) for tensors in self._streamed(requests)]
@@ -165,10 +160,8 @@ class OpenAiOutputs:
     def __init__(self, target: Target, on_usage: Callable[[TokenCounts], object] = lambda _: None) -> None:
         self._target, self._model, self._on_usage = target, target.wire.model, on_usage
 
-    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool, stop: Sequence[str] = ()) -> list[str]:
+    def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool) -> list[str]:
         limits: dict[str, Any] = {self._target.limit: output_tokens, "temperature": 0}
-        if stop:
-            limits["stop"] = list(stop[:_MOST_STOPS])
 
         def one(connection: http.client.HTTPConnection, prompt: Unread) -> str:
             messages = _message(prompt) if chat else prompt

@@ -28,7 +28,7 @@ from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
-from plumbline.results import MetricRow, Scalar, metric_row
+from plumbline.results import MetricRow, metric_row
 
 _SEED = 20240229
 _TOKENS = 8
@@ -47,7 +47,6 @@ class QualityResult:
     judgements: list[Judgement]
     asked: int
     evidence: list[EvidenceFile] = field(default_factory=list)
-    facts: dict[str, Scalar] = field(default_factory=dict)
 
 
 def check(workload: InferenceWorkload, repository: Repository, *addresses: str) -> QualityResult:
