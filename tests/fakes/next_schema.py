@@ -15,7 +15,7 @@ _SCRIPT = f'''
 import sqlalchemy as sa
 from alembic import op
 
-from plumbline.archive.migrate import protect, release
+from plumbline.archive.migrate import protect
 
 revision, down_revision, branch_labels, depends_on = "{NEXT}", "{migrate.head()}", None, None
 
@@ -28,14 +28,6 @@ def upgrade():
     op.create_table("later", sa.Column("id", sa.Integer(), nullable=False), sa.PrimaryKeyConstraint("id", name="pk_later"))
     op.create_index("ix_later_id", "later", ["id"])
     protect(op.get_bind(), "later", ("UPDATE", "DELETE"))
-
-
-def downgrade():
-    release(op.get_bind(), "later")
-    op.drop_table("later")
-    with op.batch_alter_table("findings") as findings:
-        findings.drop_constraint("uq_findings_later", type_="unique")
-        findings.drop_column("later")
 '''
 
 

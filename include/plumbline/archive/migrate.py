@@ -74,15 +74,15 @@ def check_revision(current: str | None) -> None:
     """Raise UnknownSchema or OldSchema unless `current` is the revision of this version."""
     if current == head():
         return
-    if current is not None and current not in known_revisions():
-        if current < min(known_revisions()):
-            raise OldSchema(
-                f"the archive has the schema {current}; this version migrates {min(known_revisions())} and newer ones. Export the campaigns "
-                "with the version that wrote the archive (plumbline archive export), then import them into a new archive"
-            )
+    if current is not None and current > head():
         raise UnknownSchema(
             f"the archive has the schema {current}, which this version does not know (it knows up to {head()}); "
-            f"use the newer plumbline that wrote it, or downgrade the archive with that one first: plumbline archive migrate --to {head()}"
+            "use the newer plumbline that wrote it, or restore a backup that was made before the upgrade"
+        )
+    if current is not None and current not in _known():
+        raise OldSchema(
+            f"the archive has the schema {current}; this version migrates {min(_known())} and newer ones. Export the campaigns "
+            "with the version that wrote the archive (plumbline archive export), then import them into a new archive"
         )
     raise OldSchema(
         f"the archive has the schema {current}; this version works with {head()} and does not migrate a shared archive by opening it; "
@@ -90,30 +90,8 @@ def check_revision(current: str | None) -> None:
     )
 
 
-def move(engine: Engine, revision: str | None = None, *, may_lose: bool = False) -> tuple[str | None, str]:
-    """Migrate to `revision` (default: this version's), up or down; the revisions before and after.
-
-    LookupError for an unknown revision. ValueError for a step down without `may_lose`: what newer tables held is lost.
-    """
-    target, current = revision or head(), revision_of(engine)
-    known = sorted(known_revisions())
-    if target not in known:
-        raise LookupError(f'no schema "{target}"; expected one of {", ".join(known)}')
-    if current is not None and current in known and current > target:
-        if not may_lose:
-            raise ValueError(
-                f"going from {current} back to {target} deletes the rows of newer tables; back the archive up first, then give --yes"
-            )
-        downgrade(engine, target)
-    else:
-        upgrade(engine, target)
-    return current, target
-
-
-def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Migrate up, or create the schema of this version in an empty database, under a lock. UnknownSchema or OldSchema if there is no way."""
-    if revision == "head" and revision_of(engine) == head():
-        return
+def upgrade(engine: Engine) -> None:
+    """Migrate to this version's schema, or create it in an empty database, under a lock. UnknownSchema or OldSchema if there is no way."""
     with migrating(engine) as connection:
         current = _revision(connection)
         if current is None:
@@ -124,27 +102,12 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
         elif current != head():  # else another process was first
             from alembic import command
 
-            _known(connection)
-            command.upgrade(_config(connection), revision)
+            if current not in _known():
+                check_revision(current)
+            command.upgrade(_config(connection), "head")
 
 
-def downgrade(engine: Engine, revision: str) -> None:
-    """Migrate down, under a lock. What newer tables held is lost: meant for going back to an older version, after a copy was made."""
-    from alembic import command
-
-    with migrating(engine) as connection:
-        _known(connection)
-        command.downgrade(_config(connection), revision)
-
-
-def _known(connection: Connection) -> None:
-    current = _revision(connection)
-    if current is not None and current not in known_revisions():
-        check_revision(current)
-
-
-def known_revisions() -> set[str]:
-    """Every revision that this version can read."""
+def _known() -> set[str]:
     return {script.revision for script in _scripts().walk_revisions()}
 
 
@@ -191,15 +154,6 @@ def protect(connection: Connection, table: str, operations: Sequence[str]) -> No
         _execute(connection, f"{trigger} FOR EACH ROW EXECUTE FUNCTION {table}_append_only()")
 
 
-def release(connection: Connection, table: str) -> None:
-    """Remove what `protect` made, before the table is dropped or rebuilt."""
-    if connection.dialect.name == "sqlite":
-        for operation in ("update", "delete"):
-            _execute(connection, f"DROP TRIGGER IF EXISTS {table}_no_{operation}")
-        return
-    _execute(connection, f"DROP FUNCTION {table}_append_only() CASCADE")
-
-
 def _protect_changes_of_facts(connection: Connection) -> None:
     """A snapshot may be deleted if the ones before and after it hold the same facts."""
 
@@ -230,7 +184,7 @@ def _abort(table: str) -> str:
 
 
 def _function(name: str, body: str) -> str:
-    return f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$"
+    return f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$"
 
 
 def _execute(connection: Connection, statement: str) -> None:

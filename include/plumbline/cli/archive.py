@@ -20,7 +20,7 @@ from plumbline.archive.backup import Backup, BackupError
 from plumbline.archive.backup import backup as make_backup
 from plumbline.archive.backup import restore as make_restored
 from plumbline.archive.bundle import BadBundle, ExportedCampaign
-from plumbline.archive.migrate import move
+from plumbline.archive.migrate import head, revision_of, upgrade
 from plumbline.archive.retention import DueEvidence
 from plumbline.cli.exit_status import BROKEN, FAILED, OK
 from plumbline.cli.imports import forget_import, import_, import_mlperf, imports
@@ -165,25 +165,23 @@ def _show(due: DueEvidence, gone: bool) -> None:
         out.print(f"  {due.elsewhere} older attempts lie in another store and are left to it", style="dim")
 
 
-def migrate(
-    to: Annotated[str | None, typer.Option("--to", help="the schema, such as 0008; the newest that this version knows if left out")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="go back to an older schema although that deletes what newer tables hold")] = False,
-    as_json: Json = False,
-) -> None:
-    """Migrate the archive to this version's schema, or to an older one. Whole or not at all, also if it is killed."""
-    with clear_errors(SchemaMismatch, LookupError, ValueError):
+def migrate(as_json: Json = False) -> None:
+    """Migrate the archive to this version's schema. Whole or not at all, also if it is killed."""
+    with clear_errors(SchemaMismatch, ValueError):
         try:
             with Archive(existing_engine(installation_paths().archive_url)) as opened:
-                before, after = move(opened.engine, to, may_lose=yes)
+                before = revision_of(opened.engine)
+                upgrade(opened.engine)
         except NoArchive as error:
             fail(no_archive(error))
         except SQLAlchemyError as error:
             fail(f"the archive was not migrated and has its schema as before: {getattr(error, 'orig', None) or error}", FAILED)
-
-    def show() -> None:
-        out.print(f"schema {after}" + (" already" if before == after else f", before {before}"))
-
-    emit(as_json, {"before": before, "after": after}, show)
+    after = head()
+    emit(
+        as_json,
+        {"before": before, "after": after},
+        lambda: out.print(f"schema {after}" + (" already" if before == after else f", before {before}")),
+    )
 
 
 def size(as_json: Json = False) -> None:

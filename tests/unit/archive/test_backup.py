@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sqlite3
+import resource
 import stat
 import threading
 from pathlib import Path
@@ -143,28 +143,24 @@ def test_a_backup_replaces_no_file_and_leaves_none_behind(archive_url: str, tmp_
 
 
 @pytest.mark.fault("the disk fills up while a backup is written", ends="one sentence, exit code 1", keeps="no half file; older backups")
-def test_a_full_disk_leaves_no_half_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite's own page limit on the copy gives the error of a full disk: SQLITE_FULL."""
+def test_a_full_disk_leaves_no_half_backup(tmp_path: Path) -> None:
+    """The process's own limit on the size of a file stops SQLite where a full disk would."""
     url = f"sqlite:///{tmp_path / 'archive.db'}"
     with open_archive(url) as archive:
         filled(archive)
-    opened = backup._sqlite
-
-    def limited(file: Path, mode: str) -> sqlite3.Connection:
-        connection = opened(file, mode)
-        if file.name.endswith(".part"):
-            connection.execute("PRAGMA max_page_count=4")
-        return connection
-
-    monkeypatch.setattr(backup, "_sqlite", limited)
-    with pytest.raises(BackupError, match="disk is full"):
-        backup.backup(url, tmp_path / "copy")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4 * 4096, hard))
+    try:
+        with pytest.raises(BackupError, match="copy was not written"):
+            backup.backup(url, tmp_path / "copy")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not list(tmp_path.glob("copy*"))
 
 
 def test_kinds_of_databases_do_not_mix(tmp_path: Path) -> None:
     (tmp_path / "dump").write_bytes(b"PGDMP" + bytes(100))
-    with pytest.raises(BackupError, match=r"postgresql .*sqlite"):
+    with pytest.raises(BackupError, match=r"postgresql.*sqlite"):
         restore(f"sqlite:///{tmp_path / 'archive.db'}", tmp_path / "dump")
 
 

@@ -94,9 +94,6 @@ def test_migrate(home: Path, said: Said, plumbline: Callable[..., Result], tmp_p
     assert said("archive", "migrate") == ({"before": older, "after": older}, 0)
     with newer_program(tmp_path) as newer:
         assert said("archive", "migrate") == ({"before": older, "after": newer}, 0)
-        assert plumbline("archive", "migrate", "--to", older).exit_code == 2
-        assert said("archive", "migrate", "--to", older, "--yes") == ({"before": newer, "after": older}, 0)
-        assert f"{older}, {newer}" in plumbline("archive", "migrate", "--to", "nope").stderr
 
 
 def test_backup_and_restore(campaigns: Callable[..., None], said: Said, plumbline: Callable[..., Result], tmp_path: Path) -> None:

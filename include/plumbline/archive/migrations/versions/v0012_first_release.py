@@ -10,7 +10,3 @@ depends_on = None
 
 def upgrade() -> None:
     """Nothing comes before."""
-
-
-def downgrade() -> None:
-    """Nothing comes before."""
