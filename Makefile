@@ -13,7 +13,7 @@ define install
 	  echo "uv could not install ($$(tail -n 1 .venv/uv.log)); trying pip"; $(BIN)/python -m pip install --quiet $(1); }
 endef
 
-.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions lint docs lock clean
+.PHONY: help setup setup-dev run up demo-drift demo-watch demo-own-model server-env server-images test test-full test-faults e2e e2e-full perf-load perf-training perf-drift perf-decisions perf-prices lint docs lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -64,13 +64,13 @@ up: setup ## keep Airflow running; prints its address and the login
 	@$(BIN)/plumbline up $(ARGS)
 
 demo-drift: setup ## see a real drift found: the same provider with a core taken away behind its back
-	@$(BIN)/plumbline demo-drift $(ARGS)
+	@$(BIN)/python examples/lost_core.py $(ARGS)
 
 demo-watch: setup ## see a change noticed between campaigns: a simulated provider's driver changes, the rest happens by itself
-	@$(BIN)/plumbline demo-watch $(ARGS)
+	@$(BIN)/python examples/driver_change.py $(ARGS)
 
 demo-own-model: setup .vllm/.ready ## see a model of one's own on vLLM: two providers, bf16 and int8, speed, cost and right answers (Python 3.11 or newer)
-	@PLUMBLINE_ENGINE_PYTHON=$(CURDIR)/.vllm/bin/python $(BIN)/plumbline demo-own-model $(ARGS)
+	@PLUMBLINE_ENGINE_PYTHON=$(CURDIR)/.vllm/bin/python $(BIN)/python examples/own_model.py $(ARGS)
 
 server-env: ## the team server's .env with new secrets (docs/team-server.md); refuses to replace one
 	@$(PYTHON) k8s/airflow/server_env.py $(ARGS)
@@ -106,10 +106,13 @@ perf-drift: setup ## the detector of long series against apache-otava and bare K
 perf-decisions: setup ## calibration of decision probabilities on simulated campaigns (a few minutes on 2 cores)
 	@$(BIN)/python perf/decisions.py $(ARGS)
 
-PLAIN = README.md CONTRIBUTING.md $(wildcard docs/*.md) docs/measurements docs/providers dags k8s perf
+perf-prices: setup ## a price history through the daily price check: make perf-prices ARGS="FILE --events FILE" (docs/replay-prices.md)
+	@$(BIN)/python perf/prices.py $(ARGS)
+
+PLAIN = README.md CONTRIBUTING.md $(wildcard docs/*.md) docs/measurements docs/providers dags examples k8s perf
 
 lint: setup-dev ## format, lint, types, floors, schema, spelling
-	@$(BIN)/codespell CHANGELOG.md CONTRIBUTING.md README.md dags docs include k8s perf plugins tests && $(BIN)/codespell --dictionary docs/vocabulary.txt $(PLAIN)
+	@$(BIN)/codespell CHANGELOG.md CONTRIBUTING.md README.md dags docs examples include k8s perf plugins tests && $(BIN)/codespell --dictionary docs/vocabulary.txt $(PLAIN)
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m plumbline.results.schema && $(BIN)/python -m tests.fault_table && $(BIN)/plumbline check
 
 docs: setup-dev ## the documentation as a site in build/site, every link checked (Python 3.11 or newer)

@@ -13,14 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.fakes.fake_slack import FakeSlack
-from tests.fakes.trials import cluster_provider
-
-from plumbline.archive import open_archive
-from plumbline.declarations import installation_paths, load
-from plumbline.declarations.installation import override_home
-from plumbline.embedded.client import TaskInstance, unpause
-from plumbline.embedded.demo import (
+from examples.driver_change import (
     AFTER,
     BEFORE,
     PROVIDER,
@@ -32,6 +25,13 @@ from plumbline.embedded.demo import (
     measure_quiet_months,
     stage,
 )
+from tests.fakes.fake_slack import FakeSlack
+from tests.fakes.trials import cluster_provider
+
+from plumbline.archive import open_archive
+from plumbline.declarations import installation_paths, load
+from plumbline.declarations.installation import override_home
+from plumbline.embedded.client import TaskInstance, unpause
 from plumbline.embedded.server import AirflowServer
 from plumbline.workflows import pending_changes
 

@@ -35,27 +35,12 @@ COMMANDS = {
         "Measure",
     ),
     "rehearse": (
-        "demo:rehearse",
+        "rehearse:rehearse",
         "Simulate campaigns of simulated providers; check, record and review them like measured ones.",
         "Measure",
     ),
     "workload": ("workload:workload", "Make workloads from your own traffic and prompts.", "Measure"),
     "model": ("model:model", "Inspect checkpoints and declare workloads that serve them.", "Measure"),
-    "demo-drift": (
-        "demo:demo_drift",
-        "Take a core away from local-2core between two campaigns, and show how the review finds it.",
-        "Measure",
-    ),
-    "demo-watch": (
-        "demo:demo_watch",
-        "Change a simulated provider's driver, and show how it is detected, measured again and explained.",
-        "Measure",
-    ),
-    "demo-own-model": (
-        "demo:demo_own_model",
-        "Train a small model, serve it with vLLM in bf16 and int8 on both local providers, and compare speed, cost and correct answers.",
-        "Measure",
-    ),
     "status": ("status:status", "Show what is open, lost, cheapest and newest, as the overview does.", "Read"),
     "scorecard": (
         "scorecard:scorecard",
@@ -78,7 +63,7 @@ COMMANDS = {
         "Decide",
     ),
     "cost": ("cost_forecast:cost", "Show what trials, campaigns and plans cost, line by line.", "Decide"),
-    "prices": ("prices:prices", "Read, check, accept and replay prices.", "Decide"),
+    "prices": ("prices:prices", "Read, check and accept prices.", "Decide"),
     "budget": ("trigger:budget", "Show the budgets of providers: used this month, and left.", "Decide"),
     "findings": ("findings:findings", "List, show and answer findings: what drifted, and what was decided about it.", "Act"),
     "alerts": ("alerts:alerts", "Preview Slack messages and the monthly digest, without Slack.", "Act"),

@@ -10,5 +10,5 @@ INTERRUPTED = 130
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 something ran and failed · 2 nothing ran (bad arguments or declarations) · "
-    "4 drift was found (compare, demo-drift, watch) or the archive is broken (archive verify) · 5 this machine was busy, nothing is ranked (run) · 130 interrupted"
+    "4 drift was found (compare, watch) or the archive is broken (archive verify) · 5 this machine was busy, nothing is ranked (run) · 130 interrupted"
 )

@@ -36,7 +36,7 @@ def from_log(
     config: Annotated[Path | None, typer.Option(help="folder of declarations; the installation's own if left out")] = None,
     as_json: Json = False,
 ) -> None:
-    """Turn an access log of vLLM, LiteLLM, OpenAI's usage or aiperf into a workload that replays its arrivals, lengths and conversations."""
+    """Turn an access log of vLLM or LiteLLM into a workload that replays its arrivals, lengths and conversations."""
     chosen = next((known for known in FORMATS if known == kind), None)
     if kind is not None and chosen is None:
         fail(unknown_name("log format", kind, FORMATS))

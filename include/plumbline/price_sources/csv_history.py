@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TypeVar
 
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.rates import Purchase, Term
 from plumbline.price_sources.base import NoPrice, PriceSourceDown, typical_range
-from plumbline.results.price_reading import KnownChange, Reading
+from plumbline.results.price_reading import Reading
 
 COLUMNS = ("date", "provider", "region", "instance_type", "gpu", "gpus", "purchase", "usd_per_gpu_hour")
 PURCHASES: dict[str, tuple[Purchase, Term | None]] = {
@@ -30,18 +29,10 @@ _ANNOUNCED = timedelta(days=366)
 _LINES_SHOWN = 50
 _PRICE = re.compile(r"\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 Row = dict[str, str | None]
-T = TypeVar("T")
 
 
 class HistoryError(ValueError):
-    """A history that cannot be read: the file, and of each wrong line the column and what was expected.
-
-    `wrong`: one sentence a line, empty if the file itself cannot be read. `readings`: of the other lines.
-    """
-
-    def __init__(self, message: str, wrong: Sequence[str] = (), readings: Sequence[Reading] = ()) -> None:
-        super().__init__(message)
-        self.wrong, self.readings = tuple(wrong), tuple(readings)
+    """A history that cannot be read: the file, and of each wrong line the column and the expected value."""
 
 
 def read_history(path: Path, *, of: str | None = None, until: datetime | None = None) -> list[Reading]:
@@ -50,54 +41,38 @@ def read_history(path: Path, *, of: str | None = None, until: datetime | None = 
     A date is midnight UTC; a time of day may follow it, as in 2025-10-19T21:01:58Z. Raises HistoryError with every wrong line: a price that
     is not above 0, a date after `until`, two different prices of one moment.
     """
-    return _history(path, list(_rows(path, COLUMNS)), of, until)
+    return _history(path, list(rows_of(path, COLUMNS)), of, until)
 
 
 def _history(path: Path, rows: Iterable[tuple[int, Row]], of: str | None, until: datetime | None) -> list[Reading]:
     seen: dict[tuple[object, ...], tuple[int, float]] = {}
-    contradicted: set[tuple[object, ...]] = set()
-
-    def moment(reading: Reading) -> tuple[object, ...]:
-        return reading.provider, reading.purchase, reading.term, reading.observed_at
-
-    def parse(line: int, row: Row) -> Reading:
-        reading = _reading(row, path, line)
-        if until is not None and reading.observed_at > until:
-            raise _wrong(path, line, row, "date", f"a day up to {until.date()}")
-        first_line, price = seen.setdefault(moment(reading), (line, reading.amount))
-        if price != reading.amount:
-            contradicted.add(moment(reading))
-            raise _wrong(path, line, row, "usd_per_gpu_hour", f"one price of one moment: line {first_line} says {price:g}")
-        return reading
-
-    readings, wrong = _parsed(path, ((line, row) for line, row in rows if of is None or _name(row) == of), parse)
-    if wrong:
-        raise _wrong_lines(path, wrong, [reading for reading in readings if moment(reading) not in contradicted])
-    return readings
-
-
-def _parsed(path: Path, rows: Iterable[tuple[int, Row]], parse: Callable[[int, Row], T]) -> tuple[list[T], list[str]]:
-    """Every row that can be parsed, and what is wrong with each other line."""
-    parsed, wrong = [], []
+    readings: list[Reading] = []
+    wrong: list[str] = []
     for line, row in rows:
+        if of is not None and name_of(row) != of:
+            continue
         try:
             if None in row:
                 raise HistoryError(f"{path}:{line} has more columns than the header; expected quotes around a value with a comma")
-            parsed.append(parse(line, row))
+            reading = _reading(row, path, line)
+            if until is not None and reading.observed_at > until:
+                raise _wrong(path, line, row, "date", f"a day up to {until.date()}")
+            moment = reading.provider, reading.purchase, reading.term, reading.observed_at
+            first_line, price = seen.setdefault(moment, (line, reading.amount))
+            if price != reading.amount:
+                raise _wrong(path, line, row, "usd_per_gpu_hour", f"one price of one moment: line {first_line} says {price:g}")
+            readings.append(reading)
         except HistoryError as error:
             wrong.append(str(error))
-    return parsed, wrong
+    if len(wrong) > 1:
+        more = [f"… and {len(wrong) - _LINES_SHOWN} more"] if len(wrong) > _LINES_SHOWN else []
+        wrong = ["\n".join([f"{path} has {len(wrong)} wrong lines:", *wrong[:_LINES_SHOWN], *more])]
+    if wrong:
+        raise HistoryError(wrong[0])
+    return readings
 
 
-def _wrong_lines(path: Path, wrong: Sequence[str], readings: Sequence[Reading] = ()) -> HistoryError:
-    """All wrong lines as one error."""
-    if len(wrong) == 1:
-        return HistoryError(wrong[0], wrong, readings)
-    more = (f"… and {len(wrong) - _LINES_SHOWN} more",) if len(wrong) > _LINES_SHOWN else ()
-    return HistoryError("\n".join((f"{path} has {len(wrong)} wrong lines:", *wrong[:_LINES_SHOWN], *more)), wrong, readings)
-
-
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+def rows_of(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
     """The rows of a CSV file that has these columns, each with its line. HistoryError for a file that cannot be read."""
     expected = f"a header with {', '.join(columns)}"
     try:
@@ -118,7 +93,8 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
         raise HistoryError(f"{path} is not a CSV file in UTF-8 ({error}); expected {expected}") from error
 
 
-def _name(row: Row) -> str:
+def name_of(row: Row) -> str:
+    """The `cloud/region/instance_type` of a row."""
     return f"{row['provider']}/{row['region']}/{row['instance_type']}"
 
 
@@ -142,7 +118,7 @@ def _reading(row: Row, path: Path, line: int) -> Reading:
     if not (math.isfinite(price) and price > 0):
         raise _wrong(path, line, row, "usd_per_gpu_hour", "a number above 0, such as 6.88, without a currency")
     at = observed_at.astimezone(timezone.utc) if observed_at.tzinfo else observed_at.replace(tzinfo=timezone.utc)
-    return Reading(_name(row), *bought, "csv", path.name, at, price, "USD", "gpu_hour", int(gpus))
+    return Reading(name_of(row), *bought, "csv", path.name, at, price, "USD", "gpu_hour", int(gpus))
 
 
 class CsvPrices:
@@ -160,7 +136,7 @@ class CsvPrices:
         """
         key = f"{provider.cloud}/{provider.region}/{provider.instance_type}"
         try:
-            rows = list(_rows(self._path, COLUMNS))
+            rows = list(rows_of(self._path, COLUMNS))
             newest = _newest(_history(self._path, rows, key, at + _ANNOUNCED), at)
         except HistoryError as error:
             raise PriceSourceDown(
@@ -183,10 +159,10 @@ class CsvPrices:
     def _typical(self, reading: Reading, rows: Sequence[tuple[int, Row]], at: datetime) -> tuple[float, float] | None:
         """What the file says elsewhere of the reading's product and number of GPUs; wrong lines are others' to mend."""
         cloud, _, instance_type = reading.provider.split("/", 2)
-        products = {(row["gpu"], row["gpus"]) for _, row in rows if _name(row) == reading.provider}
+        products = {(row["gpu"], row["gpus"]) for _, row in rows if name_of(row) == reading.provider}
         alike = []
         for line, row in rows:
-            if (row["gpu"], row["gpus"]) in products and _name(row) != reading.provider:
+            if (row["gpu"], row["gpus"]) in products and name_of(row) != reading.provider:
                 with suppress(HistoryError):
                     alike.append(_reading(row, self._path, line))
         bought = [other for other in _newest(alike, at) if (other.purchase, other.term) == (reading.purchase, reading.term)]
@@ -202,27 +178,3 @@ def _newest(readings: Iterable[Reading], at: datetime) -> list[Reading]:
         if reading.observed_at <= at and (key not in newest or newest[key].observed_at <= reading.observed_at):
             newest[key] = reading
     return list(newest.values())
-
-
-_CHANGE_COLUMNS = ("date", "provider", "region", "instance_type", "purchase", "old_usd_per_gpu_hour", "new_usd_per_gpu_hour")
-
-
-def known_changes(path: Path) -> list[KnownChange]:
-    """The changes of a CSV file, in its order. HistoryError for a file that cannot be read, with every wrong line."""
-
-    def parse(line: int, row: Row) -> KnownChange:
-        try:
-            purchase, term = PURCHASES[row["purchase"] or ""]
-            old, new = (float(row[column] or "") for column in ("old_usd_per_gpu_hour", "new_usd_per_gpu_hour"))
-            on = date.fromisoformat(row["date"] or "")
-            if not (0 <= old < math.inf and 0 <= new < math.inf):
-                raise ValueError(f"{old:g} → {new:g} USD is not a price change")
-        except (KeyError, ValueError) as error:
-            expected = f"a date such as 2026-01-31, a purchase of {', '.join(PURCHASES)}, and two numbers, at least 0"
-            raise HistoryError(f"{path}:{line} cannot be read ({error}); expected {expected}") from error
-        return KnownChange(_name(row), purchase, term, on, old, new)
-
-    changes, wrong = _parsed(path, _rows(path, _CHANGE_COLUMNS), parse)
-    if wrong:
-        raise _wrong_lines(path, wrong)
-    return changes

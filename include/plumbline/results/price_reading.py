@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from plumbline.declarations.providers.rates import Purchase
@@ -83,15 +83,3 @@ class Reading:
     @property
     def _usd(self) -> float:
         return self.amount * self.usd_per_unit
-
-
-@dataclass(frozen=True)
-class KnownChange:
-    """A price that moved from `old` to `new`, in USD per GPU-hour, as read first on the day `on`."""
-
-    provider: str
-    purchase: Purchase
-    term: Term | None
-    on: date
-    old: float
-    new: float

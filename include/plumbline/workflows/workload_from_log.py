@@ -179,8 +179,6 @@ def _filled(request: LoggedRequest, key: str, length: int) -> LoggedRequest:
 _HINT: dict[LogFormat, str] = {
     "vllm": "vLLM logs the prompts' ids with VLLM_LOGGING_LEVEL=DEBUG, the answers' with --enable-log-outputs",
     "litellm": "prompt_tokens and completion_tokens",
-    "openai-usage": "input_tokens and output_tokens",
-    "aiperf": "metrics.input_sequence_length and metrics.output_sequence_length",
 }
 
 

@@ -70,9 +70,9 @@ WRITERS = (
 """They change an archive that exists; an empty one serves."""
 NO_READERS = {
     ("airflow",), ("archive", "backup"), ("archive", "import"), ("archive", "import-mlperf"), ("archive", "restore"),
-    ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "month"), ("cost", "plan"), ("demo-drift",),
-    ("demo-own-model",), ("demo-watch",), ("doctor",), ("drift", "detect"), ("model", "add"),
-    ("prices", "list"), ("prices", "replay"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
+    ("budget",), ("check",), ("cluster", "doctor"), ("cluster", "kubeconfig"), ("cluster", "sweep"), ("cost", "month"), ("cost", "plan"),
+    ("doctor",), ("drift", "detect"), ("model", "add"),
+    ("prices", "list"), ("rehearse",), ("run",), ("selfcheck",), ("serve",), ("trial",), ("trigger",), ("up",),
     ("watch",), ("workload", "check-prompts"), ("workload", "from-log"),
 }  # fmt: skip
 """They record, move whole archives, use none, or answer from the declarations where one is empty."""

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from examples.small_llama import quantise
 from tests import checkpoints
 from tests.fakes.model_hub import REVISION, model_hub
 from tests.fakes.trials import CONFIG
 
 from plumbline.declarations import InferenceWorkload, load
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint, HubCheckpoint, UrlCheckpoint
-from plumbline.embedded import demo_model
 from plumbline.harness.inference.checkpoint import fetch
 
 LIKE = ("--like", "chat-tiny-cpu")
@@ -121,7 +121,7 @@ def test_a_gated_model_needs_a_token(config, plumbline, mixture, monkeypatch):
 def test_quantised_files_are_compared_with_the_template_s_checkpoint(config, said, plumbline, mixture, tmp_path):
     said("model", "add", str(mixture), "--name", "exact", *LIKE)
     quantised = tmp_path / "int8"
-    demo_model.quantise(mixture, quantised)
+    quantise(mixture, quantised)
     refused = plumbline("model", "add", str(quantised), "--name", "cheap", *LIKE)
     assert refused.exit_code == 2 and "--like" in refused.output and not (config / "workloads" / "inference" / "cheap.yaml").exists()
     found, code = said("model", "add", str(quantised), "--name", "cheap", "--like", "exact")

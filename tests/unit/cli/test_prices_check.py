@@ -1,4 +1,4 @@
-"""`plumbline prices check`, `accept` and `replay`: what people see and type."""
+"""`plumbline prices check` and `accept`: what people see and type."""
 
 from __future__ import annotations
 
@@ -88,66 +88,3 @@ def test_without_sources_there_is_nothing_to_check_and_what_cannot_be_accepted_i
     ):
         result = plumbline(*words)
         assert result.exit_code == 2 and expected in result.stderr, words
-
-
-def write_history(file: Path) -> None:
-    rows = [
-        f"2026-01-{day:02},aws,{region},p5.48xlarge,H100,8,{purchase},{price}"
-        for region in ("us-east-1", "us-west-2")
-        for purchase, prices in (("on-demand", (12.29, 12.29, 6.88, 6.88)), ("reserved-1y", (5.0, 0.5, 0.5, 5.0)), ("spot", (2, 3, 2, 2)))
-        for day, price in enumerate(prices, 1)
-    ]
-    file.write_text(HEADER + "\n".join(rows) + "\n")
-
-
-EVENTS = (
-    "date,provider,region,instance_type,purchase,old_usd_per_gpu_hour,new_usd_per_gpu_hour\n"
-    "2026-01-03,aws,us-east-1,p5.48xlarge,on-demand,12.29,6.88\n"
-    "2026-01-03,aws,us-west-2,p5.48xlarge,on-demand,12.29,6.88\n"
-    "2026-01-02,aws,us-east-1,p5.48xlarge,reserved-1y,5.0,0.5\n"
-)
-
-
-def test_a_replay_shows_what_would_have_been_told_and_held(tmp_path, plumbline, said):
-    file, events = tmp_path / "prices.csv", tmp_path / "events.csv"
-    write_history(file)
-    events.write_text(EVENTS)
-    result = plumbline("prices", "replay", str(file), "--events", str(events))
-    assert result.exit_code == 0, result.stderr
-    changed, held = (next(line.split() for line in result.stdout.splitlines() if begins in line) for begins in ("12.29", "0.50"))
-    assert changed[:4] == ["2026-01-03", "2026-01-04", "aws", "p5.48xlarge"] and changed[-1] == "2", "both regions in one row"
-    assert held[:2] == ["2026-01-02", "2026-01-03"] and "reserved" in held
-    found, code = said("prices", "replay", str(file), "--events", str(events))
-    assert code == 0 and found["readings"] == 24 and found["prices"] == 6
-    assert {k: found["known"][k] for k in ("changes", "changed", "held", "missed")} == {"changes": 3, "changed": 2, "held": 1, "missed": 0}
-    assert found["spot"]["moves"] == 4 and found["spot"]["cut"] == 1.0 and found["list"]["changed"][0]["new"] == 6.88
-
-
-def test_a_change_that_is_missed_or_invented_fails_a_replay_against_known_ones(tmp_path, plumbline, said):
-    file, events = tmp_path / "prices.csv", tmp_path / "events.csv"
-    write_history(file)
-    events.write_text(EVENTS.splitlines()[0] + "\n2026-01-02,aws,us-east-1,p5.48xlarge,on-demand,12.29,11\n")
-    found, code = said("prices", "replay", str(file), "--events", str(events))
-    assert code == 1 and found["known"]["missed"] == 1 and len(found["known"]["invented"]) == 2
-    assert said("prices", "replay", str(file))[1] == 0, "without known changes there is nothing to fail"
-
-
-def test_a_replay_of_one_provider_leaves_out_the_others_and_one_of_nobody_says_so(tmp_path, plumbline, said):
-    file = tmp_path / "prices.csv"
-    write_history(file)
-    assert said("prices", "replay", str(file), "--provider", "aws/us-east-1")[0]["prices"] == 3
-    for provider in ("aw", "gcp"):
-        result = plumbline("prices", "replay", str(file), "--provider", provider)
-        assert result.exit_code == 2 and f"price of {provider}" in result.stderr
-    result = plumbline("prices", "replay", str(tmp_path / "none.csv"))
-    assert result.exit_code == 2 and "cannot be read" in result.stderr
-
-
-def test_a_replay_names_every_wrong_line_and_goes_on_with_the_others(tmp_path, plumbline, said):
-    file = tmp_path / "prices.csv"
-    write_history(file)
-    file.write_text(file.read_text().replace("on-demand,12.29", "on-demand,0", 1).replace("spot,3", "spot,", 1))
-    result = plumbline("prices", "replay", str(file))
-    assert result.exit_code == 1 and ":2, usd_per_gpu_hour" in result.stderr and ":11, usd_per_gpu_hour" in result.stderr
-    found, code = said("prices", "replay", str(file))
-    assert code == 1 and len(found["wrong_lines"]) == 2 and found["readings"] == 22

@@ -112,24 +112,21 @@ def test_a_history_that_nobody_writes_any_more_is_down(file: Path, provider: Cal
     assert CsvPrices(file).read(provider(), at.replace(day=23))
 
 
-def test_every_wrong_line_is_told_at_once_and_the_others_are_at_hand(file: Path, provider: Callable[..., Provider], at: datetime) -> None:
+def test_every_wrong_line_is_named_at_once(file: Path, provider: Callable[..., Provider], at: datetime) -> None:
     file.write_text(file.read_text().replace("on-demand", "On-Demand", 1).replace(",6.20", ",").replace(",3.3\n", ",0\n"))
-    with pytest.raises(HistoryError, match=r"has 3 wrong lines") as error:
+    with pytest.raises(HistoryError, match=r"(?s)has 3 wrong lines.*:2, .*:5, .*:6, "):
         read_history(file)
-    assert [line.partition(",")[0].rpartition(":")[2] for line in error.value.wrong] == ["2", "5", "6"]
-    assert [reading.amount for reading in error.value.readings] == [3.1, 7.1, 5.0]
     with pytest.raises(PriceSourceDown, match=r"(?s):2, .*:5, .*:6, "):
         CsvPrices(file).read(provider(), at)
 
 
-def test_two_prices_of_one_moment_are_an_error_and_neither_is_taken(file: Path) -> None:
+def test_two_prices_of_one_moment_are_an_error(file: Path) -> None:
     again = "2026-11-20T02:00:00+02:00,aws,us-east-1,p5.48xlarge,H100,8,on-demand,"
     file.write_text(HEADER + ROWS + again + "6.20\n")
     assert len(read_history(file)) == 7, "the same price twice contradicts nothing"
     file.write_text(HEADER + ROWS + again + "12.29\n")
-    with pytest.raises(HistoryError, match=r':8, usd_per_gpu_hour is "12.29"; expected one price of one moment: line 6 says 6.2') as error:
+    with pytest.raises(HistoryError, match=r':8, usd_per_gpu_hour is "12.29"; expected one price of one moment: line 6 says 6.2'):
         read_history(file)
-    assert all(reading.amount not in (6.2, 12.29) for reading in error.value.readings)
 
 
 def test_other_separators_are_named_and_a_byte_order_mark_is_none(file: Path) -> None:

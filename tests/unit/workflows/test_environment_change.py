@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from examples.driver_change import PROVIDER, change_driver, stage
 from tests.fakes.fake_slack import FakeSlack
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Provider, load
 from plumbline.declarations.installation import override_home
-from plumbline.embedded.demo import PROVIDER, change_driver, stage
 from plumbline.launch.simulated.launcher import simulate
 from plumbline.results.finding import Finding
 from plumbline.workflows import check_provider, pending_changes

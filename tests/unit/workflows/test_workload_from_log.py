@@ -87,63 +87,6 @@ LITELLM = [
 ]
 
 
-def bucket(start: int, *results: dict[str, Any]) -> dict[str, Any]:
-    return {"object": "bucket", "start_time": start, "end_time": start + 60, "results": list(results)}
-
-
-def used(n: int, read: int, written: int, **more: Any) -> dict[str, Any]:
-    return {
-        "object": "organization.usage.completions.result",
-        "input_tokens": read,
-        "output_tokens": written,
-        "input_cached_tokens": 0,
-        "num_model_requests": n,
-        "model": None,
-        "batch": None,
-        **more,
-    }
-
-
-OPENAI = {
-    "object": "page",
-    "data": [bucket(1730419200, used(5, 1003, 50)), bucket(1730419260), bucket(1730419320, used(2, 20, 4), used(9, 90, 9, batch=True))],
-    "has_more": False,
-    "next_page": None,
-}
-
-
-def aiperf(session: str, turn: int, start_s: float, end_s: float, read: int, written: int, **metadata: Any) -> dict[str, Any]:
-    return {
-        "metadata": {
-            "session_num": 0,
-            "x_request_id": "7609a2e7",
-            "x_correlation_id": session,
-            "conversation_id": "77aa5b0e",
-            "turn_index": turn,
-            "request_start_ns": int(start_s * 1e9),
-            "request_end_ns": int(end_s * 1e9),
-            "benchmark_phase": "profiling",
-            "was_cancelled": False,
-            **metadata,
-        },
-        "metrics": {
-            "input_sequence_length": {"value": read, "unit": "tokens"},
-            "output_sequence_length": {"value": written, "unit": "tokens"},
-            "request_latency": {"value": 1e3 * (end_s - start_s), "unit": "ms"},
-        },
-        "error": None,
-    }
-
-
-AIPERF = [
-    aiperf("s1", 0, 1000.0, 1001.0, 20, 8),
-    aiperf("s2", 0, 1000.5, 1001.5, 30, 8),
-    aiperf("s1", 1, 1003.5, 1005.0, 48, 8),
-    {**aiperf("s3", 0, 1004.0, 1004.1, 1, 1), "error": {"code": 499, "type": "RequestCancellationError"}, "metrics": None},
-    aiperf("s9", 0, 990.0, 991.0, 20, 8, benchmark_phase="warmup"),
-]
-
-
 def lines(records: list[dict[str, Any]]) -> str:
     return "".join(f"{json.dumps(record)}\n" for record in records)
 
@@ -201,25 +144,6 @@ def test_a_litellm_log_gives_conversations_with_their_pauses(tmp_path: Path) -> 
     assert any(re.search(r"conversations: 1\b", line) for line in made.unknown)
 
 
-def test_openais_usage_gives_as_many_requests_and_tokens_as_it_counted(tmp_path: Path) -> None:
-    made = made_from(tmp_path, json.dumps(OPENAI))
-    assert (made.format, made.requests, made.skipped) == ("openai-usage", 7, {"of the batch API": 9})
-    rows = rows_of(loaded(made)).rows
-    assert sorted(row[1] for row in rows) == [10, 10, 200, 200, 201, 201, 201]
-    assert sum(row[2] for row in rows) == 54
-    assert sum(row[0] < 60 for row in rows) == 5 and rows[-1][0] > 60
-    assert len(made.unknown) == 3
-    assert read_log(json.dumps([OPENAI, OPENAI]), "u.json").format == "openai-usage", "several pages"
-
-
-def test_aiperfs_export_gives_sessions(tmp_path: Path) -> None:
-    made = made_from(tmp_path, lines(AIPERF))
-    assert (made.format, made.requests, made.conversations) == ("aiperf", 3, 1)
-    trace = rows_of(loaded(made))
-    assert trace.rows == ((0.0, 20, 8), (0.5, 30, 8), (3.5, 48, 8)) and trace.after == ((2, 0, 2.5),)
-    assert made.unknown == ()
-
-
 @pytest.mark.parametrize("text", [VLLM, json.dumps(LITELLM)])
 def test_no_text_and_no_id_of_the_log_is_kept(tmp_path: Path, text: str) -> None:
     made = made_from(tmp_path, text)
@@ -234,21 +158,14 @@ def test_no_text_and_no_id_of_the_log_is_kept(tmp_path: Path, text: str) -> None
         ("", "vllm", "access.log holds no finished request"),
         (f"Received request x: params: {PARAMS}\n", None, "access.log:1 has no time"),
         (vllm_line("13-40 10:00:00", "a", "[1]"), None, "access.log:1, the time is 13-40"),
-        (lines([*AIPERF[:1], {"metadata": {}, "metrics": {}}]), None, "access.log:2, metadata has no request_start_ns"),
-        (lines(AIPERF[:1]) + "{", "aiperf", "access.log:2 is not JSON"),
-        (lines(AIPERF[:1]) + lines([{"metrics": {}}]), "aiperf", "access.log:2 has no metadata"),
-        (
-            lines([{**AIPERF[0], "metrics": {"input_sequence_length": 5}}]),
-            None,
-            "access.log:1, metrics.input_sequence_length is not an object",
-        ),
+        (lines(LITELLM[:1]) + "{", "litellm", "access.log:2 is not JSON"),
+        (lines(LITELLM[:1]) + "5", "litellm", "access.log:2 is not an object"),
+        (json.dumps({"metadata": {"request_start_ns": 1}, "metrics": {}}), None, "access.log is of no known format"),
         (json.dumps([LITELLM[0], {"startTime": "x"}]), None, "access.log[1] has no prompt_tokens"),
         (json.dumps([{**LITELLM[0], "startTime": "noon"}]), None, 'access.log[0], startTime is "noon"'),
         (json.dumps([{**LITELLM[0], "prompt_tokens": "many"}]), None, 'access.log[0], prompt_tokens is "many"'),
         (json.dumps([{**LITELLM[0], "prompt_tokens": SECRET}]), None, "access.log[0], prompt_tokens is a str"),
         (json.dumps([LITELLM[5]]), None, "access.log holds no finished request (1 left out: failed)"),
-        (json.dumps({"object": "page", "data": [{"object": "bucket"}]}), None, "access.log:1, data[0], start_time is null"),
-        (json.dumps({"object": "page", "data": [bucket(5, used(1, -1, 1))]}), None, "access.log:1, data[0].results[0], input_tokens is -1"),
         (json.dumps([LITELLM])[:-9], "litellm", "access.log:1 is not JSON"),
     ],
 )
@@ -296,12 +213,12 @@ def test_what_the_declarations_would_refuse_is_not_written(tmp_path: Path) -> No
 
 def test_the_command_writes_what_check_accepts(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    (tmp_path / "profile_export.jsonl").write_text(lines(AIPERF))
-    done = CliRunner().invoke(app, ["workload", "from-log", str(tmp_path / "profile_export.jsonl"), "--config", str(config), "--json"])
+    (tmp_path / "our_spend.jsonl").write_text(lines(LITELLM))
+    done = CliRunner().invoke(app, ["workload", "from-log", str(tmp_path / "our_spend.jsonl"), "--config", str(config), "--json"])
     assert done.exit_code == 0, done.output
     made = json.loads(done.stdout)
-    assert (made["name"], made["requests"], made["format"]) == ("profile-export", 3, "aiperf")
-    again = CliRunner().invoke(app, ["workload", "from-log", str(tmp_path / "profile_export.jsonl"), "--config", str(config)])
+    assert (made["name"], made["requests"], made["format"]) == ("our-spend", 5, "litellm")
+    again = CliRunner().invoke(app, ["workload", "from-log", str(tmp_path / "our_spend.jsonl"), "--config", str(config)])
     assert again.exit_code == 2 and "expected another --name" in again.output
-    wrong = CliRunner().invoke(app, ["workload", "from-log", str(tmp_path / "profile_export.jsonl"), "--format", "apache"])
+    wrong = CliRunner().invoke(app, ["workload", "from-log", str(tmp_path / "our_spend.jsonl"), "--format", "apache"])
     assert wrong.exit_code == 2 and "expected one of" in wrong.output

@@ -1,22 +1,19 @@
 """Read access logs of inference servers and gateways: when requests came, how long they were, which belong to one conversation. Text is never kept.
 
-vllm           the log of `vllm serve --enable-log-requests`, with `--enable-log-outputs` for the answers' lengths
-litellm        LiteLLM's spend logs, or its StandardLoggingPayload, as JSON lines or a JSON array
-openai-usage   pages of OpenAI's /v1/organization/usage/completions: sums of a minute, an hour or a day
-aiperf         aiperf's profile_export.jsonl
+vllm      the log of `vllm serve --enable-log-requests`, with `--enable-log-outputs` for the answers' lengths
+litellm   LiteLLM's spend logs, or its StandardLoggingPayload, as JSON lines or a JSON array
 """
 
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal, get_args
 
-LogFormat = Literal["vllm", "litellm", "openai-usage", "aiperf"]
+LogFormat = Literal["vllm", "litellm"]
 FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 MAX_REQUESTS = 5_000_000
 
@@ -71,8 +68,6 @@ def read_log(text: str, name: str, kind: LogFormat | None = None) -> AccessLog:
 _EXPECTED: dict[LogFormat, str] = {
     "vllm": 'lines with "Received request", of vllm serve --enable-log-requests',
     "litellm": "objects with startTime, prompt_tokens and completion_tokens",
-    "openai-usage": "pages of buckets with results, of /v1/organization/usage/completions",
-    "aiperf": "lines of profile_export.jsonl with metadata and metrics",
 }
 
 
@@ -83,13 +78,8 @@ def _recognised(text: str, name: str) -> LogFormat:
         first = next(_objects(text, name))[1]
     except (LogError, StopIteration):
         first = None
-    if isinstance(first, Mapping):
-        if first.get("object") in ("page", "bucket"):
-            return "openai-usage"
-        if "metadata" in first and "metrics" in first:
-            return "aiperf"
-        if "startTime" in first:
-            return "litellm"
+    if isinstance(first, Mapping) and "startTime" in first:
+        return "litellm"
     raise LogError(f"{name} is of no known format; expected --format with one of {', '.join(FORMATS)}")
 
 
@@ -116,12 +106,6 @@ def _objects(text: str, name: str) -> Iterator[tuple[str, Any, int]]:
 
 
 # Fields of an object, with the place in the error.
-
-
-def _mapping(where: str, value: Any, field_name: str = "") -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise LogError(f"{where}{', ' + field_name if field_name else ''} is not an object; expected one")
-    return value
 
 
 def _parse_int(where: str, field_name: str, value: Any) -> int:
@@ -245,7 +229,8 @@ _GENERATES = re.compile(r"a?(text_)?completion|anthropic_messages|a?responses|a?
 def _litellm(text: str, name: str, log: AccessLog) -> None:
     sessions = False
     for where, record, number in _objects(text, name):
-        record = _mapping(where, record)
+        if not isinstance(record, Mapping):
+            raise LogError(f"{where} is not an object; expected one")
         if (record.get("status") or "success") != "success":
             log.skip("failed")
             continue
@@ -268,90 +253,4 @@ def _litellm(text: str, name: str, log: AccessLog) -> None:
         log.notes.append("conversations: no request has a session_id or a trace_id")
 
 
-# OpenAI's usage: sums over buckets.
-
-
-def _openai_usage(text: str, name: str, log: AccessLog) -> None:
-    # Drawn, because nothing is known within a bucket; the same file gives the same arrivals.
-    drawn = random.Random(f"{len(text)}")
-    widths = set()
-    for where, page, number in _objects(text, name):
-        page = _mapping(where, page)
-        buckets = page.get("data") if page.get("object") == "page" else [page]
-        if not isinstance(buckets, list):
-            raise LogError(f"{where}, data is not a list; expected a page's buckets")
-        for i, bucket in enumerate(buckets):
-            place = f"{where}, data[{i}]" if page.get("object") == "page" else where
-            bucket = _mapping(place, bucket)
-            begins, ends = (_moment(place, key, bucket.get(key)) for key in ("start_time", "end_time"))
-            if ends <= begins:
-                raise LogError(f"{place}, end_time {ends:g} is not after start_time {begins:g}; expected a bucket's times")
-            results = bucket.get("results", bucket.get("result"))
-            if not isinstance(results, list):
-                raise LogError(f"{place} has no results; expected a bucket with a list of them")
-            for k, result in enumerate(results):
-                _bucket(f"{place}.results[{k}]", _mapping(f"{place}.results[{k}]", result), begins, ends, number, drawn, log)
-            widths.add(ends - begins)
-    width = f"{max(widths):g}" if widths else "some"
-    log.notes += [
-        f"arrivals within a bucket: only how many came in up to {width} s is known; times are drawn evenly",
-        "lengths of single requests: each has the mean of its bucket",
-        "conversations: usage has no ids of them",
-    ]
-
-
-def _bucket(where: str, result: Mapping[str, Any], begins: float, ends: float, number: int, drawn: random.Random, log: AccessLog) -> None:
-    read, written, n = (_parse_int(where, key, result.get(key)) for key in ("input_tokens", "output_tokens", "num_model_requests"))
-    if result.get("batch") is True:
-        log.skip("of the batch API", n)
-        return
-    if len(log.requests) + n > MAX_REQUESTS:
-        raise LogError(f"{where}, num_model_requests {n:,} makes more than {MAX_REQUESTS:,} requests; expected a part of the export")
-    for k in range(n):
-        # The sums stay what they are: the first requests have one token more where the mean is no whole number.
-        log.requests.append(
-            LoggedRequest(number, begins + drawn.random() * (ends - begins), read // n + (k < read % n), written // n + (k < written % n))
-        )
-
-
-# aiperf.
-
-
-def _aiperf(text: str, name: str, log: AccessLog) -> None:
-    for where, record, number in _objects(text, name):
-        record = _mapping(where, record)
-        if "metadata" not in record:
-            raise LogError(f"{where} has no metadata; expected a line of profile_export.jsonl")
-        metadata = _mapping(where, record["metadata"], "metadata")
-        if record.get("error") or metadata.get("was_cancelled"):
-            log.skip("failed or cancelled")
-            continue
-        if (metadata.get("benchmark_phase") or metadata.get("credit_phase") or "profiling") != "profiling":
-            log.skip("of the warm-up")
-            continue
-        if "request_start_ns" not in metadata:
-            raise LogError(f"{where}, metadata has no request_start_ns; expected nanoseconds since 1970")
-        at = _parse_int(where, "metadata.request_start_ns", metadata["request_start_ns"]) / 1e9
-        ended = metadata.get("request_end_ns")
-        metrics = _mapping(where, record.get("metrics"), "metrics")
-        read = _aiperf_length(where, metrics, "input_sequence_length")
-        written = _aiperf_length(where, metrics, "output_sequence_length", "output_token_count")
-        over = None if ended is None else _parse_int(where, "metadata.request_end_ns", ended) / 1e9
-        # The correlation id is a session's, the conversation id that of the data set's entry, which several sessions may replay.
-        session = metadata.get("x_correlation_id") or metadata.get("conversation_id")
-        log.requests.append(LoggedRequest(number, at, read, written, over, None if session is None else str(session)))
-
-
-def _aiperf_length(where: str, metrics: Mapping[str, Any], *names: str) -> int | None:
-    for metric in names:
-        if metric in metrics:
-            return _parse_int(where, f"metrics.{metric}.value", _mapping(where, metrics[metric], f"metrics.{metric}").get("value"))
-    return None
-
-
-_READERS: dict[LogFormat, Callable[[str, str, AccessLog], None]] = {
-    "vllm": _vllm,
-    "litellm": _litellm,
-    "openai-usage": _openai_usage,
-    "aiperf": _aiperf,
-}
+_READERS: dict[LogFormat, Callable[[str, str, AccessLog], None]] = {"vllm": _vllm, "litellm": _litellm}

@@ -7,12 +7,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from examples.driver_change import AFTER, BEFORE, PROVIDER, WORKLOAD, DemoResult, attributed, change_driver, stage
 
 from plumbline.airflow.schedules import schedule_of
 from plumbline.declarations import load
 from plumbline.declarations.installation import installation_paths, override_home
 from plumbline.embedded.client import DagRun
-from plumbline.embedded.demo import AFTER, BEFORE, PROVIDER, WORKLOAD, DemoResult, attributed, change_driver, stage
 from plumbline.launch.simulated.launcher import simulated_facts
 from plumbline.results.finding import Finding
 from plumbline.workflows.pending_changes import monitored_providers

@@ -1,4 +1,4 @@
-"""Model, declarations and figures of `plumbline demo-own-model`: a small Llama trained here in seconds, in bf16 and int8, served by vLLM."""
+"""A small Llama, trained here in seconds on questions and answers, in bf16 and int8: the model of own_model.py."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ import json
 import random
 import shutil
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from plumbline.declarations.installation import REPOSITORY
 from plumbline.harness.inference.load.prompts import corpus_words
-from plumbline.metrics import Phase
-from plumbline.metrics.formatting import format_percent, format_quantity
-from plumbline.results import ResultDocument
 
 QUESTIONS, VOCABULARY, CONTEXT, WIDTH, LAYERS = 200, 1024, 256, 192, 3
 KNOWN = 0.97
@@ -155,110 +149,3 @@ def _tokenizer(texts: list[str]) -> Tokenizer:
 
 if __name__ == "__main__":
     make(Path(sys.argv[1]))
-
-
-PROVIDERS = ("local-2core", "local-1core")
-BF16, INT8 = "own-model-bf16", "own-model-int8"
-_PROMPTS = 100
-_LIMIT_TOKENS = 16
-
-
-def stage(home: Path, exact: Path, quantised: Path, questions: Iterable[tuple[str, str]]) -> Path:
-    """A new configuration below `home` for the two checkpoints; its folder."""
-    folder, shipped = home / "config", REPOSITORY / "include" / "config"
-    shutil.rmtree(folder, ignore_errors=True)
-    for name in ("providers", "workloads/inference", "teams", "prompts", "evaluations"):
-        (folder / name).mkdir(parents=True)
-    shutil.copy(shipped / "thresholds.yaml", folder)
-    for name in PROVIDERS:
-        shutil.copy(shipped / "providers" / f"{name}.yaml", folder / "providers")
-    lines = list(questions)
-    _write_lines(folder / "prompts" / "capitals.jsonl", ({"messages": [{"role": "user", "content": question}]} for question, _ in lines))
-    _write_lines(folder / "evaluations" / "capitals.jsonl", ({"prompt": question, "answer": answer} for question, answer in lines))
-    reference = {"source": "folder", "path": str(exact), "precision": "bf16"}
-    _write_workload(folder, _workload(BF16, reference))
-    quality = {"reference": reference, "agreement": "85%", "prompts": 32}
-    _write_workload(folder, {**_workload(INT8, {**reference, "path": str(quantised), "precision": "int8"}), "quality": quality})
-    weights = {"time_to_first_token": 0.6, "time_per_output_token": 0.4}
-    gates = ["error_rate <= 2% in steady", "answer_accuracy >= 80% in cold_start"]
-    team = {"name": "product", "inference": {"workloads": [BF16, INT8], "weights": weights, "gates": gates}}
-    (folder / "teams" / "product.yaml").write_text(yaml.safe_dump(team, sort_keys=False), encoding="utf-8")
-    return folder
-
-
-def _workload(name: str, model: dict[str, str]) -> dict[str, Any]:
-    return {
-        "kind": "inference",
-        "name": name,
-        "version": 1,
-        "description": "a model of one's own on vLLM, asked with its own prompts",
-        "needs": {"accelerator": "cpu", "count": 1},
-        "model": model,
-        "server": {"backend": "vllm", "sequences": 16, "prefix_cache": "off", "client_placement": "same_node"},
-        "requests": {
-            "prompts": {"source": "file", "path": "capitals.jsonl", "format": "messages", "sample": _PROMPTS},
-            "text": True,
-            "output_tokens": {"constant": _LIMIT_TOKENS},
-            "output": "natural",
-            "seed": 20261101,
-        },
-        # No search for the highest rate: on cores that both share, the load generator is at its limit before so small a model.
-        "phases": [
-            {"name": "warmup", "arrivals": {"poisson": {"rate": "4/s"}}, "duration": "2s"},
-            {"name": "steady", "arrivals": {"poisson": {"rate": "20/s"}}, "duration": "11s"},
-        ],
-        "request_timeout": "20s",
-        "slo": {"time_to_first_token": "500ms", "time_per_output_token": "100ms"},
-        "evaluation": {"file": "capitals.jsonl", "output_tokens": _LIMIT_TOKENS, "accuracy": "50%"},
-        "repeats": {"per_slot": 1, "slots": ["02:00"]},
-        "acceptance": ["error_rate <= 2% in steady", "answer_accuracy >= 80% in cold_start"],
-    }
-
-
-@dataclass(frozen=True)
-class OwnModelRow:
-    """One trial as the demonstration shows it; empty where a figure has no value."""
-
-    provider: str
-    precision: str
-    status: str
-    time_to_first_token: str
-    time_per_output_token: str
-    agreement: str
-    right: str
-
-
-def rows_of(documents: Iterable[ResultDocument]) -> list[OwnModelRow]:
-    """By provider, bf16 before int8."""
-    ordered = sorted(documents, key=lambda document: (document.trial.provider.name, document.trial.workload.name))
-    return [_row(document) for document in ordered]
-
-
-def _row(document: ResultDocument) -> OwnModelRow:
-    values = {(m.metric, m.statistic, m.phase): m.value for m in document.metrics}
-
-    def shown(metric: str, statistic: str, phase: Phase, unit: str) -> str:
-        value = values.get((metric, statistic, phase))
-        if value is None:
-            return ""
-        return format_percent(value, 1) if unit == "ratio" else format_quantity(value, unit)
-
-    workload = document.trial.workload
-    return OwnModelRow(
-        document.trial.provider.name,
-        workload.model.precision,  # type: ignore[union-attr]  # this demonstration serves models only
-        document.validity.status,
-        shown("time_to_first_token", "p50", "steady", "s"),
-        shown("time_per_output_token", "p50", "steady", "s"),
-        shown("output_agreement", "value", "cold_start", "ratio"),
-        shown("answer_accuracy", "value", "cold_start", "ratio"),
-    )
-
-
-def _write_lines(file: Path, records: Iterable[dict[str, Any]]) -> None:
-    file.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
-
-
-def _write_workload(folder: Path, workload: dict[str, Any]) -> None:
-    file = folder / "workloads" / "inference" / f"{workload['name']}.yaml"
-    file.write_text(yaml.safe_dump(workload, sort_keys=False), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Demonstration of the provider check on a simulated provider whose driver changes."""
+"""`make demo-watch`: a simulated provider's driver changes between two campaigns; the check finds it, and the rest happens by itself."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import typer
 import yaml
 
+from plumbline.alerts import render
+from plumbline.alerts.slack.connection import CONNECTION
 from plumbline.archive import open_archive
+from plumbline.cli.campaign import CampaignProgress, stop_on_signal
+from plumbline.cli.exit_status import FAILED, OK
+from plumbline.cli.output import Json, clear_errors, emit, err, fail, marked, out
 from plumbline.declarations import load
-from plumbline.declarations.installation import REPOSITORY
+from plumbline.declarations.installation import REPOSITORY, installation_paths, override_home
 from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, end_runs_since, pause_again, unpause
-from plumbline.embedded.server import AirflowServer, Status
+from plumbline.embedded.connections import provide_connections
+from plumbline.embedded.server import AirflowServer, ServerError, Status
 from plumbline.results.finding import Finding
 from plumbline.workflows.pending_changes import AUTHOR
 from plumbline.workflows.plan import DECISION_DAG
@@ -186,3 +193,46 @@ def _write_declaration(folder: Path, name: str, declared: dict[str, Any]) -> Non
     draft = folder / f"{name}.part"
     draft.write_text(yaml.safe_dump(declared, sort_keys=False))
     draft.replace(folder / f"{name}.yaml")
+
+
+def main(
+    alert: Annotated[
+        bool, typer.Option("--alert", help="send the findings where real ones go; each message says that it is simulated")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Change a simulated provider's driver, and show how it is detected, measured again and explained."""
+    # An Airflow and an archive of its own, new each time: what is staged here must never meet what was measured in earnest.
+    home = installation_paths().home / "demo-watch"
+    if alert:
+        with clear_errors(RuntimeError):
+            provide_connections([CONNECTION])
+    shutil.rmtree(home, ignore_errors=True)
+    try:
+        with override_home(home, stage(home)), stop_on_signal(), CampaignProgress() as watching:
+            watching.status("SIMULATED: measuring the months before, in which nothing changes")
+            months = measure_quiet_months(datetime.now(timezone.utc))
+            watching.status("starting Airflow")
+            with AirflowServer(installation_paths().airflow_home).start(watching.status) as server, server.client() as client:
+                shown = Demo(server, client, installation_paths().config).show(watching.status)
+                watching.status("stopping Airflow")
+    except (DemoError, ServerError, AirflowError) as error:
+        fail(str(error), FAILED)
+
+    def tell() -> None:
+        out.print(marked("[bold]SIMULATED[/], quiet in {}. Then:", ", ".join(months)))
+        out.print(f"  {shown.watch.dag_id} found: {shown.reason}")
+        out.print(f"  {shown.benchmark.dag_id} started by itself ({shown.benchmark.run_type}), campaign {shown.campaign_id}")
+        for finding in shown.findings:
+            out.print(marked("\n[bold]The alert[/] ({})", finding.kind))
+            out.print(render(finding).text)
+        out.print(f"\nThe demo has an archive of its own: PLUMBLINE_HOME={home} plumbline findings list")
+
+    emit(as_json, {"shown": attributed(shown), "watched": shown}, tell)
+    if not attributed(shown):
+        err.print("the change was not found and explained as it should have been", style="red")
+    raise typer.Exit(OK if attributed(shown) else FAILED)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,17 +1,25 @@
-"""A history through the check, and what it told held against what is known."""
+"""A history through the check, and its reports compared with known changes."""
 
 from __future__ import annotations
 
+import json
 import random
+import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from tests.unit.prices.readings import FIRST, ONE, RESERVED, SPOT, days
+from typer.testing import CliRunner
 
-from plumbline.analysis.prices.replay import evaluate_replay, replay_readings
-from plumbline.price_sources.csv_history import HistoryError, known_changes
-from plumbline.results.price_reading import KnownChange
+sys.path.insert(0, str(Path(__file__).parents[3] / "perf"))
+
+from price_replay import KnownChange, evaluate_replay, known_changes, replay_readings
+from prices import main
+
+from plumbline.price_sources.csv_history import HistoryError
 
 
 def test_confirmed_changes_are_accepted_so_that_the_next_one_is_seen_too() -> None:
@@ -54,7 +62,7 @@ def known(day: int, old: float, new: float) -> KnownChange:
     return KnownChange(ONE.provider, "on_demand", None, (FIRST + timedelta(days=day)).date(), old, new)
 
 
-def test_every_known_change_gets_an_answer_and_what_nobody_knows_is_invented() -> None:
+def test_every_known_change_gets_an_answer_and_unknown_ones_are_invented() -> None:
     done = replay_readings(days(2.0, 2.2, 2.2, 2.5, 2.8, 2.8, 0.1, 2.8))
     changes = [known(1, 2.0, 2.2), known(3, 2.2, 2.5), known(4, 2.5, 2.8), known(6, 2.8, 0.1), known(2, 2.2, 2.3), known(5, 2.8, 2.81)]
     found = evaluate_replay(done, changes)
@@ -89,3 +97,76 @@ def test_known_changes_are_read_and_a_row_that_says_none_is_named(tmp_path: Path
     with pytest.raises(HistoryError, match=r"none\.csv") as error:
         list(known_changes(tmp_path / "none.csv"))
     assert isinstance(error.value.__cause__, FileNotFoundError)
+
+
+HISTORY = "date,provider,region,instance_type,gpu,gpus,purchase,usd_per_gpu_hour\n"
+
+
+def write_history(file: Path) -> None:
+    rows = [
+        f"2026-01-{day:02},aws,{region},p5.48xlarge,H100,8,{purchase},{price}"
+        for region in ("us-east-1", "us-west-2")
+        for purchase, prices in (("on-demand", (12.29, 12.29, 6.88, 6.88)), ("reserved-1y", (5.0, 0.5, 0.5, 5.0)), ("spot", (2, 3, 2, 2)))
+        for day, price in enumerate(prices, 1)
+    ]
+    file.write_text(HISTORY + "\n".join(rows) + "\n")
+
+
+EVENTS = (
+    f"{HEADER}2026-01-03,aws,us-east-1,p5.48xlarge,on-demand,12.29,6.88\n"
+    "2026-01-03,aws,us-west-2,p5.48xlarge,on-demand,12.29,6.88\n"
+    "2026-01-02,aws,us-east-1,p5.48xlarge,reserved-1y,5.0,0.5\n"
+)
+
+
+def replayed(*words: str | Path) -> tuple[int, str, str]:
+    """Exit status, standard output and error of the command."""
+    app = typer.Typer()
+    app.command()(main)
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def found(*words: str | Path) -> Any:
+    return json.loads(replayed(*words, "--json")[1])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A history and its known changes."""
+    write_history(tmp_path / "prices.csv")
+    (tmp_path / "events.csv").write_text(EVENTS)
+    return tmp_path / "prices.csv", tmp_path / "events.csv"
+
+
+def test_the_command_shows_changes_and_held_prices(files: tuple[Path, Path]) -> None:
+    file, events = files
+    code, shown, error = replayed(file, "--events", events)
+    assert code == 0, error
+    changed, held = (next(line.split() for line in shown.splitlines() if begins in line) for begins in ("12.29", "0.50"))
+    assert changed[:4] == ["2026-01-03", "2026-01-04", "aws", "p5.48xlarge"] and changed[-1] == "2", "both regions in one row"
+    assert held[:2] == ["2026-01-02", "2026-01-03"] and "reserved" in held
+    data = found(file, "--events", events)
+    assert data["readings"] == 24 and data["prices"] == 6
+    assert {k: data["known"][k] for k in ("changes", "changed", "held", "missed")} == {"changes": 3, "changed": 2, "held": 1, "missed": 0}
+    assert data["spot"]["moves"] == 4 and data["spot"]["cut"] == 1.0 and data["list"]["changed"][0]["new"] == 6.88
+
+
+def test_a_missed_or_invented_change_fails_the_command(files: tuple[Path, Path]) -> None:
+    file, events = files
+    events.write_text(HEADER + "2026-01-02,aws,us-east-1,p5.48xlarge,on-demand,12.29,11\n")
+    known = found(file, "--events", events)["known"]
+    assert replayed(file, "--events", events)[0] == 1 and known["missed"] == 1 and len(known["invented"]) == 2
+    assert replayed(file)[0] == 0, "without known changes there is nothing to fail"
+
+
+def test_the_command_takes_one_provider_and_refuses_an_unknown_one_and_wrong_lines(files: tuple[Path, Path]) -> None:
+    file, _ = files
+    assert found(file, "--provider", "aws/us-east-1")["prices"] == 3
+    for provider in ("aw", "gcp"):
+        code, _, error = replayed(file, "--provider", provider)
+        assert code == 2 and f"price of {provider}" in error
+    assert replayed(file.parent / "none.csv")[0] == 2
+    file.write_text(file.read_text().replace("on-demand,12.29", "on-demand,0", 1).replace("spot,3", "spot,", 1))
+    code, _, error = replayed(file)
+    assert code == 2 and ":2, usd_per_gpu_hour" in error and ":11, usd_per_gpu_hour" in error

@@ -1,19 +1,22 @@
-"""A history of prices, run through the check as if the days passed: what would have been found, held and left in peace.
+"""A history of prices, run through the check as if the days passed: changes that it reports, holds and ignores, compared with known ones.
 
 Each confirmed change is accepted at once, or the next one could not be seen, and so is a first price that nothing contradicts; what is
 held is never accepted. Pure: readings in, a list out."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
+from pathlib import Path
 from typing import Literal
 
 from plumbline.analysis.prices.check import LIST_MOVE, READINGS_NEEDED, SPOT_MOVE, PriceVerdict, check_price, moved_by
 from plumbline.declarations.providers.rates import Purchase, Term
-from plumbline.results.price_reading import KnownChange, Reading
+from plumbline.price_sources.csv_history import PURCHASES, HistoryError, name_of, rows_of
+from plumbline.results.price_reading import Reading
 
 Key = tuple[str, Purchase, Term | None]
 
@@ -147,6 +150,38 @@ def _alert_of(what: Literal["changed", "held"], checked: PriceVerdict) -> Replay
     )
 
 
+@dataclass(frozen=True)
+class KnownChange:
+    """A price that moved from `old` to `new`, in USD per GPU-hour, as read first on the day `on`."""
+
+    provider: str
+    purchase: Purchase
+    term: Term | None
+    on: date
+    old: float
+    new: float
+
+
+_CHANGE_COLUMNS = ("date", "provider", "region", "instance_type", "purchase", "old_usd_per_gpu_hour", "new_usd_per_gpu_hour")
+
+
+def known_changes(path: Path) -> list[KnownChange]:
+    """The changes of a CSV file, in its order. HistoryError for a file that cannot be read, with its first wrong line."""
+    changes = []
+    for line, row in rows_of(path, _CHANGE_COLUMNS):
+        try:
+            purchase, term = PURCHASES[row["purchase"] or ""]
+            old, new = (float(row[column] or "") for column in ("old_usd_per_gpu_hour", "new_usd_per_gpu_hour"))
+            on = date.fromisoformat(row["date"] or "")
+            if not (0 <= old < math.inf and 0 <= new < math.inf):
+                raise ValueError(f"{old:g} → {new:g} USD is not a price change")
+        except (KeyError, ValueError) as error:
+            expected = f"a date such as 2026-01-31, a purchase of {', '.join(PURCHASES)}, and two numbers, at least 0"
+            raise HistoryError(f"{path}:{line} cannot be read ({error}); expected {expected}") from error
+        changes.append(KnownChange(name_of(row), purchase, term, on, old, new))
+    return changes
+
+
 Answer = Literal["changed", "held", "on the way", "missed"]
 _CENT = 1e-4
 """Prices agree to this fraction: a file rounds what another does not."""
@@ -154,7 +189,7 @@ _CENT = 1e-4
 
 @dataclass(frozen=True)
 class ReplayEvaluation:
-    """Known list-price changes of 1 % and more with the replay's answer to each; `invented`: changes that the replay told and nobody knows.
+    """Known list-price changes of 1 % and more with the replay's answer to each; `invented`: changes that the replay reported and that are not known.
 
     `on the way`: a price that was read once before the next one came; it is named in the change, or in the hold, that followed it.
     """
