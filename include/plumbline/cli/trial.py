@@ -214,7 +214,14 @@ def serve(workload: Annotated[str, typer.Argument(help="name of a declared infer
             repository = backends.write(spec, Path(folder) / "models", threads=len(os.sched_getaffinity(0)), checkpoint=checkpoint)
             err.print(f"starting Triton with the model of {spec.name}…", style="dim")
             with Triton(
-                tritonserver.find_installation(), repository.folder, repository.model, Path(folder), ready_within_s=_READY_S, http=True
+                tritonserver.find_installation(),
+                repository.folder,
+                repository.model,
+                Path(folder),
+                ready_within_s=_READY_S,
+                http=True,
+                backend=repository.backend,
+                variables=repository.variables,
             ) as triton:
                 for protocol, url in (("kserve_grpc", f"grpc://{triton.address}"), ("kserve_http", f"http://{triton.http_address}")):
                     out.print(

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -38,6 +39,11 @@ class EnginePython:
         """TrialFailed("image_error") unless it can import the top-level package; nothing is imported."""
         if PathFinder.find_spec(package, self.search_path) is None:
             raise TrialFailed("image_error", f"{self.executable} has no package {package}; {remedy}")
+
+    def version(self, distribution: str) -> str | None:
+        """Of an installed distribution; None without one."""
+        found = next(iter(metadata.distributions(name=distribution, path=list(self.search_path))), None)
+        return None if found is None else found.version
 
     @property
     def base_path(self) -> tuple[str, ...]:

@@ -68,6 +68,7 @@ CASES: dict[str, dict[str, Any]] = {
         },
         "needs": GPU | {"count": 4},
     },
+    "vllm-own-backend": {"model": LLAMA, "server": {"backend": "vllm", "triton_backend": "vllm", "prefix_cache": "cold"}, "needs": GPU},
     "tensorrtllm-options": {
         "model": LLAMA,
         "server": {

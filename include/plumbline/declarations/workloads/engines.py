@@ -167,6 +167,9 @@ class EngineOptions(Declared):
     engine_args: EngineArgs = Field(
         default_factory=dict, description="further arguments of vLLM (AsyncEngineArgs) or TensorRT-LLM (LLM), by the engine's own names"
     )
+    triton_backend: Literal["vllm"] | None = Field(
+        None, description="backend vllm: NVIDIA's own vllm backend of Triton, where the image has it; Plumbline's model file if omitted"
+    )
     parallel: Parallel | None = Field(
         None, description="tensor parallel over needs.count accelerators if omitted; backend openai: what the command's {tensor} … are"
     )
@@ -223,6 +226,8 @@ def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, 
             raise ValueError(f"server.{field} on server.backend {backend}; expected backend vllm or tensorrtllm{hint}")
     if options.adapters and backend not in ("vllm", "openai"):
         raise ValueError(f"server.adapters on server.backend {backend}; expected backend vllm or openai")
+    if options.triton_backend is not None and backend != "vllm":
+        raise ValueError(f"server.triton_backend on server.backend {backend}; expected backend vllm")
     if backend == "openai" and options.fetched_files:
         raise ValueError(
             f"server.{next(iter(options.fetched_files))} with a source on server.backend openai, whose command reads the folders; expected a "

@@ -342,6 +342,8 @@ class InferenceWorkload(Workload):
                 "cached; expected off"
             )
         check_engine_options(self.server, self.server.backend, self.needs, text=self.requests.text)
+        if self.server.triton_backend is not None:
+            self._text_only()
         if self.server.fetched_files and not isinstance(self.model, Checkpoint):
             raise ValueError(
                 f"server.{next(iter(self.server.fetched_files))} with a source, beside a model by its dimensions; expected a checkpoint "
@@ -360,6 +362,17 @@ class InferenceWorkload(Workload):
             )
         if self.server.prefix_cache == "primed" and self.requests.shared_prefix is None:
             raise ValueError("server.prefix_cache primed without requests.shared_prefix: there is nothing to prime it with")
+
+    def _text_only(self) -> None:
+        """NVIDIA's vllm backend takes text and gives text."""
+        for field in ("quality", "evaluation"):
+            if getattr(self, field) is not None:
+                raise ValueError(f"{field} with server.triton_backend vllm, which answers without token ids; expected no triton_backend")
+        if isinstance(self.model, Checkpoint) and self.requests.prompts is None:
+            raise ValueError(
+                "server.triton_backend vllm with a checkpoint and random token ids, but the backend takes text; expected requests.prompts, or "
+                "no triton_backend"
+            )
 
     def _own_prompts(self) -> None:
         """Chat templates and ends of answers, which only some engines and models have."""

@@ -335,6 +335,7 @@ def client_facts(record: TrialRecord, cores: CoreSplit | None, apart: Sequence[S
 def _facts(record: TrialRecord, served: ManagedTriton | ManagedOpenAi) -> None:
     about, facts = served.start_up.about, record.result.facts
     if isinstance(served, ManagedTriton):
+        about = about or dict(served.repository.about)
         facts |= {
             "triton.version": control.server_version(served.triton.address),
             "triton.backend": served.repository.backend,
@@ -347,7 +348,7 @@ def _facts(record: TrialRecord, served: ManagedTriton | ManagedOpenAi) -> None:
             # Keys and values of all rows: reserved, and resident, from the start on.
             **{f"model.{key}": about[key] for key in ("kv_cache_bytes", "kv_cache_tokens") if about.get(key) is not None},
         }
-        if about and about["prefix"] != (expected := engine_python.describe().prefix):
+        if "prefix" in about and about["prefix"] != (expected := engine_python.describe().prefix):
             raise TrialFailed("harness_error", f"the model runs in the Python environment {about['prefix']}; expected {expected}")
     facts |= engine_facts(_as_declared(record), record.trial.provider, about)
 

@@ -64,6 +64,7 @@ def test_a_model_is_divided_over_all_accelerators(parallel: dict[str, int]) -> N
         ("openai", {"command": ["serve", "{model}"]}, "{port}"),
         ("openai", {"command": ["serve", "{folder}", "{port}"]}, "{folder}"),
         ("openai", {"command": COMMAND, "protocol": "openai_chat"}, "requests.text"),
+        ("tensorrtllm", {"triton_backend": "vllm"}, "server.triton_backend"),
     ],
 )
 def test_an_option_that_contradicts(backend: str, server: dict[str, Any], field: str) -> None:
@@ -71,6 +72,16 @@ def test_an_option_that_contradicts(backend: str, server: dict[str, Any], field:
     with pytest.raises(ValidationError) as caught:
         workload(**model, server={"backend": backend} | server, **({"needs": GPU} if backend != "python" else {}))
     assert field in str(caught.value)
+
+
+def test_nvidias_vllm_backend_takes_and_gives_text() -> None:
+    own = {"backend": "vllm", "triton_backend": "vllm"}
+    assert declared(triton_backend="vllm").server.triton_backend == "vllm"
+    with pytest.raises(ValidationError, match=r"quality with server\.triton_backend"):
+        workload(model=LLAMA | {"precision": "fp8"}, server=own, needs=GPU, quality={"reference": "bf16", "agreement": "98%"})
+    checkpoint = {"source": "folder", "path": "/models/a", "precision": "bf16", "context": 512, "vocabulary": 512}
+    with pytest.raises(ValidationError, match=r"expected requests\.prompts"):
+        workload(model=checkpoint, server=own, needs=GPU)
 
 
 def test_a_server_of_a_command_is_not_reloaded() -> None:

@@ -11,7 +11,7 @@ from tritonclient.grpc import service_pb2 as messages
 from plumbline.harness.inference.client.transport import Sink
 from plumbline.harness.inference.load.request_log import scalar_view
 from plumbline.harness.inference.load.schedule import PhaseLoad
-from plumbline.harness.inference.load.wire import ANY, INPUT_TOKENS, PERHAPS, SERVER_TIMES, Wire
+from plumbline.harness.inference.load.wire import ANY, PERHAPS, SERVER_TIMES, Wire
 
 _FINAL = "triton_final_response"
 _INT32 = struct.Struct("<i").unpack
@@ -33,14 +33,14 @@ class ResponseChecker:
         self._sink, self._index, self._brings, self._natural = sink, wire.index, wire.tokens, wire.natural
         self._always = tuple(wire.responses.items())
         self._at_last = (*self._always, *wire.last.items())
-        self._times, self._counted = SERVER_TIMES in wire.last, INPUT_TOKENS in wire.last
+        self._times, self._counted = SERVER_TIMES in wire.last, wire.read if wire.read in wire.last else ""
         self._seconds = struct.Struct(f"<{len(wire.stages)}d").unpack
         self._input_tokens, self._output_tokens = scalar_view(load.input_tokens), scalar_view(load.output_tokens)
 
     @property
     def read(self) -> frozenset[str]:
         """Tensors whose values are read, not only their sizes."""
-        return frozenset((self._index or "", self._brings or "", SERVER_TIMES, INPUT_TOKENS))
+        return frozenset((self._index or "", self._brings or "", SERVER_TIMES, self._counted))
 
     def take(self, answer: ResponseProgress, arrays: Mapping[str, bytes], last: bool, at: float, *, sized: bool = False) -> bool:
         """One response: its output tensors' bytes by name, and whether it is the last one. Returns whether nothing is wrong with it.
@@ -87,7 +87,7 @@ class ResponseChecker:
         if self._times:
             self._sink.server_times(number, self._seconds(arrays[SERVER_TIMES]))
         if self._counted:
-            input_tokens, declared = _INT32(arrays[INPUT_TOKENS])[0], self._input_tokens[number]
+            input_tokens, declared = _INT32(arrays[self._counted])[0], self._input_tokens[number]
             if input_tokens != declared:
                 self._sink.fail(
                     number,

@@ -44,8 +44,8 @@ class Wire:
 
     method     "stream": any number of responses over ModelStreamInfer, the last one marked as final; "unary": one over ModelInfer
     responses  bytes of each output tensor that every response must carry; ANY: at least one byte, PERHAPS: it may be empty
-    last       what the last response must carry besides. Two names have a meaning: SERVER_TIMES (seconds by `stages`) goes into the log,
-               INPUT_TOKENS must equal the declared number, or the server's tokenizer is not the one that the load was made for
+    last       what the last response must carry besides. Two have a meaning: SERVER_TIMES (seconds by `stages`) goes into the log, the one
+               named by `read` must equal the declared number, or the server's tokenizer is not the one that the load was made for
     index      the tensor that counts a request's responses from 0; None if there is none
     tokens     the tensor (uint32 [1]) that says how many tokens a response brings, for servers that put several into one; None: one each
     stages     what SERVER_TIMES tells of
@@ -58,6 +58,7 @@ class Wire:
     last: Mapping[str, int] = field(default_factory=dict)
     index: str | None = "INDEX"
     tokens: str | None = None
+    read: str = INPUT_TOKENS
     stages: tuple[str, ...] = STAGES
     natural: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,9 @@ from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.phases.load_phase import Driver, sequential_load
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import tritonserver, under_test
-from plumbline.harness.inference.server.assembly import Place
+from plumbline.harness.inference.server.assembly import Place, managed_triton
 from plumbline.harness.inference.server.backends import generation
 from plumbline.harness.inference.server.backends.generation import Weights
-from plumbline.harness.inference.server.tritonserver import Triton
-from plumbline.harness.inference.server.under_test import ManagedTriton
 from plumbline.harness.measurement import TrialFailed
 from plumbline.results import metric_row
 
@@ -26,9 +25,9 @@ _MOST_SEQUENCES, _REQUESTS, _TOKENS, _PROMPT_TOKENS = 128, 4, 96, 128
 def measure_path_limit(record: TrialRecord, place: Place, client_cpus: tuple[int, ...] | None) -> None:
     """Start the trial's servers with an engine that computes nothing, keep all sequences busy for a few seconds, and note the rate in `record`.
 
-    Nothing for backends other than those in PATH_MEASURED. A failure costs the row, which has its reason, not the trial."""
+    Nothing for backends other than those in PATH_MEASURED, nor for an engine in a backend of its own. A failure costs the row, which has its reason, not the trial."""
     workload = record.workload
-    if workload.server.backend not in PATH_MEASURED:
+    if workload.server.backend not in PATH_MEASURED or workload.server.triton_backend is not None:
         return
     record.report("cold_start", 0.0, "measuring the path of the tokens without the engine")
     folder = place.workdir / "path-limit"
@@ -36,12 +35,7 @@ def measure_path_limit(record: TrialRecord, place: Place, client_cpus: tuple[int
     ids = workload.requests.model_copy(update={"text": False, "output": "forced"})
     plain = workload.model_copy(update={"requests": ids, "server": workload.server.model_copy(update={"adapters": None})})
     written = generation.write(plain, folder / "models", "path", Weights(Path(), dummy=True, context=1024), place.threads, {})
-    installed = tritonserver.find_installation()
-    servers = [
-        Triton(installed, written.folder, written.model, folder, backend=written.backend, **place.options(k, workload))
-        for k in range(len(place.variables))
-    ]
-    served = ManagedTriton(servers[0], written, *servers[1:])
+    served = managed_triton(tritonserver.find_installation(), written, replace(place, workdir=folder), workload)
     rate: float | None = None
     tokens, reason = 0, None
     try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from plumbline.declarations import InferenceWorkload, Provider
 from plumbline.declarations.workloads.checkpoints import QUANTISED
 from plumbline.declarations.workloads.engines import Parallel, engine
 from plumbline.harness.inference.server import backends, tritonserver
-from plumbline.harness.inference.server.backends import generation, repository
+from plumbline.harness.inference.server.backends import generation, repository, vllm_backend
+from plumbline.harness.inference.server.backends.repository import Repository
 from plumbline.harness.inference.server.nodes import GangServer, ServingNodes
 from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
-from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.harness.inference.server.tritonserver import Installation, Triton
 from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton
 
 
@@ -55,9 +57,18 @@ def assemble(workload: InferenceWorkload, place: Place, checkpoint: Path | None)
 
 
 def _triton(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedTriton:
-    installed = tritonserver.find_installation()
-    installed.require(engine(workload.server.backend))
+    installed, served = tritonserver.find_installation(), engine(workload.server.backend)
+    installed.require(replace(served, triton_backend=workload.server.triton_backend or served.triton_backend))
+    if workload.server.triton_backend is not None:
+        installed.require_input(vllm_backend.BACKEND, vllm_backend.COUNTS, "tritonserver:YY.MM-vllm-python-py3 of 24.12 or later")
     written = backends.write(workload, place.workdir / "models", threads=place.threads, checkpoint=checkpoint)
+    return managed_triton(installed, written, place, workload)
+
+
+def managed_triton(installed: Installation, written: Repository, place: Place, workload: InferenceWorkload) -> ManagedTriton:
+    """The servers of a written repository."""
+    own = {name: value for name, value in written.variables.items() if name not in os.environ}
+    place = replace(place, variables=[own | each for each in place.variables])
     servers = [
         Triton(installed, written.folder, written.model, place.workdir, backend=written.backend, **place.options(k, workload))
         for k in range(len(place.variables))

@@ -125,7 +125,12 @@ class Triton(LocalServer):
             *("--model-control-mode", "explicit", "--load-model", "*"),
             # Otherwise each model process is started twice, the first time only to ask it for its configuration.
             "--disable-auto-complete-config",
-            *("--backend-config", f"python,shm-region-prefix-name={self._shared_memory}"),
+            # A backend that is written in Python is the Python backend under another name.
+            *(
+                argument
+                for name in sorted({"python", *({self.backend} & self.installation.python_backends())})
+                for argument in ("--backend-config", f"{name},shm-region-prefix-name={self._shared_memory}")
+            ),
         ]
 
     def _wait(self, started: float) -> float | None:
@@ -191,6 +196,10 @@ class Installation:
         folder = self.root / "backends"
         return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir())) if folder.is_dir() else ()
 
+    def python_backends(self) -> set[str]:
+        """Those that are a model.py which the Python backend runs."""
+        return {name for name in self.backends() if (self.root / "backends" / name / "model.py").is_file()}
+
     def require(self, engine: InferenceEngine) -> None:
         """TrialFailed("image_error") unless it brings the engine's backend, and the engine Python the engine."""
         brings = f"the image tritonserver:YY.MM-{engine.image} brings it"
@@ -199,6 +208,12 @@ class Installation:
         if engine.package:
             remedy = f"{brings}, or set {engine_python.VARIABLE} to a Python that has it"
             engine_python.describe().require(engine.package, remedy)
+
+    def require_input(self, backend: str, name: str, expected: str) -> None:
+        """TrialFailed("image_error") unless a backend written in Python knows an input of that name."""
+        folder = self.root / "backends" / backend
+        if not any(name in source.read_text(encoding="utf-8") for source in folder.rglob("*.py")):
+            raise TrialFailed("image_error", f"{folder} does not know the input {name}; expected {expected}")
 
     def backend_directory(self, folder: Path) -> Path:
         """Lay out the backends in `folder` and return it: the Python backend's stub must lie beside its library, all others as they are."""

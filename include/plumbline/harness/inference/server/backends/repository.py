@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,16 @@ Body = Callable[[int, Prompt, int], bytes]
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository in `folder` whose `model` is served by Triton's `backend`; requests are made by `body` and answered as `wire` says."""
+    """A repository in `folder` whose `model` is served by Triton's `backend`; requests are made by `body` and answered as `wire` says.
+    `variables`: of the server's environment. `about`: what a model that reports nothing about itself is known to be."""
 
     folder: Path
     model: str
     backend: str
     wire: Wire
     body: Body
+    variables: Mapping[str, str] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The repository of a model on vLLM's AsyncLLM: NVIDIA's `tritonserver:YY.MM-vllm-python-py3`, or a vLLM for CPUs in the engine Python."""
+"""The repository of a model on vLLM: NVIDIA's `tritonserver:YY.MM-vllm-python-py3`, or a vLLM for CPUs in the engine Python."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.engines import ENGINE_MEMORY_SHARE, Parallel, Speculative
-from plumbline.harness.inference.server.backends import generation, repository
+from plumbline.harness.inference.server.backends import generation, repository, vllm_backend
 from plumbline.harness.inference.server.backends.generation import Weights
-from plumbline.harness.inference.server.backends.repository import Repository, needs_precision
+from plumbline.harness.inference.server.backends.repository import Repository, hash_of, needs_precision
 from plumbline.harness.measurement import TrialFailed
 
 
@@ -23,10 +23,15 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
     variables = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if workload.needs.accelerator == "cpu":
         variables |= {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": str(generation.kv_cache_gib(workload, weights))}
-    return generation.write(workload, folder, "vllm", weights, threads, engine_args(workload, weights), variables)
+    arguments = engine_args(workload, weights)
+    if workload.server.triton_backend == vllm_backend.BACKEND:
+        return vllm_backend.write(workload, folder, weights, arguments, variables)
+    return generation.write(workload, folder, "vllm", weights, threads, arguments, variables)
 
 
 def model_hash(workload: InferenceWorkload) -> str:
+    if workload.server.triton_backend == vllm_backend.BACKEND:
+        return hash_of(workload, triton_backend=vllm_backend.BACKEND)  # its source is the image's, which is a fact of its own
     return generation.model_hash(workload, "vllm")
 
 
