@@ -1,4 +1,4 @@
-"""Triton beside inference: KServe v2 control calls with deadlines, and the Prometheus metrics page."""
+"""Triton beside inference: control calls by tritonclient, with deadlines, and the Prometheus metrics page."""
 
 from __future__ import annotations
 
@@ -6,57 +6,48 @@ import http.client
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
-import grpc
 from prometheus_client.parser import text_string_to_metric_families
-from tritonclient.grpc import service_pb2 as messages
-from tritonclient.grpc import service_pb2_grpc
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
 
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.results import Telemetry
 
-_CALL_S = 5.0
+_CALL_S, _READY_S = 5.0, 1.0
 _POLL_S = 0.01
-
-
-@contextmanager
-def _service(address: str) -> Iterator[Any]:
-    with grpc.insecure_channel(address) as channel:
-        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
 def is_ready(address: str, model: str, within_s: float) -> bool:
     """Whether the server and the model are ready, waiting for at most `within_s`."""
     deadline = time.monotonic() + within_s
-    with _service(address) as service:
+    with InferenceServerClient(address) as server:
         while time.monotonic() < deadline:
             try:
-                server = service.ServerReady(messages.ServerReadyRequest(), timeout=1.0, wait_for_ready=False)
-                if server.ready and service.ModelReady(messages.ModelReadyRequest(name=model), timeout=1.0).ready:
+                if server.is_server_ready(client_timeout=_READY_S) and server.is_model_ready(model, client_timeout=_READY_S):
                     return True
-            except grpc.RpcError:
+            except InferenceServerException:
                 return False
             time.sleep(_POLL_S)
     return False
 
 
 def server_version(address: str) -> str:
-    """The server's version, such as 2.51.0; raises grpc.RpcError."""
-    with _service(address) as service:
-        return str(service.ServerMetadata(messages.ServerMetadataRequest(), timeout=_CALL_S).version)
+    """The server's version, such as 2.51.0; raises InferenceServerException."""
+    with InferenceServerClient(address) as server:
+        return str(server.get_server_metadata(client_timeout=_CALL_S).version)
 
 
 def server_counters(address: str, model: str, metrics_address: str | None = None) -> ServerCounters:
     """The server's counters now; what only its metrics page says is None where `metrics_address` is not given or does not answer.
 
-    Raises grpc.RpcError if the server itself does not.
+    Raises InferenceServerException if the server itself does not.
     """
-    with _service(address) as service:
-        statistics = service.ModelStatistics(messages.ModelStatisticsRequest(name=model), timeout=_CALL_S).model_stats
+    with InferenceServerClient(address) as server:
+        statistics = server.get_inference_statistics(model, client_timeout=_CALL_S).model_stats
     counters = [item.inference_stats for item in statistics]
     hits = misses = memory = drafted = accepted = None
     if metrics_address is not None:
@@ -85,20 +76,20 @@ def server_counters(address: str, model: str, metrics_address: str | None = None
 
 
 def load_model(address: str, model: str, within_s: float) -> None:
-    """Load a model and wait; raises grpc.RpcError, such as INVALID_ARGUMENT with the reason."""
-    with _service(address) as service:
-        service.RepositoryModelLoad(messages.RepositoryModelLoadRequest(model_name=model), timeout=within_s)
+    """Load a model and wait; raises InferenceServerException, such as INVALID_ARGUMENT with the reason."""
+    with InferenceServerClient(address) as server:
+        server.load_model(model, client_timeout=within_s)
 
 
 def unload_model(address: str, model: str, within_s: float) -> None:
     """Unload a model and wait: the server confirms at once and lets running requests end first.
 
-    Raises grpc.RpcError, and TimeoutError after `within_s`."""
+    Raises InferenceServerException, and TimeoutError after `within_s`."""
     deadline = time.monotonic() + within_s
-    with _service(address) as service:
-        service.RepositoryModelUnload(messages.RepositoryModelUnloadRequest(model_name=model), timeout=within_s)
+    with InferenceServerClient(address) as server:
+        server.unload_model(model, client_timeout=within_s)
         while time.monotonic() < deadline:
-            index = service.RepositoryIndex(messages.RepositoryIndexRequest(), timeout=_CALL_S).models
+            index = server.get_model_repository_index(client_timeout=_CALL_S).models
             if all(entry.state == "UNAVAILABLE" for entry in index if entry.name == model):
                 return
             time.sleep(_POLL_S)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
+from tritonclient.utils import InferenceServerException
 
 from plumbline.declarations.installation import REPOSITORY
 from plumbline.declarations.workloads.engines import InferenceEngine
@@ -68,7 +68,7 @@ class Triton(LocalServer):
     def view(self) -> ServerCounters | None:
         try:
             return control.server_counters(self.address, self.model, self.metrics_address)
-        except grpc.RpcError:
+        except InferenceServerException:
             return None
 
     def reload(self, within_s: float) -> Reload:
@@ -84,9 +84,9 @@ class Triton(LocalServer):
             control.load_model(self.address, self.model, within_s)
         except TimeoutError as error:
             raise TrialFailed("timeout", f"{error}; {self.last_errors()}") from error
-        except grpc.RpcError as error:
-            late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-            detail = f"reloading {self.model}: {error.code().name}: {error.details()}; {self.state()}"
+        except InferenceServerException as error:
+            late = error.status() == "StatusCode.DEADLINE_EXCEEDED"
+            detail = f"reloading {self.model}: {error.status()}: {error.message()}; {self.state()}"
             raise TrialFailed("timeout" if late else "server_error", detail) from error
         ended = time.monotonic()
         self._process.refresh_children()
