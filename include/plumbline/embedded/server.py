@@ -8,11 +8,9 @@ import json
 import os
 import secrets
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,6 +29,7 @@ from plumbline.declarations import (
 from plumbline.embedded.client import AirflowClient, pause_again
 from plumbline.embedded.settings import DEFAULT_PORT, USERNAME, environment, password, write_settings
 from plumbline.embedded.supervisor import COMPONENTS, GRACE_S, MIGRATION
+from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.process_tree import end_processes, is_live, tagged_processes
 from plumbline.workflows.plan import POOL_DESCRIPTION, pool_slots
 from plumbline.workflows.retain import delete_old_files
@@ -145,7 +144,7 @@ class AirflowServer:
         self.username = USERNAME
         self.started_at = datetime.now(timezone.utc)
         self._port = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._record: ServerRecord | None = None
         self._lock: IO[str] | None = None
         self._shown = 0
@@ -192,14 +191,9 @@ class AirflowServer:
         """Stop all processes and verify that none is left. Safe to call twice."""
         process, self._process = self._process, None
         if process is not None:
-            assert process.stdin is not None
-            process.stdin.close()  # the supervisor's signal to end all
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_STOP_LIMIT_S)
+            process.stop(_STOP_LIMIT_S)
         if self._record is not None:
             end_leftovers(self._record)
-            if process is not None:
-                process.wait()
             self._pidfile.unlink(missing_ok=True)
             self._record = None
         if self._lock is not None:
@@ -255,16 +249,9 @@ class AirflowServer:
         for name in (*COMPONENTS, *MIGRATION, "supervisor"):
             (self.home / "logs" / f"{name}.log").unlink(missing_ok=True)
         self.started_at = datetime.now(timezone.utc)
-        with (self.home / "logs" / "supervisor.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "plumbline.embedded.supervisor"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=env,
-                # A session of its own: Ctrl-C in the terminal reaches only the owner, which stops the components in order.
-                start_new_session=True,
-            )
+        command = [sys.executable, "-m", "plumbline.embedded.supervisor"]
+        # A group of its own: Ctrl-C in the terminal reaches only the owner, which stops the components in order.
+        self._process = ChildProcess(command, env, output=self.home / "logs" / "supervisor.log", own_group=True)
         self._record = ServerRecord(self._process.pid, psutil.Process(self._process.pid).create_time(), server_id)
         self._record.write(self._pidfile)
 

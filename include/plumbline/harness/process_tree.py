@@ -1,17 +1,15 @@
-"""Processes of this machine: identify one, find those that carry a mark, start one that leaves nothing behind, end them, describe an end."""
+"""Processes of this machine: identify one, find those that carry a mark, end them, describe an end."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
 
 import psutil
 
@@ -111,21 +109,6 @@ def kill_tree(pid: int) -> None:
         deadline = time.monotonic() + KILL_S
         while any(map(is_live, below)) and time.monotonic() < deadline:
             time.sleep(0.01)
-
-
-@contextmanager
-def worker_process(
-    command: Sequence[str], environment: Mapping[str, str], stdout: int | IO[bytes], stderr: int | IO[bytes]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A running program; the block's end ends it and its descendants. Its standard input closes when this process ends."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=dict(environment))
-    with ExitStack() as stack:
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                stack.callback(pipe.close)
-        stack.callback(process.wait)
-        stack.callback(kill_tree, process.pid)
-        yield process
 
 
 def describe_exit(code: int, output: str = "") -> str:

@@ -10,7 +10,7 @@ import sys
 import psutil
 import pytest
 
-from plumbline.harness.process_tree import ProcessId, describe_exit, end_processes, tagged_processes, worker_process
+from plumbline.harness.process_tree import ProcessId, describe_exit, end_processes, tagged_processes
 
 SLEEPER = "import time; time.sleep(60)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); {SLEEPER}"
@@ -55,14 +55,6 @@ def test_one_that_cannot_be_ended_is_named() -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match=str(left.pid)):
         patch.setattr(psutil.Process, "send_signal", lambda *_: None)
         end_processes(lambda: [left], 0.0, kill_s=0.1)
-
-
-def test_a_worker_and_what_it_started_are_gone_after_the_block() -> None:
-    with worker_process([sys.executable, "-c", PARENT], os.environ, subprocess.PIPE, subprocess.DEVNULL) as worker:
-        assert worker.stdout is not None
-        child = ProcessId.of(int(worker.stdout.readline()))
-        assert child is not None and child.alive
-    assert not child.alive and worker.returncode == -signal.SIGKILL
 
 
 def test_how_a_process_ended() -> None:

@@ -27,7 +27,8 @@ from typing import Literal
 
 from plumbline.declarations.providers.launcher_base import COLLECTIVE_LIMIT_S
 from plumbline.harness import engine_python
-from plumbline.harness.process_tree import describe_exit, worker_process
+from plumbline.harness.child_process import ChildProcess
+from plumbline.harness.process_tree import describe_exit
 from plumbline.results import MetricRow, metric_row
 
 __all__ = ["ALL_PROBES", "ProbeName", "run"]
@@ -139,7 +140,7 @@ def _run_worker(
     """Reported rows, and why the first missing part is absent; None if the process ended by itself in between."""
     rows: dict[str, list[MetricRow]] = {}
     words = [*command(), *arguments, "--parts", *parts]
-    with worker_process(words, engine_python.environment(), subprocess.PIPE, subprocess.PIPE) as process:
+    with ChildProcess(words, engine_python.environment(), output=subprocess.PIPE, errors=subprocess.PIPE) as process:
         streams = _Streams(process)
         for part in parts:
             limit_s = min(limits_s.get(part, PART_LIMIT_S), max(deadline - time.monotonic(), 0.0))
@@ -164,7 +165,7 @@ def command() -> list[str]:
 class _Streams:
     """The process's output by lines, while its errors are drained so that it never blocks."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: ChildProcess) -> None:
         assert process.stdout is not None and process.stderr is not None
         self._out, self._errors = process.stdout.fileno(), process.stderr.fileno()
         self._selector = selectors.DefaultSelector()

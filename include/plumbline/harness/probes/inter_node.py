@@ -11,7 +11,6 @@ import re
 import socket
 import statistics
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.harness import engine_python
-from plumbline.harness.process_tree import describe_exit, worker_process
+from plumbline.harness.child_process import ChildProcess
+from plumbline.harness.process_tree import describe_exit
 from plumbline.results import Curve, MetricRow, Point, Scalar, metric_row
 from plumbline.results.bounded_json import format_size
 
@@ -169,26 +169,26 @@ class RankProcesses:
 
     def __init__(self, orders: CollectiveSpec, node: int, threads: int, folder: Path, variables: Mapping[str, str]) -> None:
         self.orders, self._node, self._threads, self._folder, self._variables = orders, node, threads, folder, variables
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[ChildProcess] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> RankProcesses:
         with ExitStack() as stack:
             for local in range(self.orders.processes):
-                self._processes.append(self._start(local, stack))
+                self._processes.append(stack.enter_context(self._start(local)))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _start(self, local: int, stack: ExitStack) -> subprocess.Popen[bytes]:
+    def _start(self, local: int) -> ChildProcess:
         rank = {"rank": self._node * self.orders.processes + local, "local_rank": local, "threads": self._threads}
         spec = {**asdict(self.orders), **rank, "world": self.orders.world}
         command = [engine_python.executable(), "-m", "plumbline.harness.probes.collectives", json.dumps(spec), str(os.getpid())]
         debug = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": str(self._path(local, "nccl"))}
-        with self._path(local, "out").open("wb") as out, self._path(local, "err").open("wb") as errors:
-            return stack.enter_context(worker_process(command, {**engine_python.environment(), **self._variables, **debug}, out, errors))
+        variables = {**engine_python.environment(), **self._variables, **debug}
+        return ChildProcess(command, variables, output=self._path(local, "out"), errors=self._path(local, "err"))
 
     def _path(self, local: int, suffix: str) -> Path:
         return self._folder / f"inter-node-{self._node}-{local}.{suffix}"

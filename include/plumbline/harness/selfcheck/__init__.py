@@ -21,6 +21,7 @@ from typing import Literal
 
 from plumbline.declarations import Trial
 from plumbline.harness import engine_python
+from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.measurement import Judgement, degraded
 from plumbline.harness.selfcheck import clocks
 from plumbline.harness.selfcheck.clocks import WallClock
@@ -92,31 +93,25 @@ def torch_checks_process(device: str, architectures: Collection[str]) -> Iterato
             CheckLine.not_applicable("energy_counter", "PyTorch is not installed"),
         ]
         return
-    with subprocess.Popen(
-        [*_TORCH_COMMAND, device, *architectures],
-        env=engine_python.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield lambda: _read_torch_lines(process, _TORCH_LIMIT_S[device])
-        finally:
-            process.kill()
+    command = [*_TORCH_COMMAND, device, *architectures]
+    with ChildProcess(command, engine_python.environment(), output=subprocess.PIPE, errors=subprocess.PIPE) as process:
+        yield lambda: _read_torch_lines(process, _TORCH_LIMIT_S[device])
 
 
 def _has_torch() -> bool:
     return PathFinder.find_spec("torch", engine_python.describe().search_path) is not None
 
 
-def _read_torch_lines(process: subprocess.Popen[str], limit_s: float) -> list[CheckLine]:
+def _read_torch_lines(process: ChildProcess, limit_s: float) -> list[CheckLine]:
     try:
         printed, complaint = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         return [CheckLine.failed("counted_flops", f"the checks that need PyTorch took longer than {limit_s:.0f} s")]
     if process.returncode != 0:
         return [
-            CheckLine.failed("counted_flops", f"the checks that need PyTorch ended with {process.returncode}: {complaint[-1000:].strip()}")
+            CheckLine.failed(
+                "counted_flops",
+                f"the checks that need PyTorch ended with {process.returncode}: {complaint[-1000:].decode(errors='replace').strip()}",
+            )
         ]
     return [CheckLine(**line) for line in json.loads(printed.splitlines()[-1])]

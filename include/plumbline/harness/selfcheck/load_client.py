@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.inference import client
 from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import PhaseLoad
@@ -49,17 +50,14 @@ def _drive_golden_server(drive: Drive | None) -> tuple[RequestLog, Mapping[int, 
     max_tokens = Tensor("MAX_TOKENS", "INT32", (1,), np.array([_TOKENS], "<i4").tobytes())
     bodies = [wire.body(number, [max_tokens]) for number in range(_REQUESTS)]
     command = [sys.executable, "-m", "plumbline.harness.selfcheck.golden_server", str(_FIRST_S), str(_GAP_S)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | _QUIET) as server:
-        try:
-            assert server.stdout is not None
-            address = server.stdout.readline().strip()
-            if not address:
-                raise OSError("the golden server ended before it listened")
-            target = client.Target(address, wire, lambda: server.poll() is None)
-            log = (drive or client.drive)(load, bodies, target, timeout_s=_PATIENCE_S)
-            printed, _ = server.communicate(timeout=_PATIENCE_S)
-        finally:
-            server.kill()
+    with ChildProcess(command, os.environ | _QUIET, output=subprocess.PIPE, errors=None) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().decode().strip()
+        if not address:
+            raise OSError("the golden server ended before it listened")
+        target = client.Target(address, wire, lambda: server.poll() is None)
+        log = (drive or client.drive)(load, bodies, target, timeout_s=_PATIENCE_S)
+        printed, _ = server.communicate(timeout=_PATIENCE_S)
     return log, {int(number): moments for number, moments in json.loads(printed).items()}
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from plumbline.harness import parent_guard
+from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.inference.client.engine import POLL_INTERVAL_S, LoadCommand
 from plumbline.harness.inference.client.transport import Bodies, Settings, Target
 from plumbline.harness.inference.load.request_log import RequestLog
@@ -34,15 +34,10 @@ class _Worker:
     def __init__(self, mine: NDArray[np.int64], fd: int, errors: IO[bytes]) -> None:
         self.mine, self._errors = mine, errors
         self._told = b""
-        self.process: subprocess.Popen[bytes] = subprocess.Popen(
-            [sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid()), sys.executable, "-m", _MODULE],
-            # A session of its own: an interrupt from the keyboard is the parent's to answer.
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            pass_fds=(fd,),
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        # A group of its own: an interrupt from the keyboard is the parent's to answer.
+        self.process = ChildProcess(
+            [sys.executable, "-m", _MODULE], variables, output=subprocess.PIPE, errors=errors, own_group=True, guarded=True, pass_fds=(fd,)
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -75,13 +70,6 @@ class _Worker:
         errors = self._errors.read().decode(errors="replace")
         return f"the client's process {self.process.pid} {describe_exit(code, errors or 'no output')}"
 
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.stdin, self.stdout):
-            with suppress(BrokenPipeError):
-                pipe.close()
-
 
 def send_from_processes(
     load: PhaseLoad,
@@ -103,7 +91,7 @@ def send_from_processes(
         workers = []
         for mine in shares:
             worker = _Worker(mine, columns.fd, stack.enter_context(tempfile.TemporaryFile()))
-            stack.callback(worker.end)
+            stack.callback(worker.process.stop)
             workers.append(worker)
         cap = -(-settings.in_flight_cap // len(workers))
         for k, worker in enumerate(workers):

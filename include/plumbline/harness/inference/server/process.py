@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from plumbline.harness import parent_guard
+from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.process_tree import describe_exit, is_live
 
 _TERM_S, _KILL_S = 10.0, 5.0
@@ -29,7 +27,7 @@ class ServerProcess:
     """One server at a time, with the model processes that it starts. `cpus`: all of them run on these only; None: wherever we may."""
 
     def __init__(self, cpus: Collection[int] | None = None) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._family: list[psutil.Process] = []
         # The kernel ends the server when the *thread* that started it ends: so one that lives as long as this object starts all of them.
         # A process inherits the cores of the thread that starts it.
@@ -48,11 +46,8 @@ class ServerProcess:
         def launch() -> None:
             if self._closed:
                 raise RuntimeError("the restart of the server was aborted")
-            guard = [sys.executable, "-I", "-S", parent_guard.__file__, str(os.getpid())]
             with log.open("ab") as output:
-                self._process = subprocess.Popen(
-                    [*guard, *command], env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-                )
+                self._process = ChildProcess(command, environment, output=output, own_group=True, guarded=True)
 
         self._family = []
         self._launcher.submit(launch).result()
@@ -107,7 +102,8 @@ class ServerProcess:
         """SIGKILL to the server and its models at once, as when a container is killed; returns the monotonic moment."""
         assert self._process is not None
         at = time.monotonic()
-        self._end_by_force(self._family)
+        self._process.end_by_force()
+        _kill(self._family)
         return at
 
     def stop(self) -> None:
@@ -119,13 +115,9 @@ class ServerProcess:
             family += psutil.Process(process.pid).children(recursive=True)
         try:
             # A server that lost its model process waits for it in vain: it only has to go.
-            if self.running():
-                process.send_signal(signal.SIGTERM)
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_TERM_S)
-        finally:
-            # Not only after a timeout: a second interrupt during the wait above must not leave anything behind either.
-            self._end_by_force(family)
+            process.stop(_TERM_S if self.running() else 0.0)
+        finally:  # also after a second interrupt during the wait above
+            _kill(family)
             self._process, self._family = None, []
 
     def abort_start(self) -> None:
@@ -146,17 +138,13 @@ class ServerProcess:
         finally:
             self._launcher.shutdown()
 
-    def _end_by_force(self, family: list[psutil.Process]) -> None:
-        process = self._process
-        assert process is not None
-        # The models are in the server's group; a backend that puts its own elsewhere is reached by name.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(_KILL_S)
-        for member in family:
-            with suppress(psutil.NoSuchProcess):
-                member.kill()
-        psutil.wait_procs(family, timeout=_KILL_S)
+
+def _kill(family: Collection[psutil.Process]) -> None:
+    """End model processes that a backend has put outside the server's group."""
+    for member in family:
+        with suppress(psutil.NoSuchProcess):
+            member.kill()
+    psutil.wait_procs(family, timeout=_KILL_S)
 
 
 def _nothing() -> None:

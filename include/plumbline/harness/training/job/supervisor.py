@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.harness import engine_python, hardware_faults, image_requirements
+from plumbline.harness.child_process import ChildProcess
 from plumbline.harness.environment.container import oom_kills
 from plumbline.harness.gang.coordinator import FailureCause
 from plumbline.harness.gang.topology import Address, Topology
@@ -71,7 +71,7 @@ class RankProcess:
         self._share = share
         self._variables = variables
         self._tail = LogTail(Path(spec.log))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._handle: int | None = None
         self.record = RunRecord(launched_s=0.0)
         self.lines: list[LogLine] = []
@@ -81,22 +81,9 @@ class RankProcess:
         self.spec.write(self._spec_path)
         command = [engine_python.executable(), "-m", "plumbline.harness.training.worker", str(self._spec_path), str(os.getpid())]
         bound = THREAD_BINDING if self._share.bind else {}
-        mine = os.sched_getaffinity(0) if self._share.cores else None
-        with self.stderr_path.open("wb") as stderr:
-            self.record.launched_s = time.monotonic_ns() / 1e9
-            try:
-                if self._share.cores:  # of this thread, and so of what it starts
-                    os.sched_setaffinity(0, self._share.cores)
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,  # its end tells the worker that the harness is gone
-                    stdout=stderr,
-                    stderr=stderr,
-                    env={**engine_python.environment(), **MALLOC_SETTINGS, **bound, **self._variables},
-                )
-            finally:
-                if mine is not None:
-                    os.sched_setaffinity(0, mine)
+        variables = {**engine_python.environment(), **MALLOC_SETTINGS, **bound, **self._variables}
+        self.record.launched_s = time.monotonic_ns() / 1e9
+        self._process = ChildProcess(command, variables, output=self.stderr_path, cpus=self._share.cores)
         try:
             self._handle = os.pidfd_open(self._process.pid)
         except (AttributeError, OSError):  # no such call on this system or in this sandbox
@@ -104,18 +91,13 @@ class RankProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        process = self.process
-        if process.poll() is None:
-            process.kill()
-        process.wait(KILL_TIMEOUT_S)
-        if process.stdin is not None:
-            process.stdin.close()
+        self.process.stop()
         if self._handle is not None:
             os.close(self._handle)
         self.take()
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> ChildProcess:
         """The running process; RuntimeError outside the context."""
         if self._process is None:
             raise RuntimeError("the worker has not been started")
