@@ -15,7 +15,6 @@ Row = dict[str, Any]
 ONE, TWO = "e2e-one", "e2e-two"
 PRODUCTS = {ONE: "NVIDIA-H100-80GB-HBM3", TWO: "NVIDIA-H200"}
 TRAIN, CHAT, LONG, GANG_2, GANG_4 = "e2e-train", "e2e-chat", "e2e-long", "e2e-gang-2", "e2e-gang-4"
-SERVE_2 = "e2e-serve-2"
 """A server on two nodes, by an engine of the standard library alone."""
 THREE_MINUTES = "e2e-three-minutes"
 DELETED, CLAIM = "e2e-deleted", "e2e-kept"
@@ -76,29 +75,6 @@ _CHAT: Row = {
     "slo": {"time_to_first_token": "5s", "inter_token_latency": "2s"},
     "repeats": {"per_slot": 1, "slots": ["02:00"]},
 }
-_ENGINE = ["python", "-c", (ROOT / "tests" / "fakes" / "gang_engine.py").read_text()]
-_RANKS = ["--nnodes", "{nodes}", "--node-rank", "{node_rank}", "--leader", "{leader_address}:{leader_port}", "--pipeline", "{pipeline}"]
-_SERVE: Row = {
-    "providers": [ONE],
-    "on_demand_only": True,
-    "model": {
-        "architecture": "llama",
-        "layers": 2,
-        "width": 64,
-        "heads": 4,
-        "kv_heads": 2,
-        "feed_forward": 128,
-        "vocabulary": 256,
-        "context": 128,
-    },
-    "server": {
-        "backend": "openai",
-        "nodes": 2,
-        "parallel": {"pipeline": 2},
-        "command": [*_ENGINE, *_RANKS, "--port", "{port}", "--name", "{served_name}"],
-        "worker_command": [*_ENGINE, *_RANKS],
-    },
-}
 # What is broken in each provider beside the two good ones, over the first's launcher; each is a row of the table of failures.
 OUT_OF_MEMORY, EXIT_CODE, NO_IMAGE, NINE_GPUS, DEADLINE = "e2e-oom", "e2e-exit", "e2e-noimage", "e2e-nine", "e2e-deadline"
 
@@ -134,7 +110,6 @@ def write(folder: Path, namespaces: Mapping[str, str], image: str, failing_image
         }
         _write(folder / "workloads" / "training" / f"{name}.yaml", {**_TRAIN, **gang, "name": name})
     _write(folder / "workloads" / "inference" / f"{CHAT}.yaml", _CHAT)
-    _write(folder / "workloads" / "inference" / f"{SERVE_2}.yaml", {**_CHAT, **_SERVE, "name": SERVE_2})
     team = {
         "name": "e2e",
         "description": "the end-to-end tests",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.cluster.declared import GANG_2, GANG_4, ONE, SERVE_2
+from tests.cluster.declared import GANG_2, GANG_4, ONE
 from tests.cluster.test_failures import recorded
 from tests.cluster.world import World
 
@@ -38,37 +38,6 @@ def test_a_gang_trains_together_and_leaves_nothing(e2e: World, workload: str, po
     for pod in document.launch.pods:
         assert {"scheduled", "started", "finished"} <= {event.name for event in pod.events}, pod
     assert e2e.cluster.leftovers(e2e.namespace(ONE)) == []
-
-
-def test_two_pods_serve_one_model_and_leave_nothing(e2e: World) -> None:
-    if room(e2e) < 2:
-        pytest.skip(f"the cluster has {room(e2e)} cores for 2 pods")
-    run = e2e.ended(e2e.start(ONE, [SERVE_2], SERVE_2))
-    assert run.state == "success", e2e.explain(run)
-    (document,) = recorded(ONE, SERVE_2)
-    assert document.validity.status in ("valid", "degraded"), e2e.explain(run) or document.validity
-    assert document.environment is not None
-    assert document.environment.facts["server.nodes"] == 2
-    assert document.value("error_rate", phase="steady") == 0
-    assert document.value("peer_bandwidth", phase="environment")
-    assert [item.kind for item in document.evidence].count("server_log") == 2
-    assert document.launch is not None
-    assert [pod.rank for pod in document.launch.pods] == [0, 1]
-    assert e2e.cluster.leftovers(e2e.namespace(ONE)) == []
-
-
-@pytest.mark.full
-def test_a_pod_killed_while_it_serves_fails_the_trial_by_its_node(e2e: World) -> None:
-    namespace = e2e.namespace(ONE)
-    run = e2e.start(ONE, [SERVE_2], "e2e-serve-kill")
-    last = max(pod["metadata"]["name"] for pod in e2e.cluster.measuring(namespace, SERVE_2, 2))
-    e2e.cluster.core.delete_namespaced_pod(last, namespace, grace_period_seconds=0)
-    e2e.ended(run)
-    first, *_ = recorded(ONE, "e2e-serve-kill")
-    assert first.validity.failure_class == "interrupted", first.validity
-    assert first.launch is not None
-    assert last in (first.launch.failure_detail or ""), first.launch.failure_detail
-    assert e2e.cluster.leftovers(namespace) == []
 
 
 @pytest.mark.full

@@ -67,7 +67,7 @@ def model_fit(workload: InferenceWorkload, provider: Provider) -> ModelFit | Non
         return None
     parallel = workload.server.parallel
     # Each copy of data parallelism holds all weights.
-    accelerator, count = provider.accelerator, workload.accelerators // (parallel.data if parallel else 1)
+    accelerator, count = provider.accelerator, workload.needs.count // (parallel.data if parallel else 1)
     if accelerator.kind == "cpu":
         each, count, product = provider.launcher.main_memory, provider.launcher.machines(workload.nodes), "main memory"
     else:

@@ -172,7 +172,6 @@ _REASONS = {
     "requests.prompts": "other prompts are other work",
     "server.client_placement": "the network between client and server is part of the numbers",
     "replicas": "one server on a node and one for each of its accelerators do different work",
-    "server.nodes": "the work is spread differently",
     "server.parallel": "the work is spread differently",
     "server.prefix_cache": "a prefix that is cached is not computed",
     "phases": "another load is another question",

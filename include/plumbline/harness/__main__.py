@@ -35,11 +35,6 @@ from plumbline.results.document import PROBE_LIMIT_S
 
 MEASURED, STORE_FAILED, UNUSABLE, FAILED = 0, 1, 2, 3
 _CHECK_PATIENCE_S = 5.0
-_NODE_AGENTS = {
-    "training": ("plumbline.harness.training.job.node_agent", "TrainingNode"),
-    "inference": ("plumbline.harness.inference.node_agent", "ServingNode"),
-}
-"""Of nodes but the first, by kind of workload; imported on demand: each has heavy dependencies."""
 
 
 class UnusableTrial(ValueError):
@@ -111,8 +106,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         topology = topology_of(trial, os.environ)
         if topology.node > 0:
-            module, name = _NODE_AGENTS[trial.workload.kind]
-            failure = run_node_agent(getattr(import_module(module), name), trial, topology)
+            # Imported on demand: it has heavy dependencies.
+            training = import_module("plumbline.harness.training.job.node_agent")
+            failure = run_node_agent(training.TrainingNode, trial, topology)
             sys.stderr.write(f"failed: {failure}\n" if failure else "")
             return FAILED if failure else MEASURED
         document = run(trial, options.out, key=key)

@@ -104,7 +104,7 @@ def _bandwidth(document: ResultDocument, phase: str) -> AchievedRate:
     if share is None or share.value is None or probed is None or probed.value is None:
         return AchievedRate(None, "not measured")
     workload = document.trial.workload
-    split = workload.accelerators if isinstance(workload, InferenceWorkload) and isinstance(workload.model, Llama) else 1
+    split = workload.needs.count if isinstance(workload, InferenceWorkload) and isinstance(workload.model, Llama) else 1
     if isinstance(workload, InferenceWorkload):  # each replica reads its own weights
         split *= workload.replicas_on(document.trial.provider.accelerator.count)
     value = share.value * probed.value * split

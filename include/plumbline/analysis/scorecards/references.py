@@ -124,7 +124,7 @@ def _differs_in_work(entry: PublishedFigure, workload: AnyWorkload) -> Iterator[
 
 
 def _devices(workload: AnyWorkload) -> int:
-    return workload.parallelism.world if isinstance(workload, TrainingWorkload) else workload.accelerators
+    return workload.parallelism.world if isinstance(workload, TrainingWorkload) else workload.needs.count
 
 
 def _pooled_accelerators(workload: AnyWorkload, provider: Provider) -> int:

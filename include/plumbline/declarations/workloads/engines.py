@@ -10,8 +10,9 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, ValidatorFunctionWrapHandler, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import Declared, removed
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ModelFiles
 
 if TYPE_CHECKING:
@@ -85,9 +86,7 @@ def registered_or_own(name: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 PLACEHOLDERS = ("model", "host", "port", "served_name", "context", "threads", "tensor", "pipeline", "data")
-NODE_PLACEHOLDERS = ("nodes", "node_rank", "leader_address", "leader_port")
-"""What a command's `{…}` can name; the second ones on several nodes only."""
-_PURPOSES = {"node_rank": "in which the nodes differ", "leader_address": "where the nodes find each other"}
+"""What a command's `{…}` can name."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 AdapterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 ArgName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -128,7 +127,7 @@ _OWNED: Mapping[str, Mapping[str, str]] = {
 
 
 class Parallel(Declared):
-    """How one model is divided over the accelerators of its nodes; tensor × pipeline × data is their number."""
+    """How one model is divided over its accelerators; tensor × pipeline × data is their number."""
 
     tensor: int = Field(1, ge=1, le=1024, description="each matrix over so many")
     pipeline: int = Field(1, ge=1, le=1024, description="the layers over so many")
@@ -161,6 +160,9 @@ class Speculative(Declared):
         return self
 
 
+_ON_SEVERAL_NODES = "declare an endpoint provider for a server on several nodes"
+
+
 class EngineOptions(Declared):
     """Fields of `server` that concern the engine."""
 
@@ -184,12 +186,10 @@ class EngineOptions(Declared):
         None,
         min_length=1,
         description="backend openai: the program and its arguments, with {model}, {host}, {port}, {served_name}, {context}, {threads}, "
-        "{tensor}, {pipeline} and {data}; on several nodes also {nodes}, {node_rank}, {leader_address} and {leader_port}",
+        "{tensor}, {pipeline} and {data}",
     )
-    nodes: int = Field(1, ge=1, le=256, description="backend openai: nodes that serve one model together, by the engine's own launcher")
-    worker_command: tuple[str, ...] | None = Field(
-        None, min_length=1, description="backend openai on several nodes: the command of all nodes but the first; `command` if omitted"
-    )
+    nodes: Annotated[Any, removed(_ON_SEVERAL_NODES, default=1), SkipJsonSchema()] = Field(1, exclude=True)
+    worker_command: Annotated[Any, removed(_ON_SEVERAL_NODES), SkipJsonSchema()] = Field(None, exclude=True)
     protocol: Literal["openai", "openai_chat"] | None = Field(None, description="backend openai: completions or chat; openai if omitted")
     exact_output: bool = Field(True, description="backend openai: false for a server that has no min_tokens and ignore_eos")
 
@@ -234,9 +234,8 @@ def check_engine_options(options: EngineOptions, backend: str, needs: Needs, *, 
             "path, or backend vllm"
         )
     check_engine_args(options.engine_args, backend, "server.engine_args")
-    _check_nodes(options, backend)
     if options.parallel is not None:
-        _check_parallel(options.parallel, backend, needs, options.nodes)
+        _check_parallel(options.parallel, backend, needs)
     _check_command(options, backend, text=text)
 
 
@@ -247,31 +246,12 @@ def check_engine_args(args: EngineArgs, backend: str, where: str) -> None:
             raise ValueError(f"{where}.{name} is set by {field}; expected it there")
 
 
-def _check_nodes(options: EngineOptions, backend: str) -> None:
-    if options.nodes == 1:
-        if options.worker_command is not None:
-            raise ValueError("server.worker_command with server.nodes 1; expected nodes of 2 or more, or command alone")
-        return
-    if backend != "openai":
-        raise ValueError(
-            f"server.nodes {options.nodes} on server.backend {backend}, which serves on one node; expected backend openai with the command "
-            "of an engine that starts on several"
-        )
-    if options.parallel is None:
-        raise ValueError(
-            f"server.nodes {options.nodes} without server.parallel; expected how the model is divided over them, such as {{pipeline: {options.nodes}}}"
-        )
-
-
-def _check_parallel(parallel: Parallel, backend: str, needs: Needs, nodes: int) -> None:
-    used, has = parallel.accelerators, needs.count * nodes
-    # Cores need not all be used, but each node has an equal part.
-    uneven = used % nodes if needs.accelerator == "cpu" else used != has
-    if used > has or uneven:
-        expected = f"{has}" if needs.accelerator != "cpu" else f"at most {has}" + (f", a multiple of {nodes}" if nodes > 1 else "")
+def _check_parallel(parallel: Parallel, backend: str, needs: Needs) -> None:
+    used, cpu = parallel.accelerators, needs.accelerator == "cpu"  # cores need not all be used
+    if used > needs.count or (used != needs.count and not cpu):
         raise ValueError(
             f"server.parallel divides the model over {used} (tensor {parallel.tensor} × pipeline {parallel.pipeline} × data {parallel.data}) "
-            f"with needs.count {needs.count}{f' on each of {nodes} nodes' if nodes > 1 else ''}; expected a product of {expected}"
+            f"with needs.count {needs.count}; expected a product of {'at most ' if cpu else ''}{needs.count}"
         )
     if backend == "openai":
         if parallel.expert != 1:
@@ -299,31 +279,21 @@ def _check_command(options: EngineOptions, backend: str, *, text: bool) -> None:
             "server.backend openai without server.command; expected the command of an OpenAI-compatible server, such as "
             '[vllm, serve, "{model}", --port, "{port}"]'
         )
-    if "port" not in _check_placeholders(options.command, "server.command", options):
+    placeholders = [name for part in options.command for name in _PLACEHOLDER.findall(part)]
+    for name in placeholders:
+        if name not in PLACEHOLDERS:
+            raise ValueError(f"server.command names {{{name}}}; expected one of {', '.join(f'{{{each}}}' for each in PLACEHOLDERS)}")
+    for name in ("tensor", "pipeline", "data"):
+        if getattr(options.parallel or Parallel(), name) > 1 and name not in placeholders:
+            raise ValueError(
+                f"server.command does not name {{{name}}}, which server.parallel.{name} is for; expected it among the arguments"
+            )
+    if "port" not in placeholders:
         raise ValueError("server.command does not name {port}, which the trial chooses; expected it among the arguments")
-    if options.worker_command is not None:
-        _check_placeholders(options.worker_command, "server.worker_command", options)
     if options.protocol == "openai_chat" and not text:
         raise ValueError(
             "server.protocol openai_chat with requests.text false: a chat has no token ids; expected text: true, or protocol openai"
         )
-
-
-def _check_placeholders(command: tuple[str, ...], where: str, options: EngineOptions) -> list[str]:
-    """The placeholders of a command. ValueError for one that does not exist, or for the lack of one without which the command would start
-    something else than is declared."""
-    several, parallel = options.nodes > 1, options.parallel or Parallel()
-    known = (*PLACEHOLDERS, *(NODE_PLACEHOLDERS if several else ()))
-    placeholders = [name for part in command for name in _PLACEHOLDER.findall(part)]
-    for name in placeholders:
-        if name not in known:
-            raise ValueError(f"{where} names {{{name}}}; expected one of {', '.join(f'{{{each}}}' for each in known)}")
-    needed = [name for name in ("tensor", "pipeline", "data") if getattr(parallel, name) > 1]
-    for name in [*needed, *(("node_rank", "leader_address") if several else ())]:
-        if name not in placeholders:
-            why = _PURPOSES.get(name, f"which server.parallel.{name} is for")
-            raise ValueError(f"{where} does not name {{{name}}}, {why}; expected it among the arguments")
-    return placeholders
 
 
 def fill_command(command: tuple[str, ...], values: Mapping[str, str | int]) -> list[str]:

@@ -420,9 +420,7 @@ class InferenceWorkload(Workload):
             )
 
     def _one_server_only(self) -> None:
-        """Some phases need a single server, and a server on several nodes has all of each."""
-        if self.server.nodes > 1:
-            raise ValueError(f"replicas fill with server.nodes {self.server.nodes}, one server on all of them; expected no replicas")
+        """Some phases need a single server."""
         for i, phase in enumerate(self.phases):
             if isinstance(phase, ContextPhaseSpec):
                 raise ValueError(f"phases[{i}] context with replicas fill, but it measures one idle server; expected no replicas")
@@ -435,15 +433,6 @@ class InferenceWorkload(Workload):
     @property
     def gpus(self) -> int | None:
         return self.needs.count if self.replicas is None else None
-
-    @property
-    def nodes(self) -> int:
-        return self.server.nodes
-
-    @property
-    def accelerators(self) -> int:
-        """Accelerators (of a CPU: cores) of one server, on all its nodes."""
-        return self.needs.count * self.server.nodes
 
     def replicas_on(self, accelerators: int) -> int:
         """Servers of a node with that number of accelerators (of a CPU: cores); at least 1."""

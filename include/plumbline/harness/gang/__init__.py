@@ -5,6 +5,6 @@
     coordinator  the other nodes, as node 0 sees them, and the first cause of a failure
     node_agent   the harness of any other node
 
-Training (`training.job`) and served models (`inference.server.nodes`, `inference.node_agent`) say what the nodes do between joining and the end. A training worker imports
+`training.job` says what the nodes do between joining and the end. A training worker imports
 `topology`, so that file and this one import the standard library alone.
 """

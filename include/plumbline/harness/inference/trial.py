@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import InferenceWorkload, Provider, Trial, installation_paths
 from plumbline.declarations.workloads.checkpoints import Checkpoint
-from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, LoadPhaseSpec, SearchPhaseSpec
+from plumbline.declarations.workloads.load import ContextPhaseSpec, FaultPhaseSpec, SearchPhaseSpec
 from plumbline.declarations.workloads.prompts import selection_hash
 from plumbline.harness import engine_python, launcher_protocol
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
-from plumbline.harness.gang.topology import topology_of
-from plumbline.harness.gpu_monitor import GpuPhaseMonitor
 from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_companions, fetch_for_trial
@@ -42,12 +40,9 @@ from plumbline.harness.inference.phases.trial_record import OVERHEAD_S, TrialRec
 from plumbline.harness.inference.server import backends, control, under_test
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
 from plumbline.harness.inference.server.listening import CoreSplit, divide_cores, own_server
-from plumbline.harness.inference.server.nodes import ServingNodes
 from plumbline.harness.inference.server.under_test import ExternalServer, ManagedOpenAi, ManagedTriton
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
-from plumbline.harness.probes import inter_node
-from plumbline.metrics import Phase
 from plumbline.results import MetricRow, Scalar, metric_row
 
 
@@ -71,14 +66,13 @@ def measure(trial: Trial, workdir: Path, progress: Progress, watch: ContentionMo
     record = TrialRecord(trial, workload, workdir, progress, watch, probed, result)
     try:
         credentials = launcher_protocol.take_models_credentials()
-        with other_nodes(record) as nodes:
-            fetched, outputs = _fetch(record, credentials) if checkpoint and not trial.provider.launcher.hosted else (None, None)
-            schedule, prompts = _load(record, fetched, credentials[0])
-            record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
-            if trial.provider.launcher.hosted:
-                _on_endpoint(record, schedule, prompts, OutputCheck(workload))
-            else:
-                _on_own_server(record, schedule, prompts, fetched, outputs, nodes)
+        fetched, outputs = _fetch(record, credentials) if checkpoint and not trial.provider.launcher.hosted else (None, None)
+        schedule, prompts = _load(record, fetched, credentials[0])
+        record.result.evidence.append(trial_record.write_schedule(schedule, workdir))
+        if trial.provider.launcher.hosted:
+            _on_endpoint(record, schedule, prompts, OutputCheck(workload))
+        else:
+            _on_own_server(record, schedule, prompts, fetched, outputs)
     except TrialFailed as failure:
         raise TrialFailed(failure.failure_class, record.publishable(failure.detail), record.measured()) from failure
     except KeyboardInterrupt as stop:
@@ -193,7 +187,6 @@ def _on_own_server(
     prompts: Prompts,
     fetched: FetchedCheckpoint | None,
     outputs: OutputCheck | None,
-    nodes: ServingNodes | None,
 ) -> None:
     workload = record.workload = with_provider_args(record.workload, record.trial.provider)
     accelerator = record.trial.provider.accelerator
@@ -203,11 +196,9 @@ def _on_own_server(
     cores = divide_cores(usable_cores(), allotted_cores(), n * each if apart else 0)
     own = cores.each(n) if apart else None
     devices = under_test.visible_devices(accelerator, n, each, os.environ)
-    place = Place(record.workdir, own or [cores.server] * n, devices, len(own[0]) if own else max(1, cores.server_count // n), nodes)
+    place = Place(record.workdir, own or [cores.server] * n, devices, len(own[0]) if own else max(1, cores.server_count // n))
     if outputs is not None:
         outputs.ask_reference(record, place)  # before the server starts: two of them would share memory and cores
-    if nodes is not None:
-        nodes.await_prepared("" if fetched is None else fetched.manifest.sha256, lambda note: record.report("cold_start", 0.0, note))
     measure_path_limit(record, place, cores.client)
     served = assemble(workload, place, None if fetched is None else fetched.folder)
     record.report("cold_start", 0.0, f"starting {served.servers[0].program}" if n == 1 else f"starting {n} × {served.servers[0].program}")
@@ -370,8 +361,6 @@ def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping
     facts: dict[str, Scalar] = {"engine.name": about["engine"], "engine.version": about["engine_version"]}
     if server.command is not None:
         facts["engine.command"] = shlex.join(server.command)
-    if server.worker_command is not None:
-        facts["engine.worker_command"] = shlex.join(server.worker_command)
     declared = server.model_dump(mode="json")
     for field, files in server.fetched_files.items():
         group, _, adapter = field.partition(".")
@@ -384,57 +373,3 @@ def engine_facts(workload: InferenceWorkload, provider: Provider, about: Mapping
     if "engine.args" in facts:
         facts["engine.args_from"] = "provider's" if any(backend == server.backend for backend in provider.engine_args) else "standard"
     return facts
-
-
-@contextmanager
-def other_nodes(record: TrialRecord) -> Iterator[ServingNodes | None]:
-    """The trial's other nodes, joined and fetching the model; None on a single node. After the block the record has what they reported.
-
-    TrialFailed if a node does not join; the server's failures name the node that caused them."""
-    topology = topology_of(record.trial, os.environ)
-    if topology.nodes == 1:
-        yield None
-        return
-    nodes, gpus = ServingNodes(record.trial, topology), record.watch.gpus
-    before = gpus.announce
-    try:
-        with nodes:
-            gpus.announce = nodes.enter
-            nodes.gather(
-                record.trial.provider.launcher.gang_assembly_s, record.trial.spec_hash, lambda note: record.report("cold_start", 0.0, note)
-            )
-            record.result.metrics += inter_node.peer_rows(nodes.peers.values())
-            nodes.prepare()
-            try:
-                yield nodes
-            except TrialFailed as failure:
-                if failure.failure_class not in ("server_error", "timeout"):
-                    raise
-                raise nodes.explained(failure) from failure
-    finally:
-        gpus.announce = before
-        gpus.add_nodes(nodes.gpus)
-        _record(record, nodes)
-
-
-def _record(record: TrialRecord, nodes: ServingNodes) -> None:
-    facts = record.result.facts
-    facts["server.nodes"] = nodes.nodes
-    for node, node_facts in sorted(nodes.facts.items()):
-        facts |= {f"node{node}.{name}": value for name, value in node_facts.items()}
-    for node, text in sorted(nodes.logs.items()):
-        path = record.workdir / f"server-node{node}.log"
-        path.write_text(text, encoding="utf-8")
-        record.result.evidence.append(EvidenceFile("server_log", path))
-    for phase in (spec.name for spec in record.workload.phases if isinstance(spec, LoadPhaseSpec)):
-        tokens = sum(log.delivered_tokens for log in record.logs if log.load.name == phase)
-        record.result.metrics += _energy_rows(record.watch.gpus, phase, tokens)
-
-
-def _energy_rows(gpus: GpuPhaseMonitor, phase: Phase, tokens: int) -> list[MetricRow]:
-    """`gpu_power` of all nodes together, and `energy_per_output_token`; nothing where no node reads a GPU."""
-    rows, seconds = gpus.rows(phase), gpus.seconds(phase)
-    for row in list(rows):
-        if tokens and row.value is not None:
-            rows.append(metric_row("energy_per_output_token", row.value * seconds / tokens, tokens, phase=phase))
-    return rows

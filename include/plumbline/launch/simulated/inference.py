@@ -81,8 +81,6 @@ def server_of(workload: InferenceWorkload, has: Hardware, draw: TrialDraw, input
     replicas = workload.replicas_on(has.count)
     if not has.gpu:  # the cores' rates are those of all together
         has = replace(has, matmul=has.matmul / replicas, memory=has.memory / replicas)
-    if workload.nodes > 1:
-        has = replace(has, matmul=has.matmul * workload.nodes, memory=has.memory * workload.nodes)
     slow, model, requests = draw.slowness("inference"), workload.model, workload.requests
     sent = inputs or mean_tokens(requests.prompt_lengths)
     prompt = sent + workload.added_tokens

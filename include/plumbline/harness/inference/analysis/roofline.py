@@ -43,7 +43,7 @@ def roofline_rows(workload: InferenceWorkload, log: RequestLog, probes: Sequence
     if isinstance(workload.model, Checkpoint):
         return _checkpoint_memory(workload.model, log, log.load.input_tokens[log.ok])
     # A GPU is probed alone; of our own models one GPU serves, whatever is declared.
-    split = workload.accelerators if isinstance(workload.model, Llama) and workload.needs.accelerator != "cpu" else 1
+    split = workload.needs.count if isinstance(workload.model, Llama) and workload.needs.accelerator != "cpu" else 1
     probed = {probe.metric: probe.value * split for probe in probes if probe.value}
     read = log.load.input_tokens[log.ok] + workload.added_tokens
     rows = [] if isinstance(workload.model, Encoder) else _decode(workload.model, log, read, probed.get("memory_bandwidth"))

@@ -14,7 +14,6 @@ from plumbline.declarations.workloads.engines import Parallel, engine
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import generation, repository, vllm_backend
 from plumbline.harness.inference.server.backends.repository import Repository
-from plumbline.harness.inference.server.nodes import GangServer, ServingNodes
 from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
 from plumbline.harness.inference.server.tritonserver import Installation, Triton
 from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton
@@ -22,14 +21,12 @@ from plumbline.harness.inference.server.under_test import ManagedOpenAi, Managed
 
 @dataclass(frozen=True)
 class Place:
-    """Where the servers run. `cpus`: each one's cores (None: any); `variables`: each one's environment; `threads`: cores each computes on.
-    `nodes`: the other nodes that run the only server together with this one."""
+    """Where the servers run. `cpus`: each one's cores (None: any); `variables`: each one's environment; `threads`: cores each computes on."""
 
     workdir: Path
     cpus: Sequence[Sequence[int] | None]
     variables: Sequence[dict[str, str]]
     threads: int
-    nodes: ServingNodes | None = None
 
     def options(self, k: int, workload: InferenceWorkload) -> dict[str, Any]:
         """Of server `k`."""
@@ -76,24 +73,15 @@ def managed_triton(installed: Installation, written: Repository, place: Place, w
     return ManagedTriton(servers[0], written, *servers[1:])
 
 
-def openai_model(workload: InferenceWorkload, workdir: Path, threads: int, checkpoint: Path | None) -> OpenAiModel:
-    """What the workload's command serves, written below `workdir` unless it is a checkpoint. TrialFailed as `weights_of` raises it."""
-    parallel = workload.server.parallel or Parallel()
+def _openai(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedOpenAi:
+    assert workload.server.command is not None
     if checkpoint is None:
-        shape = repository.llama_of(workload)
-        folder, context = workdir / "models-hub", shape.context
+        folder, context = place.workdir / "models-hub", repository.llama_of(workload).context
         repository.write_hub_folder(workload, folder)
     else:
         weights = generation.weights_of(workload, checkpoint, QUANTISED)  # its command may do it
         folder, context = weights.folder, weights.context
-    return OpenAiModel(folder, context, threads, parallel)
-
-
-def _openai(workload: InferenceWorkload, place: Place, checkpoint: Path | None) -> ManagedOpenAi:
-    assert workload.server.command is not None
-    model = openai_model(workload, place.workdir, place.threads, checkpoint)
-    if place.nodes is not None:
-        return ManagedOpenAi(workload, GangServer(workload.server.command, model, place.workdir, place.nodes, **place.options(0, workload)))
+    model = OpenAiModel(folder, context, place.threads, workload.server.parallel or Parallel())
     servers = [
         OpenAiServer(workload.server.command, model, place.workdir, **place.options(k, workload)) for k in range(len(place.variables))
     ]

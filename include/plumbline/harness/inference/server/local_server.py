@@ -55,8 +55,6 @@ class LocalServer(ABC):
 
     program = "server"
     """As messages name it."""
-    nodes = 1
-    """Machines that it runs on."""
 
     def __init__(
         self,

@@ -96,7 +96,7 @@ _VERSIONS = (("/version", "version"), ("/server_info", "version"), ("/get_server
 
 @dataclass(frozen=True)
 class OpenAiModel:
-    """What the command serves. `folder`: the checkpoint; `context` in tokens; `threads`: cores to compute on, on each node."""
+    """What the command serves. `folder`: the checkpoint; `context` in tokens; `threads`: cores to compute on."""
 
     folder: Path
     context: int
@@ -104,7 +104,7 @@ class OpenAiModel:
     parallel: Parallel = field(default_factory=Parallel)
 
     def placeholders(self, address: str) -> dict[str, str | int]:
-        """Values of a command's placeholders on one node, whose server listens at `address` (host:port)."""
+        """Values of a command's placeholders for a server that listens at `address` (host:port)."""
         host, port = address.split(":")
         return {
             "model": str(self.folder),
@@ -115,26 +115,6 @@ class OpenAiModel:
             "threads": self.threads,
             **self.parallel.model_dump(include={"tensor", "pipeline", "data"}),
         }
-
-
-def command_line(command: tuple[str, ...], values: Mapping[str, str | int], environment: Mapping[str, str], where: str) -> list[str]:
-    """The filled command with its program's path. TrialFailed("image_error") without the program; `where`: the declaring field."""
-    program, *arguments = fill_command(command, values)
-    path = shutil.which(program, path=environment["PATH"])
-    if path is None:
-        raise TrialFailed(
-            "image_error",
-            f"{where}: no program {program} on PATH ({environment['PATH']}); expected an image that brings it, or its whole path",
-        )
-    return [path, *arguments]
-
-
-def engine_environment() -> dict[str, str]:
-    """The harness's own, with the engine Python's programs first and without its module search path, which is not the engine's."""
-    python = engine_python.describe()
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    first = str(Path(python.executable).parent)
-    return {**_DEFAULTS, **own, "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)])}
 
 
 class OpenAiServer(LocalServer):
@@ -166,15 +146,22 @@ class OpenAiServer(LocalServer):
     def _choose_ports(self) -> None:
         self.address = self.metrics_address = f"{HOST}:{self.ports()}"
 
-    def _values(self) -> dict[str, str | int]:
-        """Of the command's placeholders."""
-        return self.model.placeholders(self.address)
-
     def _command(self) -> list[str]:
-        return command_line(self.command, self._values(), self._environment(), "server.command")
+        program, *arguments = fill_command(self.command, self.model.placeholders(self.address))
+        directories = self._environment()["PATH"]
+        path = shutil.which(program, path=directories)
+        if path is None:
+            raise TrialFailed(
+                "image_error",
+                f"server.command: no program {program} on PATH ({directories}); expected an image that brings it, or its whole path",
+            )
+        return [path, *arguments]
 
     def _environment(self) -> dict[str, str]:
-        return engine_environment()
+        """The harness's own, with the engine Python's programs first and without its module search path, which is not the engine's."""
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        first = str(Path(engine_python.describe().executable).parent)
+        return {**_DEFAULTS, **own, "PATH": os.pathsep.join([first, os.environ.get("PATH", os.defpath)])}
 
     def _wait(self, started: float) -> float | None:
         deadline = started + self.ready_within_s

@@ -308,8 +308,7 @@ class _ServerSampler:
         return rows
 
     def rows(self, log: RequestLog) -> list[MetricRow]:
-        # Of a server on several nodes the readings of the others come at the end.
-        return energy_rows(log, self._gpus) if all(server.nodes == 1 for server in self._servers) else []
+        return energy_rows(log, self._gpus)
 
 
 class ExternalServer:
