@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
 from tests.data.result_documents import document, provider, training_metrics, training_workload, trial
 
 from plumbline.archive import Archive
-from plumbline.archive.bundle.tables import measured_rows, table_of
 from plumbline.archive.engine import reading
 from plumbline.archive.schema import (
     AuditEntry,
@@ -114,10 +114,24 @@ def _shapes(template: Archive) -> list[dict[str, list[Row]]]:
         spec = trial(campaign=f"template-{n}", where=place(0), workload=workload)
         template.record(document(spec), uri="file:///store")
         with reading(template.engine) as session:
-            tables, documents = measured_rows(session, spec.campaign_id)
-        packed = zlib.compress(documents[1].encode(), 6)
+            of = session.scalars(select(Trial).where(Trial.campaign_id == spec.campaign_id)).one()
+            own: tuple[tuple[type[Base], str, Any], ...] = (
+                *((model, "series_key", of.series_key) for model in (Series, SeriesCampaign)),
+                (Campaign, "campaign_id", of.campaign_id),
+                (Environment, "environment_hash", of.environment_hash),
+                (Trial, "id", of.id),
+                *((model, "trial_pk", of.id) for model in (Metric, Stage, Telemetry, Evidence)),
+            )
+            tables = {model.__tablename__: _rows(session, model, column, value) for model, column, value in own}
+            content = session.scalars(select(Document.content).where(Document.trial_pk == of.id)).one()
+        packed = zlib.compress(content.encode(), 6)
         shapes.append({**tables, "documents": [{"trial_pk": 0, "schema_version": 1, "content": packed}]})
     return shapes
+
+
+def _rows(session: Session, model: type[Base], column: str, value: Any) -> list[Row]:
+    table: Any = model.__table__
+    return [dict(row._mapping) for row in session.execute(select(table).where(table.c[column] == value))]
 
 
 def _own_documents(providers: int, noise: random.Random) -> dict[int, ResultDocument]:
@@ -235,7 +249,7 @@ class _bulk:
         return self
 
     def __call__(self, model: type[Base], rows: Iterable[Row]) -> None:
-        table = table_of(model)
+        table: Any = model.__table__
         names = [column.name for column in table.columns]
         values = (tuple(map(self._plain, (row[name] for name in names))) for row in rows)
         columns = ", ".join(f'"{name}"' for name in names)

@@ -244,7 +244,7 @@ def export(
     campaign: Annotated[list[str] | None, typer.Option(help="only this campaign; may be repeated")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write campaigns as Parquet tables and result documents, with a manifest of SHA-256s."""
+    """Write campaigns as result documents and JSON Lines of what was concluded, with a manifest of SHA-256s."""
     with clear_errors(LookupError, BadBundle, OSError), read_archive(listing=True, as_json=as_json) as opened:
         done = opened.export(folder, campaign)
     emit(as_json, done, lambda: _show_exported(folder, done))

@@ -5,30 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 from tests.data.result_documents import PLANNED, document, trial
 
 from plumbline.archive import Archive, FindingRecord, QuarantineRecord, open_archive
-from plumbline.archive.bundle import BadBundle
+from plumbline.archive.bundle import BadBundle, lines
 from plumbline.archive.bundle.importer import IMPORTED_SUFFIX
-from plumbline.archive.bundle.tables import content_hash, read_table, write_table
-from plumbline.archive.schema import Base
-from plumbline.results import Evidence, InvalidResult, Reason
+from plumbline.results import Evidence, Reason, Signature
 
 CAMPAIGN = "2025-11"
 STORE = "file:///store"
 NAME = trial().trial_id
 FOLDER = f"{STORE}/{CAMPAIGN}/{NAME}/attempt-1"
 BELOW = f"campaigns/{CAMPAIGN}"
+AT = PLANNED.isoformat()
+EXPIRED = (json.dumps({"document": "000001.json", "position": 0, "expired_at": AT, "rule": "forged"}) + "\n").encode()
 DOCUMENT = f"{BELOW}/documents/000001.json"
 
 
@@ -45,34 +41,20 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bundle"
 
 
-def put(bundle: Path, name: str, data: bytes | None) -> None:
+def put(bundle: Path, name: str, data: bytes) -> None:
     """Replace a file of the bundle, and what the manifest says of it."""
     manifest = json.loads((bundle / "manifest.json").read_text())
-    if data is not None:
-        (bundle / name).write_bytes(data)
+    (bundle / name).write_bytes(data)
     manifest["campaigns"][CAMPAIGN]["files"][name] = hashlib.sha256((bundle / name).read_bytes()).hexdigest()
     (bundle / "manifest.json").write_text(json.dumps(manifest))
 
 
-def forge(bundle: Path, table: str, change: Callable[[list[dict[str, Any]]], Any]) -> None:
-    """Change rows of a table, and every hash that covers them."""
-    model = Base.metadata.tables[table]
-    rows = read_table(bundle / BELOW / f"{table}.parquet", model)
-    change(rows)
-    write_table(bundle / BELOW / f"{table}.parquet", model, rows)
-    put(bundle, f"{BELOW}/{table}.parquet", None)
-    with suppress(InvalidResult):  # what cannot be read has no hash
-        _hash(bundle)
-
-
-def _hash(bundle: Path) -> None:
-    measured = ("campaigns", "series", "series_campaigns", "environments", "trials", "metrics", "stages", "telemetry", "evidence")
-    found = {name: read_table(bundle / BELOW / f"{name}.parquet", Base.metadata.tables[name]) for name in measured}
-    manifest = json.loads((bundle / "manifest.json").read_text())
-    manifest["campaigns"][CAMPAIGN]["content_hash"] = content_hash(
-        {name: rows for name, rows in found.items() if rows}, {1: (bundle / DOCUMENT).read_text()}
-    )
-    (bundle / "manifest.json").write_text(json.dumps(manifest))
+def forge(bundle: Path, file: str, change: Callable[[list[dict[str, Any]]], Any]) -> None:
+    """Change lines of a file, and every hash that covers them."""
+    path = bundle / BELOW / f"{file}.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    change(lines)
+    put(bundle, f"{BELOW}/{file}.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
 def each(**values: Any) -> Callable[[list[dict[str, Any]]], None]:
@@ -80,19 +62,23 @@ def each(**values: Any) -> Callable[[list[dict[str, Any]]], None]:
 
 
 FORGED: dict[str, tuple[str, Callable[[list[dict[str, Any]]], Any], str]] = {
-    "simulated as measured": ("series", each(source="measured"), "source is measured in the bundle; its document says simulated"),
-    "another provider": ("series", each(provider="other"), "provider is other in the bundle; its document says lab-2core"),
-    "failed as valid": ("trials", each(status="degraded"), "status is degraded in the bundle; its document says valid"),
-    "later": ("trials", each(finished_at=PLANNED + timedelta(days=900)), "finished_at is"),
-    "no document": ("trials", lambda rows: rows.append({**rows[0], "id": 2, "attempt": 2}), "no document backs its row"),
-    "a web page": ("trials", each(uri="http://169.254.169.254/latest"), "is not the address of a result store"),
-    "out of the store": ("trials", each(uri=f"{STORE}/../etc"), "is not the address of a result store"),
-    "a chain": ("trials", each(uri="file:///a::http://x/"), "is not the address of a result store"),
-    "65 bits": ("trials", each(attempt=2**40), "attempt is 1099511627776; expected an integer of 32 bits"),
-    "NUL": ("trials", each(slot="a\0b"), "slot holds a NUL character"),
-    "no verdict": ("trials", each(quality_action="fine"), "quality_action is 'fine'; expected one of accept, annotate, reject"),
-    "another environment": ("environments", each(facts={"cpu.model": "faster"}), "are not those of its documents"),
-    "another campaign": ("campaigns", each(planned_at=PLANNED + timedelta(days=1)), "are not those of any document"),
+    "no document": ("attempts", lambda rows: rows.append({**rows[0], "document": "000002.json"}), "no document of this SHA-256"),
+    "another document": ("attempts", each(sha256="0" * 64), "no document of this SHA-256"),
+    "a web page": ("attempts", each(uri="http://169.254.169.254/latest"), "is not the address of a result store"),
+    "out of the store": ("attempts", each(uri=f"{STORE}/../etc"), "is not the address of a result store"),
+    "a chain": ("attempts", each(uri="file:///a::http://x/"), "is not the address of a result store"),
+    "corrects nothing": (
+        "attempts",
+        each(correction={"attempt": 1, "at": AT, "by": "x", "why": "y"}),
+        "does not correct an earlier attempt",
+    ),
+    "65 bits": ("quarantine", each(attempt=2**70), "is an integer of 71 bits"),
+    "33 bits": ("quarantine", each(attempt=2**32), "attempt: Input should be less than"),
+    "NUL": ("findings", each(headline="a\0b"), "holds a NUL character"),
+    "text for a number": ("quarantine", each(attempt="1"), "attempt: Input should be a valid integer"),
+    "no column": ("findings", lambda rows: rows[0].pop("state"), "state: Field required"),
+    "no state": ("findings", each(state="fine"), "ck_findings_state"),
+    "no verdict": ("attempts", each(action="fine"), "action: Input should be 'accept', 'annotate' or 'reject'"),
     "deep findings": ("findings", each(detail=json.loads("[" * 60 + "]" * 60)), "is nested too deeply"),
     "findings of others": ("findings", each(campaign_id="2025-01"), "a row is of the campaign 2025-01"),
     "quarantine of others": ("quarantine", each(trial_id="../../x"), "is not the id of"),
@@ -123,7 +109,7 @@ def test_the_bundle_as_it_was_is_taken_in(archive: Archive, bundle: Path) -> Non
 
 @pytest.mark.fault("a bundle accepts what this installation rejects", ends="rejected, with a note", keeps="the document")
 def test_a_verdict_is_a_claim(archive: Archive, bundle: Path) -> None:
-    forge(bundle, "trials", each(quality_action="accept", quality_reasons=[]))
+    forge(bundle, "attempts", each(action="accept", reasons=[]))
     implausible = ("reject", (Reason(code="implausible", detail="too fast"),))
     for _ in range(2):
         (one,) = archive.import_(bundle, judge=lambda documents: {f"{d.trial.trial_id}#{d.trial.attempt}": implausible for d in documents})
@@ -133,69 +119,71 @@ def test_a_verdict_is_a_claim(archive: Archive, bundle: Path) -> None:
     assert archive.verify() == []
 
 
-def test_numbers_of_the_bundle_are_not_read(archive: Archive, bundle: Path) -> None:
-    forged = read_table(bundle / BELOW / "metrics.parquet", Base.metadata.tables["metrics"])
-    write_table(bundle / BELOW / "metrics.parquet", Base.metadata.tables["metrics"], [{**row, "value": 1e9} for row in forged])
-    put(bundle, f"{BELOW}/metrics.parquet", None)
-    assert [one.refused for one in archive.import_(bundle)] == [None]
-    assert archive.verify() == []
+def test_a_document_of_another_campaign_is_refused(archive: Archive, bundle: Path) -> None:
+    """Also one that names the series of another provider, or is signed wrongly: nothing vouches for its place."""
+    other = document(trial(campaign="2025-12"), simulated=True)
+    elsewhere = document(trial().model_copy(update={"series_key": trial().series_key.replace("lab-2core", "lab-9core", 1)}), simulated=True)
+    signed = document(simulated=True).model_copy(update={"signature": Signature(value="0" * 128, public_key="0" * 64)})
+    for made, said in (
+        (other, "is of the campaign 2025-12"),
+        (elsewhere, "does not name its workload"),
+        (signed, "the signature does not match"),
+    ):
+        put(bundle, DOCUMENT, made.model_dump_json().encode())
+        forge(bundle, "attempts", each(sha256=hashlib.sha256((bundle / DOCUMENT).read_bytes()).hexdigest()))
+        (one,) = archive.import_(bundle)
+        assert one.refused is not None and said in one.refused
+    assert archive.trials() == []
 
 
 @pytest.mark.fault("a bundle says that evidence expired", ends="no file is deleted", keeps="the evidence in this store")
 def test_an_import_deletes_nothing(archive: Archive, bundle: Path) -> None:
     steps = (Evidence(kind="steps", uri="evidence/steps.parquet", sha256="a" * 64, bytes=100),)
     archive.record(document(trial(campaign="ours"), simulated=True, evidence=steps), uri=f"{STORE}/ours/x/attempt-1")
-    expired = [{"trial_pk": 1, "position": 0, "expired_at": PLANNED, "rule": "forged", "removed_at": None}]
-    write_table(bundle / BELOW / "expired_evidence.parquet", Base.metadata.tables["expired_evidence"], expired)
-    put(bundle, f"{BELOW}/expired_evidence.parquet", None)
-    forge(bundle, "trials", each(uri=f"{STORE}/ours/x/attempt-1"))
+    put(bundle, f"{BELOW}/expired.jsonl", EXPIRED)
+    forge(bundle, "attempts", each(uri=f"{STORE}/ours/x/attempt-1"))
     assert [one.refused for one in archive.import_(bundle)] == [None]
     assert archive.expired_evidence(STORE) == []
 
 
 def test_what_another_archive_says_of_our_own_store_hides_nothing(archive: Archive, bundle: Path) -> None:
     archive.import_(bundle)
-    expired = [{"trial_pk": 1, "position": 0, "expired_at": PLANNED, "rule": "forged", "removed_at": None}]
-    write_table(bundle / BELOW / "expired_evidence.parquet", Base.metadata.tables["expired_evidence"], expired)
-    put(bundle, f"{BELOW}/expired_evidence.parquet", None)
+    put(bundle, f"{BELOW}/expired.jsonl", EXPIRED)
     assert [(one.known, one.refused) for one in archive.import_(bundle)] == [(1, None)]
     assert archive.expired_files(NAME, 1) == {}
 
 
-@pytest.mark.fault("a bundle holds a deep document or a huge Parquet file", ends="refused", keeps="the archive as it was")
-@pytest.mark.parametrize("case", ["deep document", "huge document", "huge Parquet", "no Parquet", "text for numbers", "no column"])
-def test_what_is_too_much_is_refused(archive: Archive, bundle: Path, tmp_path: Path, case: str) -> None:
-    if case.endswith("document"):
-        put(bundle, DOCUMENT, b"[" * 200_000 if case.startswith("deep") else b" " * (9 * 2**20))
-        said = "nested too deeply" if case.startswith("deep") else "larger than 8 MiB"
-    else:
-        path = bundle / BELOW / "trials.parquet"
-        whole = pq.read_table(path)
-        if case == "huge Parquet":
-            pq.write_table(pa.table({"id": pa.nulls(10**7, pa.int64())}), path)
-        elif case == "no Parquet":
-            path.write_bytes(b"PAR1")
-        elif case == "no column":
-            pq.write_table(whole.drop_columns(["status"]), path)
-        else:
-            pq.write_table(whole.set_column(whole.column_names.index("repeat"), "repeat", pa.array(["x"])), path)
-        put(bundle, f"{BELOW}/trials.parquet", None)
-        said = {"huge Parquet": "10,000,000 rows", "no Parquet": "cannot be read as Parquet", "no column": "has no column status"}.get(
-            case, "repeat is string; expected int64"
-        )
+@pytest.mark.fault("a bundle holds a deep document or too many lines", ends="refused", keeps="the archive as it was")
+@pytest.mark.parametrize(("name", "data", "said"), [
+    (DOCUMENT, b"[" * 200_000, "nested too deeply"),
+    (DOCUMENT, b" " * (9 * 2**20), "larger than 8 MiB"),
+    (f"{BELOW}/findings.jsonl", b"[" * 200_000, "nested too deeply"),
+    (f"{BELOW}/findings.jsonl", b"PAR1", "findings.jsonl:1: not a JSON object"),
+])  # fmt: skip
+def test_what_is_too_much_is_refused(archive: Archive, bundle: Path, name: str, data: bytes, said: str) -> None:
+    put(bundle, name, data)
+    if name == DOCUMENT:
+        forge(bundle, "attempts", each(sha256=hashlib.sha256(data).hexdigest()))
     (one,) = archive.import_(bundle)
     assert one.refused is not None and said in one.refused
     assert archive.trials() == []
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "campaigns/2025-11/../../x.parquet", "/etc/passwd", "campaigns/2025-11/x.py"])
+def test_more_lines_than_the_bound_are_refused(archive: Archive, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forge(bundle, "quarantine", lambda rows: rows.extend(rows * 9))
+    monkeypatch.setattr(lines, "MAX_ROWS", 9)
+    (one,) = archive.import_(bundle)
+    assert one.refused is not None and "has more than 9 lines" in one.refused
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "campaigns/2025-11/../../x.jsonl", "/etc/passwd", "campaigns/2025-11/x.py"])
 def test_names_are_of_a_pattern(archive: Archive, bundle: Path, name: str) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest["campaigns"][CAMPAIGN]["files"][name] = "0" * 64
     (bundle / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(BadBundle, match="should match pattern"):
         archive.import_(bundle)
-    manifest["campaigns"] = {"../x": {"trials": 0, "content_hash": "0" * 64, "files": {}}}
+    manifest["campaigns"] = {"../x": {"trials": 0, "files": {}}}
     (bundle / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(BadBundle, match="should match pattern"):
         archive.import_(bundle)
@@ -243,7 +231,7 @@ def test_verify_finds_rows_that_no_document_backs(archive: Archive, statement: s
 def test_a_campaign_that_is_known_is_not_changed_by_a_forged_one(archive: Archive, bundle: Path) -> None:
     archive.import_(bundle)
     before = [replace(one) for one in archive.trials()]
-    forge(bundle, "trials", each(quality_action="accept", quality_reasons=[]))
+    forge(bundle, "attempts", each(action="accept", reasons=[]))
     (one,) = archive.import_(bundle)
-    assert one.refused is not None and "quality_action" in one.refused
+    assert one.refused is None and "#1: rejected here (accept in the bundle)" in one.notes[0]
     assert archive.trials() == before

@@ -86,7 +86,7 @@ def test_again_writes_only_what_changed(target: Path, tmp_path: Path) -> None:
         )
     assert exported(3) == ["2025-11"]
     changed = {name for name, at in written(target).items() if before.get(name) != at}
-    assert changed == {"2025-11/manifest.json", *(f"2025-11/campaigns/2025-11/{name}.parquet" for name in ("findings", "audit"))}
+    assert changed == {"2025-11/manifest.json", *(f"2025-11/campaigns/2025-11/{name}.jsonl" for name in ("findings", "audit"))}
     with open_archive(f"sqlite:///{tmp_path / 'other.db'}") as other:
         other.import_(target / "2025-11")
         assert [finding.finding_id for finding in other.findings()] == ["f1"]

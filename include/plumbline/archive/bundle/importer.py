@@ -1,9 +1,9 @@
-"""Imports a bundle: each campaign entirely or not at all, every measured row rebuilt from its document."""
+"""Imports a bundle: each campaign entirely or not at all, every measured row made from its document."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,23 +15,23 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
 
-from plumbline.archive import audit, quarantine
-from plumbline.archive.bundle import documents, tables
-from plumbline.archive.bundle.documents import Attempt, Contradiction, Frame
-from plumbline.archive.bundle.exporter import campaign_folder
+from plumbline.archive import audit, quarantine, recording
+from plumbline.archive.bundle.lines import AttemptLine, CorrectionLine, ExpiredLine, read_lines, row_line
 from plumbline.archive.bundle.manifest import (
+    ATTEMPTS_FILE,
+    EXPIRED_FILE,
     LEDGER,
     MANIFEST_FILE,
     BadBundle,
     CampaignEntry,
     ImportedCampaign,
     Manifest,
+    campaign_folder,
     check_files,
     load_manifest,
 )
-from plumbline.archive.bundle.tables import Row, Tables, table_of
 from plumbline.archive.migrate import head
-from plumbline.archive.recording import Refused
+from plumbline.archive.published import import_published, published_trial_row
 from plumbline.archive.records import Action
 from plumbline.archive.repository import insert_new
 from plumbline.archive.schema import (
@@ -39,35 +39,36 @@ from plumbline.archive.schema import (
     AuditEntry,
     Base,
     Baseline,
-    Campaign,
     Correction,
     Decision,
-    Document,
-    Environment,
+    Expired,
     Finding,
     Incident,
     Price,
     PriceReading,
     Quarantined,
-    Series,
-    SeriesCampaign,
     Snapshot,
     Trial,
 )
 from plumbline.declarations import digest
-from plumbline.results import InvalidResult, Reason, ResultDocument, bounded_json, evidence_files
+from plumbline.results import InvalidResult, Reason, ResultDocument, bounded_json, evidence_files, signing
+from plumbline.results.launch_record import launch_metrics
+from plumbline.results.published import PublishedResult
 
-_MUST_AGREE = ("checksum", "status", "failure_class", "quality_action", "quality_reasons", "spec_hash", "criteria_hash", "environment_hash")
-"""What must agree where both archives hold an attempt."""
-_READ_TABLES = (
-    *("trials", "campaigns", "series", "series_campaigns", "environments", "corrections", tables.EXPIRED_TABLE),
-    *("findings", "incidents", "baselines", "quarantine", "audit", "decisions", "prices", "price_readings", "snapshots"),
-)
-"""Tables that are read; those of numbers, stages, telemetry and evidence are made from the documents instead."""
+_CAMPAIGN_TABLES = ("findings", "incidents", "baselines", "quarantine", "audit")
+_LEDGER_TABLES = ("findings", "incidents", "audit", "decisions", "prices", "price_readings", "snapshots")
 _BATCH = 100
+_KEY_PARTS = 7
+_PLACE = {*NATURAL_KEY, "trial_id"}
 
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
 CheckQuality = Callable[[Sequence[ResultDocument]], Mapping[str, tuple[Action, Sequence[Reason]]]]
 """This installation's own verdict on documents, by `trial_id#attempt`."""
+
+
+class Contradiction(ValueError):
+    """The campaign contradicts its documents or the archive, and is refused as a whole."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,18 @@ class ImportContext:
     at: datetime
     judge: CheckQuality | None
     home: str
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An attempt of the bundle as the archive holds it now. `new`: this import recorded it."""
+
+    pk: int
+    trial_id: str
+    attempt: int
+    uri: str
+    action: Action
+    new: bool
 
 
 def import_bundle(
@@ -98,7 +111,7 @@ def import_bundle(
     check_files(folder, {**manifest.ledger, **{name: sha for entry in chosen.values() for name, sha in entry.files.items()}})
     order = ImportContext(folder, bounded_json.sha256_file(folder / MANIFEST_FILE), by, at, judge, home)
     try:
-        ledger = _read(folder, LEDGER, manifest.ledger)
+        ledger = _read(folder, LEDGER, manifest.ledger, _LEDGER_TABLES)
     except InvalidResult as error:
         raise BadBundle(str(error)) from error
     done = []
@@ -106,7 +119,7 @@ def import_bundle(
         try:
             with writing() as session:
                 done.append(_campaign(session, order, campaign_id, entry))
-        except (Contradiction, Refused, InvalidResult, DataError, IntegrityError, OverflowError) as error:
+        except (Contradiction, recording.Refused, InvalidResult, DataError, IntegrityError, OverflowError) as error:
             why = " ".join(str(getattr(error, "orig", None) or error).split())
             done.append(ImportedCampaign(campaign_id, refused=why))
             with writing() as session:
@@ -136,159 +149,149 @@ def _select_campaigns(manifest: Manifest, folder: Path, campaigns: list[str] | N
     return {name: entry for name, entry in manifest.campaigns.items() if campaigns is None or name in campaigns}
 
 
-def _read(folder: Path, part: str, files: Collection[str]) -> tables.Tables:
-    """The tables that the manifest names; other files are foreign and are not read."""
-    paths = {name: f"{part}/{name}.parquet" for name in _READ_TABLES}
-    return {name: tables.read_table(folder / path, Base.metadata.tables[name]) if path in files else [] for name, path in paths.items()}
+def _read(folder: Path, part: str, files: Mapping[str, str], names: Sequence[str]) -> Tables:
+    """The rows of the tables that the manifest names; other files are foreign and are not read."""
+    paths = {name: f"{part}/{name}.jsonl" for name in names}
+    return {
+        name: [line.model_dump() for line in read_lines(folder / path, row_line(name))] for name, path in paths.items() if path in files
+    }
 
 
 def _campaign(session: Session, order: ImportContext, campaign_id: str, entry: CampaignEntry) -> ImportedCampaign:
-    measured = _read(order.folder, campaign_folder(campaign_id), entry.files)
-    claims = sorted(measured["trials"], key=lambda row: row["id"])
-    if not claims or len({row["id"] for row in claims}) != len(claims):
-        raise Contradiction("its table of trials is empty or names a place twice")
-
-    def attempts(those: Sequence[Row]) -> Iterator[Attempt]:
-        return documents.read_attempts(order.folder, campaign_id, entry, those)
-
-    # Twice through the documents: all of them have to hold, and to name their campaign and series, before a row is written. One at a time,
-    # because a campaign's documents together need not fit into memory.
-    frame, existing = Frame(), _existing_trials(session, campaign_id)
-    rows_of_trials: dict[int, Row] = {}
-    for batch in _batches(attempts(claims)):
-        stricter = _stricter_verdicts(order.judge, batch)
-        for attempt in batch:
-            frame.add(attempt.document)
-            rows_of_trials[attempt.place] = {**attempt.row, **stricter.get(attempt.place, {})}
-    frame.check(measured)
-    _insert_frame(session, measured)
-    fresh = [claim for claim in claims if _key(claim) not in existing]
-    for claim in claims:
-        if (there := existing.get(_key(claim))) is not None:
-            _check_agreement(f"{claim['trial_id']}#{claim['attempt']}", there, rows_of_trials[claim["id"]], _MUST_AGREE)
-    launch_metrics = documents.launch_metric_keys(order.folder, campaign_id, entry)
-    for batch in _batches(attempts(fresh)):
-        _insert(session, campaign_id, batch, rows_of_trials, launch_metrics)
-    pks = _trial_pks(session, campaign_id, claims)
-    _insert_corrections(session, measured["corrections"], pks, {claim["id"]: claim for claim in claims})
-    places = {claim["id"] for claim in fresh}
-    tables.import_expired(session, measured[tables.EXPIRED_TABLE], claims, pks, places, order.home)
-    if len(fresh) == len(claims) and not existing:
-        _check_content_hash(session, campaign_id, entry, claims)
-    notes = [
-        f"{claim['trial_id']}#{claim['attempt']}: {rows_of_trials[claim['id']]['quality_action']}ed here ({claim['quality_action']} in the bundle)"
-        for claim in claims
-        if rows_of_trials[claim["id"]]["quality_action"] != claim["quality_action"]
-    ]
-    notes += import_conclusions(session, measured, campaign_id)
-    if fresh or notes:
-        detail = {"content_hash": entry.content_hash, "new": len(fresh), "known": len(claims) - len(fresh)}
-        _write_audit(session, order, "bundle_imported", campaign_id, f"{len(fresh)} new attempts", detail)
-    return ImportedCampaign(campaign_id, new=len(fresh), known=len(claims) - len(fresh), notes=tuple(notes))
+    below, folder = campaign_folder(campaign_id), order.folder / campaign_folder(campaign_id)
+    if f"{below}/{ATTEMPTS_FILE}" not in entry.files:
+        raise Contradiction(f"it has no attempts; expected {below}/{ATTEMPTS_FILE}")
+    held: dict[str, tuple[AttemptLine, _Held]] = {}
+    lines = read_lines(folder / ATTEMPTS_FILE, AttemptLine)
+    notes: list[str] = []
+    while batch := list(islice(lines, _BATCH)):  # a campaign's documents together need not fit into memory
+        attempts = [(line, _document(session, order, campaign_id, entry, line)) for line in batch]
+        stricter = _stricter_verdicts(order.judge, attempts)
+        for line, document in attempts:
+            one = _record(session, line, document, stricter.get(line.document, (line.action, line.reasons)))
+            held[line.document] = (line, one)
+            if line.correction is not None:
+                _insert_correction(session, one, line.correction)
+            if one.action != line.action:
+                notes.append(f"{one.trial_id}#{one.attempt}: {one.action}ed here ({line.action} in the bundle)")
+    if f"{below}/{EXPIRED_FILE}" in entry.files:
+        _import_expired(session, order, folder, held)
+    notes += import_conclusions(session, _read(order.folder, below, entry.files, _CAMPAIGN_TABLES), campaign_id)
+    new = sum(one.new for _, one in held.values())
+    if new or notes:
+        detail = {"content_hash": entry.files[f"{below}/{ATTEMPTS_FILE}"], "new": new, "known": len(held) - new}
+        _write_audit(session, order, "bundle_imported", campaign_id, f"{new} new attempts", detail)
+    return ImportedCampaign(campaign_id, new=new, known=len(held) - new, notes=tuple(notes))
 
 
-def _batches(attempts: Iterable[Attempt]) -> Iterator[list[Attempt]]:
-    rest = iter(attempts)
-    while batch := list(islice(rest, _BATCH)):
-        yield batch
+def _document(
+    session: Session, order: ImportContext, campaign_id: str, entry: CampaignEntry, line: AttemptLine
+) -> ResultDocument | PublishedResult:
+    """The document of an attempt; Contradiction if its checksum, signature or place does not hold."""
+    name = f"{campaign_folder(campaign_id)}/documents/{line.document}"
+    if entry.files.get(name) != line.sha256:
+        raise Contradiction(f"{line.document}: no document of this SHA-256 backs the attempt; expected {name}")
+    path = order.folder / name
+    try:
+        bounded_json.check_size(path.stat().st_size, name)
+        raw = path.read_bytes()
+        kind: type[Any] = PublishedResult if "publisher" in bounded_json.parse_object(raw, name) else ResultDocument
+        document: ResultDocument | PublishedResult = bounded_json.validate_model(kind, raw, name)
+    except InvalidResult as error:
+        raise Contradiction(f"{line.document}: its document does not hold: {error}") from error
+    place = _place(document)
+    if place["campaign_id"] != campaign_id:
+        raise Contradiction(f"{place['trial_id']}: its document is of the campaign {place['campaign_id']}")
+    if isinstance(document, ResultDocument):
+        _check_series_key(document)
+        evidence_files.check_address_form(line.uri)
+        signature = signing.verify(document, recording.signing_keys(session, campaign_id, place["trial_id"]))
+        if signature.status == "broken":
+            raise Contradiction(f"{place['trial_id']}: {signature.detail}")
+    return document
 
 
-def _stricter_verdicts(judge: CheckQuality | None, batch: Sequence[Attempt]) -> dict[int, Row]:
-    """Place → verdict, of the attempts that this installation rejects and the bundle does not: a verdict is no measurement."""
-    ours = {a.place: a for a in batch if isinstance(a.document, ResultDocument) and a.row["quality_action"] != "reject"}
+def _place(document: ResultDocument | PublishedResult) -> Row:
+    """The natural key of the attempt, and its trial's id."""
+    row = published_trial_row(document) if isinstance(document, PublishedResult) else document.trial.model_dump(include=_PLACE)
+    return {name: row[name] for name in _PLACE}
+
+
+def _check_series_key(document: ResultDocument) -> None:
+    """That a series key names the document's own workload and provider: else it would join the numbers of another one."""
+    trial, parts_of = document.trial, document.trial.series_key.split("/")
+    where = [trial.provider.name, trial.provider.region, trial.provider.instance_type]
+    own = [trial.workload.kind, f"{trial.workload.name}@{trial.workload.version}"]
+    if len(parts_of) != _KEY_PARTS or parts_of[:2] != own or parts_of[-3:] != where:
+        raise Contradiction(f"{trial.trial_id}: series_key is {trial.series_key}, which does not name its workload and provider")
+
+
+def _stricter_verdicts(
+    judge: CheckQuality | None, attempts: Sequence[tuple[AttemptLine, ResultDocument | PublishedResult]]
+) -> dict[str, tuple[Action, Sequence[Reason]]]:
+    """Document's name → verdict, of the attempts that this installation rejects and the bundle does not: a verdict is no measurement."""
+    ours = {line.document: d for line, d in attempts if isinstance(d, ResultDocument) and line.action != "reject"}
     if judge is None or not ours:
         return {}
-    verdicts = judge([a.document for a in ours.values() if isinstance(a.document, ResultDocument)])
-    stricter = {}
-    for place, attempt in ours.items():
-        action, reasons = verdicts[f"{attempt.row['trial_id']}#{attempt.row['attempt']}"]
-        if action == "reject":
-            stricter[place] = {"quality_action": action, "quality_reasons": [reason.model_dump() for reason in reasons]}
-    return stricter
+    verdicts = judge(list(ours.values()))
+    named = {name: verdicts[f"{d.trial.trial_id}#{d.trial.attempt}"] for name, d in ours.items()}
+    return {name: verdict for name, verdict in named.items() if verdict[0] == "reject"}
 
 
-def _insert_frame(session: Session, measured: tables.Tables) -> None:
-    """The campaign, its series and environments: made if they are not there, else they have to agree."""
-    for model, key in (
-        (Campaign, ("campaign_id",)),
-        (Series, ("series_key",)),
-        (SeriesCampaign, ("series_key", "campaign_id")),
-        (Environment, ("environment_hash",)),
-    ):
-        table = tables.table_of(model)
-        for row in measured[model.__tablename__]:
-            if insert_new(session, model, row, key):
-                continue
-            there = session.execute(select(table).where(*(table.c[name] == row[name] for name in key))).one()._mapping
-            _check_agreement(
-                f"{model.__tablename__} {' '.join(str(row[name]) for name in key)}", there, row, [c for c in row if c != "recorded_at"]
-            )
+def _record(
+    session: Session, line: AttemptLine, document: ResultDocument | PublishedResult, verdict: tuple[Action, Sequence[Reason]]
+) -> _Held:
+    """Record one attempt like one that was measured here; Contradiction if the archive holds another document of it."""
+    place = _place(document)
+    if isinstance(document, PublishedResult):
+        published = import_published(session, line.recorded_at, [document])
+        new, kept_out = bool(published.inserted), bool(published.kept_out)
+    else:
+        extra = launch_metrics(document.launch) if document.launch else ()
+        done = recording.record(
+            session, line.recorded_at, document, action=verdict[0], quality_reasons=verdict[1], uri=line.uri, extra_metrics=extra
+        )
+        new, kept_out = done == "inserted", done == "kept"
+    columns = (Trial.id, Trial.uri, Trial.quality_action, Trial.checksum)
+    there = session.execute(select(*columns).where(*(getattr(Trial, name) == place[name] for name in NATURAL_KEY))).one()
+    if kept_out:
+        raise Contradiction(
+            f"{place['trial_id']}#{place['attempt']}: checksum is {document.checksum}, but {there.checksum} in the archive; "
+            "measurements are never replaced"
+        )
+    return _Held(there.id, place["trial_id"], place["attempt"], there.uri, there.quality_action, new)
 
 
-def _check_agreement(name: str, there: Any, row: Row, columns: Any) -> None:
-    for column in columns:
-        if there[column] != row.get(column):
-            raise Contradiction(
-                f"{name}: {column} is {row.get(column)}, but {there[column]} in the archive; measurements are never replaced"
-            )
+def _insert_correction(session: Session, new: _Held, line: CorrectionLine) -> None:
+    """Like `recording.correct`, whose entry in the audit log travels with the bundle."""
+    same_trial = select(Trial.series_key, Trial.campaign_id, Trial.slot, Trial.repeat).where(Trial.id == new.pk)
+    own = session.execute(same_trial).one()._mapping
+    query = select(Trial.id).where(*(getattr(Trial, name) == value for name, value in own.items()), Trial.attempt == line.attempt)
+    old = session.scalar(query)
+    if old is None or line.attempt >= new.attempt:
+        raise Contradiction(f"{new.trial_id}#{new.attempt} does not correct an earlier attempt of its own trial")
+    values = {"trial_pk": new.pk, "corrects": old, "corrected_at": line.at, "corrected_by": line.by, "why": line.why}
+    insert_new(session, Correction, values, ["corrects"])
+    if session.scalar(select(Correction.trial_pk).where(Correction.corrects == old)) != new.pk:
+        raise Contradiction(f"{new.trial_id}#{line.attempt} was corrected otherwise in the archive")
 
 
-def _key(row: Any) -> tuple[Any, ...]:
-    return tuple(row[name] for name in NATURAL_KEY)
+def _import_expired(session: Session, order: ImportContext, folder: Path, attempts: Mapping[str, tuple[AttemptLine, _Held]]) -> None:
+    """Take over what is kept no longer, as deleted already: an import deletes nothing.
+
+    Of an attempt that was here before it says nothing, unless its files lie in another store than this installation's and at the address that
+    the archive has: only this installation says what of its own store is kept.
+    """
+    for gone in read_lines(folder / EXPIRED_FILE, ExpiredLine):
+        line, held = attempts.get(gone.document, (None, None))
+        if line is None or held is None:
+            raise Contradiction(f"{EXPIRED_FILE} names {gone.document}, which is no attempt's document")
+        ours = not held.new and line.uri.startswith(f"{order.home.rstrip('/')}/")
+        if line.uri == held.uri and not ours:
+            values = {**gone.model_dump(exclude={"document"}), "trial_pk": held.pk, "removed_at": gone.removed_at or gone.expired_at}
+            insert_new(session, Expired, values, ["trial_pk", "position"])
 
 
-def _existing_trials(session: Session, campaign_id: str) -> dict[tuple[Any, ...], Any]:
-    table = tables.table_of(Trial)
-    return {_key(row._mapping): row._mapping for row in session.execute(select(table).where(table.c.campaign_id == campaign_id))}
-
-
-def _trial_pks(session: Session, campaign_id: str, claims: Sequence[Row]) -> dict[int, int]:
-    """The row number of every trial of the bundle by its place."""
-    existing = _existing_trials(session, campaign_id)
-    return {claim["id"]: existing[_key(claim)]["id"] for claim in claims}
-
-
-def _insert(
-    session: Session,
-    campaign_id: str,
-    batch: Sequence[Attempt],
-    rows_of_trials: Mapping[int, Row],
-    launch_metrics: Mapping[int, frozenset[tuple[str, str, str]]],
-) -> None:
-    """Insert attempts that are new, with all that belongs to them."""
-    new = [{name: value for name, value in rows_of_trials[attempt.place].items() if name != "id"} for attempt in batch]
-    session.execute(insert(Trial), new)
-    pks = _trial_pks(session, campaign_id, [attempt.row for attempt in batch])
-    for attempt in batch:
-        pk, version = pks[attempt.place], attempt.document.schema_version
-        session.execute(insert(Document), [{"trial_pk": pk, "schema_version": version, "content": attempt.text}])
-        for model, listed in attempt.parts(launch_metrics.get(attempt.place, frozenset())):
-            if listed:
-                session.execute(insert(model), [{"trial_pk": pk, **row} for row in listed])
-
-
-def _check_content_hash(session: Session, campaign_id: str, entry: CampaignEntry, claims: Sequence[Row]) -> None:
-    """That the rows made from the documents are those that the other archive hashed, with the verdicts that it had."""
-    now_there, documents = tables.measured_rows(session, campaign_id)
-    verdicts = {_key(claim): {name: claim[name] for name in ("quality_action", "quality_reasons")} for claim in claims}
-    now_there["trials"] = [{**row, **verdicts[_key(row)]} for row in now_there["trials"]]
-    if (actual := tables.content_hash(now_there, documents)) != entry.content_hash:
-        raise Contradiction(f"its documents' content hashes to {actual}; the manifest says {entry.content_hash}")
-
-
-def _insert_corrections(session: Session, corrections: list[Row], pks: Mapping[int, int], claims: Mapping[int, Row]) -> None:
-    for row in corrections:
-        new, old = claims.get(row["trial_pk"]), claims.get(row["corrects"])
-        if new is None or old is None or new["trial_id"] != old["trial_id"] or new["attempt"] <= old["attempt"]:
-            raise Contradiction(f"corrections: row {row['trial_pk']} does not correct an earlier attempt of its own trial")
-        values = {**row, "trial_pk": pks[row["trial_pk"]], "corrects": pks[row["corrects"]]}
-        if not insert_new(session, Correction, values, ["corrects"]):
-            corrected_by = session.scalars(select(Correction.trial_pk).where(Correction.corrects == values["corrects"])).one()
-            if corrected_by != values["trial_pk"]:
-                raise Contradiction("a measurement was corrected otherwise in the archive")
-
-
-_OF_NO_CAMPAIGN = ("decisions", "prices", "price_readings", "snapshots")
 _TRIAL_ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,250}")
 _KEYS: tuple[tuple[type[Base], tuple[str, ...]], ...] = (
     (Finding, ("finding_id",)),
@@ -332,8 +335,6 @@ def _check_campaign(conclusions: Tables, campaign_id: str | None) -> None:
         for row in conclusions.get(name, ()):
             if row["campaign_id"] != campaign_id:
                 raise Contradiction(f"{name}: a row is of the campaign {row['campaign_id']}; expected {campaign_id or 'none'}")
-    if campaign_id is not None and (other := next((name for name in _OF_NO_CAMPAIGN if conclusions.get(name)), None)):
-        raise Contradiction(f"{other} belongs to no campaign; expected it in the ledger")
     for row in conclusions.get("quarantine", ()):
         content = [row["campaign_id"], row["trial_id"], row["attempt"], row["sha256"]]
         if row["quarantine_id"] != quarantine.id_of(*content) or not _TRIAL_ID.fullmatch(row["trial_id"]) or row["attempt"] < 1:
@@ -379,7 +380,7 @@ def _continues_baseline(row: Row, mine: Sequence[Baseline], log: Sequence[Row]) 
 def _import_audit(session: Session, row: Row) -> None:
     """Add an entry of the other archive's log, marked as such: it proves nothing here, and takes no key from an entry of this archive."""
     who = row["who"].removesuffix(IMPORTED_SUFFIX)
-    table: Any = table_of(AuditEntry)
+    table: Any = AuditEntry.__table__
     same = (table.c[name] == row[name] for name in ("at", "what", "subject", "why"))
     if session.execute(select(table.c.id).where(*same, table.c.who.in_([who, who + IMPORTED_SUFFIX])).limit(1)).first() is None:
         session.execute(insert(AuditEntry), [{**row, "who": who + IMPORTED_SUFFIX, "once_key": None}])

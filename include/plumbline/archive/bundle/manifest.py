@@ -13,10 +13,12 @@ from plumbline.results.document import Sha256
 
 MANIFEST_FILE = "manifest.json"
 LEDGER = "ledger"
+ATTEMPTS_FILE = "attempts.jsonl"
+EXPIRED_FILE = "expired.jsonl"
 _MAX_MANIFEST_BYTES = 32 * 2**20
 """Of a manifest: two hundred thousand files."""
 CampaignId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")]
-FileName = Annotated[str, Field(pattern=r"^(ledger|campaigns/[a-z0-9][a-z0-9.-]{0,62})/([a-z_]{1,40}\.parquet|documents/\d{6,9}\.json)$")]
+FileName = Annotated[str, Field(pattern=r"^(ledger|campaigns/[a-z0-9][a-z0-9.-]{0,62})/([a-z_]{1,40}\.jsonl|documents/\d{6,9}\.json)$")]
 
 
 class BadBundle(InvalidResult):
@@ -51,14 +53,13 @@ class CampaignEntry(_Part):
     """One campaign. `files`: path below the bundle's folder → SHA-256."""
 
     trials: int
-    content_hash: Sha256
     files: dict[FileName, Sha256]
 
 
 class Manifest(_Part):
     """The whole bundle. `schema_revision`: of the archive that wrote it."""
 
-    format: Literal[1] = 1
+    format: Literal[2]
     schema_revision: str
     exported_at: AwareDatetime
     campaigns: dict[CampaignId, CampaignEntry]
@@ -76,7 +77,7 @@ def load_manifest(folder: Path) -> Manifest:
         bounded_json.parse_object(raw, str(path), _MAX_MANIFEST_BYTES, bounded_json.MAX_VALUES)
         return bounded_json.validate_model(Manifest, raw, str(path))
     except InvalidResult as error:
-        raise BadBundle(f"{error}; was it written by a newer plumbline?") from error
+        raise BadBundle(f"{error}; was it written by another version of plumbline? Export it again with this one") from error
 
 
 def check_files(folder: Path, files: dict[str, str]) -> None:
@@ -91,3 +92,8 @@ def check_files(folder: Path, files: dict[str, str]) -> None:
         digest = bounded_json.sha256_file(path)
         if digest != sha256:
             raise BadBundle(f"{path} has SHA-256 {digest}; the manifest says {sha256}")
+
+
+def campaign_folder(campaign_id: str) -> str:
+    """The campaign's folder in a bundle."""
+    return f"campaigns/{campaign_id}"
