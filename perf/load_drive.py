@@ -13,9 +13,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "include"))
 
-from plumbline.harness.inference.client import LOOP, Target, drive
-from plumbline.harness.inference.load.schedule import PhaseLoad
-from plumbline.harness.inference.load.wire import Tensor, Wire
+from plumbline.loadclient.load_generator import LOOP, drive
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.transport import Target
+from plumbline.loadclient.wire import Tensor, Wire
 
 MODEL = "noop"
 VALUES = 16

@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.harness import engine_python
-from plumbline.harness.inference import client
-from plumbline.harness.inference.client.http_transport import completion_request
 from plumbline.harness.inference.endpoint import openai_wire
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.server.openai_server import OpenAiModel, OpenAiServer
+from plumbline.loadclient.http_requests import completion_request
+from plumbline.loadclient.load_generator import drive
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.transport import Target
 
 LIMIT = 0.03
 TOGETHER_S = 480
@@ -68,8 +69,8 @@ def ours(
     load = PhaseLoad("steady", float(at[-1]) + 1, at, *lengths, np.full(n, -1, np.int32))
     prompts = [Prompt(rng.integers(4, vocabulary, read, dtype=np.int32)) for _ in range(n)]
     bodies = [completion_request(server.served_name, prompt, written, chat=False, exact=True) for prompt in prompts]
-    target = client.Target(server.address, openai_wire(server.served_name, text=False), server.running, protocol="openai", path="/v1")
-    log = client.drive(load, bodies, target, timeout_s=120, stop=lambda _: until())
+    target = Target(server.address, openai_wire(server.served_name, text=False), server.running, protocol="openai", path="/v1")
+    log = drive(load, bodies, target, timeout_s=120, stop=lambda _: until())
     if log.finished < log.n:
         raise SystemExit(f"{log.n - log.finished} of {log.n} requests failed: {log.first_error()}")
     first, last, sent = log.first_token - log.dispatched, log.last_token - log.dispatched, log.began + log.dispatched

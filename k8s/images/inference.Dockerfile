@@ -11,6 +11,7 @@ COPY k8s/images/install.sh pyproject.toml README.md LICENSE /src/
 # Only the packages that run in a pod, so that the image changes only with the measurement.
 COPY include/plumbline/__init__.py include/plumbline/py.typed /src/include/plumbline/
 COPY include/plumbline/metrics /src/include/plumbline/metrics
+COPY include/plumbline/loadclient /src/include/plumbline/loadclient
 COPY include/plumbline/declarations /src/include/plumbline/declarations
 COPY include/plumbline/results /src/include/plumbline/results
 COPY include/plumbline/harness /src/include/plumbline/harness

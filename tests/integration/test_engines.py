@@ -22,14 +22,15 @@ from tests.integration.test_inference_faults import LENIENT, STEADY
 from tritonclient.grpc import service_pb2 as messages
 
 from plumbline.harness import engine_python
-from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load import model_wires
 from plumbline.harness.inference.load.served_tokenizer import ShippedTokenizer
 from plumbline.harness.inference.phases.outputs import NotReported, PromptTokens, TritonOutputs
 from plumbline.harness.inference.server import backends, tritonserver
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.wire import CACHED_TOKENS, INPUT_TOKENS, SERVER_TIMES
 
 pytestmark = pytest.mark.integration
 __all__ = ["nothing_is_left"]
@@ -51,7 +52,7 @@ def triton(written: Repository, folder: Path) -> Triton:
 
 
 def body(written: Repository, number: int, ids: list[int], tokens: int, **options: Any) -> bytes:
-    return wire.generation_body(written.wire, number, Prompt(np.array(ids, np.int32)), tokens, **options)
+    return model_wires.generation_body(written.wire, number, Prompt(np.array(ids, np.int32)), tokens, **options)
 
 
 def rows(result: Measurement, phase: str = "steady") -> dict[str, float | None]:
@@ -68,9 +69,9 @@ def test_an_engine_streams_its_tokens_and_its_own_times(tmp_path: Path, backend:
         about, counted = server.start_up.about, server.view()
     assert first.tokens == again.tokens == [12, 13, 14, 15, 16, 17]
     assert natural.tokens == [4, 5, 6, 7], "it ended at the end of text"
-    assert first.last[wire.SERVER_TIMES].tolist() == pytest.approx([0, 0.002, 0.005, 0.006, 0])
-    assert first.last[wire.INPUT_TOKENS].tolist() == [3]
-    assert [answer.last[wire.CACHED_TOKENS].tolist() for answer in (first, again)] == [[0], [2]]
+    assert first.last[SERVER_TIMES].tolist() == pytest.approx([0, 0.002, 0.005, 0.006, 0])
+    assert first.last[INPUT_TOKENS].tolist() == [3]
+    assert [answer.last[CACHED_TOKENS].tolist() for answer in (first, again)] == [[0], [2]]
     assert about["engine"] == {"vllm": "vllm", "tensorrtllm": "tensorrt_llm"}[backend]
     assert about["engine_version"].endswith("fake")
     assert counted is not None
@@ -186,7 +187,7 @@ def test_a_checkpoint_with_transformers_answers_as_the_model_does(tmp_path: Path
         about = server.start_up.about
     assert [answer.tokens for answer in answers] == truth
     assert (about["engine"], about["dtype"]) == ("transformers", "float32")
-    assert all((answer.last[wire.SERVER_TIMES][1:4] >= 0).all() for answer in answers)
+    assert all((answer.last[SERVER_TIMES][1:4] >= 0).all() for answer in answers)
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness import engine_python
-from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.server.assembly import Place, assemble
 from plumbline.harness.inference.server.under_test import ManagedOpenAi, ManagedTriton
+from plumbline.loadclient import wire
+from plumbline.loadclient.prompt import Prompt
 
 VLLM = os.environ.get("PLUMBLINE_VLLM_PYTHON", "")
 pytestmark = [

@@ -21,7 +21,6 @@ from tests.fakes.trials import a_trial
 
 from plumbline.declarations import InferenceWorkload, Trial, criteria_hash, series_key, spec_hash
 from plumbline.harness.contention_monitor import ContentionMonitor
-from plumbline.harness.inference import client
 from plumbline.harness.inference import trial as inference_trial
 from plumbline.harness.inference.load.prompts import prompts_of
 from plumbline.harness.inference.load.schedule import schedule_of
@@ -29,6 +28,8 @@ from plumbline.harness.inference.server import backends, process, tritonserver
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.tritonserver import Triton
 from plumbline.harness.measurement import Measurement, TrialFailed
+from plumbline.loadclient.load_generator import drive
+from plumbline.loadclient.transport import Target
 
 pytestmark = pytest.mark.integration
 
@@ -185,7 +186,7 @@ def test_a_request_given_up_frees_its_row(tmp_path: Path) -> None:
         load = schedule_of(workload).phases[0]
         texts = prompts_of(workload, schedule_of(workload)).by_phase[0]
         bodies = [written.body(i, text, int(load.output_tokens[i])) for i, text in enumerate(texts)]
-        log = client.drive(load, bodies, client.Target(triton.address, written.wire, triton.running), timeout_s=20)
+        log = drive(load, bodies, Target(triton.address, written.wire, triton.running), timeout_s=20)
         assert log.errors() == {}
 
 

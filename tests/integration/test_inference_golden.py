@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 from tests.fakes.golden_triton import SERVER_TIMES, Golden
 
-from plumbline.harness.inference import client
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
-from plumbline.harness.inference.load.wire import Tensor, Wire, causal_lm, encoder
+from plumbline.harness.inference.load.model_wires import causal_lm, encoder
 from plumbline.harness.inference.server import control
+from plumbline.loadclient import load_generator
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
+from plumbline.loadclient.transport import Settings, Target
+from plumbline.loadclient.wire import Tensor, Wire
 
 pytestmark = pytest.mark.integration
 
@@ -42,8 +44,8 @@ def bodies_of(load: PhaseLoad, wire: Wire = STREAM, ids: int = 5) -> list[bytes]
 
 
 def drive(golden: Golden, load: PhaseLoad, timeout_s: float = 20.0, wire: Wire = STREAM, ids: int = 5, **given: Any) -> RequestLog:
-    target = client.Target(golden.address, wire, given.pop("running", golden.running))
-    return client.drive(load, bodies_of(load, wire, ids), target, timeout_s=timeout_s, **given)
+    target = Target(golden.address, wire, given.pop("running", golden.running))
+    return load_generator.drive(load, bodies_of(load, wire, ids), target, timeout_s=timeout_s, **given)
 
 
 def test_no_token_is_seen_before_it_was_sent_and_every_request_is_counted() -> None:
@@ -224,7 +226,7 @@ def test_a_conversation_pauses_goes_on_after_a_failure_and_ends_with_the_phase()
 def test_a_cap_on_requests_in_flight_holds_and_is_told() -> None:
     load = load_of(40, rate=1000, tokens=1)
     with Golden(first_s=0.2) as golden:
-        log = drive(golden, load, settings=client.Settings(in_flight_cap=10))
+        log = drive(golden, load, settings=Settings(in_flight_cap=10))
     assert log.finished == 40
     assert log.capped >= 25
     times = [(log.dispatched[i], 1) for i in range(40)] + [(log.ended[i], -1) for i in range(40)]
@@ -236,10 +238,10 @@ def test_a_cap_on_requests_in_flight_holds_and_is_told() -> None:
 def test_a_slow_reader_gets_its_answers_when_it_reads_on() -> None:
     load = load_of(40, rate=40, tokens=4)
     with Golden(first_s=0.001) as golden:
-        log = drive(golden, load, settings=client.Settings(slow_share=0.25, slow_from_s=0.2, slow_until_s=0.8))
+        log = drive(golden, load, settings=Settings(slow_share=0.25, slow_from_s=0.2, slow_until_s=0.8))
     assert log.finished == 40
     slow = np.flatnonzero(log.ended - log.dispatched > 0.7 - log.dispatched + 0.05)
-    told = [i for i in range(40) if client.Settings(slow_share=0.25, slow_until_s=0.8, slow_from_s=0.2).slow(i, load.arrivals_s[i])]
+    told = [i for i in range(40) if Settings(slow_share=0.25, slow_until_s=0.8, slow_from_s=0.2).slow(i, load.arrivals_s[i])]
     assert len(told) == 6
     assert all(log.ended[i] >= 0.8 for i in told)
     assert all(i in slow for i in told)

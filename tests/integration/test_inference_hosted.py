@@ -15,14 +15,15 @@ from tests.fakes.openai_server import SERVER_TIMES, Hosted, Plan
 from tests.fakes.trials import a_trial, local_provider
 
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Provider, Trial
-from plumbline.harness.inference import client
-from plumbline.harness.inference.client import round_trip
+from plumbline.harness.inference.analysis.metrics import round_trip_rows
 from plumbline.harness.inference.endpoint import Endpoint, cached_token_rows, classify_failure, token_count_source, tokens_per_arrival
-from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load import model_wires
 from plumbline.harness.inference.server.under_test import ExternalServer
+from plumbline.loadclient import load_generator, round_trip
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import RequestLog
+from plumbline.loadclient.transport import Target
 
 pytestmark = pytest.mark.integration
 
@@ -56,7 +57,7 @@ def load_of(n: int, rate: float, tokens: int = 8) -> PhaseLoad:
 def drive(endpoint: Endpoint, load: PhaseLoad, timeout_s: float = 20.0, text: str | None = None) -> RequestLog:
     prompts = [Prompt(np.arange(5, dtype=np.int32) + i, text) for i in range(load.n)]
     bodies = [endpoint.body(i, prompt, int(load.output_tokens[i])) for i, prompt in enumerate(prompts)]
-    return client.drive(load, bodies, endpoint.target(), timeout_s=timeout_s)
+    return load_generator.drive(load, bodies, endpoint.target(), timeout_s=timeout_s)
 
 
 def path_of(protocol: str) -> str:
@@ -318,13 +319,13 @@ def test_a_request_that_crosses_the_close_of_an_idle_connection_is_sent_again_on
     assert len(hosted.records) == 2
 
 
-RESPONSES = wire.causal_lm("chat", False)
+RESPONSES = model_wires.causal_lm("chat", False)
 
 
 @pytest.mark.parametrize("protocol", ["openai", "kserve_http", "kserve_grpc"])
 def test_the_way_there_is_measured_apart(protocol: str) -> None:
     def trips(address: str) -> round_trip.RoundTrips:
-        return round_trip.measure_round_trip(client.Target(address, RESPONSES, lambda: True, protocol, path=path_of(protocol)))
+        return round_trip.measure_round_trip(Target(address, RESPONSES, lambda: True, protocol, path=path_of(protocol)))
 
     if protocol == "kserve_grpc":
         with Golden(first_s=0.0) as golden:
@@ -334,7 +335,7 @@ def test_the_way_there_is_measured_apart(protocol: str) -> None:
             measured = [trips(hosted.address), trips(hosted.address)]
             assert hosted.records == []
     assert all(len(m.connect_s) == len(m.request_s) == 20 for m in measured)
-    rows = {(row.metric, row.statistic): row for row in round_trip.round_trip_rows("steady", measured)}
+    rows = {(row.metric, row.statistic): row for row in round_trip_rows("steady", measured)}
     assert {key[0] for key in rows} == {"network_round_trip_time", "protocol_round_trip_time"}
     assert all(row.value is not None and 0 < row.value < 2.0 and row.n == 40 for row in rows.values())
     assert all((row.value or 0) < WORST_S for (_, statistic), row in rows.items() if statistic == "p50")
@@ -343,6 +344,6 @@ def test_the_way_there_is_measured_apart(protocol: str) -> None:
 def test_a_way_that_leads_nowhere_has_no_round_trips() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        nowhere = round_trip.measure_round_trip(client.Target(f"127.0.0.1:{taken.getsockname()[1]}", RESPONSES, lambda: True), n=3)
+        nowhere = round_trip.measure_round_trip(Target(f"127.0.0.1:{taken.getsockname()[1]}", RESPONSES, lambda: True), n=3)
     assert nowhere == round_trip.RoundTrips((), ())
-    assert all(row.value is None and row.n == 0 for row in round_trip.round_trip_rows("steady", [nowhere]))
+    assert all(row.value is None and row.n == 0 for row in round_trip_rows("steady", [nowhere]))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.fakes.http2_server import Http2Server, Way
 
-from plumbline.harness.inference import client
-from plumbline.harness.inference.client import kserve_grpc
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
-from plumbline.harness.inference.load.wire import Tensor, Wire
+from plumbline.loadclient import kserve_grpc, load_generator
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
+from plumbline.loadclient.transport import Settings, Target
+from plumbline.loadclient.wire import Tensor, Wire
 
 pytestmark = pytest.mark.integration
 
@@ -26,8 +26,8 @@ def drive(server: Http2Server, n: int, *, rate: float = 200.0, size: int = 64, t
     if given.pop("one_user", False):  # who sends the next request when the answer has come
         load = PhaseLoad("steady", 60.0, np.full(n, 1 / rate), one, one, np.arange(n, dtype=np.int32) - 1, closed=True)
     bodies = [WIRE.body(i, [Tensor("IN", "UINT8", (size,), bytes(size))]) for i in range(n)]
-    target = client.Target(server.address, WIRE, lambda: True, headers=given.pop("headers", {}))
-    log = client.drive(load, bodies, target, timeout_s=timeout_s, **given)
+    target = Target(server.address, WIRE, lambda: True, headers=given.pop("headers", {}))
+    log = load_generator.drive(load, bodies, target, timeout_s=timeout_s, **given)
     assert not server.errors, "the client broke the protocol"
     return log
 
@@ -181,7 +181,7 @@ def test_what_waited_for_room_beyond_its_timeout_is_not_sent() -> None:
         return False
 
     with Http2Server(delay_s=0.3) as server:
-        log = drive(server, 20, rate=1e6, timeout_s=1.0, stop=stop, settings=client.Settings(in_flight_cap=1))
+        log = drive(server, 20, rate=1e6, timeout_s=1.0, stop=stop, settings=Settings(in_flight_cap=1))
     not_sent = [number for number in range(20) if log.error_of(number) == "not_sent"]
     assert stood
     assert len(not_sent) >= 15, log.errors()
@@ -197,7 +197,7 @@ def test_headers_that_a_gateway_wants() -> None:
     assert log.finished == 5
     assert {headers["authorization"] for headers in server.headers} == {"Bearer " + "x" * 300}
     assert {headers[":path"] for headers in server.headers} == {"/inference.GRPCInferenceService/ModelInfer"}
-    assert "x" * 300 not in repr(client.Target("a:1", WIRE, lambda: True, headers={"authorization": "x" * 300}))
+    assert "x" * 300 not in repr(Target("a:1", WIRE, lambda: True, headers={"authorization": "x" * 300}))
 
 
 def test_a_connection_whose_stream_numbers_are_used_up_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +212,6 @@ def test_a_connection_whose_stream_numbers_are_used_up_is_replaced(monkeypatch: 
 
 def test_a_client_without_any_room_says_that_it_did_not_send() -> None:
     with Http2Server(ways=dict.fromkeys(range(20), "silent")) as server:
-        log = drive(server, 20, rate=1e6, timeout_s=1.0, settings=client.Settings(in_flight_cap=5))
+        log = drive(server, 20, rate=1e6, timeout_s=1.0, settings=Settings(in_flight_cap=5))
     assert log.errors() == {"timeout": 5, "not_sent": 15}
     assert log.capped == 15

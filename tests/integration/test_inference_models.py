@@ -17,11 +17,12 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.harness.inference.load.prompts import Prompt, shipped_tokenizer
+from plumbline.harness.inference.load.prompts import shipped_tokenizer
 from plumbline.harness.inference.phases import quality
 from plumbline.harness.inference.server import backends, control, tritonserver
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.loadclient.prompt import Prompt
 
 pytestmark = pytest.mark.integration
 ENCODER = {"architecture": "encoder", "task": "embedding", "layers": 2, "width": 64, "heads": 4, "vocabulary": 2048, "context": 128}

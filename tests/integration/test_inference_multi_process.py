@@ -13,18 +13,18 @@ import pytest
 from tests.fakes.golden_triton import Golden
 from tests.integration.test_inference_golden import drive, load_of
 
-from plumbline.harness.inference import client
+from plumbline.loadclient.transport import Settings
 
 pytestmark = pytest.mark.integration
 
-TWO = client.Settings(processes=2)
+TWO = Settings(processes=2)
 
 
 def crew() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):  # one that has ended, of this test or of an earlier one
-            if "plumbline.harness.inference.client.worker" in child.cmdline():
+            if "plumbline.loadclient.worker" in child.cmdline():
                 found.append(child)
     return found
 

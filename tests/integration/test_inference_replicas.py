@@ -40,7 +40,7 @@ def servers() -> list[psutil.Process]:
     return [p for p in psutil.Process().children(recursive=True) if p.name() == "tritonserver"]
 
 
-@pytest.mark.full  # tests/unit/harness/inference/client/test_load_generator.py: each second request goes to the second server
+@pytest.mark.full  # tests/unit/loadclient/test_load_generator.py: each second request goes to the second server
 def test_both_servers_share_the_load_and_one_result(tmp_path: Path) -> None:
     cores: list[list[int]] = []
 

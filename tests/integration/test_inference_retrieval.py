@@ -20,15 +20,16 @@ from tritonclient.grpc import service_pb2_grpc
 
 from plumbline.declarations import InferenceWorkload, load
 from plumbline.declarations.installation import REPOSITORY
-from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.prompts import Prompt, shipped_tokenizer
-from plumbline.harness.inference.load.request_log import PIPELINE
+from plumbline.harness.inference.load import model_wires
+from plumbline.harness.inference.load.prompts import shipped_tokenizer
 from plumbline.harness.inference.models import encoder
 from plumbline.harness.inference.models.retrieval import draw_documents
 from plumbline.harness.inference.server import backends, control, tritonserver
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.backends.python import GENERATOR
 from plumbline.harness.inference.server.tritonserver import Triton
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import PIPELINE
 from plumbline.results import MetricRow
 
 pytestmark = pytest.mark.integration
@@ -113,7 +114,7 @@ def test_the_model_reads_the_best_of_the_nearest_documents_and_answers_as_if_ask
         best = truth.best(query)
         assert np.frombuffer(outputs["DOCUMENTS"][0], "<i4").tolist() == best
         prompt = np.concatenate([truth.documents[best].numpy().astype(np.int32).flatten(), query])
-        alone = asked(triton.address, wire.lm_body(wire.causal_lm(GENERATOR, text=True), 0, Prompt(prompt), 6))
+        alone = asked(triton.address, model_wires.lm_body(model_wires.causal_lm(GENERATOR, text=True), 0, Prompt(prompt), 6))
         assert outputs["TOKEN"] == alone["TOKEN"] and len(outputs["TOKEN"]) == 6
         assert outputs["TEXT"] == alone["TEXT"]
 

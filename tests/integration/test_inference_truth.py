@@ -11,13 +11,14 @@ from tests.fakes.golden_triton import SERVER_TIMES, Golden
 from tests.fakes.stream_resets import Resets
 
 from plumbline.declarations.workloads.inference import Slo
-from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis.metrics import metrics_of
-from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load import model_wires
 from plumbline.harness.inference.server import control
+from plumbline.loadclient import load_generator
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import RequestLog
+from plumbline.loadclient.transport import Target
 from plumbline.metrics.quantiles import percentile
 from plumbline.results import MetricRow
 
@@ -27,7 +28,7 @@ SLO = Slo.model_construct(time_to_first_token=None, inter_token_latency=None, re
 MS = 1e-3
 ATTEMPTS = 5
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
-WIRE = wire.causal_lm("golden", text=False)
+WIRE = model_wires.causal_lm("golden", text=False)
 
 
 def open_load(n: int, rate: float, tokens: int) -> PhaseLoad:
@@ -44,8 +45,8 @@ def closed_load(n: int, duration_s: float, think_s: float) -> PhaseLoad:
 
 def drive(golden: Golden, load: PhaseLoad, timeout_s: float = 20.0, address: str | None = None) -> RequestLog:
     prompt = Prompt(np.zeros(5, np.int32))
-    bodies = [wire.lm_body(WIRE, i, prompt, int(tokens)) for i, tokens in enumerate(load.output_tokens)]
-    return client.drive(load, bodies, client.Target(address or golden.address, WIRE, golden.running), timeout_s=timeout_s)
+    bodies = [model_wires.lm_body(WIRE, i, prompt, int(tokens)) for i, tokens in enumerate(load.output_tokens)]
+    return load_generator.drive(load, bodies, Target(address or golden.address, WIRE, golden.running), timeout_s=timeout_s)
 
 
 def reported(rows: Sequence[MetricRow], metric: str, statistic: str = "value") -> float:

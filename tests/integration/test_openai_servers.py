@@ -13,13 +13,13 @@ import pytest
 from tests.fakes.scripted_http import DONE, STREAM, Answer, Scripted, counted, event, said
 from tests.integration.test_inference_hosted import endpoint_at
 
-from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis.metrics import metrics_of
 from plumbline.harness.inference.endpoint import Endpoint, classify_failure
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.server.under_test import ExternalServer
+from plumbline.loadclient import load_generator
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import MetricRow
 
 pytestmark = pytest.mark.integration
@@ -39,7 +39,7 @@ def drive(made: Endpoint, n: int = 1, every_s: float = 0.0, sent: int = 20, aske
     lengths = (np.full(n, value, np.int32) for value in (sent, asked, -1))
     load = PhaseLoad("steady", max(1.0, n * every_s), np.arange(n) * every_s, *lengths)
     bodies = [made.body(i, Prompt(np.zeros(1, np.int32), "hello"), asked) for i in range(n)]
-    return client.drive(load, bodies, made.target(), timeout_s=timeout_s)
+    return load_generator.drive(load, bodies, made.target(), timeout_s=timeout_s)
 
 
 def reasons(made: Endpoint, log: RequestLog) -> dict[str, str]:

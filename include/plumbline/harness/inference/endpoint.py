@@ -18,12 +18,13 @@ from tritonclient.grpc import service_pb2_grpc
 from plumbline.declarations import EndpointLauncher, InferenceWorkload, Trial
 from plumbline.declarations.workloads.models import Encoder
 from plumbline.harness import launcher_protocol
-from plumbline.harness.inference.client import http_transport
-from plumbline.harness.inference.client.round_trip import grpc_channel, http_connection
-from plumbline.harness.inference.client.transport import Target
-from plumbline.harness.inference.load import wire as wires
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import CACHED, COMPLETION, PROMPT, RequestLog
+from plumbline.harness.inference.load import model_wires
+from plumbline.loadclient import http_requests
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import CACHED, COMPLETION, PROMPT, RequestLog
+from plumbline.loadclient.round_trip import grpc_channel, http_connection
+from plumbline.loadclient.transport import Target
+from plumbline.loadclient.wire import INPUT_TOKENS, Wire
 from plumbline.results import FailureClass, MetricRow, Scalar, metric_row
 
 _CALL_S = 5.0
@@ -46,15 +47,15 @@ class Endpoint:
         return cls(launcher, workload, launcher_protocol.take_endpoint_key())
 
     @property
-    def wire(self) -> wires.Wire:
+    def wire(self) -> Wire:
         """What its answers must carry; an external server need not report its times."""
         model, workload = self.launcher.model, self.workload
         natural = workload.requests.output == "natural"
         if self.launcher.protocol.startswith("openai"):
             return openai_wire(model, text=workload.requests.text)
         if isinstance(workload.model, Encoder):
-            return wires.encoder(model, workload.model.task, workload.model.width, timed=False)
-        return replace(wires.causal_lm(model, workload.requests.text), last={}, natural=natural)
+            return model_wires.encoder(model, workload.model.task, workload.model.width, timed=False)
+        return replace(model_wires.causal_lm(model, workload.requests.text), last={}, natural=natural)
 
     def target(self) -> Target:
         """Where the load goes; it always counts as running."""
@@ -92,7 +93,7 @@ class Endpoint:
         launcher, wire, model = self.launcher, self.wire, self.workload.model
         protocol, headers = launcher.protocol, launcher.headers_of(number)
         if protocol in ("openai", "openai_chat"):
-            return http_transport.completion_request(
+            return http_requests.completion_request(
                 launcher.model,
                 prompt,
                 output_tokens,
@@ -103,11 +104,11 @@ class Endpoint:
                 headers=headers,
             )
         if isinstance(model, Encoder):
-            inputs = wires.encoder_inputs(prompt, model.task)
-            return wire.body(number, inputs) if protocol == "kserve_grpc" else http_transport.infer_request(number, inputs, headers)
+            inputs = model_wires.encoder_inputs(prompt, model.task)
+            return wire.body(number, inputs) if protocol == "kserve_grpc" else http_requests.infer_request(number, inputs, headers)
         if protocol == "kserve_grpc":
-            return wires.lm_body(wire, number, prompt, output_tokens)
-        return http_transport.generate_request(prompt, output_tokens, headers)
+            return model_wires.lm_body(wire, number, prompt, output_tokens)
+        return http_requests.generate_request(prompt, output_tokens, headers)
 
     def facts(self) -> dict[str, Scalar]:
         """Facts of the endpoint, without its key. `endpoint.server`: how it names itself.
@@ -129,9 +130,9 @@ class Endpoint:
             return None  # it serves without saying what it is
 
 
-def openai_wire(model: str, *, text: bool) -> wires.Wire:
+def openai_wire(model: str, *, text: bool) -> Wire:
     """Token ids are what they are; text is cut into tokens by a tokenizer that is not ours."""
-    return wires.Wire("stream", model, {}, {} if text else {wires.INPUT_TOKENS: 4}, index=None)
+    return Wire("stream", model, {}, {} if text else {INPUT_TOKENS: 4}, index=None)
 
 
 def _server_by_grpc(target: Target) -> str:

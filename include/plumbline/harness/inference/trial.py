@@ -19,14 +19,12 @@ from plumbline.harness import engine_python, launcher_protocol
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.environment.cpu import allotted_cores, usable_cores
 from plumbline.harness.environment.sysfs import format_ranges
-from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint, fetch_companions, fetch_for_trial
 from plumbline.harness.inference.checkpoint.contents import Manifest
-from plumbline.harness.inference.client import Settings
 from plumbline.harness.inference.endpoint import Endpoint
 from plumbline.harness.inference.load.own_prompts import FetchFailed, OwnPrompts, selected_rows
-from plumbline.harness.inference.load.prompts import Prompt, Prompts, prompts_of
+from plumbline.harness.inference.load.prompts import Prompts, prompts_of
 from plumbline.harness.inference.load.schedule import Schedule, schedule_of
 from plumbline.harness.inference.load.served_tokenizer import tokenizer_of
 from plumbline.harness.inference.phases import quality, trial_record
@@ -43,6 +41,9 @@ from plumbline.harness.inference.server.listening import CoreSplit, divide_cores
 from plumbline.harness.inference.server.under_test import ExternalServer, ManagedOpenAi, ManagedTriton
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement, TrialFailed
+from plumbline.loadclient.load_generator import LOOP
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.transport import Settings
 from plumbline.results import MetricRow, Scalar, metric_row
 
 
@@ -311,7 +312,7 @@ def first_inference(driver: Driver, prompt: Prompt, output_tokens: int) -> None:
 
 def client_facts(record: TrialRecord, cores: CoreSplit | None, apart: Sequence[Sequence[int]] | None = None) -> None:
     """The client's settings, and the cores of client and server (None: the server is external). `apart`: cores of each replica."""
-    record.result.facts |= {"client.loop": client.LOOP, "client.placement": record.workload.server.client_placement}
+    record.result.facts |= {"client.loop": LOOP, "client.placement": record.workload.server.client_placement}
     if cores is not None:
         record.result.facts |= {
             "client.cpus": format_ranges(cores.client) if cores.client else cores.description,

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from plumbline.harness.child_process import ChildProcess
-from plumbline.harness.inference import client
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
-from plumbline.harness.inference.load.wire import Tensor, Wire
+from plumbline.loadclient import load_generator
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
+from plumbline.loadclient.transport import Target
+from plumbline.loadclient.wire import Tensor, Wire
 from plumbline.results import CheckLine
 
 _REQUESTS, _TOKENS, _RATE = 30, 4, 100.0
@@ -28,7 +29,7 @@ _PATIENCE_S = 30.0
 Drive = Callable[..., RequestLog]
 
 
-def load_client_lines(drive: Drive | None = None) -> list[CheckLine]:
+def load_client_lines(drive: Drive = load_generator.drive) -> list[CheckLine]:
     """`load_client` for the first token (from the scheduled arrival) and for the gaps between tokens. `drive`: the client."""
     try:
         log, sent = _drive_golden_server(drive)
@@ -37,7 +38,7 @@ def load_client_lines(drive: Drive | None = None) -> list[CheckLine]:
     return _compare_latencies(log, sent)
 
 
-def _drive_golden_server(drive: Drive | None) -> tuple[RequestLog, Mapping[int, Sequence[float]]]:
+def _drive_golden_server(drive: Drive) -> tuple[RequestLog, Mapping[int, Sequence[float]]]:
     wire = Wire("stream", "golden", {"TOKEN": 4, "INDEX": 4})
     load = PhaseLoad(
         "steady",
@@ -55,8 +56,8 @@ def _drive_golden_server(drive: Drive | None) -> tuple[RequestLog, Mapping[int, 
         address = server.stdout.readline().decode().strip()
         if not address:
             raise OSError("the golden server ended before it listened")
-        target = client.Target(address, wire, lambda: server.poll() is None)
-        log = (drive or client.drive)(load, bodies, target, timeout_s=_PATIENCE_S)
+        target = Target(address, wire, lambda: server.poll() is None)
+        log = drive(load, bodies, target, timeout_s=_PATIENCE_S)
         printed, _ = server.communicate(timeout=_PATIENCE_S)
     return log, {int(number): moments for number, moments in json.loads(printed).items()}
 

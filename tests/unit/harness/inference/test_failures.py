@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from plumbline.harness.inference.endpoint import classify_failure
-from plumbline.harness.inference.load.request_log import ErrorClass, RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import ErrorClass, RequestLog
 
 
 def log_of(*failures: tuple[ErrorClass, str]) -> RequestLog:

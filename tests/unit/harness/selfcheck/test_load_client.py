@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from plumbline.harness.inference import client
 from plumbline.harness.selfcheck import load_client
+from plumbline.loadclient.load_generator import drive
 
 
-def statuses(drive: Any = None) -> dict[str, str]:
+def statuses(drive: Any = drive) -> dict[str, str]:
     return {line.of: line.status for line in load_client.load_client_lines(drive)}
 
 
@@ -48,7 +48,7 @@ def losing(log: Any) -> None:
 )
 def test_a_wrong_client_fails(fault: Any, red: dict[str, str]) -> None:
     def wrong(*arguments: Any, **given: Any) -> Any:
-        log = client.drive(*arguments, **given)
+        log = drive(*arguments, **given)
         fault(log)
         return log
 

@@ -16,13 +16,13 @@ from plumbline.declarations import InferenceWorkload, TrainingWorkload, Trial
 from plumbline.harness import probes
 from plumbline.harness.inference import trial
 from plumbline.harness.inference.analysis.metrics import ServerCounters, metrics_of
-from plumbline.harness.inference.load.request_log import PIPELINE, STAGES, RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.phases import context, fault, quality, search
 from plumbline.harness.training.analysis import performance, recovery
 from plumbline.harness.training.analysis.records import TrainingRecords
 from plumbline.harness.training.worker_protocol import CheckpointSave, RunRecord, Step
 from plumbline.launch.simulated.launcher import simulate
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import PIPELINE, STAGES, RequestLog
 from plumbline.metrics import METRICS, LoadPhase
 from plumbline.results import MetricRow
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.harness.gpu_monitor import GpuMonitor
-from plumbline.harness.inference.load.request_log import RETRIEVAL, RequestLog
+from plumbline.loadclient.request_log import RETRIEVAL, RequestLog
+from plumbline.loadclient.round_trip import RoundTrips
 from plumbline.metrics import LoadPhase
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.metrics.quantiles import PERCENTILES, Values, interval, percentile, supported
@@ -183,6 +184,19 @@ def _client(log: RequestLog) -> list[MetricRow]:
             metric_row("client_cpu_per_request", sum(log.cpu_s) / sent, sent, phase=phase),
             metric_row("client_cpu_utilization", utilization, len(log.cpu_s), phase=phase),
         ]
+    return rows
+
+
+def round_trip_rows(phase: LoadPhase, measured: Sequence[RoundTrips]) -> list[MetricRow]:
+    """`network_round_trip_time` and `protocol_round_trip_time` of a phase, from what was measured before and after it."""
+    rows = []
+    for metric, kind in (("network_round_trip_time", "connect_s"), ("protocol_round_trip_time", "request_s")):
+        ordered = np.sort(np.array([value for trips in measured for value in getattr(trips, kind)], np.float64))
+        n = len(ordered)
+        for name in ("p50", "p95"):
+            q = PERCENTILES[name]
+            value = percentile(ordered, q) if supported(n, q) else None
+            rows.append(metric_row(metric, value, n, phase=phase, statistic=name, ci=interval(ordered, q)))
     return rows
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder, Llama, ServedGpt, ServingPrecision
-from plumbline.harness.inference.load.request_log import RequestLog
+from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import MetricRow, metric_row
 
 WEIGHT_BYTES: dict[ServingPrecision, float] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "int4": 0.5}

@@ -11,8 +11,8 @@ from plumbline.declarations import Criterion, InferenceWorkload, ValidityLimits
 from plumbline.declarations.workloads import insufficient_observations
 from plumbline.declarations.workloads.models import Llama
 from plumbline.harness.inference.analysis.metrics import ServerCounters, achieved_rate_ratio, cpu_utilization, dispatch_p99, without_pace
-from plumbline.harness.inference.load.request_log import CACHED, COMPLETION, PROMPT, WAITED, RequestLog
 from plumbline.harness.measurement import Judgement, degraded, invalid
+from plumbline.loadclient.request_log import CACHED, COMPLETION, PROMPT, WAITED, RequestLog
 from plumbline.results import MetricRow, Reason
 
 

@@ -29,9 +29,11 @@ from plumbline.declarations.workloads.prompts import (
     selection_hash,
     unpack,
 )
-from plumbline.harness.inference.load.prompts import NO_IDS, Prompt, Prompts
-from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, request_rng, turn_of
+from plumbline.harness.inference.load.prompts import Prompts
+from plumbline.harness.inference.load.schedule import Schedule, request_rng, turn_of
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import NO_IDS, Prompt
 
 MAX_FETCHED_BYTES = 2 * 2**30
 

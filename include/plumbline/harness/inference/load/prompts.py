@@ -17,10 +17,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.inference import TOKENIZER_VOCABULARY
-from plumbline.declarations.workloads.prompts import Message
-from plumbline.harness.inference.load.schedule import PhaseLoad, Random, Schedule, request_rng, turn_of
-
-__all__ = ["NO_IDS", "Prompt", "Prompts", "TokenIds", "probe_prompts", "prompts_of"]
+from plumbline.harness.inference.load.schedule import Random, Schedule, request_rng, turn_of
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import Prompt, TokenIds
 
 _DRAWS = 100
 
@@ -131,27 +130,6 @@ class _Unique:
                 before = prefixes[group[i]] if prefixes else None
             prompts.append(self.first(before, segment, rng))
         return tuple(prompts)
-
-
-TokenIds = NDArray[np.int32]
-NO_IDS: TokenIds = np.empty(0, np.int32)
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """`ids` int32 [tokens], and the text that the served model's tokenizer turns into exactly these ids, if prompts go out as text.
-
-    `messages`: the conversation that the text was rendered from, for servers that apply their chat template. No ids: the server counts them.
-    """
-
-    ids: TokenIds
-    text: str | None = None
-    messages: tuple[Message, ...] | None = None
-
-    def __add__(self, other: Prompt) -> Prompt:
-        """One after the other. Holds for the text too: segments end where the tokenizer splits, whatever follows."""
-        text = None if self.text is None or other.text is None else self.text + other.text
-        return Prompt(np.concatenate([self.ids, other.ids]), text)
 
 
 class PromptSource(Protocol):

@@ -18,7 +18,8 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint
 from plumbline.declarations.workloads.prompts import Message
 from plumbline.harness import engine_python
-from plumbline.harness.inference.load.prompts import TokenIds, shipped_tokenizer
+from plumbline.harness.inference.load.prompts import shipped_tokenizer
+from plumbline.loadclient.prompt import TokenIds
 
 _WITHIN_S = 600.0
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plumbline.harness.inference.load.wire import image_patches
+from plumbline.harness.inference.load.model_wires import image_patches
 from plumbline.harness.inference.models import encoder, transformer
 from plumbline.harness.inference.models.precision import in_precision
 

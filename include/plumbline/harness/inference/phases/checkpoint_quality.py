@@ -15,7 +15,6 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import Checkpoint, ServedModel
 from plumbline.declarations.workloads.evaluation import Evaluation, Quality
 from plumbline.harness.inference.checkpoint import FetchedCheckpoint
-from plumbline.harness.inference.client import Target
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer
 from plumbline.harness.inference.phases.outputs import (
     NotReported,
@@ -31,6 +30,7 @@ from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.assembly import Place, assemble, with_provider_args
 from plumbline.harness.inference.server.under_test import all_running
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
+from plumbline.loadclient.transport import Target
 from plumbline.metrics import Phase
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results import MetricRow, metric_row

@@ -21,14 +21,14 @@ import numpy as np
 
 from plumbline.declarations.workloads.load import ContextPhaseSpec
 from plumbline.harness.inference.analysis import roofline, validity
-from plumbline.harness.inference.analysis.metrics import ServerCounters, metrics_of, stages_of
-from plumbline.harness.inference.client import round_trip
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import RequestLog, Values
-from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.analysis.metrics import ServerCounters, metrics_of, round_trip_rows, stages_of
 from plumbline.harness.inference.phases.load_phase import Driver, require_running
 from plumbline.harness.inference.server.under_test import format_outcome
 from plumbline.harness.measurement import Judgement, degraded
+from plumbline.loadclient import round_trip
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import RequestLog, Values
 from plumbline.metrics.proportions import wilson_interval
 from plumbline.results import Curve, MetricRow, Point, metric_row
 
@@ -88,7 +88,7 @@ def measure_context(driver: Driver, spec: ContextPhaseSpec, loads: Sequence[tupl
     record.result.metrics.append(context_error_row(logs))
     if len(measurements) == len(loads):
         rows = [*(r for r in last.rows if r.metric != "error_rate"), *growth_rows(logs)]
-        record.result.metrics += [*rows, *round_trip.round_trip_rows(spec.name, trips), *served.rows(last.log)]
+        record.result.metrics += [*rows, *round_trip_rows(spec.name, trips), *served.rows(last.log)]
         record.result.stages += stages_of(last.log, last.gained)
     if not last.log.finished:
         record.result.judgements.append(_cut_short(last, spec))

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from plumbline.declarations.workloads.load import FaultPhaseSpec
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import ERROR_CLASSES, RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.models import journal
 from plumbline.harness.inference.phases.load_phase import Driver, length_telemetry, noted_lengths, require_running
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import ManagedServers, ManagedTriton, ServerUnderTest, format_outcome
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, degraded
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import ERROR_CLASSES, RequestLog
 from plumbline.metrics import LoadPhase
 from plumbline.results import MetricRow, metric_row
 

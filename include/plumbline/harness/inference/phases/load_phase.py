@@ -9,18 +9,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from plumbline.declarations.workloads.load import Requests
-from plumbline.harness.inference import client
 from plumbline.harness.inference.analysis import roofline, validity
-from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
-from plumbline.harness.inference.client import Settings, round_trip
+from plumbline.harness.inference.analysis.metrics import metrics_of, round_trip_rows, stages_of, within_slo
 from plumbline.harness.inference.load import own_prompts
-from plumbline.harness.inference.load.prompts import Prompt, Prompts
-from plumbline.harness.inference.load.request_log import USAGE, RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.harness.inference.load.prompts import Prompts
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import under_test
 from plumbline.harness.inference.server.under_test import ManagedServers, ServerUnderTest, format_outcome
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient import round_trip
+from plumbline.loadclient.load_generator import drive
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import USAGE, RequestLog
+from plumbline.loadclient.transport import Settings
 from plumbline.metrics import LENGTH_DEPENDENT, NATURAL_LENGTHS, LoadPhase
 from plumbline.results import MetricRow, Telemetry
 
@@ -56,7 +58,7 @@ class Driver:
             into_s = min(time.monotonic() - began, load.duration_s) if declared else 0.0
             self.record.report(load.name, into_s, f"{note}{ended} of {due} requests")
 
-        log = client.drive(
+        log = drive(
             load,
             bodies,
             self.served.target(running),
@@ -112,7 +114,7 @@ def measure_phase(driver: Driver, load: PhaseLoad, prompts: Sequence[Prompt]) ->
     record.result.metrics += [
         *noted_lengths(metrics_of(log, record.workload.slo, gained), record.workload.requests),
         *roofline.roofline_rows(record.workload, log, record.probed),
-        *round_trip.round_trip_rows(load.name, trips),
+        *round_trip_rows(load.name, trips),
         *served.rows(log),
         *sampler.rows(log),
     ]

@@ -19,13 +19,14 @@ from tokenizers import Tokenizer
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-from plumbline.harness.inference.client import Target
-from plumbline.harness.inference.client.openai_responses import usage_counts
-from plumbline.harness.inference.client.round_trip import http_connection
-from plumbline.harness.inference.client.stated_errors import body_message
-from plumbline.harness.inference.load import wire
+from plumbline.harness.inference.load import model_wires
 from plumbline.harness.inference.load.served_tokenizer import ServedTokenizer, TemplateFailed, Unread
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.openai_responses import usage_counts
+from plumbline.loadclient.round_trip import http_connection
+from plumbline.loadclient.stated_errors import body_message
+from plumbline.loadclient.transport import Target
+from plumbline.loadclient.wire import TOKENS, Tensor, Wire
 
 TokenIds = NDArray[np.int32]
 _ANSWER_WITHIN_S = 300.0
@@ -111,25 +112,27 @@ class TritonOutputs:
     def answers(self, prompts: Sequence[Unread], output_tokens: int, *, chat: bool) -> list[str]:
         read = self._tokens.read(prompts, chat=chat)
         requests = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(read)]
-        return [self._tokens.text(np.concatenate(tensors[wire.TOKENS]).tolist()) for tensors in self._streamed(requests)]
+        return [self._tokens.text(np.concatenate(tensors[TOKENS]).tolist()) for tensors in self._streamed(requests)]
 
     def continuations(self, prompts: Sequence[TokenIds], output_tokens: int) -> list[TokenIds]:
         requests = [self._request(i, ids, output_tokens, NATURAL=1) for i, ids in enumerate(prompts)]
-        return [np.concatenate(tensors[wire.TOKENS]).astype(np.int32) for tensors in self._streamed(requests)]
+        return [np.concatenate(tensors[TOKENS]).astype(np.int32) for tensors in self._streamed(requests)]
 
     def scores(self, sequences: Sequence[TokenIds]) -> list[TokenScores]:
         answered = self._streamed([self._request(i, ids, 1, SCORE=1) for i, ids in enumerate(sequences)])
-        if answered and wire.LOG_PROBABILITIES not in answered[0]:
-            raise NotReported(f"the model {self._model} answers without {wire.LOG_PROBABILITIES}")
+        if answered and model_wires.LOG_PROBABILITIES not in answered[0]:
+            raise NotReported(f"the model {self._model} answers without {model_wires.LOG_PROBABILITIES}")
         return [
-            TokenScores(np.concatenate(tensors[wire.LOG_PROBABILITIES]).astype(np.float64), np.concatenate(tensors[wire.GREEDY]) != 0)
+            TokenScores(
+                np.concatenate(tensors[model_wires.LOG_PROBABILITIES]).astype(np.float64), np.concatenate(tensors[model_wires.GREEDY]) != 0
+            )
             for tensors in answered
         ]
 
     def _request(self, number: int, ids: TokenIds, output_tokens: int, **flags: int) -> Any:
         numbers = {"PROMPT_IDS": ids, "MAX_TOKENS": np.array([output_tokens]), **{name: np.array([value]) for name, value in flags.items()}}
-        tensors = [wire.Tensor(name, "INT32", value.shape, value.astype("<i4").tobytes()) for name, value in numbers.items()]
-        return messages.ModelInferRequest.FromString(wire.Wire("stream", self._model, {}).body(number, tensors))
+        tensors = [Tensor(name, "INT32", value.shape, value.astype("<i4").tobytes()) for name, value in numbers.items()]
+        return messages.ModelInferRequest.FromString(Wire("stream", self._model, {}).body(number, tensors))
 
     def _streamed(self, requests: Sequence[Any]) -> list[dict[str, list[NDArray[Any]]]]:
         """Of each request all values of each output, in the order of its responses."""
@@ -147,7 +150,7 @@ class TritonOutputs:
                             tensors[int(response.id)].setdefault(output.name, []).append(np.frombuffer(data, kind))
             except grpc.RpcError as error:
                 raise TrialFailed("server_error", f"the check of the outputs was not answered: {error.code()}") from error
-        if missing := sum(wire.TOKENS not in each for each in tensors):
+        if missing := sum(TOKENS not in each for each in tensors):
             raise TrialFailed("server_error", f"the check of the outputs got {len(tensors) - missing} of {len(tensors)} answers")
         return tensors
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from plumbline.declarations.workloads.engines import PATH_MEASURED
-from plumbline.harness.inference.client import Settings
-from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.phases.load_phase import Driver, sequential_load
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server import tritonserver, under_test
@@ -17,6 +15,8 @@ from plumbline.harness.inference.server.assembly import Place, managed_triton
 from plumbline.harness.inference.server.backends import generation
 from plumbline.harness.inference.server.backends.generation import Weights
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.transport import Settings
 from plumbline.results import metric_row
 
 _MOST_SEQUENCES, _REQUESTS, _TOKENS, _PROMPT_TOKENS = 128, 4, 96, 128

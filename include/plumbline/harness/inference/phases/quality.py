@@ -25,9 +25,9 @@ from plumbline.declarations.workloads.models import Encoder
 from plumbline.harness import engine_python, image_requirements
 from plumbline.harness.environment.cpu import allotted_cores
 from plumbline.harness.inference.analysis import validity
-from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.measurement import EvidenceFile, Judgement, TrialFailed, invalid
+from plumbline.loadclient.prompt import Prompt
 from plumbline.results import MetricRow, metric_row
 
 _SEED = 20240229

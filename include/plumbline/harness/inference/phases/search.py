@@ -15,7 +15,6 @@ from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.analysis.growth import growth_of
 from plumbline.harness.inference.analysis.metrics import metrics_of, stages_of, within_slo
 from plumbline.harness.inference.load.prompts import Prompts, probe_prompts
-from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import probe_load
 from plumbline.harness.inference.phases.load_phase import (
     Driver,
@@ -29,6 +28,7 @@ from plumbline.harness.inference.phases.saturation import Planned, Probe, Satura
 from plumbline.harness.inference.phases.trial_record import TrialRecord
 from plumbline.harness.inference.server.under_test import format_outcome
 from plumbline.harness.measurement import EvidenceFile, TrialFailed, degraded
+from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import metric_row
 
 

@@ -17,10 +17,11 @@ from plumbline.declarations import InferenceWorkload, Trial
 from plumbline.declarations.workloads.load import Requests, max_phase_seconds
 from plumbline.harness.contention_monitor import ContentionMonitor
 from plumbline.harness.inference.load import own_prompts
-from plumbline.harness.inference.load.request_log import COMPLETION, ERROR_CLASSES, PROMPT, USAGE, RequestLog, Values
-from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule, turn_of
+from plumbline.harness.inference.load.schedule import Schedule, turn_of
 from plumbline.harness.launcher_protocol import Progress
 from plumbline.harness.measurement import EvidenceFile, Measurement
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import COMPLETION, ERROR_CLASSES, PROMPT, USAGE, RequestLog, Values
 from plumbline.metrics import Phase
 from plumbline.results import Event, MetricRow
 from plumbline.results.token_usage import TokenUsage, bucket

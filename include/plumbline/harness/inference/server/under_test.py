@@ -22,8 +22,6 @@ from plumbline.declarations.providers import Accelerator
 from plumbline.harness.gpu_monitor import GpuMonitor
 from plumbline.harness.inference.analysis import validity
 from plumbline.harness.inference.analysis.metrics import ServerCounters, energy_rows
-from plumbline.harness.inference.client import Target
-from plumbline.harness.inference.client.http_transport import completion_request
 from plumbline.harness.inference.endpoint import (
     Endpoint,
     cached_token_rows,
@@ -32,14 +30,16 @@ from plumbline.harness.inference.endpoint import (
     token_count_source,
     tokens_per_arrival,
 )
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.control import Scraper
 from plumbline.harness.inference.server.local_server import LocalServer, StartUp
 from plumbline.harness.inference.server.openai_server import OpenAiServer
 from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Reload, Triton
 from plumbline.harness.measurement import Judgement, TrialFailed
+from plumbline.loadclient.http_requests import completion_request
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import RequestLog
+from plumbline.loadclient.transport import Target
 from plumbline.metrics import LoadPhase
 from plumbline.results import FailureClass, MetricRow, Telemetry, metric_row
 

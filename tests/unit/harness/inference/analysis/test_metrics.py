@@ -7,8 +7,8 @@ import pytest
 
 from plumbline.declarations.workloads.inference import Slo
 from plumbline.harness.inference.analysis.metrics import achieved_rate_ratio, cpu_utilization, dispatch_p99, metrics_of, within_slo
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import MetricRow
 
 SLO = Slo.model_construct(time_to_first_token=0.1, inter_token_latency=0.02, request_scheduled_latency=None)

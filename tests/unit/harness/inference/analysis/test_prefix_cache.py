@@ -13,8 +13,8 @@ from tests.fakes.trials import a_trial
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness.inference.analysis.metrics import ServerCounters
 from plumbline.harness.inference.analysis.validity import cache_state_contradicted
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
 
 N, PREFIX, GROUPS = 20, 16, 2
 

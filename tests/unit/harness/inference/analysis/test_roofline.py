@@ -11,8 +11,8 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.inference import Retrieval
 from plumbline.declarations.workloads.models import Encoder, Llama, ServedGpt
 from plumbline.harness.inference.analysis import roofline
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import MetricRow, metric_row
 
 PROBES = [metric_row("matmul_tflops", 1e12, 3, phase="environment"), metric_row("memory_bandwidth", 1e10, 3, phase="environment")]

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.harness.inference.analysis.test_metrics import fail, found, log_of, names
 
 from plumbline.harness.inference.analysis.metrics import ServerCounters, stage_rows, stages_of
-from plumbline.harness.inference.load.request_log import PIPELINE
+from plumbline.loadclient.request_log import PIPELINE
 
 VIEW = ServerCounters(
     succeeded=100,

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.unit.harness.inference.load.test_wire import prompt
+from tests.unit.harness.inference.load.test_model_wires import prompt
 
 from plumbline.declarations.workloads.models import PATCH_BYTES
-from plumbline.harness.inference.load.wire import encoder_inputs, image_patches
+from plumbline.harness.inference.load.model_wires import encoder_inputs, image_patches
 from plumbline.harness.inference.models import encoder
 
 

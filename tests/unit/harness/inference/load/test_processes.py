@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from plumbline.declarations.workloads.load import Arrivals, Tokens
-from plumbline.harness.inference.load.schedule import Overload, Seconds, arrival_times, lengths, replay_times
+from plumbline.harness.inference.load.schedule import Overload, arrival_times, lengths, replay_times
+from plumbline.loadclient.phase_load import Seconds
 
 
 def drawn(declared: dict[str, Any], duration_s: float, overload: Overload | None = None, seed: int = 3) -> Seconds:

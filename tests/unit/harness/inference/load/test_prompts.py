@@ -10,8 +10,9 @@ import pytest
 from tests.fakes.trials import a_trial
 from tests.unit.harness.inference.load.test_arrivals import CONTEXT, steady, workload
 
-from plumbline.harness.inference.load.prompts import Prompt, Prompts, probe_prompts, prompts_of, shipped_tokenizer
+from plumbline.harness.inference.load.prompts import Prompts, probe_prompts, prompts_of, shipped_tokenizer
 from plumbline.harness.inference.load.schedule import probe_load, schedule_of, turn_of
+from plumbline.loadclient.prompt import Prompt
 
 
 def test_every_prompt_is_unique_and_has_the_scheduled_length() -> None:

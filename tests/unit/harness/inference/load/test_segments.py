@@ -5,7 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from plumbline.harness.inference.load.prompts import CorpusText, Prompt, PromptSource, RandomIds, shipped_tokenizer
+from plumbline.harness.inference.load.prompts import CorpusText, PromptSource, RandomIds, shipped_tokenizer
+from plumbline.loadclient.prompt import Prompt
 
 
 def rng(seed: int = 1) -> np.random.Generator:

@@ -18,11 +18,11 @@ from tests.fakes.trials import load
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import FolderCheckpoint
 from plumbline.declarations.workloads.evaluation import Evaluation, Quality, Question
-from plumbline.harness.inference.client import Target
-from plumbline.harness.inference.load.wire import Wire
 from plumbline.harness.inference.phases import checkpoint_quality
 from plumbline.harness.inference.phases.outputs import OpenAiOutputs
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.transport import Target
+from plumbline.loadclient.wire import Wire
 
 VOCABULARY = 64
 TABLE = np.random.Generator(np.random.PCG64(1)).normal(size=(VOCABULARY, VOCABULARY))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.unit.harness.inference.load.test_arrivals import growing
 
-from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import schedule_of
 from plumbline.harness.inference.phases.context import LengthMeasurement, context_curves, context_error_row, growth_exponent, growth_rows
+from plumbline.loadclient.request_log import RequestLog
 from plumbline.results import Curve, metric_row
 
 LENGTHS = [16, 32, 48, 64]

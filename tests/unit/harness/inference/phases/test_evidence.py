@@ -9,8 +9,9 @@ import pytest
 from tests.unit.harness.inference.analysis.test_metrics import log_of
 
 from plumbline.declarations.workloads.load import Requests
-from plumbline.harness.inference.load.schedule import PhaseLoad, Schedule
+from plumbline.harness.inference.load.schedule import Schedule
 from plumbline.harness.inference.phases.trial_record import write_requests, write_schedule
+from plumbline.loadclient.phase_load import PhaseLoad
 
 SAID = {"input_tokens": {"constant": 8}, "output_tokens": {"constant": 5}, "seed": 1}
 ALONE = Requests.model_validate(SAID)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.harness.inference.load.request_log import ErrorClass, RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.phases.fault import JournalSummary
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import ErrorClass, RequestLog
 
 
 def a_log(failed: dict[int, ErrorClass]) -> RequestLog:

@@ -7,9 +7,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.golden import Golden
 
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.phases.fault import find_recovery, slice_log
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
 
 RATE, N = 10, 100
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from plumbline.declarations.workloads.inference import Slo
-from plumbline.harness.inference.load.request_log import RequestLog
-from plumbline.harness.inference.load.schedule import PhaseLoad
 from plumbline.harness.inference.phases.search import count_missed
+from plumbline.loadclient.phase_load import PhaseLoad
+from plumbline.loadclient.request_log import RequestLog
 
 FIRST = Slo.model_validate({"time_to_first_token": "500ms"})
 WHOLE = Slo.model_validate({"request_scheduled_latency": "1s"})

@@ -14,10 +14,10 @@ import pytest
 from tests.fakes.trials import CONFIG, a_trial
 
 from plumbline.declarations import InferenceWorkload, load
-from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.load.schedule import probe_load
 from plumbline.harness.inference.phases.saturation import Planned, Saturation, cannot_hold
 from plumbline.harness.inference.phases.search import observe
+from plumbline.loadclient.request_log import RequestLog
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from tests.unit.harness.inference.analysis.test_roofline import log_of
 
 from plumbline.declarations.providers import Accelerator
 from plumbline.harness.inference.analysis import roofline
-from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.server.under_test import replica_label, replica_telemetry, silent_replicas, visible_devices
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.request_log import RequestLog
 
 NVIDIA, AMD = (Accelerator(kind=kind, count=8) for kind in ("nvidia", "amd"))
 CPU = Accelerator(kind="cpu", count=8)

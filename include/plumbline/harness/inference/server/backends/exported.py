@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
 from plumbline.harness import engine_python
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.wire import Tensor, Wire, pixels
+from plumbline.harness.inference.load.model_wires import pixels
 from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, hash_of, needs_precision, version_folder
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.wire import Tensor, Wire
 
 if TYPE_CHECKING:
     import torch

@@ -16,11 +16,12 @@ from plumbline.declarations import InferenceWorkload
 from plumbline.declarations.workloads.checkpoints import UNQUANTISED
 from plumbline.harness import engine_python
 from plumbline.harness.inference import models
-from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.prompts import Prompt
+from plumbline.harness.inference.load import model_wires
 from plumbline.harness.inference.server.backends import repository
 from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, hash_of, version_folder
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.wire import CACHED_TOKENS, COUNT, INPUT_TOKENS, SERVER_TIMES, TOKENS
 
 MODEL = "chat"
 _GIB = 2**30
@@ -137,14 +138,14 @@ def write(
             Input("SCORE", "INT32", optional=True),
         ],
         [
-            (wire.TOKENS, "INT32", (-1,)),
-            (wire.COUNT, "INT32", (1,)),
+            (TOKENS, "INT32", (-1,)),
+            (COUNT, "INT32", (1,)),
             *([("TEXT", "UINT8", (-1,))] if text else []),
-            (wire.SERVER_TIMES, "FP64", (5,)),
-            (wire.INPUT_TOKENS, "INT32", (1,)),
-            (wire.CACHED_TOKENS, "INT32", (1,)),
-            (wire.LOG_PROBABILITIES, "FP32", (-1,)),
-            (wire.GREEDY, "INT32", (-1,)),
+            (SERVER_TIMES, "FP64", (5,)),
+            (INPUT_TOKENS, "INT32", (1,)),
+            (CACHED_TOKENS, "INT32", (1,)),
+            (model_wires.LOG_PROBABILITIES, "FP32", (-1,)),
+            (model_wires.GREEDY, "INT32", (-1,)),
         ],
         kind="CPU",  # the engine takes its devices itself
         decoupled=True,
@@ -154,11 +155,11 @@ def write(
     for name, source in models.engine_sources(engine).items():
         shutil.copyfile(source, version / name)
     natural, adapters = workload.requests.output == "natural", list(workload.server.adapters or ())
-    streamed = replace(wire.generation(MODEL, text), natural=natural)
+    streamed = replace(model_wires.generation(MODEL, text), natural=natural)
 
     def body(number: int, prompt: Prompt, output_tokens: int) -> bytes:
         adapter = adapters[number % len(adapters)] if adapters else ""
-        return wire.generation_body(streamed, number, prompt, output_tokens, natural=natural, adapter=adapter)
+        return model_wires.generation_body(streamed, number, prompt, output_tokens, natural=natural, adapter=adapter)
 
     return Repository(folder, MODEL, "python", streamed, body)
 

@@ -13,8 +13,7 @@ from plumbline.declarations.workloads.inference import Retrieval
 from plumbline.declarations.workloads.models import PATCH_BYTES, Encoder
 from plumbline.harness import engine_python
 from plumbline.harness.inference import models
-from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.request_log import PIPELINE, STAGES
+from plumbline.harness.inference.load import model_wires
 from plumbline.harness.inference.server.backends import generation
 from plumbline.harness.inference.server.backends.repository import (
     DTYPES,
@@ -27,6 +26,8 @@ from plumbline.harness.inference.server.backends.repository import (
     version_folder,
 )
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.request_log import PIPELINE, STAGES
+from plumbline.loadclient.wire import DOCUMENTS, INPUT_TOKENS, SERVER_TIMES
 
 CHAT, ENCODER = "chat", "encoder"
 PIPELINE_MODEL, EMBEDDING, RERANKING, GENERATOR = "pipeline", "embedding", "reranking", "generator"
@@ -42,15 +43,19 @@ def write(workload: InferenceWorkload, folder: Path, threads: int, checkpoint: P
         return _write_pipeline(workload, workload.retrieval, folder, threads)
     if isinstance(shape, Encoder):
         config = encoder(ENCODER, workload, shape, threads, batch=workload.server.sequences)
-        wire_format = wire.encoder(ENCODER, shape.task, shape.width)
+        wire_format = model_wires.encoder(ENCODER, shape.task, shape.width)
         repository = Repository(
-            folder, ENCODER, "python", wire_format, lambda number, prompt, _: wire.encoder_body(wire_format, number, prompt, shape.task)
+            folder,
+            ENCODER,
+            "python",
+            wire_format,
+            lambda number, prompt, _: model_wires.encoder_body(wire_format, number, prompt, shape.task),
         )
     else:
         config = causal_lm(CHAT, text, models.parameters_of(workload, threads))
-        streamed = wire.causal_lm(CHAT, text)
+        streamed = model_wires.causal_lm(CHAT, text)
         repository = Repository(
-            folder, CHAT, "python", streamed, lambda number, prompt, tokens: wire.lm_body(streamed, number, prompt, tokens)
+            folder, CHAT, "python", streamed, lambda number, prompt, tokens: model_wires.lm_body(streamed, number, prompt, tokens)
         )
     place(folder, config, workload)
     return repository
@@ -87,8 +92,8 @@ def causal_lm(
         [
             ("TOKEN", "INT32", (1,)),
             ("INDEX", "INT32", (1,)),
-            *([("TEXT", "UINT8", (-1,)), (wire.INPUT_TOKENS, "INT32", (1,))] if text else []),
-            (wire.SERVER_TIMES, "FP64", (times,)),
+            *([("TEXT", "UINT8", (-1,)), (INPUT_TOKENS, "INT32", (1,))] if text else []),
+            (SERVER_TIMES, "FP64", (times,)),
             *last,
         ],
         kind="CPU",
@@ -109,7 +114,7 @@ def encoder(name: str, workload: InferenceWorkload, shape: Encoder, threads: int
             Input("PIXELS", "UINT8", (-1, PATCH_BYTES), ragged=True) if shape.task == "vision" else ids,
             *([Input("TEXT_IN", "UINT8", (-1,), optional=True, ragged=True)] if text else []),
         ],
-        [answer, (wire.SERVER_TIMES, "FP64", (len(STAGES),))],
+        [answer, (SERVER_TIMES, "FP64", (len(STAGES),))],
         kind="CPU",
         batch=batch,
         parameters=models.parameters_of(workload, threads) | ({"part": "true"} if part else {}),
@@ -132,11 +137,15 @@ def _write_pipeline(workload: InferenceWorkload, retrieval: Retrieval, folder: P
     place(folder, causal_lm(GENERATOR, text, models.parameters_of(generator, threads)), generator)
     parameters = models.pipeline_parameters_of(workload, retrieval, threads)
     parameters |= {"embedding": EMBEDDING, "reranking": RERANKING, "generator": GENERATOR}
-    documents = (wire.DOCUMENTS, "INT32", (retrieval.top,))
+    documents = (DOCUMENTS, "INT32", (retrieval.top,))
     place(folder, causal_lm(PIPELINE_MODEL, text, parameters, last=[documents], times=len(PIPELINE)), workload)
-    wire_format = wire.pipeline(PIPELINE_MODEL, text, retrieval.top)
+    wire_format = model_wires.pipeline(PIPELINE_MODEL, text, retrieval.top)
     return Repository(
-        folder, PIPELINE_MODEL, "python", wire_format, lambda number, prompt, tokens: wire.lm_body(wire_format, number, prompt, tokens)
+        folder,
+        PIPELINE_MODEL,
+        "python",
+        wire_format,
+        lambda number, prompt, tokens: model_wires.lm_body(wire_format, number, prompt, tokens),
     )
 
 

@@ -15,9 +15,9 @@ from tritonclient.grpc import model_config_pb2
 from plumbline.declarations import InferenceWorkload, digest
 from plumbline.declarations.workloads.models import Llama
 from plumbline.harness.inference.load.prompts import TOKENIZER_FILE as TOKENIZER
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.wire import Wire
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.wire import Wire
 
 Config = Any  # tritonclient's messages have no types
 Body = Callable[[int, Prompt, int], bytes]

@@ -12,10 +12,10 @@ from typing import Any
 
 from plumbline.declarations import InferenceWorkload
 from plumbline.harness import engine_python
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.wire import ANY, Tensor, Wire
 from plumbline.harness.inference.server.backends.generation import MODEL, Weights
 from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, prompt_text, version_folder
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.wire import ANY, Tensor, Wire
 
 BACKEND = "vllm"
 COUNTS = "return_num_output_tokens"

@@ -11,23 +11,24 @@ from pydantic import ValidationError
 from tests.data.repositories.golden import workload
 
 from plumbline.declarations import InferenceWorkload
-from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.server import backends
+from plumbline.loadclient.prompt import Prompt
 
 ENGINE = """
 from plumbline.declarations.workloads.engines import InferenceEngine
 ECHO = InferenceEngine(("gpt",), writer="echo_engine.writer", triton_backend="python", reads_text=False)
 """
 WRITER = """
-from plumbline.harness.inference.load import wire
+from plumbline.harness.inference.load import model_wires
+from plumbline.loadclient.wire import SERVER_TIMES
 from plumbline.harness.inference.server.backends.repository import Input, Repository, config_of, version_folder
 
 def write(workload, folder, threads):
-    outputs = [("TOKEN", "INT32", (1,)), ("INDEX", "INT32", (1,)), (wire.SERVER_TIMES, "FP64", (4,))]
+    outputs = [("TOKEN", "INT32", (1,)), ("INDEX", "INT32", (1,)), (SERVER_TIMES, "FP64", (4,))]
     config = config_of("echo", "python", [Input("PROMPT_IDS", "INT32", (-1,)), Input("MAX_TOKENS", "INT32")], outputs, kind="CPU", decoupled=True)
     (version_folder(folder, config) / "model.py").write_text("class TritonPythonModel: ...")
-    responses = wire.causal_lm("echo", False)
-    return Repository(folder, "echo", "python", responses, lambda number, prompt, tokens: wire.lm_body(responses, number, prompt, tokens))
+    responses = model_wires.causal_lm("echo", False)
+    return Repository(folder, "echo", "python", responses, lambda number, prompt, tokens: model_wires.lm_body(responses, number, prompt, tokens))
 """
 
 

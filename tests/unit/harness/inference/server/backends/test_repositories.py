@@ -15,11 +15,11 @@ from tokenizers import Tokenizer
 from tritonclient.grpc import model_config_pb2
 from tritonclient.grpc import service_pb2 as messages
 
-from plumbline.harness.inference.load import wire
-from plumbline.harness.inference.load.prompts import Prompt
 from plumbline.harness.inference.server import backends
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.wire import PERHAPS
 
 PROMPT = Prompt(np.array([3, 17, 0, 22, 5], np.int32))
 
@@ -125,7 +125,7 @@ def test_declared_text_reaches_an_engine_with_the_shipped_tokenizer(tmp_path: Pa
     text, file = "The rate rises.", settings(repository)["tokenizer"]
     tensors = asked(repository, Prompt(np.array(Tokenizer.from_file(file).encode(text).ids, np.int32), text))
     assert tensors["PROMPT"][2].decode() == text
-    assert repository.wire.responses["TEXT"] == wire.PERHAPS
+    assert repository.wire.responses["TEXT"] == PERHAPS
     assert settings(repository)["engine_args"]["skip_tokenizer_init"] is False
 
 

@@ -17,14 +17,14 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
-from plumbline.harness.inference import client
-from plumbline.harness.inference.client import Settings, Target
-from plumbline.harness.inference.load.prompts import Prompt
-from plumbline.harness.inference.load.request_log import RequestLog
 from plumbline.harness.inference.phases.load_phase import sequential_load
 from plumbline.harness.inference.server import backends
 from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.measurement import TrialFailed
+from plumbline.loadclient.load_generator import drive
+from plumbline.loadclient.prompt import Prompt
+from plumbline.loadclient.request_log import RequestLog
+from plumbline.loadclient.transport import Settings, Target
 
 OWN = {"backend": "vllm", "triton_backend": "vllm"}
 
@@ -93,7 +93,7 @@ def driven(repository: Repository, servicer: Servicer, tokens: int = 6) -> Reque
     load = sequential_load("steady", prompts, tokens)
     bodies = [repository.body(i, prompt, tokens) for i, prompt in enumerate(prompts)]
     with serving(servicer) as address:
-        return client.drive(load, bodies, Target(address, repository.wire, lambda: True), timeout_s=20, settings=Settings())
+        return drive(load, bodies, Target(address, repository.wire, lambda: True), timeout_s=20, settings=Settings())
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 4])

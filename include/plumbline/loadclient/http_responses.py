@@ -1,0 +1,223 @@
+"""What HTTP responses have in common, and those of KServe: the events of a stream, token times, or an error class and its detail."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from plumbline.loadclient.request_log import STAGES, ErrorClass, Remark
+from plumbline.loadclient.stated_errors import MESSAGE_LENGTH, stated_error, status_class
+from plumbline.loadclient.wire import SERVER_TIMES, Wire
+
+_LONGEST = 4 * 2**20
+_BOM = b"\xef\xbb\xbf"
+
+
+class InvalidResponse(Exception):
+    """An invalid answer: class and detail of the request's failure."""
+
+    def __init__(self, error: ErrorClass, detail: str) -> None:
+        super().__init__(detail)
+        self.error: ErrorClass = error
+        self.detail = detail
+
+
+class NamedError(bytes):
+    """Data of an event whose name says that it is an error."""
+
+
+class EventStream:
+    """Collects bytes and gives the data of each event that is complete.
+
+    Lines end with LF, CR LF or CR; `data` lines of one event are joined by LF; a byte order mark, comments and other fields are left out.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._begun = self._error = False
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """Data of the events that are complete now; InvalidResponse if one exceeds 4 MiB."""
+        received = self._rest + received
+        if not self._begun:
+            if _BOM.startswith(received):
+                self._rest = received
+                return []
+            self._begun, received = True, received.removeprefix(_BOM)
+        # A CR at the end may be the first half of a CR LF.
+        ends_in_cr = received.endswith(b"\r")
+        if b"\r" in received:
+            received = received[: len(received) - ends_in_cr].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\r" * ends_in_cr
+        *lines, self._rest = received.split(b"\n")
+        events = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+            elif not line:
+                if self._data:
+                    data = b"\n".join(self._data)
+                    events.append(NamedError(data) if self._error else data)
+                    self._data = []
+                self._error = False
+            elif line.startswith(b"event:"):
+                self._error = line[6:].strip() == b"error"
+            elif line.startswith(b"error:"):  # llama.cpp's own field
+                self._data.append(line[6:])
+                self._error = True
+        if len(self._rest) + (sum(map(len, self._data)) if self._data else 0) > _LONGEST:
+            raise InvalidResponse("server_error", f"an event is longer than {_LONGEST} bytes")
+        return events
+
+    def unfinished(self) -> bytes:
+        """Data of the last event if its empty line did not come."""
+        return next(iter(self.feed(b"\n\n")), b"")
+
+
+# What a response means for a request: its tokens with their times, or what is wrong with it.
+#
+# An answer is fed the bytes of one successful (2xx) body as they come, and told when the body is complete. It knows no connection and no
+# clock; times are handed in.
+
+
+@dataclass
+class CompletedResponse:
+    """`token_at`: arrival of each token, in the caller's clock; tokens that came together share one. `server_s` [len(STAGES)]: reported times.
+    `usage`: the server's own count, see USAGE; None: it reported none."""
+
+    token_at: list[float]
+    server_s: list[float] | None = None
+    usage: tuple[int, ...] | None = None
+    remark: Remark | None = None
+
+
+class ResponseReader(Protocol):
+    @property
+    def arrived(self) -> list[float]:
+        """A moment for each event with a token so far."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Nothing is missing, whether or not the body has ended."""
+        ...
+
+    def feed(self, data: bytes, now: float) -> None:
+        """The next bytes, which arrived at `now`."""
+        ...
+
+    def complete(self) -> CompletedResponse:
+        """The body has ended as HTTP says it must."""
+        ...
+
+
+@dataclass
+class GenerateResponse:
+    """A stream of KServe's generate_stream: one event a token, with the model's output tensors as JSON."""
+
+    wire: Wire
+    asked: int
+    input_tokens: int | None = None
+    _events: EventStream = field(default_factory=EventStream)
+    _times: list[float] = field(default_factory=list)
+    over: bool = False
+    _last: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def arrived(self) -> list[float]:
+        return self._times
+
+    def feed(self, data: bytes, now: float) -> None:
+        for event in self._events.feed(data):
+            chunk = _object(event)
+            if "error" in chunk:
+                stated = stated_error(chunk["error"], chunk)
+                raise InvalidResponse(status_class(stated.status or 500), f"error in the stream: {stated.message}")
+            for name in self.wire.responses:
+                if name not in chunk:
+                    raise InvalidResponse("wrong_output", f"token {len(self._times)} has no {name}")
+            if self.wire.index is not None and chunk[self.wire.index] != len(self._times):
+                raise InvalidResponse(
+                    "wrong_output",
+                    f"token {len(self._times)} has index {chunk[self.wire.index]}; a token was lost, doubled or overtaken",
+                )
+            self._times.append(now)
+            self._last = chunk
+
+    def complete(self) -> CompletedResponse:
+        if len(self._times) != self.asked and not (self.wire.natural and 0 < len(self._times) < self.asked):
+            raise InvalidResponse("wrong_output", f"{len(self._times)} tokens; expected {self.asked}")
+        for name in self.wire.last:
+            if name not in self._last:
+                raise InvalidResponse("wrong_output", f"the last token has no {name}")
+        reported = self._last.get("INPUT_TOKENS")
+        if reported is not None and self.input_tokens is not None and reported != self.input_tokens:
+            raise InvalidResponse(
+                "wrong_output", f"tokenizer mismatch: the server made {reported} tokens of a prompt of {self.input_tokens}"
+            )
+        return CompletedResponse(self._times, _stage_seconds(self._last.get(SERVER_TIMES)))
+
+
+@dataclass
+class InferResponse:
+    """An answer of KServe's infer with binary tensors: one piece, whose tensors must have their sizes. `header_bytes` of its JSON part;
+    None if the response did not say."""
+
+    wire: Wire
+    header_bytes: int | None = None
+    _body: bytearray = field(default_factory=bytearray)
+    _at: float = 0.0
+    over: bool = False
+
+    @property
+    def arrived(self) -> list[float]:
+        """In one piece or not at all."""
+        return []
+
+    def feed(self, data: bytes, now: float) -> None:
+        self._body += data
+        self._at = now
+
+    def complete(self) -> CompletedResponse:
+        length = len(self._body) if self.header_bytes is None else self.header_bytes
+        header = _object(bytes(self._body[:length]))
+        at, sizes, times = length, {}, None
+        for output in header.get("outputs") or ():
+            name, size = output.get("name"), (output.get("parameters") or {}).get("binary_data_size", 0)
+            sizes[name] = min(size, len(self._body) - at)
+            if name == SERVER_TIMES and sizes[name] == 8 * len(STAGES):
+                times = np.frombuffer(bytes(self._body[at : at + size]), "<f8").tolist()
+            at += size
+        for name, expected in {**self.wire.responses, **self.wire.last}.items():
+            if sizes.get(name, 0) != expected and not (expected < 0 < sizes.get(name, 0)):
+                raise InvalidResponse(
+                    "wrong_output", f"{sizes.get(name, 0)} bytes of {name}; expected {expected if expected >= 0 else 'some'}"
+                )
+        return CompletedResponse([self._at], times)
+
+
+def spread(times: list[float], tokens: int) -> list[float]:
+    """Arrivals of `tokens` tokens that came in as many events as there are `times`, evenly shared: tokens of one event arrived together."""
+    return [times[i * len(times) // tokens] for i in range(tokens)] if len(times) < tokens else times
+
+
+def quoted(text: bytes) -> str:
+    """Its beginning."""
+    return text[: MESSAGE_LENGTH // 2].decode("utf-8", "replace")
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except ValueError as error:
+        raise InvalidResponse("server_error", f"not JSON ({error}): {quoted(text)}") from error
+    if not isinstance(parsed, dict):
+        raise InvalidResponse("server_error", f"not a JSON object: {quoted(text)}")
+    return parsed
+
+
+def _stage_seconds(seconds: Any) -> list[float] | None:
+    return [float(v) for v in seconds] if isinstance(seconds, list) and len(seconds) == len(STAGES) else None
