@@ -21,10 +21,10 @@ from plumbline.declarations.installation import override_home
 from plumbline.embedded.campaign import CampaignError, Outcome, run_campaign
 from plumbline.embedded.client import AirflowError, end_runs_since
 from plumbline.embedded.server import AirflowServer, ServerError
-from plumbline.launch.plan import PlanError
+from plumbline.launch.plan import PlanError, RunRequest, planned_trials
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results.finding import Finding
-from plumbline.workflows.plan import DECISION_DAG, RunParameters, planned_trials
+from plumbline.workflows.plan import DECISION_DAG
 from plumbline.workflows.report import campaign_data
 
 PROVIDER, WORKLOAD = "local-2core", "drift-demo-cpu"
@@ -71,8 +71,8 @@ def main(
 
 def _staged(declared: Declarations, repeats: int | None) -> Outcome:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    before = RunParameters(f"demo-{stamp}-before", "drift demo: as declared", workloads=(WORKLOAD,), repeats=repeats)
-    after = RunParameters(f"demo-{stamp}-after", "drift demo: the monthly rerun", workloads=(WORKLOAD,), repeats=repeats)
+    before = RunRequest(f"demo-{stamp}-before", "drift demo: as declared", workloads=(WORKLOAD,), repeats=repeats)
+    after = RunRequest(f"demo-{stamp}-after", "drift demo: the monthly rerun", workloads=(WORKLOAD,), repeats=repeats)
     try:
         plans = [planned_trials(declared, request, [PROVIDER]) for request in (before, after)]
         # The same Airflow home as `make run` has: what is staged apart are the results, not the scheduler.

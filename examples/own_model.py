@@ -27,12 +27,11 @@ from plumbline.embedded.campaign import CampaignError, run_campaign
 from plumbline.embedded.client import AirflowError
 from plumbline.embedded.server import AirflowServer, ServerError
 from plumbline.harness.engine_python import VARIABLE as ENGINE_PYTHON
-from plumbline.launch.plan import PlanError
+from plumbline.launch.plan import PlanError, RunRequest, planned_trials
 from plumbline.metrics import Phase
 from plumbline.metrics.formatting import format_percent, format_quantity
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.results import ResultDocument
-from plumbline.workflows.plan import RunParameters, planned_trials
 from plumbline.workflows.report import campaign_data
 
 PROVIDERS = ("local-2core", "local-1core")
@@ -50,7 +49,7 @@ def main(as_json: Json = False) -> None:
         checkpoints = make(home / "models", watching.status)
         _clear_results(home)
         with override_home(home, stage(home, *checkpoints, questions())):
-            request = RunParameters(f"own-model-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}", "demonstration of an own model")
+            request = RunRequest(f"own-model-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}", "demonstration of an own model")
             try:
                 declared = load()
                 planned = planned_trials(declared, request, PROVIDERS)

@@ -57,9 +57,9 @@ def kept_to(cores: set[int]) -> Iterator[None]:
 def run(declared: Declarations, workload: str, provider: str, campaigns: Sequence[str], repeats: int) -> list[ResultDocument]:
     """Run the trials of each campaign, in turn."""
     now = datetime.now(timezone.utc)
-    requests = [RunRequest(name, "false alarms", (provider,), (workload,), slots=("02:00",), repeats=repeats) for name in campaigns]
+    requests = [RunRequest(name, "false alarms", "02:00", (workload,), repeats=repeats) for name in campaigns]
     done = []
-    for together in zip(*(plan(declared, request, now) for request in requests), strict=True):
+    for together in zip(*(plan(declared, declared.providers[provider], request, now) for request in requests), strict=True):
         for trial in together:
             at = time.monotonic()
             done.append(document := run_directly(trial))

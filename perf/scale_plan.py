@@ -29,16 +29,17 @@ def main() -> None:
 
 def plan_all() -> None:
     from plumbline.declarations import load
-    from plumbline.workflows.plan import RunParameters, trial_groups, trials_of
+    from plumbline.launch.plan import RunRequest, plan
+    from plumbline.workflows.plan import trial_groups
 
     began = time.perf_counter()
     declared = load()
     print(f"load {PROVIDERS} providers and {WORKLOADS} workloads: {time.perf_counter() - began:.2f} s, in every task")
-    now, parameters = datetime.now(timezone.utc), RunParameters("2026-11", "scale")
+    now, parameters = datetime.now(timezone.utc), RunRequest("2026-11", "scale")
     began, total, widest = time.perf_counter(), 0, 0
     for provider in declared.enabled_providers():
         for lane in trial_groups(declared, provider):
-            trials = lane.of(trials_of(parameters, declared, provider, lane.kind, now))
+            trials = lane.of(plan(declared, provider, parameters, now, (lane.kind,)))
             total, widest = total + len(trials), max(widest, len(trials))
     print(f"plan {total} trials: {time.perf_counter() - began:.1f} s in all, {(time.perf_counter() - began) / PROVIDERS:.2f} s a provider")
     print(f"widest lane: {widest} mapped tasks on demand, {widest // len(SLOTS)} in a monthly slot; core.max_map_length is 1024")
@@ -51,8 +52,9 @@ def plan_one_to_s3() -> None:
     from moto.server import ThreadedMotoServer
 
     from plumbline.declarations import load
+    from plumbline.launch.plan import RunRequest
     from plumbline.workflows import benchmark
-    from plumbline.workflows.plan import TRAINING, RunParameters
+    from plumbline.workflows.plan import TRAINING
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -78,7 +80,7 @@ def plan_one_to_s3() -> None:
     for name in ("the first time", "again"):
         counts.clear()
         began = time.perf_counter()
-        rows = benchmark.plan_trials(provider, TRAINING, RunParameters("2026-11", "scale"))
+        rows = benchmark.plan_trials(provider, TRAINING, RunRequest("2026-11", "scale"))
         requests = ", ".join(f"{count} {method}" for method, count in counts.most_common())
         print(
             f"plan {len(rows)} trials of a lane to S3, {name}: {sum(counts.values()) / len(rows):.1f} requests a trial ({requests}),",

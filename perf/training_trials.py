@@ -33,9 +33,9 @@ def no_change(declared: Declarations, workload: str, count: int, until: float) -
     shutil.rmtree(home, ignore_errors=True)
     documents: list[ResultDocument] = []
     with override_home(home):
-        request = RunRequest(CAMPAIGN, "false alarms", (PROVIDER,), (workload,), slots=("02:00",), repeats=count)
+        request = RunRequest(CAMPAIGN, "false alarms", "02:00", (workload,), repeats=count)
         longest = 0.0
-        for trial in plan(declared, request, datetime.now(timezone.utc)):
+        for trial in plan(declared, declared.providers[PROVIDER], request, datetime.now(timezone.utc)):
             began = time.monotonic()
             if documents and began + longest > until:
                 break

@@ -17,9 +17,9 @@ from tests.browser.fleet import ROOT, SHAPE, TEAM, TEAMS, one_slot
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, load
 from plumbline.declarations.installation import override_home
+from plumbline.launch.plan import RunRequest
 from plumbline.launch.simulated.launcher import simulate
 from plumbline.workflows.decide import decide_all
-from plumbline.workflows.plan import RunParameters
 from plumbline.workflows.rehearse import months_of, trials_in
 from plumbline.workflows.report import write_report
 from plumbline.workflows.review import review_campaign
@@ -111,7 +111,7 @@ def record_months(declared: Declarations, months: str, repeats: int = 3, workloa
     Without result stores and checks, which take most of a rehearsal's time."""
     count = 0
     for month in months_of(months, datetime.now(timezone.utc)):
-        request = RunParameters(f"{month:%Y-%m}", "monthly rerun", repeats=repeats, workloads=tuple(workloads or declared.workloads))
+        request = RunRequest(f"{month:%Y-%m}", "monthly rerun", repeats=repeats, workloads=tuple(workloads or declared.workloads))
         planned = {place.name: trials_in(declared, place, month, request) for place in declared.enabled_providers()}
         with open_archive() as archive:
             for trial in (trial for trials in planned.values() for trial in trials):

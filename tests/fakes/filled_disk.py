@@ -26,8 +26,9 @@ def main(mount: Path) -> None:
 
     from plumbline.archive import open_archive
     from plumbline.launch import stores
+    from plumbline.launch.plan import RunRequest
     from plumbline.workflows import benchmark
-    from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
+    from plumbline.workflows.plan import TRIAL_GROUPS
     from plumbline.workflows.report import write_report
 
     os.environ["PLUMBLINE_CONFIG"] = str(CONFIG)
@@ -36,7 +37,7 @@ def main(mount: Path) -> None:
         campaign = f"full-{number}"
         retry = partial(_tried, mount, room)
         (spec,) = retry(
-            "plan", partial(benchmark.plan_trials, "local-1core", TRIAL_GROUPS["training"], RunParameters(campaign, "a test", repeats=1))
+            "plan", partial(benchmark.plan_trials, "local-1core", TRIAL_GROUPS["training"], RunRequest(campaign, "a test", repeats=1))
         )
         trial = stores.planned_trial(stores.home(), spec)
         retry("announce", partial(stores.home().put_trial, trial))

@@ -14,8 +14,9 @@ from tests.fakes.trials import CONFIG
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import load
+from plumbline.launch.plan import RunRequest
 from plumbline.launch.simulated.launcher import simulate
-from plumbline.workflows.plan import MONTHLY_REASON, RunParameters
+from plumbline.workflows.plan import MONTHLY_REASON
 from plumbline.workflows.rehearse import trials_in
 from plumbline.workflows.review import ReviewResult, review_campaign
 
@@ -62,7 +63,7 @@ def run(folder: Path, when: Sequence[datetime]) -> dict[str, list[ReviewResult]]
 
 def _campaign(archive: Archive, month: datetime) -> list[ReviewResult]:
     declared = load()
-    for trial in trials_in(declared, declared.providers["sim"], month, RunParameters(f"{month:%Y-%m}", MONTHLY_REASON)):
+    for trial in trials_in(declared, declared.providers["sim"], month, RunRequest(f"{month:%Y-%m}", MONTHLY_REASON)):
         archive.record(simulate(trial), uri="file:///nowhere")
     return review_campaign(f"{month:%Y-%m}", "sim")
 

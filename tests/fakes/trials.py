@@ -12,7 +12,7 @@ from typing import Any
 from plumbline.declarations import Declarations, Provider, Trial, load
 from plumbline.harness.delivery import evidence_entries
 from plumbline.harness.measurement import EvidenceFile
-from plumbline.launch.plan import RunRequest, plan
+from plumbline.launch.plan import RunRequest, plan, planned_trials
 from plumbline.results import Evidence, ResultStore
 
 CONFIG = Path(__file__).resolve().parents[2] / "include" / "config"
@@ -81,9 +81,14 @@ def a_trial(kind: str = "training", provider: Provider | None = None, declare: M
     if declare:
         workload = type(workload).model_validate_json(json.dumps(json.loads(workload.model_dump_json()) | dict(declare)))
     world = Declarations({where.name: where}, {workload.name: workload}, shipped.teams, shipped.thresholds)
-    asked = {"campaign_id": "2026-11", "reason": "a test", "workloads": [workload.name], **request}
+    asked = {"campaign_id": "2026-11", "reason": "a test", "workloads": (workload.name,), **request}
     # The selfcheck takes seconds that a test of something else need not pay for.
-    return plan(world, RunRequest(**asked), PLANNED_AT)[0].model_copy(update={"selfcheck": False})
+    return plan(world, where, RunRequest(**asked), PLANNED_AT)[0].model_copy(update={"selfcheck": False})
+
+
+def planned(declared: Declarations, request: RunRequest, *providers: str, at: datetime = PLANNED_AT) -> list[Trial]:
+    """The trials of these providers, or of all enabled ones, in one list."""
+    return [trial for trials in planned_trials(declared, request, providers, planned_at=at).values() for trial in trials]
 
 
 def put_evidence(store: ResultStore, trial: Trial, kind: str, file: Path, rows: int | None = None) -> Evidence:

@@ -22,9 +22,10 @@ from plumbline.declarations import installation_paths, load
 from plumbline.embedded.client import AirflowClient, DagRun
 from plumbline.embedded.server import AirflowServer
 from plumbline.embedded.settings import USERNAME
+from plumbline.launch.plan import RunRequest, plan
 from plumbline.launch.simulated.launcher import simulate
 from plumbline.workflows.baseline_decision import TIMED_OUT
-from plumbline.workflows.plan import ACCEPT, ACTION_DAG, KEEP, RERUN, RunParameters, trials_of
+from plumbline.workflows.plan import ACCEPT, ACTION_DAG, KEEP, RERUN
 from plumbline.workflows.review import review_campaign
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
@@ -120,7 +121,7 @@ def measured(campaign: str, at: datetime) -> None:
     """A campaign straight into the archive: what a benchmark of that time would have recorded."""
     declared = load()
     with open_archive() as archive:
-        for trial in trials_of(RunParameters(campaign, "a test"), declared, declared.providers["sim"], "training", at):
+        for trial in plan(declared, declared.providers["sim"], RunRequest(campaign, "a test"), at, ("training",)):
             archive.record(simulate(trial), uri="file:///nowhere")
 
 

@@ -17,7 +17,7 @@ from plumbline.embedded.campaign import CampaignState, run_campaign
 from plumbline.embedded.client import AirflowClient
 from plumbline.embedded.server import AirflowServer
 from plumbline.embedded.supervisor import COMPONENTS, STEADY_S
-from plumbline.workflows.plan import RunParameters, planned_trials
+from plumbline.launch.plan import RunRequest, planned_trials
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(3600)]
 
@@ -92,7 +92,7 @@ class Kill:
 def test_a_component_that_is_killed_costs_no_result(server: AirflowServer, component: str, stage: str) -> None:
     campaign = f"killed-{component}-{stage}".replace("_", "-")
     declared = load()
-    asked = RunParameters(campaign, "a test", kinds=("training",), repeats=1)
+    asked = RunRequest(campaign, "a test", kinds=("training",), repeats=1)
     planned = planned_trials(declared, asked)
     up_since = process(server, component).create_time()
     while time.time() < up_since + STEADY_S + 1:  # one that ends sooner is taken for broken, and all are ended

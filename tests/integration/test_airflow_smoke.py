@@ -27,9 +27,9 @@ from plumbline.embedded import server
 from plumbline.embedded.campaign import CampaignState, Outcome, run_campaign
 from plumbline.embedded.client import AirflowClient, DagRun
 from plumbline.embedded.server import AirflowServer
+from plumbline.launch.plan import RunRequest, planned_trials
 from plumbline.results import ResultStore
 from plumbline.results.evidence_files import damaged_files
-from plumbline.workflows.plan import RunParameters, planned_trials
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]  # `make run` takes the same path
 
@@ -45,10 +45,8 @@ DOOMED = """
 import os, signal
 from plumbline.declarations import load, installation_paths
 from plumbline.embedded.server import AirflowServer
-from plumbline.workflows.plan import RunParameters
 from plumbline.embedded.campaign import run_campaign
-from plumbline.workflows.plan import planned_trials
-declared, asked = load(), RunParameters("doomed", "a test", kinds=("training",))
+declared, asked = load(), RunRequest("doomed", "a test", kinds=("training",))
 planned = planned_trials(declared, asked)
 def look(state):
     if any(t.fraction > 0 for t in state.running):
@@ -154,7 +152,7 @@ def killed_campaign(folder: Path) -> list[psutil.Process]:
 @pytest.fixture(scope="module")
 def smoke(settings: Path) -> Iterator[Smoke]:
     declared = load()
-    asked = RunParameters("smoke", "a test", kinds=("training",))
+    asked = RunRequest("smoke", "a test", kinds=("training",))
     planned = planned_trials(declared, asked)
     states: list[CampaignState] = []
     server = AirflowServer(installation_paths().airflow_home)

@@ -16,8 +16,8 @@ from plumbline.declarations import installation_paths, load
 from plumbline.embedded.campaign import Outcome, run_campaign
 from plumbline.embedded.connections import airflow_environment, prepare
 from plumbline.embedded.server import AirflowServer
+from plumbline.launch.plan import RunRequest, planned_trials
 from plumbline.results import ResultStore
-from plumbline.workflows.plan import RunParameters, planned_trials
 
 pytestmark = [pytest.mark.integration, pytest.mark.full, pytest.mark.timeout(900)]
 
@@ -65,7 +65,7 @@ def measured() -> Outcome:
     added = [sys.executable, "-m", "airflow", "connections", "add", "hosted_key", "--conn-type", "http", "--conn-password", KEY]
     done = subprocess.run(added, env=airflow_environment(os.environ), check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    declared, asked = load(), RunParameters("hosted", "a test")
+    declared, asked = load(), RunRequest("hosted", "a test")
     server = AirflowServer(installation_paths().airflow_home)
     with server.start():
         return run_campaign(server, declared, asked, planned_trials(declared, asked), lambda _: None)

@@ -142,7 +142,7 @@ def waiting(world: World, kube: FakeKubernetes) -> Attempt:  # noqa: F811
 
 @pytest.mark.fault("pod_delete on a provider without a volume", ends="refused", keeps="nothing is created")
 def test_a_provider_without_a_volume_is_refused_before_anything_is_created(make: Any, kube: FakeKubernetes, tmp_path: Path) -> None:  # noqa: F811
-    from plumbline.launch import PlanError
+    from plumbline.launch.plan import PlanError
 
     with pytest.raises(PlanError, match=r"cluster-a.*pod_delete.*launcher\.volume_claim.*PersistentVolumeClaim"):
         make(declare={"fault": ONCE})

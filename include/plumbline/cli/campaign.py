@@ -33,11 +33,10 @@ from plumbline.embedded.client import AirflowError
 from plumbline.embedded.connections import airflow_environment, prepare
 from plumbline.embedded.server import AirflowServer, PoolKeeper, ServerError
 from plumbline.launch.local.gpu_provider import refresh_declaration
-from plumbline.launch.plan import PlanError
+from plumbline.launch.plan import Placement, PlanError, RunRequest, planned_trials
 from plumbline.metrics.formatting import format_quantity
 from plumbline.presentation.verdicts import campaign_verdict
 from plumbline.workflows import budget
-from plumbline.workflows.plan import Placement, RunParameters, planned_trials
 from plumbline.workflows.report import campaign_data
 
 """Everything after the command's name, --help included, is Airflow's."""
@@ -165,7 +164,7 @@ def run(
 ) -> None:
     """Measure a campaign on this machine through Airflow, compare it with the baseline, and write scorecards and the report."""
     declared = load_with_local_gpus()
-    request = RunParameters(
+    request = RunRequest(
         campaign_id=campaign or datetime.now(timezone.utc).strftime("run-%Y%m%d-%H%M%S"),
         reason=reason,
         workloads=tuple(workload) if workload else None,
@@ -230,9 +229,7 @@ def load_with_local_gpus() -> Declarations:
     return load_declarations()
 
 
-def measure_campaign(
-    declared: Declarations, request: RunParameters, providers: list[str] | None = None, home: Path | None = None
-) -> Outcome:
+def measure_campaign(declared: Declarations, request: RunRequest, providers: list[str] | None = None, home: Path | None = None) -> Outcome:
     """Start Airflow, run the campaign with live progress, stop Airflow again. Leaves with a sentence and an exit code if it cannot."""
     try:
         planned = planned_trials(declared, request, providers)

@@ -17,10 +17,10 @@ from plumbline.cli.tables import print_table
 from plumbline.embedded import client
 from plumbline.embedded.client import AirflowError, StartedRun
 from plumbline.embedded.client import start_runs as start_all
-from plumbline.launch.plan import PlanError
+from plumbline.launch.plan import Placement, PlanError, RunRequest
 from plumbline.metrics.formatting import format_amount, format_count, unknown_name
 from plumbline.workflows.budget import apply_budgets, budget_balance, forecast_month
-from plumbline.workflows.plan import Placement, PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, plan_runs
+from plumbline.workflows.plan import PlannedRun, RunsNotStarted, on_demand_campaign_id, plan_runs
 
 
 def trigger(
@@ -37,7 +37,7 @@ def trigger(
 ) -> None:
     """Start benchmarks of these providers as one campaign, in the Airflow of this machine or of the team's server. Does not wait."""
     declared = load_declarations()
-    request = RunParameters(
+    request = RunRequest(
         campaign_id=campaign or on_demand_campaign_id(datetime.now(timezone.utc)),
         reason=reason,
         workloads=tuple(workload) if workload else None,
@@ -100,7 +100,7 @@ def _url(one: StartedRun, address: str) -> str:
     return f"{address}/dags/{one.start.dag_id}/runs/{quote(one.run_id, safe='')}"
 
 
-def _show(request: RunParameters, started: list[StartedRun], address: str) -> None:
+def _show(request: RunRequest, started: list[StartedRun], address: str) -> None:
     out.print(f"campaign {request.campaign_id}: {request.reason}")
     for one in started:
         start = one.start

@@ -15,9 +15,10 @@ from plumbline.embedded.client import AirflowClient, AirflowError, DagRun, TaskI
 from plumbline.embedded.server import AirflowServer
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch.local.machine_access import end_abandoned
+from plumbline.launch.plan import RunRequest
 from plumbline.launch.progress import progress_file, read_progress, remove_provider_progress
 from plumbline.results import InvalidResult, ResultStore
-from plumbline.workflows.plan import RunParameters, dag_conf, trial_groups
+from plumbline.workflows.plan import dag_conf, trial_groups
 
 Phase = Literal["waiting", "running", "measured", "failed", "not_run"]
 Stage = Literal["starting", "measuring", "reviewing", "reporting", "done"]
@@ -152,7 +153,7 @@ class Outcome:
 
 
 def run_campaign(
-    server: AirflowServer, declared: Declarations, request: RunParameters, planned: dict[str, list[Trial]], on_state: OnState
+    server: AirflowServer, declared: Declarations, request: RunRequest, planned: dict[str, list[Trial]], on_state: OnState
 ) -> Outcome:
     """Measure the planned trials, review and report them. Blocks; calls `on_state` about twice a second.
 
@@ -172,7 +173,7 @@ class _Campaign:
     server: AirflowServer
     client: AirflowClient
     declared: Declarations
-    asked: RunParameters
+    asked: RunRequest
     planned: dict[str, list[Trial]]
     on_state: OnState
     trials: tuple[TrialState, ...]

@@ -8,7 +8,7 @@ from datetime import datetime
 from plumbline.declarations import Declarations, Provider, Trial
 from plumbline.declarations import EndpointLauncher as Declared
 from plumbline.harness import launcher_protocol
-from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import GRACE_S, HARNESS, PATIENCE_S, Allocation, ProcessRunner, StartRefused
 from plumbline.results import LaunchRecord, ResultStore
 from plumbline.results.document import ProbeDocument

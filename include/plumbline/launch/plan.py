@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal
 
 from plumbline.declarations import (
     AnyWorkload,
@@ -24,69 +24,154 @@ from plumbline.declarations import (
 )
 from plumbline.declarations.teams import KINDS
 from plumbline.declarations.workloads.prompts import FilePrompts
-from plumbline.launch import PlanError
 from plumbline.metrics.formatting import unknown_name
 
-__all__ = ["PlanError", "RunRequest", "declared_slots", "next_slot", "plan"]
-
-_T = TypeVar("_T")
 MAX_REPEATS = 50
+Placement = Literal["any", "fresh_node"]
 _CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _SLOT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
+class PlanError(ValueError):
+    """A request that cannot be run. The message names what was requested and what exists."""
+
+
 @dataclass(frozen=True)
 class RunRequest:
-    """None means all that is declared. `slots` and `repeats` replace the declared ones. Without `workloads` each provider runs its monthly ones."""
+    """The workloads that a run measures, and the reason. `slot`: only this slot's repeats (a monthly run). None: all declared slots one after
+    the other, each repeat under its slot's name, so that an on-demand campaign has the same blocks as its baseline.
+
+    `workloads` None: all of the monthly rerun. `repeats` replaces the declared number. `placement` fresh_node: on nodes that the series did not
+    use recently, which separates a bad node from a changed provider.
+    """
 
     campaign_id: str
     reason: str
-    providers: Sequence[str] | None = None
-    workloads: Sequence[str] | None = None
-    kinds: Sequence[str] | None = None
-    slots: Sequence[str] | None = None
+    slot: str | None = None
+    workloads: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = None
     repeats: int | None = None
+    placement: Placement = "any"
     origin: Origin | None = None
 
 
-def plan(declarations: Declarations, request: RunRequest, planned_at: datetime) -> list[Trial]:
-    """The requested trials, ordered by slot, then repeat, then provider and workload. Pure. PlanError if the request cannot be run.
-
-    Repeats are interleaved over providers, so that a slow hour affects all of them.
-    """
+def plan(
+    declared: Declarations, provider: Provider, request: RunRequest, planned_at: datetime, kinds: Sequence[str] = KINDS
+) -> list[Trial]:
+    """The trials of these kinds on one provider, by kind, slot, repeat and workload; empty if the request has none, or a simulated provider is
+    silent then. PlanError if the request cannot be run."""
     _check(request, planned_at)
-    pairs = _pairs(declarations, request)
-    schedules = {name: _schedule_hash(w) for name, w in {w.name: w for _, w in pairs}.items()}
-    trials = []
-    # A simulated provider has no instrument.
-    unchecked = {provider.name for provider, _ in pairs if not provider.simulated}
-    slots = {(p.name, w.name): tuple(request.slots or declared_slots(p, w)) for p, w in pairs}
-    for slot in sorted({slot for several in slots.values() for slot in several}):
-        for repeat in range(1, max(_repeats(request, w) for _, w in pairs) + 1):
-            for provider, workload in pairs:
-                if slot not in slots[provider.name, workload.name] or repeat > _repeats(request, workload):
-                    continue
-                trials.append(
-                    Trial(
-                        trial_id=trial_id(request.campaign_id, provider, workload, slot, repeat),
-                        campaign_id=request.campaign_id,
-                        reason=request.reason.strip(),
-                        planned_at=planned_at,
-                        provider=provider.of_trial(),
-                        workload=workload.of_trial(),
-                        validity=declarations.thresholds.validity,
-                        slot=slot,
-                        repeat=repeat,
-                        series_key=series_key(workload, provider),
-                        spec_hash=spec_hash(workload),
-                        criteria_hash=criteria_hash(workload, declarations.thresholds.validity),
-                        schedule_hash=schedules[workload.name],
-                        selfcheck=provider.name in unchecked,
-                        origin=request.origin,
-                    )
-                )
-                unchecked.discard(provider.name)
+    named = None if request.workloads is None else [fitting_workload(declared, provider, name) for name in sorted(set(request.workloads))]
+    trials: list[Trial] = []
+    for kind in kinds:
+        if request.kinds is not None and kind not in request.kinds:
+            continue
+        of_kind = declared.monthly_workloads(provider, kind, planned_at.month) if named is None else [w for w in named if w.kind == kind]
+        slots = {w.name: [s for s in declared_slots(provider, w) if request.slot in (None, s)] for w in of_kind}
+        chosen = [w for w in of_kind if slots[w.name] and not provider.launcher.skips(w.name, planned_at)]
+        repeats = {w.name: request.repeats or w.repeats.per_slot for w in chosen}
+        hashes = {w.name: _schedule_hash(w) for w in chosen}
+        first = len(trials)
+        for slot in sorted({slot for w in chosen for slot in slots[w.name]}):
+            for repeat in range(1, max(repeats.values()) + 1):
+                trials += [
+                    _trial(declared, provider, w, request, planned_at, slot, repeat, hashes[w.name])
+                    for w in chosen
+                    if slot in slots[w.name] and repeat <= repeats[w.name]
+                ]
+        # A simulated provider has no instrument.
+        if len(trials) > first and not provider.simulated:
+            trials[first] = trials[first].model_copy(update={"selfcheck": True})
     return trials
+
+
+def single_trial(declared: Declarations, provider: Provider, workload: AnyWorkload, request: RunRequest, planned_at: datetime) -> Trial:
+    """One trial of a workload that fits, in the first declared slot; it checks the instrument."""
+    _check(request, planned_at)
+    slot = declared_slots(provider, workload)[0]
+    trial = _trial(declared, provider, workload, request, planned_at, slot, 1, _schedule_hash(workload))
+    return trial.model_copy(update={"selfcheck": not provider.simulated})
+
+
+def planned_trials(
+    declared: Declarations, request: RunRequest, providers: Sequence[str] | None = None, *, planned_at: datetime | None = None
+) -> dict[str, list[Trial]]:
+    """The trials of a campaign by provider, of all enabled ones if none is named; PlanError if there are none, or a name is unknown.
+
+    Each provider runs the named workloads that fit it. `planned_at`: now if None.
+    """
+    chosen = [enabled_provider(declared, name) for name in sorted(set(providers))] if providers else declared.enabled_providers()
+    for name in request.workloads or ():
+        if name not in declared.workloads:
+            raise PlanError(unknown_name("workload", name, declared.workloads))
+    planned, now = {}, planned_at or datetime.now(timezone.utc)
+    for provider in chosen:
+        fitting = {w.name for w in declared.workloads_for(provider)}
+        wanted = None if request.workloads is None else tuple(w for w in request.workloads if w in fitting)
+        if trials := plan(declared, provider, replace(request, workloads=wanted), now):
+            planned[provider.name] = trials
+    if request.placement == "fresh_node" and (fixed := [p.name for p in chosen if p.name in planned and not p.launcher.runs_pods]):
+        raise PlanError(f"placement fresh_node needs providers on clusters; {', '.join(fixed)} has one place only")
+    if not planned:
+        misfits = [
+            f"{w} on {p.name}: {incompatibility(declared.workloads[w], p)}"
+            for w in request.workloads or ()
+            for p in chosen
+            if incompatibility(declared.workloads[w], p)
+        ]
+        why = "".join(f"; {text}" for text in misfits)
+        raise PlanError(f"nothing to run: no enabled provider fits the request; `plumbline check` shows what runs where{why}")
+    return planned
+
+
+def enabled_provider(declared: Declarations, name: str) -> Provider:
+    """PlanError for an unknown or disabled one."""
+    enabled = [p.name for p in declared.enabled_providers()]
+    if name not in declared.providers:
+        raise PlanError(unknown_name("enabled provider", name, enabled))
+    if name not in enabled:
+        raise PlanError(
+            f'provider "{name}" is disabled; set `enabled: true` in its declaration, or name one of {", ".join(enabled) or "(none)"}'
+        )
+    return declared.providers[name]
+
+
+def fitting_workload(declared: Declarations, provider: Provider, name: str) -> AnyWorkload:
+    """PlanError for an unknown one, or one that does not fit the provider."""
+    if name not in declared.workloads:
+        raise PlanError(unknown_name("workload", name, declared.workloads))
+    workload = declared.workloads[name]
+    if (why := incompatibility(workload, provider)) is not None:
+        raise PlanError(f'workload "{name}" does not fit provider "{provider.name}": {why}')
+    return workload
+
+
+def _trial(
+    declared: Declarations,
+    provider: Provider,
+    workload: AnyWorkload,
+    request: RunRequest,
+    planned_at: datetime,
+    slot: str,
+    repeat: int,
+    schedule_hash: str | None,
+) -> Trial:
+    return Trial(
+        trial_id=trial_id(request.campaign_id, provider, workload, slot, repeat),
+        campaign_id=request.campaign_id,
+        reason=request.reason.strip(),
+        planned_at=planned_at,
+        provider=provider.of_trial(),
+        workload=workload.of_trial(),
+        validity=declared.thresholds.validity,
+        slot=slot,
+        repeat=repeat,
+        series_key=series_key(workload, provider),
+        spec_hash=spec_hash(workload),
+        criteria_hash=criteria_hash(workload, declared.thresholds.validity),
+        schedule_hash=schedule_hash,
+        origin=request.origin,
+    )
 
 
 def declared_slots(provider: Provider, workload: AnyWorkload) -> tuple[str, ...]:
@@ -123,77 +208,10 @@ def _check(request: RunRequest, planned_at: datetime) -> None:
     for kind in request.kinds or ():
         if kind not in KINDS:
             raise PlanError(f'unknown kind "{kind}"; expected {" or ".join(KINDS)}')
-    for slot in request.slots or ():
-        if not _SLOT.fullmatch(slot):
-            raise PlanError(f'slot "{slot}" is invalid; expected a time of day in UTC such as 02:00')
+    if request.slot is not None and not _SLOT.fullmatch(request.slot):
+        raise PlanError(f'slot "{request.slot}" is invalid; expected a time of day in UTC such as 02:00')
     if request.repeats is not None and not 1 <= request.repeats <= MAX_REPEATS:
         raise PlanError(f"repeats {request.repeats} is out of range; expected 1 to {MAX_REPEATS}")
-    for field in ("providers", "workloads", "kinds", "slots"):
-        if getattr(request, field) is not None and not getattr(request, field):
-            raise PlanError(f"{field} is empty and would run nothing; omit it for all {field}")
-
-
-def _pairs(declarations: Declarations, request: RunRequest) -> list[tuple[Provider, AnyWorkload]]:
-    providers = _providers(declarations, request)
-    named = _workloads(declarations, request)
-    kinds = tuple(request.kinds or KINDS)
-    pairs: list[tuple[Provider, AnyWorkload]] = []
-    for provider in providers:
-        fitting = {w.name: w for w in declarations.workloads_for(provider)}
-        chosen = named or declarations.monthly_workloads(provider)
-        for workload in chosen:
-            if workload.name in fitting:
-                pairs += [(provider, workload)] if workload.kind in kinds else []
-            elif request.providers is not None:
-                raise PlanError(_misfit(provider, workload))
-    if named and request.providers is None:
-        for workload in named:
-            if not any(workload in declarations.workloads_for(provider) for provider in providers):
-                raise PlanError(
-                    f'workload "{workload.name}" fits none of the enabled providers: '
-                    + "; ".join(f"{provider.name}: {incompatibility(workload, provider)}" for provider in providers)
-                )
-    if not pairs:
-        raise PlanError(
-            f"nothing to run: no {' or '.join(kinds)} trial of {_count_words('workload', named) if named else 'any declared workload'} on "
-            f"{_count_words('provider', providers)}; declared workloads: {_list(_described(w) for w in declarations.workloads.values())}"
-        )
-    return pairs
-
-
-def _providers(declarations: Declarations, request: RunRequest) -> list[Provider]:
-    if request.providers is None:
-        providers = list(declarations.enabled_providers())
-        if not providers:
-            raise PlanError(f"no provider is enabled; declared: {_list(declarations.providers)}")
-    else:
-        providers = [_lookup(declarations.providers, name, "provider") for name in sorted(set(request.providers))]
-    for provider in providers:
-        if not provider.enabled:
-            raise PlanError(
-                f'provider "{provider.name}" is disabled; set `enabled: true` in its declaration, '
-                f"or name one of {_list(p.name for p in declarations.enabled_providers())}"
-            )
-    return providers
-
-
-def _workloads(declarations: Declarations, request: RunRequest) -> list[AnyWorkload]:
-    """The named workloads; none if the declarations choose."""
-    return [_lookup(declarations.workloads, name, "workload") for name in sorted(set(request.workloads or ()))]
-
-
-def _lookup(known: dict[str, _T], name: str, what: str) -> _T:
-    if name not in known:
-        raise PlanError(unknown_name(what, name, known))
-    return known[name]
-
-
-def _misfit(provider: Provider, workload: AnyWorkload) -> str:
-    return f'workload "{workload.name}" does not fit provider "{provider.name}": {incompatibility(workload, provider)}'
-
-
-def _repeats(request: RunRequest, workload: AnyWorkload) -> int:
-    return request.repeats or workload.repeats.per_slot
 
 
 def _schedule_hash(workload: AnyWorkload) -> str | None:
@@ -227,18 +245,6 @@ def _check_prompts(workload: InferenceWorkload) -> None:
         raise PlanError(f'workload "{workload.name}" has prompts that its model cannot be sent: {error}') from error
 
 
-def _count_words(what: str, items: Collection[Provider | AnyWorkload]) -> str:
-    return f"{what}{'s' if len(items) != 1 else ''} {_list(item.name for item in items)}"
-
-
-def _described(workload: AnyWorkload) -> str:
-    return f"{workload.name} ({workload.kind}{', on demand only' if workload.on_demand_only else ''})"
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "(none)"
-
-
 _TYPICAL_CAMPAIGN = "doctor"
 
 
@@ -260,7 +266,8 @@ def possible_trials(declared: Declarations, provider: Provider, now: datetime) -
 
     Where none of a kind fits, as on a new provider, any workload of the kind replaces it, on all accelerators of one node.
     """
-    trials = []
+    trials: list[Trial] = []
+    request = RunRequest(_TYPICAL_CAMPAIGN, "examines what a trial needs")
     here = provider.model_copy(update={"enabled": True})
     for kind in KINDS:
         if provider.launcher.image_for(kind) is None:
@@ -273,10 +280,7 @@ def possible_trials(declared: Declarations, provider: Provider, now: datetime) -
             and w.nodes <= provider.nodes_of_a_trial
             and incompatibility(other := _whole_node_variant(w, provider), provider) is None
         ]
-        for workload in candidates:
-            world = Declarations({here.name: here}, {workload.name: workload}, {}, declared.thresholds)
-            request = RunRequest(_TYPICAL_CAMPAIGN, "examines what a trial needs", workloads=[workload.name], repeats=1)
-            trials.append(plan(world, request, now)[0])
+        trials += [single_trial(declared, here, workload, request, now) for workload in candidates]
     return trials
 
 

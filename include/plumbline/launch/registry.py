@@ -5,7 +5,7 @@ from __future__ import annotations
 from pkgutil import resolve_name
 
 from plumbline.declarations import Provider
-from plumbline.launch import Launcher
+from plumbline.launch.launcher import Launcher
 
 _LAUNCHERS = {
     "local": "plumbline.launch.local.process_launcher:ProcessLauncher",

@@ -15,22 +15,21 @@ from typing import Any
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, Trial, installation, installation_paths, load
 from plumbline.declarations import trial_id as make_trial_id
-from plumbline.declarations.teams import KINDS
 from plumbline.harness.launcher_protocol import ProgressLine
-from plumbline.launch import PlanError, progress, stores
+from plumbline.launch import progress, stores
 from plumbline.launch.cluster.names import cluster_declaration
 from plumbline.launch.cluster.operate import settle_abandoned as settled
 from plumbline.launch.cluster.operate import sweep
 from plumbline.launch.cluster.operate.sweep import sweep_expired as swept
 from plumbline.launch.collect import collect as collected
 from plumbline.launch.failures import Interrupted, QuotaExceeded, raise_failure
-from plumbline.launch.plan import RunRequest, plan
+from plumbline.launch.plan import PlanError, RunRequest, enabled_provider, fitting_workload, plan, single_trial
 from plumbline.launch.registry import launcher_for
 from plumbline.quality import check
 from plumbline.results import InvalidResult, Reason, ResultDocument, ResultStore, Validity, quarantine, signing
 from plumbline.results.document import CONTENTION
 from plumbline.workflows import alert, budget
-from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, TrialGroup, trial_groups, trials_of
+from plumbline.workflows.plan import TRIAL_GROUPS, TrialGroup, trial_groups
 from plumbline.workflows.record import record_attempt
 
 
@@ -53,7 +52,7 @@ _CAMPAIGNS_AVOIDED = 3
 _log = logging.getLogger(__name__)
 
 
-def note_rerun(request: RunParameters, providers: Sequence[str], by: str, run_id: str) -> None:
+def note_rerun(request: RunRequest, providers: Sequence[str], by: str, run_id: str) -> None:
     """Write a rerun that a person asked for to the audit log, once a run of the DAG; its subject is the campaign."""
     detail = {"providers": list(providers), "workloads": list(request.workloads or ()), "repeats": request.repeats, "run_id": run_id}
     with open_archive() as archive:
@@ -62,7 +61,7 @@ def note_rerun(request: RunParameters, providers: Sequence[str], by: str, run_id
         )
 
 
-def plan_trials(provider: str, lane: TrialGroup, request: RunParameters, most: int | None = None) -> list[Row]:
+def plan_trials(provider: str, lane: TrialGroup, request: RunRequest, most: int | None = None) -> list[Row]:
     """Plan the trials of one lane and store their specifications; one {campaign_id, trial_id, title} each.
 
     Planning again gives the same trials and keeps stored specifications. PlanError if the campaign has a trial of that name with another
@@ -70,7 +69,7 @@ def plan_trials(provider: str, lane: TrialGroup, request: RunParameters, most: i
     with a finding; BudgetReached if none of the lane is left.
     """
     declared, now = load(), datetime.now(timezone.utc)
-    trials = lane.of(trials_of(request, declared, declared.providers[provider], lane.kind, now))
+    trials = lane.of(plan(declared, declared.providers[provider], request, now, (lane.kind,)))
     if request.workloads is None:
         for workload, why in declared.left_out(declared.providers[provider]):
             _log.warning("%s does not measure %s monthly: %s", provider, workload.name, why)
@@ -219,11 +218,11 @@ def record_trial_in(archive: Archive, checked: Mapping[str, Any]) -> Row:
 
 
 def _within_budget(
-    declared: Declarations, provider: Provider, lane: TrialGroup, request: RunParameters, trials: list[Trial], now: datetime
+    declared: Declarations, provider: Provider, lane: TrialGroup, request: RunRequest, trials: list[Trial], now: datetime
 ) -> list[Trial]:
     if provider.budget is None or not trials:
         return trials
-    every = [trial for kind in KINDS for trial in trials_of(request, declared, provider, kind, now)]
+    every = plan(declared, provider, request, now)
     with open_archive() as archive:
         cut = budget.apply_budget(archive, provider, every, now)
         # All lanes of a run are cut alike: the first one with trials opens the finding.
@@ -324,18 +323,12 @@ def _record_missing(store: ResultStore, trial: Trial) -> Row:
     return {"attempt": trial.attempt, "action": "accept", "reasons": []}
 
 
-def plan_single_trial(declared: Declarations, workload: str, provider: str, *, slot: str | None = None) -> Trial:
+def plan_single_trial(declared: Declarations, workload: str, provider: str) -> Trial:
     """One trial of one workload on one provider, in a campaign of its own; raises PlanError if it does not fit."""
     now = datetime.now(timezone.utc)
-    request = RunRequest(
-        campaign_id=now.strftime("trial-%Y%m%d-%H%M%S"),
-        reason="one trial from the command line",
-        providers=(provider,),
-        workloads=(workload,),
-        slots=(slot,) if slot else (declared.workloads[workload].repeats.slots[0],) if workload in declared.workloads else None,
-        repeats=1,
-    )
-    return plan(declared, request, now)[0]
+    place = enabled_provider(declared, provider)
+    request = RunRequest(now.strftime("trial-%Y%m%d-%H%M%S"), "one trial from the command line")
+    return single_trial(declared, place, fitting_workload(declared, place, workload), request, now)
 
 
 def plan_replay(recorded: Trial) -> Trial:

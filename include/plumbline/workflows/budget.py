@@ -17,13 +17,13 @@ from plumbline.analysis.prices.book import all_with_effective_prices, with_effec
 from plumbline.archive import Archive
 from plumbline.archive.records import TrialView
 from plumbline.declarations import AnyWorkload, Declarations, Provider, Trial, series_key
-from plumbline.declarations.teams import KINDS
 from plumbline.findings import Reconciliation, provider_finding, shorten
 from plumbline.launch.monthly_estimate import MonthlyEstimate, estimate_month, estimate_workload, limit_s
+from plumbline.launch.plan import RunRequest, plan, planned_trials
 from plumbline.results import HeldPart
 from plumbline.results.finding import Finding, Member
 from plumbline.workflows.findings import apply, readable_findings
-from plumbline.workflows.plan import PlannedRun, RunParameters, RunsNotStarted, on_demand_campaign_id, planned_trials, trials_of
+from plumbline.workflows.plan import PlannedRun, RunsNotStarted, on_demand_campaign_id
 
 _CAMPAIGNS, _TRIALS = 3, 5
 """The newest trials of a series' newest campaigns, from which the next one's use is expected."""
@@ -183,8 +183,8 @@ def budget_blocks(
     """
     if provider.budget is None:
         return None
-    request = RunParameters(on_demand_campaign_id(now), "a change of the provider", workloads=workloads)
-    trials = [trial for kind in KINDS for trial in trials_of(request, declared, provider, kind, now)]
+    request = RunRequest(on_demand_campaign_id(now), "a change of the provider", workloads=workloads)
+    trials = plan(declared, provider, request, now)
     done = apply_budget(archive, provider, trials, now)
     if done.kept or not trials:
         return None
@@ -257,7 +257,7 @@ def _finding(done: Cut, now: datetime) -> Finding:
     )
 
 
-def apply_budgets(archive: Archive, declared: Declarations, request: RunParameters, wanted: Sequence[PlannedRun]) -> list[PlannedRun]:
+def apply_budgets(archive: Archive, declared: Declarations, request: RunRequest, wanted: Sequence[PlannedRun]) -> list[PlannedRun]:
     """The runs cut to their budgets; RunsNotStarted if a budget permits no trial, with each such provider."""
     planned = planned_trials(declared, request, [start.provider for start in wanted])
     done = budget_cuts(archive, declared, planned, datetime.now(timezone.utc))

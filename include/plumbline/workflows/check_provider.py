@@ -12,9 +12,9 @@ from plumbline.archive import Archive, FindingView, SnapshotRecord, SnapshotView
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings import Reconciliation, environment_check
 from plumbline.findings.environment_check import AcceptedFacts, EnvironmentReconciliation, check_failing_finding
-from plumbline.launch import DISCOVERY_PATIENCE_S, ProviderFacts
 from plumbline.launch.cluster.api import ApiRefused
 from plumbline.launch.failures import BadDeclaration, Unreachable
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, ProviderFacts
 from plumbline.launch.registry import launcher_for
 from plumbline.results.finding import OPEN_STATES, Finding
 from plumbline.results.sample import Facts

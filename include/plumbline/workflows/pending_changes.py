@@ -10,8 +10,8 @@ from typing import Any
 from plumbline.archive import Archive, AuditView, open_archive
 from plumbline.declarations import Declarations, Provider
 from plumbline.declarations.teams import KINDS
+from plumbline.launch.plan import RunRequest
 from plumbline.metrics.formatting import format_count
-from plumbline.workflows.plan import RunParameters
 
 Change = dict[str, Any]
 """A changed fact: {fact, old, new}; None if unknown."""
@@ -105,7 +105,7 @@ def record_event(archive: Archive, provider: str, event: Mapping[str, Any]) -> N
     archive.add_audit(who=AUTHOR, what=EVENT_SENT, subject=provider, why=str(event["reason"]), detail=dict(event))
 
 
-def record_measured(archive: Archive, provider: str, request: RunParameters, changes: Sequence[Mapping[str, Any]], now: datetime) -> None:
+def record_measured(archive: Archive, provider: str, request: RunRequest, changes: Sequence[Mapping[str, Any]], now: datetime) -> None:
     """Record which pending changes a benchmark run measures: those of the events that started it, or all if a person or another event started a
     run of everything. A monthly slot or a choice of workloads measures none.
     """
@@ -121,7 +121,7 @@ def record_measured(archive: Archive, provider: str, request: RunParameters, cha
     archive.add_audit(who=AUTHOR, what=CHANGE_MEASURED, subject=provider, why=request.reason, detail={"run_id": run_id, "up_to": up_to})
 
 
-def record_run(provider: str, request: RunParameters, changes: Sequence[Mapping[str, Any]]) -> None:
+def record_run(provider: str, request: RunRequest, changes: Sequence[Mapping[str, Any]]) -> None:
     """`record_measured` with the installation's archive, as of now."""
     with open_archive() as archive:
         record_measured(archive, provider, request, changes, datetime.now(timezone.utc))

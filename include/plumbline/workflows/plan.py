@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, Protocol, get_args
 
 from plumbline.declarations import Declarations, Origin, Provider, Trial
 from plumbline.declarations.loader import AnyWorkload
-from plumbline.declarations.teams import KINDS
-from plumbline.launch.plan import PlanError, RunRequest, declared_slots, plan
+from plumbline.launch.plan import PlanError, RunRequest, planned_trials
 from plumbline.metrics.formatting import unknown_name
 
 DECISION_DAG = "baseline_decision"
@@ -25,7 +24,6 @@ UNSPECIFIED_CHANGE = "provider change reported in Airflow"
 REASON_LIMIT = 500
 """Characters of a reason, as in the form."""
 SLOT_TOLERANCE = timedelta(hours=2)
-Placement = Literal["any", "fresh_node"]
 
 
 def paused_text(dag_id: str) -> str:
@@ -46,25 +44,6 @@ class DagRunFields(Protocol):
     run_after: datetime
 
 
-@dataclass(frozen=True)
-class RunParameters:
-    """`slot`: only this slot's repeats (a monthly run). None: all declared slots one after the other, each repeat under its slot's name,
-    so that an on-demand campaign has the same blocks as its baseline.
-
-    `workloads` None: all of the monthly rerun. `placement` fresh_node: on nodes that the series did not use recently, which separates a bad
-    node from a changed provider.
-    """
-
-    campaign_id: str
-    reason: str
-    slot: str | None = None
-    workloads: tuple[str, ...] | None = None
-    kinds: tuple[str, ...] | None = None
-    repeats: int | None = None
-    placement: Placement = "any"
-    origin: Origin | None = None
-
-
 def run_parameters(
     run: DagRunFields,
     params: Mapping[str, Any],
@@ -72,7 +51,7 @@ def run_parameters(
     bundle_version: str | None = None,
     changes: Sequence[Mapping[str, Any]] = (),
     on_change: tuple[str, ...] | None = None,
-) -> RunParameters:
+) -> RunRequest:
     """The parameters of a DAG run.
 
     A scheduled run is one slot of the campaign of its month (`2026-11`). Any other run is a campaign of its own, named in the form or by
@@ -88,15 +67,15 @@ def run_parameters(
             raise SlotMissed(
                 f"the slot {moment:%Y-%m-%d %H:%M} UTC has passed; trigger the DAG by hand to measure now, in a campaign of its own"
             )
-        return RunParameters(f"{moment:%Y-%m}", MONTHLY_REASON, slot=f"{moment:%H:%M}", origin=origin)
+        return RunRequest(f"{moment:%Y-%m}", MONTHLY_REASON, slot=f"{moment:%H:%M}", origin=origin)
     if kind == "backfill":
         raise PlanError("a backfill cannot measure the past; trigger the DAG by hand with a reason")
     if kind == "asset_triggered":
-        return RunParameters(on_demand_campaign_id(moment), change_reason(changes), workloads=on_change, origin=origin)
+        return RunRequest(on_demand_campaign_id(moment), change_reason(changes), workloads=on_change, origin=origin)
     reason = (params.get("reason") or "").strip()
     if not reason:
         raise PlanError('an on-demand run needs a reason; fill in "reason" in the form, such as "driver upgrade on 12 November"')
-    return RunParameters(
+    return RunRequest(
         campaign_id=params.get("campaign") or on_demand_campaign_id(moment),
         reason=reason,
         workloads=tuple(params.get("workloads") or ()) or None,
@@ -117,41 +96,6 @@ def change_reason(changes: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(reasons)[:REASON_LIMIT]
 
 
-def trials_of(parameters: RunParameters, declared: Declarations, provider: Provider, kind: str, planned_at: datetime) -> list[Trial]:
-    """The trials of one kind on one provider; empty if the request has none of this kind, or a simulated provider is silent then. PlanError for
-    an unknown workload."""
-    if parameters.kinds is not None and kind not in parameters.kinds:
-        return []
-    fitting = {w.name: w for w in declared.workloads_for(provider, kind)}
-    unknown = set(parameters.workloads or ()) - {w.name for w in declared.workloads_for(provider)}
-    if unknown:
-        raise PlanError(
-            f"{', '.join(sorted(unknown))}: unknown workload on {provider.name}; "
-            f"expected some of {', '.join(w.name for w in declared.workloads_for(provider)) or '(none)'}"
-        )
-    wanted = (
-        [w for w in fitting.values() if w.name in parameters.workloads]
-        if parameters.workloads is not None
-        else list(declared.monthly_workloads(provider, kind, planned_at.month))
-    )
-    if parameters.slot is not None:
-        wanted = [w for w in wanted if parameters.slot in declared_slots(provider, w)]
-    wanted = [w for w in wanted if not provider.launcher.skips(w.name, planned_at)]
-    if not wanted:
-        return []
-    request = RunRequest(
-        campaign_id=parameters.campaign_id,
-        reason=parameters.reason,
-        providers=(provider.name,),
-        workloads=tuple(w.name for w in wanted),
-        kinds=(kind,),
-        slots=(parameters.slot,) if parameters.slot else None,
-        repeats=parameters.repeats,
-        origin=parameters.origin,
-    )
-    return plan(declared, request, planned_at)
-
-
 def declared_provider(declared: Declarations, name: str) -> Provider:
     """LookupError for an unknown name."""
     try:
@@ -163,32 +107,7 @@ def declared_provider(declared: Declarations, name: str) -> Provider:
 POOL_DESCRIPTION = "Trials that must not disturb each other or exceed a quota. Created by Plumbline."
 
 
-def planned_trials(declared: Declarations, request: RunParameters, providers: Sequence[str] | None = None) -> dict[str, list[Trial]]:
-    """The trials of a campaign by provider, before anything starts; PlanError if there are none, or a name is unknown."""
-    known = {p.name: p for p in declared.enabled_providers()}
-    unknown = sorted(set(providers or ()) - set(known))
-    if unknown:
-        raise PlanError(unknown_name("enabled provider", unknown[0], known))
-    now = datetime.now(timezone.utc)
-    undeclared = {w for w in request.workloads or () if w not in declared.workloads}
-    if undeclared:
-        raise PlanError(unknown_name("workload", min(undeclared), declared.workloads))
-    planned = {}
-    for name in sorted(set(providers)) if providers else known:
-        fitting = {w.name for w in declared.workloads_for(known[name])}
-        wanted = tuple(w for w in request.workloads if w in fitting) if request.workloads is not None else None
-        mine = replace(request, workloads=wanted)
-        trials = [t for kind in KINDS for t in trials_of(mine, declared, known[name], kind, now)]
-        if trials:
-            planned[name] = trials
-    if request.placement == "fresh_node" and (fixed := [n for n in planned if not known[n].launcher.runs_pods]):
-        raise PlanError(f"placement fresh_node needs providers on clusters; {', '.join(fixed)} has one place only")
-    if not planned:
-        raise PlanError("nothing to run: no enabled provider fits the request; `plumbline check` shows what runs where")
-    return planned
-
-
-def dag_conf(request: RunParameters, trials: Sequence[Trial]) -> dict[str, Any]:
+def dag_conf(request: RunRequest, trials: Sequence[Trial]) -> dict[str, Any]:
     """The values of the form of a provider's benchmark DAG, for these trials."""
     conf = {
         "campaign": request.campaign_id,
@@ -227,7 +146,7 @@ class PlannedRun:
     slots: int = 1
 
 
-def plan_runs(declared: Declarations, request: RunParameters, providers: Sequence[str]) -> list[PlannedRun]:
+def plan_runs(declared: Declarations, request: RunRequest, providers: Sequence[str]) -> list[PlannedRun]:
     """The runs of one campaign on the providers; PlanError if something does not exist or fit, or without a reason."""
     if not request.reason.strip():
         raise PlanError('reason is empty; expected a few words that every result keeps, such as "driver upgrade on 12 November"')

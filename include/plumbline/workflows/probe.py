@@ -11,7 +11,7 @@ from plumbline.archive import Archive, FindingView, open_archive
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings import probe as drift
 from plumbline.findings.probe import PROBE_SUBJECT, ProbeReconciliation, ProbeResult, ProbeVerdict
-from plumbline.launch import ProbeSkipped, ProviderFacts, machine_facts
+from plumbline.launch.launcher import ProbeSkipped, ProviderFacts, machine_facts
 from plumbline.launch.registry import launcher_for
 from plumbline.metrics import METRICS
 from plumbline.metrics.formatting import format_quantity

@@ -10,13 +10,12 @@ from datetime import datetime, timezone
 
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Provider, Trial
-from plumbline.declarations.teams import KINDS
 from plumbline.launch import stores
 from plumbline.launch.failures import RETRIED, TrialFailure
-from plumbline.launch.plan import PlanError, declared_slots
+from plumbline.launch.plan import PlanError, RunRequest, declared_slots, plan
 from plumbline.workflows import benchmark
 from plumbline.workflows.alert import send_alerts
-from plumbline.workflows.plan import RunParameters, trial_groups, trials_of
+from plumbline.workflows.plan import trial_groups
 from plumbline.workflows.review import review_campaign
 
 REASON = "rehearsal with a simulated provider"
@@ -69,14 +68,13 @@ def simulated(declared: Declarations, names: Sequence[str]) -> Declarations:
     return replace(declared, providers=chosen)
 
 
-def trials_in(declared: Declarations, provider: Provider, month: datetime, request: RunParameters) -> list[Trial]:
+def trials_in(declared: Declarations, provider: Provider, month: datetime, request: RunRequest) -> list[Trial]:
     """The trials of one provider in one month, each at its slot on the first day, without those of a silent time."""
     slots = sorted({slot for w in declared.workloads_for(provider) for slot in declared_slots(provider, w)})
     trials = []
     for slot in slots:
         at = month.replace(hour=int(slot[:2]), minute=int(slot[3:]))
-        for kind in KINDS:
-            trials += trials_of(replace(request, slot=slot), declared, provider, kind, at)
+        trials += plan(declared, provider, replace(request, slot=slot), at)
     return trials
 
 
@@ -108,7 +106,7 @@ def rehearse_months(
         trials = [
             t
             for month in months
-            for t in trials_in(declared, place, month, RunParameters(f"{month:%Y-%m}", REASON, workloads=wanted, repeats=repeats))
+            for t in trials_in(declared, place, month, RunRequest(f"{month:%Y-%m}", REASON, workloads=wanted, repeats=repeats))
         ]
         for lane in trial_groups(declared, place):
             specs = [{"campaign_id": trial.campaign_id, "trial_id": trial.trial_id} for trial in lane.of(trials)]

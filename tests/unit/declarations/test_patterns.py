@@ -29,12 +29,12 @@ def declared(name: str) -> InferenceWorkload:
 @pytest.mark.parametrize("name", [*PATTERNS, "chat-limits-cpu", "long-context-cpu", "vision-cpu"])
 @pytest.mark.parametrize("provider", ["local-1core", "local-2core"])
 def test_a_pattern_is_planned_when_it_is_named(name: str, provider: str) -> None:
-    trials = plan(SHIPPED, RunRequest("patterns", "a test", providers=(provider,), workloads=(name,), repeats=1), NOW)
+    trials = plan(SHIPPED, SHIPPED.providers[provider], RunRequest("patterns", "a test", workloads=(name,), repeats=1), NOW)
     assert [t.workload.name for t in trials] == [name]
 
 
 def test_the_monthly_rerun_stays_as_short_as_it_was() -> None:
-    planned = plan(SHIPPED, RunRequest("monthly", "a test"), NOW)
+    planned = [t for p in SHIPPED.enabled_providers() for t in plan(SHIPPED, p, RunRequest("monthly", "a test"), NOW)]
     assert {t.workload.name for t in planned if t.workload.kind == "inference"} == {"chat-tiny-cpu"}
 
 

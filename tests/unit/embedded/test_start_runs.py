@@ -15,11 +15,11 @@ from plumbline.archive import open_archive
 from plumbline.declarations import Budget, Declarations
 from plumbline.embedded.client import AirflowClient, AirflowError, start_runs
 from plumbline.launch.monthly_estimate import estimate_trial_s
-from plumbline.launch.plan import PlanError
+from plumbline.launch.plan import PlanError, RunRequest
 from plumbline.workflows.budget import apply_budgets
-from plumbline.workflows.plan import RunParameters, RunsNotStarted, on_demand_campaign_id, plan_runs
+from plumbline.workflows.plan import RunsNotStarted, on_demand_campaign_id, plan_runs
 
-ASKED = RunParameters("od-1", "new driver", workloads=("gpt-tiny-cpu",), repeats=3)
+ASKED = RunRequest("od-1", "new driver", workloads=("gpt-tiny-cpu",), repeats=3)
 BOTH = ["local-2core", "local-1core"]
 declared = cache(shipped)
 
@@ -59,12 +59,12 @@ def test_one_campaign_over_several_providers_each_by_its_own_form() -> None:
 @pytest.mark.parametrize(
     ("asked", "providers", "message"),
     [
-        (RunParameters("od-1", " "), BOTH, "reason"),
+        (RunRequest("od-1", " "), BOTH, "reason"),
         (ASKED, ["nowhere"], 'nowhere"; .*local-1core, local-2core'),
-        (RunParameters("od-1", "why", workloads=("huge",)), BOTH, "huge"),
+        (RunRequest("od-1", "why", workloads=("huge",)), BOTH, "huge"),
     ],
 )
-def test_what_cannot_be_measured_is_said_before_anything_starts(asked: RunParameters, providers: list[str], message: str) -> None:
+def test_what_cannot_be_measured_is_said_before_anything_starts(asked: RunRequest, providers: list[str], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         plan_runs(declared(), asked, providers)
 

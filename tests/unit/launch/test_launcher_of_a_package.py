@@ -30,7 +30,7 @@ class NiceLauncher(LauncherBase):
     implementation = "nice_launcher.launch:NiceProcess"
 """,
     "nice_launcher/launch.py": """
-from plumbline.launch import Launcher
+from plumbline.launch.launcher import Launcher
 from plumbline.launch.local import process_launcher as local
 
 class NiceProcess(Launcher):

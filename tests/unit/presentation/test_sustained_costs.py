@@ -17,9 +17,10 @@ from plumbline.analysis.decisions.decision import Decision
 from plumbline.analysis.decisions.decision_record import decision_detail, decision_document
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, load
+from plumbline.launch.plan import RunRequest
 from plumbline.launch.simulated.launcher import simulate
 from plumbline.workflows.current_results import decide_teams
-from plumbline.workflows.plan import MONTHLY_REASON, RunParameters
+from plumbline.workflows.plan import MONTHLY_REASON
 from plumbline.workflows.rehearse import trials_in
 
 JUNE = datetime(2026, 6, 1, tzinfo=timezone.utc)
@@ -66,7 +67,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
 def decisions(archive: Archive, declared: Declarations) -> dict[str, Decision]:
     """By team; each says the same as plain data."""
     for name in declared.providers:
-        for trial in trials_in(declared, declared.providers[name], JUNE, RunParameters("2026-06", MONTHLY_REASON)):
+        for trial in trials_in(declared, declared.providers[name], JUNE, RunRequest("2026-06", MONTHLY_REASON)):
             archive.record(simulate(trial), uri="file:///nowhere")
     found = decide_teams(archive, declared, date(2026, 6, 2))
     assert all(decision_detail(decision_document(decided))["cannot_tell"] == decided.decision.cannot_tell for decided in found)

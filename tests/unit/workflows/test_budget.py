@@ -16,12 +16,12 @@ from tests.golden import Golden
 
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Budget, Origin, Provider, Trial
-from plumbline.declarations.teams import KINDS
+from plumbline.launch.plan import RunRequest, plan
 from plumbline.results import Event
 from plumbline.results.finding import Finding
 from plumbline.workflows import benchmark
 from plumbline.workflows.budget import BudgetReached, Cut, apply_budget, budget_blocks, store_budget_finding
-from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, trials_of
+from plumbline.workflows.plan import TRIAL_GROUPS
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 NAME = "local-1core"
@@ -55,8 +55,8 @@ def limited(trials: float) -> Provider:
 
 def asked(campaign: str = "od-1", run: str = "manual__1", now: datetime = NOW, **how: object) -> list[Trial]:
     """Two rounds of two workloads, unless `how` says otherwise."""
-    wanted = RunParameters(campaign, "a test", origin=Origin(dag_id="benchmark_local_1core", run_id=run), **{"repeats": 2, **how})  # type: ignore[arg-type]
-    return [t for kind in KINDS for t in trials_of(wanted, declared(), declared().providers[NAME], kind, now)]
+    wanted = RunRequest(campaign, "a test", origin=Origin(dag_id="benchmark_local_1core", run_id=run), **{"repeats": 2, **how})  # type: ignore[arg-type]
+    return plan(declared(), declared().providers[NAME], wanted, now)
 
 
 def measured(archive: Archive, trial: Trial, seconds: float) -> None:
@@ -162,7 +162,7 @@ def budget_of(home: Path, trials: float) -> None:
 
 
 def test_a_lane_plans_what_the_budget_carries_of_the_whole_run(home: Path, archive: Archive) -> None:
-    wanted = RunParameters("od-1", "a test", workloads=("gpt-tiny-cpu", "chat-tiny-cpu"), repeats=2)
+    wanted = RunRequest("od-1", "a test", workloads=("gpt-tiny-cpu", "chat-tiny-cpu"), repeats=2)
     budget_of(home, 2.0)
     assert [row["title"] for row in benchmark.plan_trials(NAME, TRIAL_GROUPS["inference"], wanted)] == ["chat-tiny-cpu 02:00 r1"]
     assert stored(archive) == [], "the first lane tells of it"
@@ -172,7 +172,7 @@ def test_a_lane_plans_what_the_budget_carries_of_the_whole_run(home: Path, archi
 
 
 def test_a_lane_of_which_nothing_fits_says_why_and_other_providers_go_on(home: Path, archive: Archive) -> None:
-    wanted = RunParameters("od-1", "a test", workloads=("gpt-tiny-cpu", "chat-tiny-cpu"), repeats=1)
+    wanted = RunRequest("od-1", "a test", workloads=("gpt-tiny-cpu", "chat-tiny-cpu"), repeats=1)
     budget_of(home, 0.5)
     with pytest.raises(BudgetReached, match=r"local-1core: .*`budget`"):
         benchmark.plan_trials(NAME, TRIAL_GROUPS["training"], wanted)

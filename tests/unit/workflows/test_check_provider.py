@@ -17,8 +17,8 @@ from tests.fakes.trials import CONFIG, H100, cluster_provider
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load
 from plumbline.findings.environment_check import CHECK_FAILING_SUBJECT
-from plumbline.launch import ProviderFacts
 from plumbline.launch.failures import Unreachable
+from plumbline.launch.launcher import ProviderFacts
 from plumbline.results import Environment
 from plumbline.results.finding import Finding
 from plumbline.workflows import check_provider, pending_changes

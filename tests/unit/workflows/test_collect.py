@@ -96,7 +96,7 @@ def planned(repeats: int, *, timeout: str = "4h") -> list[Trial]:
     shipped, provider = declared(), cluster_provider(results_url="s3://bucket/r", timeout=timeout, unreachable_timeout="1s")
     workload = a_trial(provider=provider).workload
     world = Declarations({provider.name: provider}, {workload.name: workload}, shipped.teams, shipped.thresholds)
-    trials = plan(world, RunRequest(campaign_id=CAMPAIGN, reason="a test", workloads=[workload.name], repeats=repeats), PLANNED_AT)
+    trials = plan(world, provider, RunRequest(CAMPAIGN, "a test", workloads=(workload.name,), repeats=repeats), PLANNED_AT)
     trials = [trial.model_copy(update={"selfcheck": False}) for trial in trials[:repeats]]
     for trial in trials:
         benchmark.store_planned_trial(stores.home(), trial)

@@ -15,11 +15,12 @@ from tests.fakes.fake_slack import FakeSlack
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Provider, load
 from plumbline.declarations.installation import override_home
+from plumbline.launch.plan import RunRequest, plan
 from plumbline.launch.simulated.launcher import simulate
 from plumbline.results.finding import Finding
 from plumbline.workflows import check_provider, pending_changes
 from plumbline.workflows.alert import send_alerts
-from plumbline.workflows.plan import RunParameters, run_parameters, trials_of
+from plumbline.workflows.plan import run_parameters
 from plumbline.workflows.rehearse import trials_in
 from plumbline.workflows.review import review_campaign
 
@@ -48,7 +49,7 @@ def archive(config: Path) -> Iterator[Archive]:
     """Three quiet months and a look after them."""
     with open_archive() as opened:
         for month in QUIET:
-            measure(opened, RunParameters(f"{month:%Y-%m}", "monthly rerun"), month)
+            measure(opened, RunRequest(f"{month:%Y-%m}", "monthly rerun"), month)
         assert check_provider.check_environment(PROVIDER).news == ()
         yield opened
 
@@ -57,10 +58,10 @@ def provider() -> Provider:
     return load().providers[PROVIDER]
 
 
-def measure(archive: Archive, asked: RunParameters, at: datetime) -> None:
+def measure(archive: Archive, asked: RunRequest, at: datetime) -> None:
     """A benchmark of that time, without launcher, store and checks."""
     monthly = trials_in(load(), provider(), at, asked) if asked.slot is None and at in QUIET else None
-    for trial in trials_of(asked, load(), provider(), "training", at) if monthly is None else monthly:
+    for trial in plan(load(), provider(), asked, at, ("training",)) if monthly is None else monthly:
         archive.record(simulate(trial), uri="file:///nowhere")
     review_campaign(asked.campaign_id, PROVIDER)
 

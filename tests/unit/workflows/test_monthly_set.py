@@ -13,7 +13,7 @@ import yaml
 from airflow.sdk import AssetOrTimeSchedule
 from pydantic import ValidationError
 from tests.fakes.simulated_campaigns import months
-from tests.fakes.trials import CONFIG
+from tests.fakes.trials import CONFIG, planned
 
 from plumbline.airflow.schedules import provider_changed, schedule_of
 from plumbline.archive import Archive, open_archive
@@ -23,7 +23,7 @@ from plumbline.launch import monthly_estimate
 from plumbline.launch.monthly_estimate import estimate_month, measurement_gaps
 from plumbline.launch.plan import RunRequest, plan
 from plumbline.launch.simulated.launcher import simulate
-from plumbline.workflows.plan import MONTHLY_REASON, RunParameters, trials_of
+from plumbline.workflows.plan import MONTHLY_REASON
 from plumbline.workflows.rehearse import trials_in
 from plumbline.workflows.review import check_missing_data, review_campaign
 
@@ -164,12 +164,12 @@ def test_the_deleted_pod_is_measured_once_a_quarter_where_a_volume_outlives_it()
     found = {month: {w.name for w in here.monthly_workloads(claimed, month=month)} - STANDARD for month in range(1, 13)}
     assert {month for month, names in found.items() if names == {"pretrain-1b-gpu-pod-delete"}} == {1, 4, 7, 10}
     assert not set().union(*(names for month, names in found.items() if month not in (1, 4, 7, 10)))
-    asked = RunParameters("2026-11", MONTHLY_REASON, slot="02:00")
-    planned = {month: trials_of(asked, here, claimed, "training", datetime(2026, month, 1, 2, tzinfo=timezone.utc)) for month in (10, 11)}
+    asked = RunRequest("2026-11", MONTHLY_REASON, slot="02:00")
+    planned = {month: plan(here, claimed, asked, datetime(2026, month, 1, 2, tzinfo=timezone.utc), ("training",)) for month in (10, 11)}
     counts = {month: sum(t.workload.name == "pretrain-1b-gpu-pod-delete" for t in trials) for month, trials in planned.items()}
     assert counts == {10: 2, 11: 0}
     named = replace(asked, slot=None, workloads=("pretrain-1b-gpu-pod-delete",))
-    assert len(trials_of(named, here, claimed, "training", datetime(2026, 11, 5, tzinfo=timezone.utc))) == 2, "on demand in any month"
+    assert len(plan(here, claimed, named, datetime(2026, 11, 5, tzinfo=timezone.utc), ("training",))) == 2, "on demand in any month"
 
 
 def test_the_standard_inference_workloads_search_for_their_highest_rate() -> None:
@@ -187,8 +187,8 @@ def test_slots_or_a_change_start_the_set_with_no_further_declaration() -> None:
     crons = {each.expression for each in schedule.timetable.timetables}  # type: ignore[attr-defined]
     assert crons == {f"0 {hour} 1 * *" for hour in (2, 10, 18)}
     now = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
-    changed = RunParameters("od-20261122-120000", "driver 550 → 570")
-    assert {t.workload.name for kind in ("training", "inference") for t in trials_of(changed, here, provider, kind, now)} == STANDARD
+    changed = RunRequest("od-20261122-120000", "driver 550 → 570")
+    assert {t.workload.name for t in plan(here, provider, changed, now)} == STANDARD
 
 
 def test_what_a_provider_names_is_its_month_whether_on_demand_or_not() -> None:
@@ -196,7 +196,7 @@ def test_what_a_provider_names_is_its_month_whether_on_demand_or_not() -> None:
     own = provider.model_copy(update={"workloads": ("pretrain-1b-gpu", "chat-1b-gpu")})
     here = replace(here, providers={own.name: own})
     assert {w.name for w in here.monthly_workloads(own)} == {"pretrain-1b-gpu", "chat-1b-gpu"}
-    trials = plan(here, RunRequest("2026-12", "monthly"), datetime(2026, 12, 1, tzinfo=timezone.utc))
+    trials = planned(here, RunRequest("2026-12", "monthly"), at=datetime(2026, 12, 1, tzinfo=timezone.utc))
     assert {t.workload.name for t in trials} == {"pretrain-1b-gpu", "chat-1b-gpu"}
     assert all(t.provider.workloads is None and not t.workload.needs.whole_node for t in trials), "an older harness knows neither"
 
@@ -221,7 +221,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def measure(archive: Archive, month: datetime) -> None:
     here = load()
-    for trial in trials_in(here, here.providers["sim"], month, RunParameters(f"{month:%Y-%m}", MONTHLY_REASON)):
+    for trial in trials_in(here, here.providers["sim"], month, RunRequest(f"{month:%Y-%m}", MONTHLY_REASON)):
         archive.record(simulate(trial), uri="file:///nowhere")
     review_campaign(f"{month:%Y-%m}", "sim")
 
@@ -262,7 +262,7 @@ def test_a_provider_that_is_new_this_month_is_not_missed_and_a_new_version_hides
     first, second, third = months(3)
     with open_archive() as archive:
         here = load()
-        (one, *_) = trials_in(here, here.providers["sim"], first.replace(day=20), RunParameters("od-20240120-020000", "first measurement"))
+        (one, *_) = trials_in(here, here.providers["sim"], first.replace(day=20), RunRequest("od-20240120-020000", "first measurement"))
         archive.record(simulate(one), uri="file:///nowhere")
         assert check_missing_data(first.replace(day=21)) == [], "enabled after the slots"
         measure(archive, second)
@@ -282,7 +282,7 @@ def test_a_series_that_reported_and_is_left_out_now_is_missed(home: Path, monkey
         gone = here.workloads["chat-8b"]
         trials = [
             t
-            for t in trials_in(here, here.providers["sim"], second, RunParameters(f"{second:%Y-%m}", MONTHLY_REASON))
+            for t in trials_in(here, here.providers["sim"], second, RunRequest(f"{second:%Y-%m}", MONTHLY_REASON))
             if t.workload.name != gone.name
         ]
         for trial in trials:

@@ -13,8 +13,8 @@ from tests.fakes.trials import declared
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Origin, Provider
 from plumbline.declarations.providers import MonitoringConfig
+from plumbline.launch.plan import RunRequest
 from plumbline.workflows import pending_changes
-from plumbline.workflows.plan import RunParameters
 
 NAME = "local-1core"
 DECLARED = declared()
@@ -59,7 +59,7 @@ def sent(archive: Archive) -> dict[str, Any]:
 def run(archive: Archive, *changes: Mapping[str, Any], run_id: str = "a-run", **asked: Any) -> None:
     """A benchmark run is planned."""
     pending_changes.record_measured(
-        archive, NAME, RunParameters("od-1", "why", origin=Origin(dag_id="benchmark", run_id=run_id), **asked), changes, now()
+        archive, NAME, RunRequest("od-1", "why", origin=Origin(dag_id="benchmark", run_id=run_id), **asked), changes, now()
     )
 
 

@@ -17,7 +17,7 @@ from tests.fakes.trials import CONFIG, H100, cluster_provider
 from plumbline.airflow.tasks import upkeep
 from plumbline.archive import Archive, open_archive
 from plumbline.declarations import Declarations, Provider, load
-from plumbline.launch import ProviderFacts
+from plumbline.launch.launcher import ProviderFacts
 from plumbline.presentation.metric_history import finding_history
 from plumbline.results import Environment, metric_row
 from plumbline.results.document import ProbeDocument

@@ -16,10 +16,11 @@ from tests.fakes.trials import CONFIG, put_evidence
 from plumbline.archive import Archive, QuarantineRecord, QuarantineView, Refused, open_archive
 from plumbline.declarations import Trial, installation_paths
 from plumbline.launch import stores
+from plumbline.launch.plan import RunRequest
 from plumbline.results import Environment, Event, Reason, ResultDocument, ResultStore, Validity, metric_row
 from plumbline.results.evidence_files import damaged_files
 from plumbline.workflows import benchmark
-from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
+from plumbline.workflows.plan import TRIAL_GROUPS
 from plumbline.workflows.record import override_verdict, record_attempt, retry_all_quarantined, retry_quarantined
 
 NOW = datetime.now(timezone.utc)
@@ -55,7 +56,7 @@ def plain(document: ResultDocument) -> bytes:
 
 
 def planned(repeats: int) -> tuple[ResultStore, list[dict[str, Any]], list[Trial]]:
-    specs = benchmark.plan_trials("local-1core", LANE, RunParameters("2026-11", "a test", repeats=repeats))
+    specs = benchmark.plan_trials("local-1core", LANE, RunRequest("2026-11", "a test", repeats=repeats))
     store = stores.home()
     trials = [stores.planned_trial(store, spec) for spec in specs]
     for trial in trials:

@@ -11,8 +11,7 @@ from tests.data.result_documents import VALIDITY, provider, training_workload
 
 from plumbline.archive import open_archive
 from plumbline.declarations import Declarations, Thresholds
-from plumbline.launch.plan import PlanError
-from plumbline.workflows.plan import RunParameters
+from plumbline.launch.plan import PlanError, RunRequest
 from plumbline.workflows.rehearse import RehearsedCampaign, months_of, rehearse_months, simulated, trials_in
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -59,9 +58,9 @@ def test_only_simulated_providers_are_rehearsed_also_disabled_ones() -> None:
 def test_trials_are_planned_at_their_slots_and_not_in_a_silence() -> None:
     (month,) = months_of("2026-05", NOW)
     place = simulated(declared(drift=[{"kind": "silence", "since": "2026-06"}]), ())
-    trials = trials_in(place, place.providers["sim"], month, RunParameters("2026-05", "test"))
+    trials = trials_in(place, place.providers["sim"], month, RunRequest("2026-05", "test"))
     assert [(t.slot, f"{t.planned_at:%d %H:%M}") for t in trials] == [("02:00", "01 02:00")] * 2 + [("14:00", "01 14:00")] * 2
-    assert trials_in(place, place.providers["sim"], month.replace(month=6), RunParameters("2026-06", "test")) == []
+    assert trials_in(place, place.providers["sim"], month.replace(month=6), RunRequest("2026-06", "test")) == []
 
 
 def test_a_campaign_goes_all_the_way_into_the_archive_once(home: Path) -> None:

@@ -10,8 +10,8 @@ from tests.data.result_documents import provider, training_workload
 from tests.fakes.trials import declared
 
 from plumbline.declarations import Declarations
-from plumbline.launch.plan import PlanError
-from plumbline.workflows.plan import SLOT_TOLERANCE, UNSPECIFIED_CHANGE, RunParameters, SlotMissed, run_parameters, trials_of
+from plumbline.launch.plan import PlanError, RunRequest, plan
+from plumbline.workflows.plan import SLOT_TOLERANCE, UNSPECIFIED_CHANGE, SlotMissed, run_parameters
 
 SLOT = datetime(2026, 11, 1, 2, 0, tzinfo=timezone.utc)
 FORM = {"reason": "driver upgrade", "workloads": [], "kinds": ["training", "inference"], "repeats": None, "campaign": None}
@@ -89,36 +89,36 @@ def test_a_backfill_is_refused() -> None:
         run_parameters(Run("backfill"), FORM, SLOT)
 
 
-def planned(asked: RunParameters, kind: str = "training", shipped: Declarations | None = None) -> list[str]:
+def planned(asked: RunRequest, kind: str = "training", shipped: Declarations | None = None) -> list[str]:
     world = shipped or declared()
-    return [t.trial_id for t in trials_of(asked, world, world.providers["local-1core"], kind, SLOT)]
+    return [t.trial_id for t in plan(world, world.providers["local-1core"], asked, SLOT, (kind,))]
 
 
 def test_a_slot_plans_only_its_own_repeats() -> None:
-    assert planned(RunParameters("2026-11", "monthly rerun", slot="02:00")) == [
+    assert planned(RunRequest("2026-11", "monthly rerun", slot="02:00")) == [
         "2026-11.local-1core.training.gpt-tiny-cpu.0200.r1",
         "2026-11.local-1core.training.gpt-tiny-cpu.0200.r2",
     ]
-    assert planned(RunParameters("2026-11", "monthly rerun", slot="10:00")) == []
+    assert planned(RunRequest("2026-11", "monthly rerun", slot="10:00")) == []
 
 
 def test_kinds_and_workloads_that_were_not_asked_for_plan_nothing() -> None:
-    assert planned(RunParameters("c", "why", kinds=("inference",))) == []
-    assert planned(RunParameters("c", "why", workloads=("chat-tiny-cpu",))) == []
-    assert len(planned(RunParameters("c", "why", workloads=("chat-tiny-cpu",), repeats=3), "inference")) == 3
+    assert planned(RunRequest("c", "why", kinds=("inference",))) == []
+    assert planned(RunRequest("c", "why", workloads=("chat-tiny-cpu",))) == []
+    assert len(planned(RunRequest("c", "why", workloads=("chat-tiny-cpu",), repeats=3), "inference")) == 3
 
 
 def test_an_unknown_workload_is_named() -> None:
-    with pytest.raises(PlanError, match=r"chat-huge.*local-1core.*chat-tiny-cpu, gpt-tiny-cpu"):
-        planned(RunParameters("c", "why", workloads=("chat-huge",)))
+    with pytest.raises(PlanError, match=r"chat-huge.*chat-tiny-cpu, gpt-tiny-cpu"):
+        planned(RunRequest("c", "why", workloads=("chat-huge",)))
 
 
 def test_on_demand_only_workloads_run_when_named_and_only_then() -> None:
     shipped = declared()
     rare = shipped.workloads["gpt-tiny-cpu"].model_copy(update={"on_demand_only": True})
     world = Declarations(shipped.providers, {**shipped.workloads, rare.name: rare}, shipped.teams, shipped.thresholds)
-    assert planned(RunParameters("c", "why"), shipped=world) == []
-    assert len(planned(RunParameters("c", "why", workloads=(rare.name,)), shipped=world)) == 2
+    assert planned(RunRequest("c", "why"), shipped=world) == []
+    assert len(planned(RunRequest("c", "why", workloads=(rare.name,)), shipped=world)) == 2
 
 
 def test_a_simulated_provider_that_is_silent_is_asked_for_nothing() -> None:
@@ -126,7 +126,7 @@ def test_a_simulated_provider_that_is_silent_is_asked_for_nothing() -> None:
     place, workload = provider("sim", launcher=launcher), training_workload()
     here = replace(declared(), providers={"sim": place}, workloads={workload.name: workload})
     counts = [
-        len(trials_of(RunParameters("2026", "test"), here, place, "training", datetime(2026, month, 1, 2, tzinfo=timezone.utc)))
+        len(plan(here, place, RunRequest("2026", "test"), datetime(2026, month, 1, 2, tzinfo=timezone.utc), ("training",)))
         for month in (5, 6, 7)
     ]
     assert counts == [2, 0, 2]

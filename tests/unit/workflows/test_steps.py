@@ -12,15 +12,17 @@ from tests.fakes.trials import CONFIG
 from tests.unit.workflows.test_record import measured
 
 from plumbline.declarations import Trial, installation_paths
-from plumbline.launch import OnProgress, PlanError, stores
+from plumbline.launch import stores
 from plumbline.launch.failures import Interrupted
+from plumbline.launch.launcher import OnProgress
+from plumbline.launch.plan import PlanError, RunRequest
 from plumbline.launch.stores import next_attempt
 from plumbline.results import CheckLine, LaunchRecord, Reason, ResultDocument, ResultStore, Validity
 from plumbline.workflows import benchmark
 from plumbline.workflows.benchmark import stopped_by_sigterm
-from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
+from plumbline.workflows.plan import TRIAL_GROUPS
 
-ASKED = RunParameters("2026-11", "a test", repeats=2)
+ASKED = RunRequest("2026-11", "a test", repeats=2)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def test_more_trials_than_airflow_maps_are_refused_before_anything_is_stored() -
 def test_planning_again_keeps_what_was_planned() -> None:
     first = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
     before = [stores.planned_trial(store(), spec) for spec in first]
-    assert benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunParameters("2026-11", "another reason", repeats=2)) == first
+    assert benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest("2026-11", "another reason", repeats=2)) == first
     assert [stores.planned_trial(store(), spec) for spec in first] == before
 
 
@@ -85,7 +87,7 @@ def test_a_campaign_never_holds_two_specifications_of_one_trial(tmp_path: Path, 
     monkeypatch.setenv("PLUMBLINE_CONFIG", str(config))
     with pytest.raises(PlanError, match=r"2026-11 .*gpt-tiny-cpu"):
         benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], ASKED)
-    assert len(benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunParameters("2026-12", "a test"))) == 2
+    assert len(benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest("2026-12", "a test"))) == 2
 
 
 def test_what_never_ran_is_recorded_as_missing() -> None:

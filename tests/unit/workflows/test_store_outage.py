@@ -14,10 +14,11 @@ from tests.unit.workflows.test_record import measured
 from plumbline import quality
 from plumbline.archive import open_archive
 from plumbline.launch import stores
+from plumbline.launch.plan import RunRequest
 from plumbline.quality.report import QualityReport, Verdict
 from plumbline.results import ResultDocument, ResultStore
 from plumbline.workflows import benchmark
-from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters
+from plumbline.workflows.plan import TRIAL_GROUPS
 
 
 class Away:
@@ -60,7 +61,7 @@ def test_a_store_that_is_away_at_any_operation_costs_a_retry_and_no_result(tmp_p
     monkeypatch.setattr(quality, "check", accepted)
     for operation in range(1, 100):
         campaign = f"away-{operation:02}"
-        (spec,) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunParameters(campaign, "a test", repeats=1))
+        (spec,) = benchmark.plan_trials("local-1core", TRIAL_GROUPS["training"], RunRequest(campaign, "a test", repeats=1))
         trial = stores.planned_trial(stores.home(), spec)
         stores.home().put_trial(trial)
         stores.home().put_document(measured(trial))

@@ -16,8 +16,9 @@ from plumbline import workflows
 from plumbline.airflow.defaults import PLAN_WEIGHT, collect_settings, launch_settings, record_settings
 from plumbline.airflow.schedules import RESULTS, provider_changed
 from plumbline.declarations import Provider, load
+from plumbline.launch.plan import RunRequest
 from plumbline.launch.registry import launcher_for
-from plumbline.workflows.plan import TRIAL_GROUPS, RunParameters, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
+from plumbline.workflows.plan import TRIAL_GROUPS, SlotMissed, TrialGroup, on_demand_campaign_id, plan_runs, run_parameters
 
 Row = dict[str, Any]
 _TITLE = "{{ task.op_kwargs['spec']['title'] }}"
@@ -102,7 +103,7 @@ def conclude() -> EmptyOperator:
 @task
 def choose(*, dag_run: Any = None, params: Any = None) -> list[Row]:
     """Plan the runs of the chosen providers. Fails before any of them starts if the form does not fit."""
-    request = RunParameters(
+    request = RunRequest(
         campaign_id=params["campaign"] or on_demand_campaign_id(dag_run.run_after),
         reason=params["reason"],
         workloads=tuple(params["workloads"]) or None,

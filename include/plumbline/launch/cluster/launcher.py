@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 
 from plumbline.declarations import Declarations, KubernetesLauncher, Provider, Trial
-from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, PlanError, ProbeSkipped, ProviderFacts, stores
+from plumbline.launch import stores
 from plumbline.launch.cluster import manifests, names, observe
 from plumbline.launch.cluster.api import ClusterApi
 from plumbline.launch.cluster.names import cluster_declaration
@@ -20,8 +20,9 @@ from plumbline.launch.cluster.observe import Row, node_inventory
 from plumbline.launch.cluster.observe.polling import tolerate
 from plumbline.launch.cluster.observe.verdict import pod_verdict
 from plumbline.launch.failures import EXCEPTIONS, BadDeclaration, HarnessError, Interrupted, LaunchTimeout, TrialTimeout
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.local.process_launcher import PROBE_START_S, read_probe
-from plumbline.launch.plan import typical_trials
+from plumbline.launch.plan import PlanError, typical_trials
 from plumbline.results import LaunchRecord, ResultStore
 from plumbline.results.document import ProbeDocument
 

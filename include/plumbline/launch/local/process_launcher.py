@@ -33,9 +33,10 @@ from plumbline.declarations.workloads.checkpoints import Checkpoint
 from plumbline.declarations.workloads.prompts import UrlPrompts
 from plumbline.harness.environment import collect_facts
 from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
-from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts, machine_facts, stores
+from plumbline.launch import stores
 from plumbline.launch.connections import model_secrets
 from plumbline.launch.failures import STORE_FAILED, HarnessError, OutOfMemory, TrialTimeout, WrongHardware, trial_outcome
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts, machine_facts
 from plumbline.launch.local import loopback_nodes, machine_access
 from plumbline.launch.local.machine_access import LockRefused, MachineBusy, machine_lock
 from plumbline.launch.local.process import ProcessLimits, TrialOutput, supervised, trial_environment

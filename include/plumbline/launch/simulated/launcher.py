@@ -16,8 +16,8 @@ from plumbline.declarations.workloads.load import max_phase_seconds
 from plumbline.harness.inference.analysis.validity import quality_unchecked, too_few_requests
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.harness.measurement import Judgement, verdict
-from plumbline.launch import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.failures import BadDeclaration
+from plumbline.launch.launcher import DISCOVERY_PATIENCE_S, Launcher, OnProgress, ProbeSkipped, ProviderFacts
 from plumbline.launch.simulated import inference, training
 from plumbline.launch.simulated.model import TrialDraw, UnknownHardware, hardware_of, probe_rows
 from plumbline.launch.stores import next_attempt

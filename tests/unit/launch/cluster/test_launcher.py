@@ -14,12 +14,12 @@ from tests.fakes.trials import H100, a_trial, cluster_provider, declared
 
 from plumbline.declarations import KubernetesLauncher, Provider
 from plumbline.harness.run import quick_probe, store_probe
-from plumbline.launch import ProbeSkipped
 from plumbline.launch.cluster import launcher, manifests
 from plumbline.launch.cluster.api import ApiRefused, ClusterApi
 from plumbline.launch.cluster.launcher import PodPatience
 from plumbline.launch.cluster.operate.sweep import sweep_expired
 from plumbline.launch.failures import HarnessError, ImageError, Interrupted, OutOfMemory, Unreachable
+from plumbline.launch.launcher import ProbeSkipped
 from plumbline.results.document import ProbeDocument
 
 QUICK = PodPatience(node_s=0.3, trouble_s=0.1, gone_s=2.0, look_s=0.02)

@@ -9,13 +9,13 @@ import pytest
 from tests.fakes.amd_smi import AmdSmi
 from tests.fakes.amd_smi import Card as AmdCard
 from tests.fakes.nvml import Card, Nvml
-from tests.fakes.trials import CONFIG, PLANNED_AT
+from tests.fakes.trials import CONFIG, PLANNED_AT, planned
 
 from plumbline.airflow.schedules import schedule_of
 from plumbline.declarations import LocalLauncher, installation_paths, load
 from plumbline.launch.local.gpu_provider import GPU_WORKLOADS, PROVIDER_NAME, TorchInstallation, refresh_declaration
 from plumbline.launch.monthly_estimate import estimate_month
-from plumbline.launch.plan import RunRequest, plan
+from plumbline.launch.plan import RunRequest
 
 CUDA = TorchInstallation("2.13.0+cu130", "13.0", 1)
 ROCM = TorchInstallation("2.13.0+rocm7.1", None, 2, "7.1.25424")
@@ -43,7 +43,7 @@ def test_a_gpu_is_a_local_provider_that_trains_and_serves_without_a_cluster() ->
     assert schedule_of(load(), provider) is not None
     month = estimate_month(load(), provider, PLANNED_AT.date())
     assert month.trials == 4 and month.use.usd is None, "nobody declared what this machine costs"
-    trials = plan(load(), RunRequest("2026-11", "monthly"), PLANNED_AT)
+    trials = planned(load(), RunRequest("2026-11", "monthly"))
     assert len(trials) == 12 and sum(t.provider.name == PROVIDER_NAME for t in trials) == 4
 
 
@@ -61,7 +61,7 @@ def test_without_a_gpu_everything_is_as_declared(home: Path) -> None:
     assert look() is None and look(refuses="Driver Not Loaded") is None
     assert not (home / "providers").exists()
     assert load() == load(CONFIG)
-    assert len(plan(load(), RunRequest("2026-11", "monthly"), PLANNED_AT)) == 8
+    assert len(planned(load(), RunRequest("2026-11", "monthly"))) == 8
 
 
 def test_a_gpu_that_is_gone_is_a_provider_no_more_and_it_is_said() -> None:
@@ -150,7 +150,7 @@ def test_an_amd_gpu_is_found_by_amd_smi_and_measures_the_same_workloads(tmp_path
     assert (provider.accelerator.kind, provider.accelerator.count, provider.accelerator.product) == ("amd", 2, "AMD-Instinct-MI300X")
     assert "AMD SMI" in provider.description
     assert {w.name for w in load().monthly_workloads(provider)} == set(GPU_WORKLOADS)
-    assert sum(t.provider.name == PROVIDER_NAME for t in plan(load(), RunRequest("2026-11", "monthly"), PLANNED_AT)) == 4
+    assert sum(t.provider.name == PROVIDER_NAME for t in planned(load(), RunRequest("2026-11", "monthly"))) == 4
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from tests.data.result_documents import provider
 from tests.fakes.trials import declared, local_provider
 
 from plumbline.declarations import Provider
-from plumbline.launch import ProbeSkipped
 from plumbline.launch.failures import BadDeclaration, HarnessError, TrialTimeout, WrongHardware
+from plumbline.launch.launcher import ProbeSkipped
 from plumbline.launch.local import process_launcher
 from plumbline.launch.local.machine_access import machine_lock
 from plumbline.launch.local.process_launcher import ProcessLauncher

@@ -1,7 +1,6 @@
 """Simulated documents: the same each time, marked, whole by the quality checks, and moved by what is declared and by nothing else."""
 
 import json
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -37,9 +36,9 @@ def every_workload() -> list[Trial]:
     fitting = {w.name: next(p for p in (place("sim-cpu"), eight, four) if incompatibility(w, p) is None) for w in wanted}
     found: list[Trial] = []
     for where in {p.name: p for p in fitting.values()}.values():
-        names = [name for name, p in fitting.items() if p.name == where.name]
-        asked_for = RunRequest("2026-06", "test", workloads=names, slots=["02:00"], repeats=1)
-        found += plan(replace(load(), providers={where.name: where}), asked_for, JUNE)
+        names = tuple(name for name, p in fitting.items() if p.name == where.name)
+        asked_for = RunRequest("2026-06", "test", workloads=names, slot="02:00", repeats=1)
+        found += plan(load(), where, asked_for, JUNE)
     assert {t.workload.name for t in found} == {w.name for w in wanted}
     return found
 

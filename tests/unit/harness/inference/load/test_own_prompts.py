@@ -16,7 +16,7 @@ from plumbline.harness.inference.load.own_prompts import WITHHELD, FetchFailed, 
 from plumbline.harness.inference.load.prompts import prompts_of, shipped_tokenizer
 from plumbline.harness.inference.load.schedule import schedule_of, turn_of
 from plumbline.harness.inference.load.served_tokenizer import CheckpointTokenizer, ShippedTokenizer, Tokenized, tokenizer_of
-from plumbline.launch import PlanError
+from plumbline.launch.plan import PlanError
 
 
 def conversation(turns: int, line: int = 1) -> PromptRow:
