@@ -82,35 +82,12 @@ def test_killed_under_load_what_failed_is_what_the_server_never_answered(tmp_pat
 
 
 @pytest.mark.full
-def test_a_model_that_is_loaded_again_comes_back(tmp_path: Path) -> None:
-    result, fault = faulty(tmp_path, "model_reload", duration="14s")
-    unload, load = value(result, "fault", "model_unload_time"), value(result, "fault", "model_load_time")
-    assert unload is not None
-    assert load is not None
-    took = value(result, "fault", "time_to_recover")
-    assert took is not None
-    assert took > load
-    assert fault["failed"] == fault["server_never_finished"] > 0, "the model was gone for a while"
-    assert value(result, "recovery", "error_rate") == 0
-
-
-@pytest.mark.full
 def test_an_overload_is_in_the_schedule_and_loses_nothing(tmp_path: Path) -> None:
     result, fault = faulty(tmp_path, "overload", duration="6s", lasts="1s", factor=3)
     assert fault["failed"] == 0
     assert (fault["began_s"], fault["ended_s"]) == (1.0, 2.0)
     assert value(result, "fault", "requests_lost") == 0
     assert fault["requests"] > 6 * 20, "three times the rate for a second"
-
-
-@pytest.mark.full
-def test_answers_read_slowly_are_the_clients_doing_and_end_when_it_reads_on(tmp_path: Path) -> None:
-    result, fault = faulty(tmp_path, "slow_client", duration="6s", lasts="2s", factor=0.5)
-    assert fault["failed"] == 0
-    assert value(result, "fault", "time_to_recover") is not None
-    goodput = value(result, "fault", "goodput_ratio")
-    assert goodput is not None
-    assert goodput < 1, "half of the answers of two seconds waited for the client"
 
 
 @pytest.mark.full

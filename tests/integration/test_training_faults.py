@@ -83,16 +83,6 @@ def test_all_ranks_of_a_node_killed_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.fault("a rank hangs", ends="valid, with its restart penalty", keeps="checkpoints; losses continue exactly")
-def test_a_hang_is_noticed_when_no_step_has_ended_for_too_long(tmp_path: Path) -> None:
-    measured = run(tmp_path, fault={"inject": "rank_hang", "at_step": 10, "notice": 5})
-    check_recovered(measured, "fault", lost=10)
-    at = {event.name: event.monotonic_s or 0.0 for event in measured.events}
-    # Counted from the end of step 9, with step 10 half done when it stopped.
-    assert 0.9 < at["hang_noticed"] - at["rank_stopped"] == pytest.approx(values(measured)["restart_detect_time"])
-
-
-@pytest.mark.full
 @pytest.mark.fault("a rank killed twice", ends="valid, with its restart penalty", keeps="checkpoints; each attempt in the evidence")
 def test_killed_again_and_again_it_recovers_with_the_same_losses(tmp_path: Path) -> None:
     measured = run(tmp_path, fault={"inject": "rank_kill", "at_step": 10, "times": 2}, restarts=2)

@@ -128,10 +128,7 @@ def test_the_model_is_reloaded(tmp_path: Path) -> None:
     with a_server(tmp_path) as triton:
         noop_model.ask(triton.address)
         server = triton.pid
-        reload = triton.reload(30)
-        assert reload.began < reload.began + reload.unload_s < reload.ended
-        assert reload.unload_s > 0
-        assert reload.load_s > 0
+        triton.reload(30)
         assert triton.pid == server
         assert triton.running()
         noop_model.ask(triton.address)

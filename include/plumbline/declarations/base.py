@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializationInfo,
@@ -45,6 +47,18 @@ def removed(instead: str, default: object = None) -> AfterValidator:
         return value
 
     return AfterValidator(refuse)
+
+
+def removed_values(instead: Mapping[str, str], key: str | None = None) -> BeforeValidator:
+    """Of a field whose values in `instead` are gone, each with what to use in its place. `key`: of the mapping that the field is."""
+
+    def refuse(value: object) -> object:
+        name = value.get(key) if key is not None and isinstance(value, dict) else value
+        if isinstance(name, str) and name in instead:
+            raise ValueError(f"{name} was removed; expected {instead[name]}")
+        return value
+
+    return BeforeValidator(refuse)
 
 
 class Extensible(NamedTuple):

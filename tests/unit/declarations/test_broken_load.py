@@ -36,7 +36,6 @@ FAULT = STEADY + "  - {name: fault, arrivals: {poisson: {rate: 6/s}}, duration: 
         (STEADY, CONTEXT),
         (STEADY, FAULT),
         (STEADY, FAULT.replace("server_kill, at: 5s", "overload, at: 5s, lasts: 5s, factor: 4")),
-        (STEADY, FAULT.replace("server_kill, at: 5s", "slow_client, at: 5s, lasts: 5s, factor: 0.5")),
     ],
 )
 def test_what_can_be_driven(broken: Break, old: str, new: str) -> None:
@@ -106,11 +105,9 @@ UNDRIVABLE = [
         id="no overload",
     ),
     pytest.param(
-        STEADY,
-        FAULT.replace("server_kill, at: 5s", "slow_client, at: 5s, lasts: 5s, factor: 2"),
-        "14  phases[2].factor",
-        id="share of the streams",
+        STEADY, FAULT.replace("server_kill", "slow_client"), "14  phases[2].inject: slow_client was removed; expected overload", id="slow"
     ),
+    pytest.param(STEADY, FAULT.replace("server_kill", "model_reload"), "14  phases[2].inject: model_reload was removed", id="reload"),
     pytest.param(
         STEADY,
         FAULT.replace("{poisson: {rate: 6/s}}, duration: 15s, inject", "{closed: {users: 2, requests: 9}}, duration: 15s, inject"),

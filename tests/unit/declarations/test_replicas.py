@@ -49,10 +49,9 @@ def test_it_is_part_of_what_is_measured_and_its_absence_of_nothing() -> None:
         ({"server": {"backend": "external"}}, "replicas fill of an external server"),
         ({"phases": [STEADY, {"name": "context", "input_tokens": [4, 8], "requests": 2, "each": "1s"}]}, "context with replicas fill"),
         ({"phases": [STEADY, {**STEADY, "name": "fault", "inject": "server_kill", "at": "1s"}]}, "injects server_kill with replicas"),
-        ({"phases": [STEADY, {**STEADY, "name": "fault", "inject": "model_reload", "at": "1s"}]}, "injects model_reload with replicas"),
         ({"replicas": 4}, "Input should be 'fill'"),
     ],
-    ids=["external", "context", "kill", "reload", "number"],
+    ids=["external", "context", "kill", "number"],
 )
 def test_what_measures_one_server_is_refused(changed: dict[str, Any], named: str) -> None:
     with pytest.raises(ValidationError, match=named):

@@ -85,9 +85,6 @@ def unsupported_retrieval(
     for what in ("turns", "shared_prefix", "prompts"):
         if getattr(requests, what) is not None:
             return f"requests.{what} with retrieval, where each prompt begins with its own documents; expected no {what}"
-    for i, phase in enumerate(phases):
-        if isinstance(phase, FaultPhaseSpec) and phase.inject == "model_reload":
-            return f"phases[{i}] injects model_reload into retrieval, whose models are four; expected another fault"
     return _exceeds_context(retrieval, model, requests, phases)
 
 
@@ -424,10 +421,9 @@ class InferenceWorkload(Workload):
         for i, phase in enumerate(self.phases):
             if isinstance(phase, ContextPhaseSpec):
                 raise ValueError(f"phases[{i}] context with replicas fill, but it measures one idle server; expected no replicas")
-            if isinstance(phase, FaultPhaseSpec) and phase.inject in ("server_kill", "model_reload"):
+            if isinstance(phase, FaultPhaseSpec) and phase.inject == "server_kill":
                 raise ValueError(
-                    f"phases[{i}] injects {phase.inject} with replicas fill, where other servers would hide it; expected no replicas, or "
-                    "overload or slow_client"
+                    f"phases[{i}] injects server_kill with replicas fill, where other servers would hide it; expected no replicas, or overload"
                 )
 
     @property
@@ -464,9 +460,6 @@ class InferenceWorkload(Workload):
         """What the protocol of an OpenAI-compatible server does not offer."""
         if self.quality is not None:
             raise ValueError("quality with server.backend openai, whose answers have no token ids; expected backend vllm")
-        for i, phase in enumerate(self.phases):
-            if isinstance(phase, FaultPhaseSpec) and phase.inject == "model_reload":
-                raise ValueError(f"phases[{i}] injects model_reload with server.backend openai, which cannot reload; expected server_kill")
 
     def _left_alone(self) -> None:
         """What cannot be done to, or known of, an external server."""
@@ -479,5 +472,5 @@ class InferenceWorkload(Workload):
         if self.server.prefix_cache == "cold":
             raise ValueError("server.prefix_cache cold: nobody can empty the cache of an external server; expected off or primed")
         for i, phase in enumerate(self.phases):
-            if isinstance(phase, FaultPhaseSpec) and phase.inject in ("server_kill", "model_reload"):
-                raise ValueError(f"phases[{i}] injects {phase.inject} into an external server; expected overload or slow_client")
+            if isinstance(phase, FaultPhaseSpec) and phase.inject == "server_kill":
+                raise ValueError(f"phases[{i}] injects server_kill into an external server; expected overload")

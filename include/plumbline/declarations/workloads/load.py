@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared
+from plumbline.declarations.base import Declared, removed_values
 from plumbline.declarations.workloads import Seed
 from plumbline.declarations.workloads.prompts import DEFAULT_PROMPT_TOKENS, PromptSet
 from plumbline.metrics import LoadPhase
@@ -388,29 +388,28 @@ class FaultPhaseSpec(_TimedPhase):
     """Load with a fault in it. `at` from the start of the phase; what comes after the service is back is the phase `recovery`.
 
     server_kill   SIGKILL of the server, which is started again
-    model_reload  the model is unloaded and loaded again
     overload      `factor` times the arrivals' rate for `lasts`
-    slow_client   `factor` (a share) of the streams are read slowly for `lasts`
     """
 
     name: Literal["fault"]
-    inject: Literal["server_kill", "model_reload", "overload", "slow_client"]
+    inject: Annotated[
+        Literal["server_kill", "overload"],
+        removed_values({"model_reload": "server_kill, after which the model is loaded too", "slow_client": "overload"}),
+    ]
     at: Duration
     lasts: Duration | None = None
     factor: float | None = Field(None, gt=0)
 
     @model_validator(mode="after")
     def _within(self) -> FaultPhaseSpec:
-        lasting = self.inject in ("overload", "slow_client")
+        lasting = self.inject == "overload"
         if lasting != (self.lasts is not None) or lasting != (self.factor is not None):
             raise ValueError(
                 f"{self.inject} {'needs' if lasting else 'takes no'} lasts and factor, such as "
                 + ("{inject: overload, at: 5s, lasts: 5s, factor: 4}" if lasting else "{inject: server_kill, at: 5s}")
             )
-        if self.inject == "overload" and self.factor is not None and self.factor <= 1:
+        if self.factor is not None and self.factor <= 1:
             raise ValueError(f"factor {self.factor:g} is no overload; expected above 1, such as 4: four times the arrivals")
-        if self.inject == "slow_client" and self.factor is not None and self.factor > 1:
-            raise ValueError(f"factor {self.factor:g} is no share of the streams; expected at most 1, such as 0.25")
         if self.at + (self.lasts or 0.0) >= self.duration:
             raise ValueError(
                 f"the fault ends {self.at + (self.lasts or 0.0):g}s into a phase of {self.duration:g}s; expected time left for the recovery"

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from plumbline.declarations.base import Declared, extensible
+from plumbline.declarations.base import Declared, extensible, removed_values
 from plumbline.declarations.workloads import Seed, Workload
 from plumbline.declarations.workloads.models import BertShape, HubModel, LlamaShape, TransformerShape, VitShape
 from plumbline.metrics.units import Percent
@@ -107,18 +107,6 @@ class GroupKill(Declared):
     times: Times = 1
 
 
-class RankHang(Declared):
-    """A training process stops (SIGSTOP) in the middle of step `at_step`: the job hangs.
-
-    It is noticed when no step has ended for `notice` times the median step time, and a second at least; then all are killed.
-    """
-
-    inject: Literal["rank_hang"]
-    at_step: AtStep
-    notice: float = Field(20.0, ge=3, le=10_000)
-    times: Times = 1
-
-
 class CheckpointKill(Declared):
     """A training process is killed half way through writing the checkpoint that follows step `at_step`: the one before it is resumed from."""
 
@@ -138,7 +126,7 @@ class PodDelete(Declared):
     times: Times = 1
 
 
-Fault = Annotated[RankKill | GroupKill | RankHang | CheckpointKill | PodDelete, Field(discriminator="inject")]
+Fault = Annotated[RankKill | GroupKill | CheckpointKill | PodDelete, Field(discriminator="inject")]
 
 
 TrainedModel = Annotated[TransformerShape | LlamaShape | BertShape | VitShape | HubModel, Field(discriminator="architecture")]
@@ -305,7 +293,7 @@ class TrainingWorkload(Workload):
     steps: Steps
     checkpoint: Checkpoint
     parallelism: Parallelism = Parallelism()
-    fault: Fault | None = None
+    fault: Annotated[Fault | None, removed_values({"rank_hang": "rank_kill"}, key="inject")] = None
     restarts: int = Field(3, ge=0, le=100, description="restarts of a run that a fault ended, before the trial fails")
     loss: LossCheck | None = None
     seed: Seed = 1

@@ -197,7 +197,7 @@ def _medians(server: Server, taken: float) -> tuple[float, float, float]:
 
 
 def _kills_server(spec: object) -> bool:
-    return isinstance(spec, FaultPhaseSpec) and spec.inject in ("server_kill", "model_reload")
+    return isinstance(spec, FaultPhaseSpec) and spec.inject == "server_kill"
 
 
 def _load(stretch: LoadPeriod, workload: InferenceWorkload, server: Server, draw: TrialDraw, down: float = 0.0) -> Iterator[MetricRow]:

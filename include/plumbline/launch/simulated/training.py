@@ -148,7 +148,7 @@ def _recovery(workload: TrainingWorkload, has: Hardware, draw: TrialDraw, step: 
     fault = workload.fault
     if fault is None:
         return []
-    detect = max(1.0, fault.notice * step) if fault.inject == "rank_hang" else 0.05
+    detect = 0.05
     load = _checkpoint_s(workload, has)[1]
     again = (fault.at_step % workload.checkpoint.every + 1) * step
     lost = detect + start + load + again

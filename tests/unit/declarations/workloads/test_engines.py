@@ -88,13 +88,6 @@ def test_nvidias_vllm_backend_takes_and_gives_text() -> None:
         workload(model=checkpoint, server=own, needs=GPU)
 
 
-def test_a_server_of_a_command_is_not_reloaded() -> None:
-    fault = {"name": "fault", "arrivals": {"poisson": {"rate": "20/s"}}, "duration": "6s", "inject": "model_reload", "at": "1s"}
-    data = json.loads(declared("openai", command=COMMAND).model_dump_json())
-    with pytest.raises(ValidationError, match="model_reload"):
-        type(declared()).model_validate_json(json.dumps({**data, "phases": [*data["phases"], fault]}))
-
-
 def test_a_providers_arguments_go_before_the_workloads_and_are_shown_as_its_own() -> None:
     provider = cluster_provider(accelerator=H100)
     own = provider.model_copy(update={"engine_args": {"vllm": {"block_size": 32}}})

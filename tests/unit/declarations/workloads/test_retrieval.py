@@ -26,7 +26,6 @@ retrieval:
   reranking: {{architecture: encoder, task: reranking, {SHAPE}, context: 64}}
 """
 GPT = "{architecture: gpt,"
-FAULT = "  - {name: fault, arrivals: {poisson: {rate: 6/s}}, duration: 15s, inject: model_reload, at: 5s}\n"
 
 
 def declared(broken: Break, old: str = SEED, new: str = SEED, retrieval: str = RETRIEVAL) -> Path:
@@ -62,7 +61,6 @@ def test_a_pipeline_of_documents_that_fit(broken: Break) -> None:
             "with server.backend external and architecture gpt",
         ),
         (SEED, "  seed: 1\n  turns: {count: 2}\n", "turns: with retrieval"),
-        (STEADY, STEADY + FAULT, "injects model_reload into retrieval, whose models are four"),
         (
             STEADY,
             STEADY + "  - {name: context, input_tokens: [16, 56], requests: 4, each: 5s}\n",

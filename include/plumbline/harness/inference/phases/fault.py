@@ -53,25 +53,11 @@ def _kill(served: Managed, injection: _Injection) -> None:
     ]
 
 
-def _reload(served: Managed, injection: _Injection) -> None:
-    injection.began = injection.ended = time.monotonic()
-    done = served.reload()
-    injection.began = injection.ended = done.began
-    injection.events += [("fault_injected", done.began), ("model_reloaded", done.ended)]
-    injection.rows += [
-        metric_row("model_unload_time", done.unload_s, 1, phase="fault"),
-        metric_row("model_load_time", done.load_s, 1, phase="fault"),
-    ]
-
-
-_INJECTIONS: dict[str, Callable[[Managed, _Injection], None]] = {"server_kill": _kill, "model_reload": _reload}
-
-
 class _FaultInjector:
-    """Injects the fault at its moment in a separate thread: the client is busy with the load."""
+    """Kills the server at its moment in a separate thread: the client is busy with the load."""
 
-    def __init__(self, served: Managed, at_s: float, do: Callable[[Managed, _Injection], None]) -> None:
-        self.served, self.at_s, self.do = served, at_s, do
+    def __init__(self, served: Managed, at_s: float) -> None:
+        self.served, self.at_s = served, at_s
         self.injection = _Injection()
         self.underway = False
         self.failure: BaseException | None = None
@@ -105,7 +91,7 @@ class _FaultInjector:
                 return
         self.underway = True
         try:
-            self.do(self.served, self.injection)
+            _kill(self.served, self.injection)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the thread that waits for it raises it
             self.failure = error
         finally:
@@ -156,9 +142,9 @@ def _drive_with_fault(
     driver: Driver, spec: FaultPhaseSpec, load: PhaseLoad, prompts: Sequence[Prompt], sample: Callable[[], None]
 ) -> tuple[RequestLog, _Injection]:
     served = driver.served
-    if spec.inject in _INJECTIONS:
+    if spec.inject == "server_kill":
         assert isinstance(served, ManagedServers), "only a managed server can be faulted"
-        with _FaultInjector(served, spec.at, _INJECTIONS[spec.inject]) as deed:
+        with _FaultInjector(served, spec.at) as deed:
             log = driver.drive(load, prompts, sample=sample, stop=deed.watch, running=deed.running)
         if isinstance(deed.failure, TrialFailed):
             driver.record.logs.append(log)
@@ -166,11 +152,8 @@ def _drive_with_fault(
         if deed.failure is not None:
             raise deed.failure
         return log, deed.injection
-    assert spec.lasts is not None and spec.factor is not None
-    settings = driver.settings
-    if spec.inject == "slow_client":
-        settings = replace(settings, slow_share=spec.factor, slow_from_s=spec.at, slow_until_s=spec.at + spec.lasts)
-    log = driver.drive(load, prompts, sample=sample, settings=settings)
+    assert spec.lasts is not None
+    log = driver.drive(load, prompts, sample=sample)
     began, ended = log.began + spec.at, log.began + spec.at + spec.lasts
     return log, _Injection(began, ended, [("fault_injected", began), ("fault_over", ended)])
 
@@ -249,7 +232,7 @@ def _evidence(record: TrialRecord, spec: FaultPhaseSpec, log: RequestLog, recove
 # The rule. A window is a request and all those scheduled within the second after it, or the nine next ones if those reach further. The service
 # is back at the scheduled time of the first request, scheduled at or after the end of the fault, that is good and whose window holds as
 # large a share of good requests as there was before the fault (all of them, if all were good before). The end of a fault is the moment of the
-# kill, of the unloading, or the last moment of an overload or of slow reading: what lasts is only recovered from once it is over.
+# kill, or the last moment of an overload: what lasts is only recovered from once it is over.
 #
 # No recovery: the phase ends before such a window is whole, or less than half of the requests were good before the fault, so that there was no
 # service to come back to.

@@ -27,16 +27,6 @@ _ADDRESS = "PLUMBLINE_TRITON_ADDRESS"
 """The environment variable with the server's gRPC endpoint, read by models/retrieval.py."""
 
 
-@dataclass(frozen=True)
-class Reload:
-    """Unloading, which waits for running requests, and loading: seconds of each; `began` and `ended` are monotonic seconds."""
-
-    unload_s: float
-    load_s: float
-    began: float
-    ended: float
-
-
 class Triton(LocalServer):
     """A tritonserver. `address` is its gRPC endpoint, `http_address` KServe over HTTP if `http` is set.
 
@@ -71,16 +61,14 @@ class Triton(LocalServer):
         except InferenceServerException:
             return None
 
-    def reload(self, within_s: float) -> Reload:
+    def reload(self, within_s: float) -> None:
         """Unload the model and load it again; in between, requests are refused. Its counters begin at zero.
 
         Raises TrialFailed: "timeout" if either takes longer than `within_s`, "server_error" if the model does not come back.
         """
         self._process.ignore_model_exit()
-        began = time.monotonic()
         try:
             control.unload_model(self.address, self.model, within_s)
-            unloaded = time.monotonic()
             control.load_model(self.address, self.model, within_s)
         except TimeoutError as error:
             raise TrialFailed("timeout", f"{error}; {self.last_errors()}") from error
@@ -88,9 +76,7 @@ class Triton(LocalServer):
             late = error.status() == "StatusCode.DEADLINE_EXCEEDED"
             detail = f"reloading {self.model}: {error.status()}: {error.message()}; {self.state()}"
             raise TrialFailed("timeout" if late else "server_error", detail) from error
-        ended = time.monotonic()
         self._process.refresh_children()
-        return Reload(unloaded - began, ended - unloaded, began, ended)
 
     def _prepare(self) -> None:
         process.sweep_shared_memory()

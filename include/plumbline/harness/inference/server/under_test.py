@@ -34,7 +34,7 @@ from plumbline.harness.inference.server.backends import Repository
 from plumbline.harness.inference.server.control import Scraper
 from plumbline.harness.inference.server.local_server import LocalServer, StartUp
 from plumbline.harness.inference.server.openai_server import OpenAiServer
-from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Reload, Triton
+from plumbline.harness.inference.server.tritonserver import GAUGES_EVERY_S, Triton
 from plumbline.harness.measurement import Judgement, TrialFailed
 from plumbline.loadclient.http_requests import completion_request
 from plumbline.loadclient.prompt import Prompt
@@ -119,7 +119,7 @@ class ManagedServers(ABC, Generic[Server]):
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes: ...
 
     @abstractmethod
-    def _empty(self, k: int) -> Reload:
+    def _empty(self, k: int) -> None:
         """Empty one server's memory, its prefix cache included; its counters begin at zero."""
 
     @property
@@ -163,19 +163,15 @@ class ManagedServers(ABC, Generic[Server]):
     def restart(self) -> StartUp:
         return self.servers[0].restart()
 
-    def reload(self) -> Reload:
+    def reload(self) -> None:
         """Empties their memory and resets their counters."""
-        if self.replicas == 1:
-            done = self._empty(0)
-        else:
-            with ThreadPoolExecutor(self.replicas, "reload") as pool:
-                done = max(pool.map(self._reload, range(self.replicas)), key=lambda each: each.ended)
+        with ThreadPoolExecutor(self.replicas, "reload") as pool:
+            list(pool.map(self._reload, range(self.replicas)))
         self.reset_counters()
-        return done
 
-    def _reload(self, k: int) -> Reload:
+    def _reload(self, k: int) -> None:
         try:
-            return self._empty(k)
+            self._empty(k)
         except TrialFailed as failure:
             raise TrialFailed(failure.failure_class, replica_label(k, self.replicas, failure.detail)) from failure
 
@@ -223,8 +219,8 @@ class ManagedTriton(ManagedServers[Triton]):
     def body(self, number: int, prompt: Prompt, output_tokens: int) -> bytes:
         return self.repository.body(number, prompt, output_tokens)
 
-    def _empty(self, k: int) -> Reload:
-        return self.servers[k].reload(RELOAD_WITHIN_S)
+    def _empty(self, k: int) -> None:
+        self.servers[k].reload(RELOAD_WITHIN_S)
 
     @property
     def journal_folder(self) -> Path:
@@ -265,12 +261,9 @@ class ManagedOpenAi(ManagedServers[OpenAiServer]):
         cut = validity.prompt_cut(log, ids=not self._text)
         return [*super().judgements(log), *_present(cut), *validity.unexpected_answers(log)]
 
-    def _empty(self, k: int) -> Reload:
-        server = self.servers[k]
-        began = server.kill()
-        killed = time.monotonic()
-        start = server.restart()
-        return Reload(killed - began, start.ready - killed, began, start.ready)
+    def _empty(self, k: int) -> None:
+        self.servers[k].kill()
+        self.servers[k].restart()
 
 
 class _ServerSampler:

@@ -75,7 +75,7 @@ def _differ_clearly(head: npt.NDArray[np.float64], rest: npt.NDArray[np.float64]
     return abs(middle / usual - 1.0) >= _TREND_MIN_CHANGE and mixed <= _STEADY_OVERLAP
 
 
-Ending = Literal["rank_kill", "group_kill", "rank_hang", "checkpoint_kill", "pod_delete", "unplanned"]
+Ending = Literal["rank_kill", "group_kill", "checkpoint_kill", "pod_delete", "unplanned"]
 
 
 @dataclass(frozen=True)

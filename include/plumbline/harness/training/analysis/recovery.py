@@ -18,12 +18,11 @@ ATTEMPTS_FILE = "attempts.parquet"
 _INTERRUPTION_EVENTS: dict[Ending, str] = {
     "rank_kill": "rank_killed",
     "group_kill": "group_killed",
-    "rank_hang": "rank_stopped",
     "checkpoint_kill": "rank_killed_in_checkpoint",
     "pod_delete": "pod_deleted",
     "unplanned": "training_broke_off",
 }
-_DETECTION_EVENTS: dict[Ending, str] = {"rank_hang": "hang_noticed", "pod_delete": "pod_seen_gone"}
+_DETECTION_EVENTS: dict[Ending, str] = {"pod_delete": "pod_seen_gone"}
 _MAX_SHOWN = 5
 _GPU_TOLERANCE = 0.01
 """A GPU's atomic additions come in any order, and what begins as a last digit grows with each step. A state that did not come back shows

@@ -1,4 +1,4 @@
-"""Inject the declared fault: kill or stop ranks, or have the trial's pod deleted and continue in the next pod."""
+"""Inject the declared fault: kill ranks, or have the trial's pod deleted and continue in the next pod."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.declarations import Trial
-from plumbline.declarations.workloads.training import Fault, GroupKill, RankHang
+from plumbline.declarations.workloads.training import Fault, GroupKill
 from plumbline.harness.contention_monitor import ContentionMonitor, MonitorSnapshot
 from plumbline.harness.launcher_protocol import Deletion, request_pod_deletion
 from plumbline.harness.measurement import TrialFailed
@@ -25,39 +25,18 @@ from plumbline.harness.training.plan import FaultPlan
 from plumbline.harness.training.worker_protocol import LogLine, LogTail, RunName, RunRecord
 
 _TURN_S = 0.5
-_MIN_NOTICE_S = 1.0
 
 
-def inject_fault(fault: Fault, job: Job, step_time_s: float, meanwhile: Callable[[], None]) -> tuple[float, float]:
+def inject_fault(fault: Fault, job: Job, meanwhile: Callable[[], None]) -> tuple[float, float]:
     """Inject the fault into the job, whose held rank waits for it, and end the rest.
 
-    `step_time_s`: the usual time of a step. Returns the moments of injection and detection in monotonic seconds. TrialFailed if a
-    process does not die."""
+    Returns the moments of injection and detection in monotonic seconds. TrialFailed if a process does not die."""
     holding = next(worker for worker in job.workers if worker.spec.hold is not None)
-    if isinstance(fault, RankHang):
-        began = holding.signal(signal.SIGSTOP)
-        noticed = _wait_until_silent(job, began, hang_notice_s(fault, step_time_s), meanwhile)
-    else:
-        victims = job.workers if isinstance(fault, GroupKill) else [holding]
-        began = min(victim.signal(signal.SIGKILL) for victim in victims)
-        noticed = _wait_until_dead(victims, began, meanwhile)
+    victims = job.workers if isinstance(fault, GroupKill) else [holding]
+    began = min(victim.signal(signal.SIGKILL) for victim in victims)
+    noticed = _wait_until_dead(victims, began, meanwhile)
     job.end(meanwhile)
     return began, noticed
-
-
-def hang_notice_s(fault: RankHang, step_time_s: float) -> float:
-    """Seconds without a finished step after which a job counts as hung."""
-    return max(fault.notice * step_time_s, _MIN_NOTICE_S)
-
-
-def _wait_until_silent(job: Job, stopped_s: float, patience_s: float, meanwhile: Callable[[], None]) -> float:
-    """When no step has ended for so long; before an attempt's first step, silence begins with the stop."""
-    steps = job.record.steps
-    limit = (steps[-1].end_s if steps else stopped_s) + patience_s
-    while (left := limit - time.monotonic_ns() / 1e9) > 0:
-        wait_for_any(job.workers, (), min(left, _TURN_S))
-        meanwhile()
-    return time.monotonic_ns() / 1e9
 
 
 def _wait_until_dead(victims: Sequence[RankProcess], killed_s: float, meanwhile: Callable[[], None]) -> float:

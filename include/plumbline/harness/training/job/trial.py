@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -215,8 +214,7 @@ class _TrialRun:
                 fault_injection.deletion_timeout_s(self._trial),
                 lambda: self._report("waiting for the launcher to delete the pod"),
             )
-        usual = statistics.median(step.step_s for step in self.records.runs["run"].steps)
-        began, noticed = inject_fault(fault, job, usual, lambda: self._report("waiting for fault detection"))
+        began, noticed = inject_fault(fault, job, lambda: self._report("waiting for fault detection"))
         return Incident(name, fault.inject, began, noticed, spec.hold.step, spec.hold.inside)
 
     def _report_steps(self, name: RunName, spec: WorkerSpec, record: RunRecord, began: float, end: float) -> None:

@@ -189,7 +189,7 @@ def fault(**changes: Any) -> list[dict[str, Any]]:
 def test_an_overload_is_in_the_schedule_and_another_fault_is_not() -> None:
     overload = schedule_of(workload(fault(lasts="2s", factor=3.0))).phases[1]
     assert overload.n == 140
-    assert schedule_of(workload(fault(inject="model_reload"))).phases[1].n == 100
+    assert schedule_of(workload(fault(inject="server_kill"))).phases[1].n == 100
 
 
 SEARCH = {"goodput": "99%", "between": ["2/s", "64/s"], "probe": "10s"}

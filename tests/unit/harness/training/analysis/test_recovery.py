@@ -48,9 +48,9 @@ def test_an_unplanned_restart_degrades_the_trial_and_says_what_it_cost(records: 
 def test_each_ending_has_its_events(records: TrainingRecords) -> None:
     names = [name for name, _ in recovery.recovery_moments(records)]
     assert names == ["rank_killed", "rank_death_detected", "training_relaunched", "state_loaded", "lost_step_done_again", "training_done"]
-    records.incidents = [Incident("fault", "rank_hang", 30.0, 30.2, 9)]
+    records.incidents = [Incident("fault", "pod_delete", 30.0, 30.2, 9)]
     names = [name for name, _ in recovery.recovery_moments(records)]
-    assert names == ["rank_stopped", "hang_noticed", "training_relaunched", "state_loaded", "training_done"], "step 9 was never done again"
+    assert names == ["pod_deleted", "pod_seen_gone", "training_relaunched", "state_loaded", "training_done"], "step 9 was never done again"
 
 
 def test_losses_that_continue_on_a_cpu_are_the_same_to_the_bit(tiny: Callable[..., TrainingWorkload], records: TrainingRecords) -> None:
