@@ -1,6 +1,7 @@
 """Counts of code readability: `python perf/house_counts.py [ROOT …]`, one column for each checkout.
 
-Product is include/plumbline. A line of code is neither blank nor a comment nor part of a docstring.
+Product is include/plumbline. A line of code is neither blank nor a comment nor part of a docstring. The lines of each room follow;
+docs/house_lines.yaml has the most that each may have (perf/house_gate.py).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import io
 import statistics
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +45,14 @@ class Checkout:
             "functions that reconcile findings": len(self._callers(_CHANGES_A_FINDING)),
             "assertions that match sentences": sum(len(list(_sentences(self.trees[p]))) for p in self.tests),
         }
+
+    def room_lines(self) -> dict[str, int]:
+        """Lines of each room."""
+        lines: Counter[str] = Counter()
+        for path, text in self.product.items():
+            if room := self.names[path].partition(".")[2].partition(".")[0]:
+                lines[room] += len(text.splitlines())
+        return dict(lines)
 
     def circles(self) -> list[list[str]]:
         """Groups of modules with circular imports, at any depth of their code; packages' re-exports count as imports of the package."""
@@ -173,9 +183,10 @@ def _is_sentence(node: ast.AST) -> bool:
 
 
 def main(roots: list[Path]) -> None:
-    columns = [Checkout(root).counts() for root in roots]
-    for name in columns[0]:
-        print(f"{name:46}" + "".join(f"{column[name]:>12,}" for column in columns))
+    checkouts = [Checkout(root) for root in roots]
+    columns = [each.counts() | {f"  lines of {room}": lines for room, lines in each.room_lines().items()} for each in checkouts]
+    for name in dict.fromkeys(name for column in columns for name in column):
+        print(f"{name:46}" + "".join(f"{column.get(name, 0):>12,}" for column in columns))
 
 
 if __name__ == "__main__":
