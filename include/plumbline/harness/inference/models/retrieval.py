@@ -1,4 +1,4 @@
-"""The document index (exact inner-product search) and the client of the other models in a retrieval pipeline."""
+"""The document index (faiss) and the client of the other models in a retrieval pipeline."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+import faiss
 import grpc
 import torch
 from torch import Tensor
@@ -23,19 +24,22 @@ def draw_documents(seed: int, documents: int, tokens: int, vocabulary: int) -> T
 
 
 class Index:
-    """`documents` int32 [documents, tokens] on the CPU; `vectors` float32 [documents, width], of length 1, where the model is."""
+    """Exact inner-product search on the CPU over `documents`, int32 [documents, tokens], by their vectors of length 1."""
 
     @torch.inference_mode()
     def __init__(self, documents: Tensor, embed: Callable[[Tensor], Tensor], device: str) -> None:
         """`embed`: token ids int64 [texts, tokens] on `device` → vectors [texts, width]."""
         self.documents = documents
         parts = (documents[at : at + _AT_ONCE] for at in range(0, len(documents), _AT_ONCE))
-        self.vectors = torch.cat([embed(part.to(device, torch.long)) for part in parts])
+        vectors = torch.cat([embed(part.to(device, torch.long)).float().cpu() for part in parts]).numpy()
+        faiss.omp_set_num_threads(torch.get_num_threads())
+        self._index = faiss.IndexFlatIP(vectors.shape[1])
+        self._index.add(vectors)
 
-    @torch.inference_mode()
     def nearest(self, query: Tensor, k: int) -> Tensor:
-        """The `k` documents nearest to a vector [width], the nearest first: int64 [k] on the CPU."""
-        return (self.vectors @ query.to(self.vectors)).topk(k).indices.cpu()
+        """The `k` documents nearest to a vector [width], the nearest first: int64 [k]."""
+        _, found = self._index.search(query.float().cpu().numpy()[None], k)
+        return torch.from_numpy(found[0])
 
 
 # Asks the other models of the server that serves this one, over the server's own endpoint.
